@@ -1,4 +1,4 @@
-//! A small HTTP client for load: one connection per client, kept alive, nothing in between.
+//! A small HTTP client for load: one kept-alive connection per client and no further layers.
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
@@ -15,11 +15,11 @@ use tokio::net::TcpStream;
 pub struct Client {
     sender: http1::SendRequest<Full<Bytes>>,
     host: String,
-    /// The header that shows who asks.
+    /// The `Authorization` header, if there is a key.
     authorization: Option<String>,
 }
 
-/// An answer: its status and its body.
+/// A response: its status and its body.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// The HTTP status.
@@ -28,7 +28,7 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-/// An answer that comes in pieces.
+/// A response that arrives in pieces.
 #[derive(Debug)]
 pub struct Stream {
     /// The HTTP status.
@@ -37,7 +37,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The next piece; none at the end, an error when the connection breaks.
+    /// The next piece; `None` at the end, an error if the connection breaks.
     pub async fn next(&mut self) -> Result<Option<Bytes>> {
         while let Some(frame) = self.body.frame().await {
             if let Ok(piece) = frame?.into_data() {
@@ -56,13 +56,13 @@ impl Answer {
     }
 }
 
-/// The address of a server for [`Client::connect`] as whoever has an API key.
+/// The address of a server for [`Client::connect`], with an API key.
 pub fn with_key(base: &str, key: &str) -> String {
     base.replacen("http://", &format!("http://{key}@"), 1)
 }
 
 impl Client {
-    /// Connects to `http://HOST:PORT`, or to `http://KEY@HOST:PORT` as whoever has this API key.
+    /// Connects to `http://HOST:PORT`, or to `http://KEY@HOST:PORT` with this API key.
     pub async fn connect(base: &str) -> Result<Self> {
         let host = base
             .strip_prefix("http://")
@@ -77,7 +77,7 @@ impl Client {
         stream.set_nodelay(true)?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(async move {
-            // Its end is seen by the next request.
+            // The next request notices that the connection has ended.
             let _ = connection.await;
         });
         Ok(Self {
@@ -87,12 +87,12 @@ impl Client {
         })
     }
 
-    /// Sends a request and reads the whole answer.
+    /// Sends a request and reads the whole response.
     pub async fn request(&mut self, method: &str, path: &str, body: Bytes) -> Result<Answer> {
         self.request_with(method, path, body, &[]).await
     }
 
-    /// Sends a request with headers and reads the whole answer.
+    /// Sends a request with headers and reads the whole response.
     pub async fn request_with(
         &mut self,
         method: &str,
@@ -106,7 +106,7 @@ impl Client {
         Ok(Answer { status, body })
     }
 
-    /// Asks for something that comes in pieces; the connection serves nothing else from then on.
+    /// Requests a streamed response; the connection serves nothing else from then on.
     pub async fn stream(mut self, path: &str, headers: &[(&str, &str)]) -> Result<Stream> {
         let response = self.begin("GET", path, Bytes::new(), headers).await?;
         Ok(Stream {

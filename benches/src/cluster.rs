@@ -1,4 +1,4 @@
-//! The cluster under a workload: servers, a scheduler, workers.
+//! The cluster that a workload runs on: servers, a scheduler, workers.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::client::{Client, with_key};
 use crate::process::{Process, Program};
 use crate::servers::{Postgres, Redis};
 
-/// An operator's key, for `MAINSPRING_ROOT_KEY`.
+/// The operator's key, for `MAINSPRING_ROOT_KEY`.
 pub const ROOT_KEY: &str = "an-operators-key-of-a-benchmark";
 
 /// How a workload is run.
@@ -18,19 +18,19 @@ pub const ROOT_KEY: &str = "an-operators-key-of-a-benchmark";
 pub struct Options {
     /// The `mainspring` binary.
     pub binary: PathBuf,
-    /// Runs of each measurement; the median counts.
+    /// Runs of each measurement; the median is reported.
     pub runs: usize,
-    /// A short version that shows that the workload works; its figures mean nothing.
+    /// A short version that only shows that the workload works; its figures are meaningless.
     pub short: bool,
 }
 
 impl Options {
-    /// One of two sizes.
+    /// The size for a full or a short run.
     pub fn size(&self, full: usize, short: usize) -> usize {
         if self.short { short } else { full }
     }
 
-    /// One of two times, in seconds.
+    /// The duration for a full or a short run, given in seconds.
     pub fn seconds(&self, full: u64, short: u64) -> Duration {
         Duration::from_secs(if self.short { short } else { full })
     }
@@ -43,18 +43,18 @@ pub struct Cluster {
     pub workers: Vec<Process>,
     /// The scheduler.
     pub scheduler: Process,
-    /// How further processes are started.
+    /// Starts further processes.
     pub program: Program,
     /// The queue.
     pub redis: Redis,
-    /// The truth.
+    /// The database.
     pub postgres: Postgres,
     /// Logs and data.
     pub dir: tempfile::TempDir,
 }
 
 impl Cluster {
-    /// Starts everything with an instant model inside the workers.
+    /// Starts everything, with an instant model inside the workers.
     pub fn start(options: &Options, workers: usize, environment: &[(&str, &str)]) -> Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("mainspring-bench-")
@@ -97,14 +97,14 @@ impl Cluster {
         Client::connect(&self.scheduler.url()).await
     }
 
-    /// A number that the database answers with.
+    /// A number queried from the database.
     pub fn number(&self, sql: &str) -> Result<i64> {
         let text = self.postgres.query("mainspring", sql)?;
         text.parse()
             .with_context(|| format!("{sql} answered {text:?}"))
     }
 
-    /// The audit of the system's own command: an error unless every invariant holds.
+    /// Runs the `audit` command; an error unless every invariant holds.
     pub fn audit(&self) -> Result<()> {
         let (code, out, err) = self.program.run(&["audit"])?;
         anyhow::ensure!(code == 0, "audit exited with {code}:\n{out}\n{err}");
@@ -112,7 +112,8 @@ impl Cluster {
     }
 }
 
-/// A key of a new tenant with these limits, with every scope. The server has the operator's key.
+/// Creates a tenant with these limits, and returns a key of it with every scope. The server must
+/// use the operator's key.
 pub async fn new_tenant(base: &str, name: &str, limits: Value) -> Result<String> {
     let mut client = Client::connect(&with_key(base, ROOT_KEY)).await?;
     let tenant = json!({ "name": name, "limits": limits });

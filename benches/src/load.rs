@@ -10,17 +10,17 @@ use serde_json::Value;
 
 use crate::client::Client;
 
-/// Idempotency keys so far.
+/// Number of idempotency keys used so far.
 static KEYS: AtomicU64 = AtomicU64::new(0);
 
-/// What a load did.
+/// The result of a load.
 #[derive(Debug, Default)]
 pub struct Done {
     /// Sends that ended within the time.
     pub sends: u64,
     /// How long it took.
     pub elapsed: Duration,
-    /// From the request to the answer, each.
+    /// The latency of each send, from the request to the answer.
     pub latencies: Vec<Duration>,
 }
 
@@ -31,20 +31,21 @@ impl Done {
     }
 }
 
-/// A moment on the true clock.
+/// The current time of the real clock.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures true time")]
 pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Goes on after so many milliseconds of true time.
+/// Sleeps for this many milliseconds of real time.
 #[expect(clippy::disallowed_methods, reason = "a benchmark runs in true time")]
 pub async fn pause(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await;
 }
 
-/// Runs `clients` connections for `time`, each over its own share of the sessions, and checks
-/// that every send completes with the answer of the `demo` model. `keyed` ones have each an idempotency key.
+/// Runs `clients` connections for `time`, each over its own share of the sessions, and checks that
+/// every send completes with the answer of the `demo` model. If `keyed`, each send has an
+/// idempotency key.
 pub async fn closed_loop(
     base: &str,
     sessions: &[String],
@@ -56,7 +57,7 @@ pub async fn closed_loop(
     closed_loop_of(base, sessions, clients, time, &body, keyed).await
 }
 
-/// The same with a body of one's own.
+/// The same with a custom body.
 pub async fn closed_loop_of(
     base: &str,
     sessions: &[String],
@@ -105,7 +106,7 @@ pub async fn closed_loop_of(
     })
 }
 
-/// One send to its end; how long that took.
+/// Runs one send to its end and returns how long that took.
 pub async fn send_and_wait(client: &mut Client, session: &str, body: Bytes) -> Result<Duration> {
     send_with(client, session, body, None).await
 }

@@ -1,5 +1,5 @@
-//! `mainspring-bench`: what `mainspring bench` runs. It measures that program from outside, and is no part
-//! of it.
+//! `mainspring-bench`, which `mainspring bench` executes. It measures that program from outside,
+//! and is not part of it.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -11,11 +11,12 @@ use mainspring_benches::{Options, WORKLOADS};
 use mimalloc::MiMalloc;
 use serde_json::{Value, json};
 
-/// What the load costs is taken from what is measured on the same machine.
+/// On the same machine, load generation takes processor time from what is measured, so keep it
+/// cheap.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// The command or its settings make no sense; as the exit codes of `mainspring`.
+/// The command or its settings are invalid; the same exit code as in `mainspring`.
 const USAGE: u8 = 2;
 
 /// Runs a benchmark; prints one line of JSON per measurement
@@ -70,7 +71,7 @@ impl Failure {
                 format!("{document}\n")
             }
         };
-        // Where stderr is gone, the exit code has to say it all.
+        // If stderr is closed, only the exit code is left to report it.
         let _ = std::io::stderr().write_all(text.as_bytes());
         ExitCode::from(self.exit)
     }
@@ -107,7 +108,7 @@ async fn run(args: &Args) -> Result<(), Failure> {
         runs: args.runs,
         short: args.short,
     };
-    // A measurement that cannot be printed any more is not worth going on for; the next one fails.
+    // If stdout is closed, the print fails and its error is dropped.
     let mut emit = |figures: Value| drop(print(&format!("{figures}\n")));
     mainspring_benches::run(workload, &options, &mut emit).await?;
     Ok(())

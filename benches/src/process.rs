@@ -1,4 +1,4 @@
-//! `mainspring` processes: started, signalled, measured, killed on drop.
+//! `mainspring` processes that are started, signalled, measured, and killed on drop.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -12,12 +12,12 @@ use rustix::process::Signal;
 
 use crate::servers::{free_port, signal, wait_for};
 
-/// Where the program is and where its processes log.
+/// The program, and where its processes log.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// The `mainspring` binary.
     pub binary: PathBuf,
-    /// A folder for logs.
+    /// The folder for logs.
     pub logs: PathBuf,
     /// Environment of every process.
     pub environment: Vec<(String, String)>,
@@ -29,12 +29,12 @@ pub struct Process {
     child: Child,
     /// Its name in messages and its log's file name.
     pub name: String,
-    /// Where it serves HTTP: the API of a scheduler, the operations of a worker.
+    /// The port on which it serves HTTP: a scheduler its API, a worker its ops endpoints.
     pub port: u16,
 }
 
 impl Program {
-    /// A scheduler that serves.
+    /// Starts a scheduler and waits until it is ready.
     pub fn scheduler(&self, name: &str) -> Result<Process> {
         let port = free_port()?;
         let process = self.start(name, &["scheduler"], port, "MAINSPRING_LISTEN", &[])?;
@@ -42,25 +42,25 @@ impl Program {
         Ok(process)
     }
 
-    /// A scheduler on a port of its own choosing, for one that comes back after a death.
+    /// Starts a scheduler on this port without waiting, for one that comes back after a crash.
     pub fn scheduler_on(&self, name: &str, port: u16) -> Result<Process> {
         self.start(name, &["scheduler"], port, "MAINSPRING_LISTEN", &[])
     }
 
-    /// A worker that is ready.
+    /// Starts a worker and waits until it is ready.
     pub fn worker(&self, name: &str, environment: &[(&str, &str)]) -> Result<Process> {
         let process = self.worker_at_start(name, environment)?;
         process.wait_until_ready()?;
         Ok(process)
     }
 
-    /// A worker that was just started, for one that has to wait for its servers.
+    /// Starts a worker without waiting, for one that has to wait for its servers.
     pub fn worker_at_start(&self, name: &str, environment: &[(&str, &str)]) -> Result<Process> {
         let (port, listen) = (free_port()?, "MAINSPRING_OPS_LISTEN");
         self.start(name, &["worker"], port, listen, environment)
     }
 
-    /// Everything in one process.
+    /// Starts a process with both roles.
     pub fn dev(&self, name: &str, data_dir: &Path) -> Result<Process> {
         let port = free_port()?;
         let data_dir = data_dir.to_str().context("a UTF-8 path")?;
@@ -68,7 +68,7 @@ impl Program {
         self.start(name, &["dev"], port, "MAINSPRING_LISTEN", &environment)
     }
 
-    /// The same on a database of a server.
+    /// The same on a database server.
     pub fn dev_on(&self, name: &str, data_dir: &Path, database: &str) -> Result<Process> {
         let port = free_port()?;
         let data_dir = data_dir.to_str().context("a UTF-8 path")?;
@@ -77,12 +77,12 @@ impl Program {
         self.start(name, &words, port, "MAINSPRING_LISTEN", &environment)
     }
 
-    /// Runs a command to its end and returns its exit code and what it printed.
+    /// Runs a command to its end and returns its exit code, stdout and stderr.
     pub fn run(&self, arguments: &[&str]) -> Result<(i32, String, String)> {
         self.run_with_input(arguments, "")
     }
 
-    /// The same, with something to read on its standard input, which a pipe holds at once.
+    /// The same, with input for its stdin that must fit into a pipe.
     pub fn run_with_input(&self, arguments: &[&str], input: &str) -> Result<(i32, String, String)> {
         let mut child = Command::new(&self.binary)
             .args(arguments)
@@ -93,7 +93,7 @@ impl Program {
             .spawn()
             .with_context(|| format!("running mainspring {}", arguments.join(" ")))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A command that ends without reading is judged by its exit code.
+            // The exit code judges a command that ends without reading.
             let _ = stdin.write_all(input.as_bytes());
         }
         let output = child.wait_with_output()?;
@@ -137,7 +137,7 @@ impl Program {
 }
 
 impl Process {
-    /// The base of its addresses.
+    /// Its base URL.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -147,7 +147,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Waits until it says that it is ready.
+    /// Waits until it reports that it is ready.
     pub fn wait_until_ready(&self) -> Result<()> {
         let limit = Duration::from_secs(30);
         wait_for(
@@ -179,23 +179,24 @@ impl Process {
         signal(self.pid(), which)
     }
 
-    /// Stops it where it stands: it does nothing at all until `resume`.
+    /// Suspends it: it does nothing at all until `resume`.
     pub fn pause(&self) -> Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn resume(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
 
-    /// Kills it with signal 9.
+    /// Kills it with SIGKILL.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Asks it to stop and waits; its exit code, or an error when it takes longer than `limit`.
+    /// Asks it to stop and waits; returns its exit code, or an error if it takes longer than
+    /// `limit`.
     pub fn stop(&mut self, limit: Duration) -> Result<i32> {
         self.signal(Signal::TERM)?;
         let mut code = None;
@@ -210,12 +211,12 @@ impl Process {
         }
     }
 
-    /// Processor time that it has used.
+    /// The processor time that it has used.
     pub fn cpu(&self) -> Result<Duration> {
         cpu_of(self.pid())
     }
 
-    /// Bytes of memory that it holds, private and shared.
+    /// Its resident memory in bytes, private and shared.
     pub fn resident_memory(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -234,10 +235,10 @@ impl Drop for Process {
     }
 }
 
-/// Processor time of one process, from the kernel's accounting in ticks of 10 ms.
+/// The processor time of one process, from the kernel's accounting in ticks of 10 ms.
 pub fn cpu_of(pid: u32) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The command's name may hold spaces; the numbers come behind its closing parenthesis.
+    // The command's name may contain spaces; the numbers follow its closing parenthesis.
     let numbers: Vec<&str> = stat
         .rsplit_once(')')
         .context("no name in stat")?
@@ -248,7 +249,7 @@ pub fn cpu_of(pid: u32) -> Result<Duration> {
     Ok(Duration::from_millis(ticks * 10))
 }
 
-/// Processor time of a process and its children, also of those that have ended.
+/// The processor time of a process and its children, including those that have ended.
 pub fn cpu_of_tree(pid: u32) -> Result<Duration> {
     let mut total = cpu_of(pid)?;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;

@@ -1,4 +1,5 @@
-//! Postgres, MariaDB and Redis servers of one's own: on a free port, in a temporary folder, gone on drop.
+//! Private Postgres, MariaDB and Redis servers: on a free port, in a temporary folder, removed on
+//! drop.
 
 mod archive;
 mod mysql;
@@ -26,12 +27,13 @@ pub fn wait_for_port(port: u16, limit: Duration) -> Result<()> {
         let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) else {
             return Ok(false);
         };
-        // While nobody listens, a connection can be given that very port as its own, and meet itself.
+        // While nobody listens, a connection may be assigned that very port locally and connect to
+        // itself.
         Ok(stream.local_addr()? != stream.peer_addr()?)
     })
 }
 
-/// Asks every few milliseconds until the answer is yes.
+/// Polls every few milliseconds until the condition holds.
 #[expect(clippy::disallowed_methods, reason = "a harness runs in true time")]
 pub fn wait_for(
     what: &str,
@@ -54,7 +56,7 @@ pub fn signal(pid: u32, signal: Signal) -> Result<()> {
     kill_process(pid, signal).with_context(|| format!("signalling process {pid:?}"))
 }
 
-/// Finds a server's program: in `PATH`, else where Debian puts the newest one.
+/// Finds a server's program: in `PATH`, or else where Debian installs the newest version.
 pub fn find_program(name: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut found = std::env::split_paths(&path)
@@ -76,7 +78,7 @@ pub fn find_program(name: &str) -> Result<PathBuf> {
     })
 }
 
-/// Starts a server on a free port, and on another one if someone was quicker.
+/// Starts a server on a free port, and retries on another one if the port was taken meanwhile.
 fn on_a_free_port(mut start: impl FnMut(u16) -> Result<()>) -> Result<()> {
     let mut last = start(free_port()?);
     for _ in 0..4 {
@@ -97,7 +99,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Makes a cluster and starts it.
+    /// Creates a cluster and starts it.
     pub fn start() -> Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("mainspring-pg-")
@@ -123,7 +125,7 @@ impl Postgres {
         Self::started(dir)
     }
 
-    /// A server on what a folder has, on a port that is free.
+    /// Starts a server on an existing folder, on a free port.
     fn started(dir: tempfile::TempDir) -> Result<Self> {
         let mut server = Self {
             dir,
@@ -137,7 +139,7 @@ impl Postgres {
         Ok(server)
     }
 
-    /// Starts the server, after a stop or the first time, and waits until it answers.
+    /// Starts or restarts the server, and waits until it answers.
     pub fn restart(&mut self) -> Result<()> {
         self.stop();
         let log = std::fs::File::create(self.dir.path().join("log"))?;
@@ -171,8 +173,8 @@ impl Postgres {
         })
     }
 
-    /// Whether this server, not another one on the same port, says in its own folder that it is up.
-    /// An error once it has ended.
+    /// Whether this server reports in its own folder that it is up, so that another one on the same
+    /// port is not mistaken for it. An error once it has ended.
     fn is_up(&mut self) -> Result<bool> {
         let child = self.child.as_mut().context("it was started")?;
         if let Some(status) = child.try_wait()? {
@@ -182,7 +184,7 @@ impl Postgres {
         let path = self.dir.path().join("data/postmaster.pid");
         let file = std::fs::read_to_string(path).unwrap_or_default();
         let lines: Vec<&str> = file.lines().map(str::trim).collect();
-        // The first line is the process, the eighth its state.
+        // The first line is the process id, the eighth the state.
         let state = lines.get(7).copied().unwrap_or_default();
         Ok(lines.first() == Some(&pid.as_str()) && ["ready", "standby"].contains(&state))
     }
@@ -191,13 +193,14 @@ impl Postgres {
     pub fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
             let pid = self.postmaster().unwrap_or(child.id());
-            // Immediate shutdown: no checkpoint, connections are cut, shared memory is cleaned up.
+            // Immediate shutdown: no checkpoint, connections are dropped, shared memory is cleaned
+            // up.
             let _ = signal(pid, Signal::QUIT);
             let _ = child.wait();
         }
     }
 
-    /// The server's main process: the child itself, or what the user switch started.
+    /// The server's main process: the child itself, or the process that the user switch started.
     pub fn postmaster(&self) -> Option<u32> {
         let file = std::fs::read_to_string(self.dir.path().join("data/postmaster.pid")).ok()?;
         file.lines().next()?.trim().parse().ok()
@@ -208,12 +211,12 @@ impl Postgres {
         self.port
     }
 
-    /// The address of a database.
+    /// The URL of a database.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Creates a database and returns its address.
+    /// Creates a database and returns its URL.
     pub fn create_database(&self, name: &str) -> Result<String> {
         self.query("postgres", &format!("CREATE DATABASE {name}"))?;
         Ok(self.url(name))
@@ -271,7 +274,7 @@ impl Redis {
         Ok(server)
     }
 
-    /// Starts the server, after a stop or the first time, empty.
+    /// Starts or restarts the server, without data.
     pub fn restart(&mut self) -> Result<()> {
         self.stop();
         let mut command = Command::new(find_program("redis-server")?);
@@ -294,7 +297,7 @@ impl Redis {
         Ok(())
     }
 
-    /// Kills the server; what it held is gone.
+    /// Kills the server; its data is lost.
     pub fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -302,12 +305,12 @@ impl Redis {
         }
     }
 
-    /// Its process.
+    /// Its process id.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Its address.
+    /// Its URL.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
@@ -321,7 +324,7 @@ impl Redis {
         Ok(String::from_utf8(output.stdout)?.trim().to_owned())
     }
 
-    /// Bytes that the server's data takes, by its own word.
+    /// Bytes used by the server's data, as reported by the server.
     pub fn used_memory(&self) -> Result<u64> {
         let info = self.command(&["INFO", "memory"])?;
         let line = info
@@ -340,7 +343,7 @@ impl Drop for Redis {
     }
 }
 
-/// Postgres refuses to run as root: there the server runs as the user `postgres`, or `nobody`.
+/// Postgres refuses to run as root; in that case the server runs as `postgres` or `nobody`.
 fn server_user() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return None;
@@ -358,7 +361,8 @@ fn server_user() -> Option<&'static str> {
     })
 }
 
-/// `setpriv` replaces itself by the program, so that signals reach the server itself.
+/// Runs a command as the server's user. `setpriv` replaces itself with the program, so that signals
+/// reach the server itself.
 fn as_server_user(command: Command) -> Command {
     let Some(user) = server_user() else {
         return command;

@@ -1,10 +1,10 @@
-//! Samples and what is said of them.
+//! Statistics of samples.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// A percentile of samples by the nearest-rank method; zero of none.
+/// A percentile of samples by the nearest-rank method; zero if there are none.
 pub fn percentile(samples: &mut [Duration], percent: f64) -> Duration {
     samples.sort_unstable();
     let rank = (percent / 100.0 * samples.len() as f64).ceil() as usize;
@@ -14,7 +14,7 @@ pub fn percentile(samples: &mut [Duration], percent: f64) -> Duration {
         .unwrap_or_default()
 }
 
-/// The middle value of several runs; the lower of two middle ones.
+/// The median of several runs; with an even number, the lower of the two middle values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -24,17 +24,17 @@ pub fn median(values: &[f64]) -> f64 {
         .unwrap_or_default()
 }
 
-/// Milliseconds with three digits behind the point.
+/// Milliseconds rounded to three decimal places.
 pub fn millis(duration: Duration) -> f64 {
     round(duration.as_secs_f64() * 1e3)
 }
 
-/// A number with three digits behind the point.
+/// A number rounded to three decimal places.
 pub fn round(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-/// One measurement: the median of its runs, and the runs.
+/// One measurement: the median of its runs, and the individual runs.
 pub fn measurement(name: &str, unit: &str, runs: &[f64], bar: &str) -> Value {
     let runs: Vec<f64> = runs.iter().copied().map(round).collect();
     json!({ "measure": name, "unit": unit, "median": median(&runs), "runs": runs, "bar": bar })

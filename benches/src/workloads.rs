@@ -96,7 +96,7 @@ pub const WORKLOADS: &[(&str, &str)] = &[
     ("start", "start of dev to accepting"),
 ];
 
-/// Runs one workload and hands each measurement over as soon as it is there.
+/// Runs one workload and emits each measurement as soon as it is available.
 pub async fn run(name: &str, options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
     match name {
         "throughput" => throughput::few(options, emit).await,

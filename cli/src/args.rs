@@ -231,7 +231,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether the process is a server and not a client.
+    /// Whether the command runs a server rather than a client.
     pub(crate) fn serves(&self) -> bool {
         matches!(
             self,
@@ -239,7 +239,7 @@ impl Command {
         )
     }
 
-    /// What the process calls itself in traces.
+    /// The role that the process reports in traces.
     pub(crate) fn role(&self) -> &'static str {
         match self {
             Self::Dev(_) => "dev",

@@ -1,4 +1,4 @@
-//! The way to a scheduler: requests with bounded retries, problems as failures, event streams.
+//! Client of a scheduler: requests with bounded retries, problems as failures, event streams.
 
 mod events;
 
@@ -19,16 +19,16 @@ use crate::failure::{Exit, Failure, causes, exit_of, next_of};
 
 pub(crate) use events::{Event, Events};
 
-/// How long a connection may take to be made.
+/// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// How long an answer may take beyond what was asked to wait.
+/// How long a response may take beyond the wait that the request asks for.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// How long a whole session may be on its way.
+/// How long the transfer of a whole session may take.
 const TRANSFER: Duration = Duration::from_mins(10);
 
-/// Someone waits at a terminal: few attempts, short waits.
+/// A user waits at a terminal, so retries are few and short.
 const RETRY: Policy = Policy {
     attempts_max: 4,
     base: Duration::from_millis(250),
@@ -41,7 +41,7 @@ const RETRY: Policy = Policy {
 pub(crate) struct Client {
     http: reqwest::Client,
     server: String,
-    /// The same as anybody may read it.
+    /// The server's URL without secrets, for display.
     shown: String,
     api_key: Option<Secret>,
     /// The tenant that an operator acts for.
@@ -63,15 +63,15 @@ pub(crate) struct Request {
     archive: Option<Vec<u8>>,
     /// A file with lines of JSON as the body.
     file: Option<PathBuf>,
-    /// Makes a repeat of a creation harmless.
+    /// The idempotency key, which makes it safe to repeat a creation.
     key: Option<String>,
     wait: Duration,
 }
 
-/// Rows that a server gives of a list at most at once.
+/// Maximum number of rows that a server returns per page.
 pub(crate) const PAGE_MAX: u32 = 200;
 
-/// Any text as one segment of a path.
+/// Encodes any text as one path segment.
 pub(crate) fn segment(text: &str) -> String {
     let mut segment = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -135,7 +135,7 @@ impl Request {
         self
     }
 
-    /// The lines of a file, which may be longer than what is kept in memory.
+    /// The lines of a file as the body, streamed because it may be too large for memory.
     #[must_use]
     pub(crate) fn file(mut self, file: PathBuf) -> Self {
         self.file = Some(file);
@@ -149,23 +149,23 @@ impl Request {
         self
     }
 
-    /// Asks the server to wait this long for an end.
+    /// Asks the server to wait up to this long for the end.
     #[must_use]
     pub(crate) fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self.query("wait", Some(format!("{}ms", wait.as_millis())))
     }
 
-    /// Whether sending it twice does no more than sending it once.
+    /// Whether sending it twice has the same effect as sending it once.
     fn is_repeatable(&self) -> bool {
         self.key.is_some() || self.method != Method::POST
     }
 }
 
-/// What one attempt came to.
+/// The outcome of one attempt.
 enum Attempt {
     Answer(Response),
-    /// Later it may work.
+    /// A retry may succeed.
     Again {
         failure: Failure,
         retry_after: Option<Duration>,
@@ -192,13 +192,13 @@ impl Client {
         })
     }
 
-    /// A key that no other request has.
+    /// A key that no other request uses.
     pub(crate) fn fresh_key(&self) -> String {
         self.entropy.random_id().to_string()
     }
 
-    /// Asks, and again where that is harmless and promising; returns the answer's JSON, null when
-    /// it has none.
+    /// Sends a request, with retries where that is safe and promising; returns the response's JSON,
+    /// null if it has none.
     pub(crate) async fn ask(&self, request: Request) -> Result<Value, Failure> {
         let response = self.response(request).await?;
         if response.status() == StatusCode::NO_CONTENT {
@@ -210,7 +210,7 @@ impl Client {
             .map_err(|error| self.strange(&causes(&error)))
     }
 
-    /// The same, with the status of the answer.
+    /// The same, with the response's status.
     pub(crate) async fn ask_status(
         &self,
         request: Request,
@@ -222,7 +222,8 @@ impl Client {
         Ok((status, json))
     }
 
-    /// Asks for something to be made; returns it, and whether it was made now and not before.
+    /// Sends a request to create something; returns whether it was created just now, and the
+    /// object.
     pub(crate) async fn make(&self, request: Request) -> Result<(bool, Value), Failure> {
         let response = self.response(request).await?;
         let is_new = response.status() == StatusCode::CREATED
@@ -232,7 +233,7 @@ impl Client {
         Ok((is_new, json))
     }
 
-    /// Asks, and hands the answer on as it arrives.
+    /// Sends a request, and passes the response on as it arrives.
     pub(crate) async fn download(
         &self,
         mut request: Request,
@@ -274,7 +275,7 @@ impl Client {
         }
     }
 
-    /// A request that says who asks, and for whom.
+    /// A request with the caller's key and tenant.
     fn start(&self, method: Method, url: String) -> RequestBuilder {
         let mut builder = self.http.request(method, url);
         if let Some(key) = &self.api_key {
@@ -326,7 +327,7 @@ impl Client {
                 let status = response.status();
                 let retry_after = retry_after(&response);
                 let failure = self.refused(response).await;
-                // These are said before anything is done, so a repeat cannot double it.
+                // These are sent before anything is done, so a retry cannot do it twice.
                 let busy = [
                     StatusCode::TOO_MANY_REQUESTS,
                     StatusCode::SERVICE_UNAVAILABLE,
@@ -342,7 +343,7 @@ impl Client {
             }
             Err(error) => {
                 let failure = self.unreachable(&error);
-                // Nobody listens there: that does not change within seconds.
+                // Nothing listens there, which does not change within seconds.
                 if error.is_connect() || error.is_builder() || !request.is_repeatable() {
                     Attempt::Failed(failure)
                 } else {
@@ -355,7 +356,7 @@ impl Client {
         }
     }
 
-    /// A failure to speak with the server at all.
+    /// The failure when the server could not be talked to at all.
     fn unreachable(&self, error: &reqwest::Error) -> Failure {
         // The cause names the address; repeating the URL would only make the line longer.
         let cause = innermost(error);
@@ -383,7 +384,7 @@ impl Client {
         .next("start one with `mainspring dev`, or name another with --server or MAINSPRING_SERVER")
     }
 
-    /// A problem document, or whatever else came instead.
+    /// The failure for a problem document, or for any other error response.
     async fn refused(&self, response: Response) -> Failure {
         let status = response.status();
         let problem: Value = response.json().await.unwrap_or_default();
@@ -407,7 +408,7 @@ impl Client {
             format!("{}: {}", text("pointer"), text("detail"))
         };
         let message = match errors {
-            // The detail says the same, but for where.
+            // The detail says the same, except where.
             [only] => format!("{} ({code})", member(only)),
             several => several
                 .iter()
@@ -426,7 +427,7 @@ impl Client {
     }
 }
 
-/// Whether whoever listens there answered a TLS greeting with something else.
+/// Whether the peer answered the TLS handshake with something else.
 fn speaks_no_tls(error: &dyn std::error::Error) -> bool {
     std::iter::successors(Some(error), |error| error.source())
         .any(|cause| cause.to_string().contains("InvalidContentType"))

@@ -121,12 +121,12 @@ pub(crate) fn run(
     }
 }
 
-/// Runs on all cores.
+/// Runs on a multi-threaded runtime.
 fn serving(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     block_on(Builder::new_multi_thread().enable_all().build(), work)
 }
 
-/// Runs on this thread: a client waits more than it works.
+/// Runs on this thread: a client mostly waits.
 fn asking(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     block_on(Builder::new_current_thread().enable_all().build(), work)
 }
@@ -138,7 +138,7 @@ fn block_on(
     let runtime =
         runtime.map_err(|error| Failure::new(Exit::Failure, format!("no runtime: {error}")))?;
     let result = runtime.block_on(work);
-    // Whoever still reads from a terminal would be waited for.
+    // Do not wait for a blocking read of the terminal.
     runtime.shutdown_background();
     result
 }

@@ -1,4 +1,4 @@
-//! Everything that a user can decide about a process: the settings of all components.
+//! Every setting of a process: the settings of all components.
 
 mod blobs;
 mod databases;
@@ -42,7 +42,7 @@ settings! {
     pub(crate) struct Config {
         /// Where client commands find a scheduler.
         server: String = "http://127.0.0.1:7464".to_owned() => Key::url("server", HTTP);
-        /// What client commands show to the server.
+        /// The API key that client commands send to the server.
         api_key: Option<Secret> => Key::secret("api_key");
         /// The tenant that an operator's client commands act for; that of the key when none.
         tenant: Option<String> => Key::text("tenant");
@@ -130,7 +130,7 @@ settings! {
         oidc: BTreeMap<String, OidcIssuer> = BTreeMap::new();
         /// What [`print`](Self::print) shows.
         printed: String = String::new();
-        /// Whether nothing decided on the default provider.
+        /// Whether the default provider was left unconfigured.
         provider_by_default: bool = true;
     }
 }
@@ -138,14 +138,14 @@ settings! {
 choice! {
     /// What a scheduler does about the schema when it starts.
     pub(crate) enum Migrate {
-        /// Brings it up.
+        /// Creates or upgrades it.
         Create = "create",
-        /// Refuses to start unless it is up.
+        /// Refuses to start unless it is up to date.
         Verify = "verify",
     }
 }
 
-/// All keys there are.
+/// All known keys.
 fn keys() -> Keys {
     let components: [&[Key]; 14] = [
         Config::KEYS,
@@ -168,7 +168,7 @@ fn keys() -> Keys {
     Keys::new(keys, &[("providers", "llm")])
 }
 
-/// Refuses what is no filter of the log, with where it came from.
+/// Reports a `log` setting that is not a valid filter, with its origin.
 fn check_log(layers: &mut Layers) {
     let Some((value, origin)) = layers.get("log").cloned() else {
         return;
@@ -180,8 +180,8 @@ fn check_log(layers: &mut Layers) {
 }
 
 impl Config {
-    /// Reads all layers. Either everything is well-formed, or every problem is returned at once.
-    /// Whether the values make sense together depends on the command: see [`Config::validate`].
+    /// Reads all layers. If anything is malformed, every problem is returned at once. Whether the
+    /// values make sense together depends on the command: see [`Config::validate`].
     pub(crate) fn load(sources: &Sources<'_>) -> Result<Self, Problems> {
         let mut layers = Layers::read(keys(), sources);
         provider::resolve(&mut layers, sources.environment);
@@ -210,13 +210,12 @@ impl Config {
         layers.finish(config)
     }
 
-    /// The configuration as a file would hold it, each value with where it came from, without
-    /// what is secret.
+    /// The configuration in the form of a file, with the origin of each value and without secrets.
     pub(crate) fn print(&self) -> &str {
         &self.printed
     }
 
-    /// Whether no provider of models is configured at all, so that the built-in one would answer.
+    /// Whether no model provider is configured at all, so that the built-in one would answer.
     pub(crate) fn has_no_provider(&self) -> bool {
         self.provider_by_default && self.providers.is_empty()
     }

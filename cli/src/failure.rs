@@ -1,4 +1,4 @@
-//! How commands fail: one exit code per kind, a message, and what to do next.
+//! How commands fail: an exit code for each kind of failure, a message, and what to do next.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -9,20 +9,20 @@ use serde_json::{Value, json};
 
 use crate::args::Format;
 
-/// Exit codes; part of what scripts rely on.
+/// Exit codes. Scripts rely on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Anything else.
+    /// Any other failure.
     Failure = 1,
-    /// The command or its settings make no sense.
+    /// The command or its settings are invalid.
     Usage = 2,
-    /// What was named does not exist.
+    /// Something named in the command does not exist.
     NotFound = 3,
-    /// It contradicts the present state.
+    /// The command conflicts with the current state.
     Conflict = 4,
-    /// The key is missing or not allowed to.
+    /// The key is missing or lacks the permission.
     Unauthorised = 5,
-    /// Something is away, or took too long.
+    /// Something is unavailable, or took too long.
     Unavailable = 6,
     /// The send failed.
     SendFailed = 7,
@@ -36,7 +36,7 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) message: String,
     pub(crate) next: Option<String>,
-    /// What programs are told: a server's problem document, or one made here.
+    /// The problem document for programs: the server's, or one made here.
     problem: Value,
 }
 
@@ -50,7 +50,7 @@ impl Failure {
         }
     }
 
-    /// With a code of ours, for programs.
+    /// Adds one of our error codes, for programs.
     #[must_use]
     pub(crate) fn code(mut self, code: Code) -> Self {
         self.problem = json!({
@@ -59,40 +59,40 @@ impl Failure {
         self
     }
 
-    /// With the document that a server answered.
+    /// Adds the problem document that a server returned.
     #[must_use]
     pub(crate) fn problem(mut self, document: Value) -> Self {
         self.problem = document;
         self
     }
 
-    /// With what to do next.
+    /// Adds what to do next.
     #[must_use]
     pub(crate) fn next(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());
         self
     }
 
-    /// With what it is about in front.
+    /// Prefixes the message with its subject.
     #[must_use]
     pub(crate) fn about(mut self, what: &impl std::fmt::Display) -> Self {
         self.message = format!("{what}: {}", self.message);
         self
     }
 
-    /// A failure that was said already, or that speaks for itself.
+    /// A failure that was already reported, or that needs no message.
     pub(crate) fn silent(exit: Exit) -> Self {
         Self::new(exit, "")
     }
 
-    /// Says it on stderr: to people as lines, to programs as one line of JSON.
+    /// Reports it on stderr: as lines for people, or as one line of JSON for programs.
     pub(crate) fn report(&self, format: Format) -> ExitCode {
         let text = match format {
             Format::Table => self.lines(),
             Format::Json | Format::Jsonl if self.message.is_empty() => String::new(),
             Format::Json | Format::Jsonl => format!("{}\n", self.document()),
         };
-        // Where stderr is gone, the exit code has to say it all.
+        // If stderr is closed, only the exit code is left to report it.
         let _ = std::io::stderr().write_all(text.as_bytes());
         ExitCode::from(self.exit as u8)
     }
@@ -109,7 +109,7 @@ impl Failure {
         text
     }
 
-    /// A problem document, with how the command ends and what to do next.
+    /// The problem document, with the exit code and what to do next.
     fn document(&self) -> Value {
         let mut document = match &self.problem {
             Value::Object(members) => Value::Object(members.clone()),
@@ -126,13 +126,13 @@ impl Failure {
     }
 }
 
-/// An error and its causes in one line.
+/// An error and its causes on one line.
 pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         let said = cause.to_string();
-        // Drivers repeat the words of what caused theirs.
+        // Drivers repeat the message of their cause.
         if !text.contains(&said) {
             let _ = write!(text, ": {said}");
         }
@@ -141,7 +141,7 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The command or its settings make no sense.
+/// The command or its settings are invalid.
 pub(crate) fn usage(error: impl std::error::Error) -> Failure {
     Failure::new(Exit::Usage, causes(&error))
 }
@@ -151,7 +151,7 @@ pub(crate) fn usage_text(message: impl Into<String>, next: impl Into<String>) ->
     Failure::new(Exit::Usage, message).next(next)
 }
 
-/// The exit code for a code of ours.
+/// The exit code for one of our error codes.
 pub(crate) fn exit_of(code: Code) -> Exit {
     match code {
         Code::AuthMissing | Code::AuthInvalid | Code::AuthForbidden | Code::AuthBinding => {
@@ -167,8 +167,8 @@ pub(crate) fn exit_of(code: Code) -> Exit {
     }
 }
 
-/// What someone at a terminal does about a code: the part of its advice that is not for programs,
-/// or the command that helps.
+/// What a user at a terminal can do about an error code: the command that helps, or the part of the
+/// code's advice that is not for programs.
 pub(crate) fn next_of(code: Code) -> String {
     let command = match code {
         Code::SessionNotFound => "`mainspring sessions list` shows what exists",
@@ -217,7 +217,7 @@ pub(crate) fn next_of(code: Code) -> String {
     command.to_owned()
 }
 
-/// The first paragraph of a code's page.
+/// The first paragraph of a code's documentation page.
 fn advice(code: Code) -> String {
     let page = code.advice();
     let text = page.split_once("\n\n").map_or(page, |(_, text)| text);

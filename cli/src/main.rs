@@ -1,4 +1,4 @@
-//! The one binary: parse, configure, begin to log, run the command.
+//! The single binary: parses arguments, loads the configuration, and runs the command.
 
 mod args;
 mod client;
@@ -18,12 +18,14 @@ use clap::Parser;
 use mainspring_runtime::{Environment, Telemetry};
 use mimalloc::MiMalloc;
 
-/// Short-lived allocations of many threads are a good part of what a send costs this process.
+/// Many threads make short-lived allocations, which are a large part of what a send costs this
+/// process.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    // Every TLS client of the process asks for it; only the first call could not fail.
+    // Every TLS client of the process needs a provider; this only fails if one is already
+    // installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let cli = args::Cli::parse();
     match run(&cli) {
@@ -33,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &args::Cli) -> Result<(), failure::Failure> {
-    // It says what is right where the settings are wrong.
+    // The defaults must be printable even if the settings are invalid, so this comes first.
     if let Some(args::Command::Config(args::ConfigCommand::Default)) = &cli.command
         && !cli.print_config
     {

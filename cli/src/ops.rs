@@ -1,4 +1,4 @@
-//! What probes and collectors ask of a worker, which serves no API.
+//! Endpoints for probes and metrics collectors on a worker, which serves no API.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ struct Process {
     lifecycle: Lifecycle,
 }
 
-/// Serves `/livez`, `/readyz` and `/metrics` until it is dropped: a worker that drains is still
-/// watched.
+/// Serves `/livez`, `/readyz` and `/metrics` until it is dropped, so that a draining worker can
+/// still be monitored.
 pub(crate) async fn serve(
     listener: TcpListener,
     store: Arc<dyn Store>,

@@ -1,4 +1,4 @@
-//! Data on stdout, everything else on stderr.
+//! Writes data to stdout and everything else to stderr.
 
 mod when;
 
@@ -12,12 +12,12 @@ use serde_json::Value;
 use crate::args::Format;
 use crate::failure::{Exit, Failure};
 
-/// Writes text to stdout as it is. Whoever reads it may have seen enough: that is no failure.
+/// Writes text to stdout as it is. If the reader has closed the pipe, it fails without a message.
 pub(crate) fn raw(text: &str) -> Result<(), Failure> {
     bytes(text.as_bytes())
 }
 
-/// The same for what need not be text.
+/// The same for bytes that need not be text.
 pub(crate) fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
@@ -34,13 +34,13 @@ pub(crate) fn line(text: &str) -> Result<(), Failure> {
     raw(&format!("{text}\n"))
 }
 
-/// Says something that is not data.
+/// Writes a message that is not data to stderr.
 pub(crate) fn note(text: &str) {
-    // Nobody is left to tell when stderr is gone.
+    // If stderr is closed there is nobody to report to.
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Says what a server warns of with what it made.
+/// Shows the warnings in a server's response.
 pub(crate) fn warnings(made: &Value) {
     for warning in made["warnings"].as_array().into_iter().flatten() {
         if let (Some(at), Some(detail)) = (warning["pointer"].as_str(), warning["detail"].as_str())
@@ -50,29 +50,29 @@ pub(crate) fn warnings(made: &Value) {
     }
 }
 
-/// Whether someone looks at stdout.
+/// Whether stdout is a terminal.
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Characters of a line where someone looks at stdout.
+/// Width of the terminal in characters, if stdout is one.
 pub(crate) fn width() -> Option<usize> {
     let (_, columns) = console::Term::stdout().size_checked()?;
     Some(usize::from(columns))
 }
 
-/// Text from elsewhere, safe to show: a terminal obeys control characters, so it gets none but
-/// line breaks and tabs.
+/// Untrusted text made safe to show: a terminal obeys control characters, so all of them are
+/// removed except line breaks and tabs.
 pub(crate) fn harmless(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control() || matches!(c, '\n' | '\t'))
         .collect()
 }
 
-/// A column: its head and where its value is found.
+/// A column: its header and the path of its value.
 pub(crate) type Column = (&'static str, &'static str);
 
-/// Prints a list of objects. People are told times from now on; programs, as they are.
+/// Prints a list of objects. A table shows times relative to now; JSON shows them unchanged.
 pub(crate) fn list(format: Format, columns: &[Column], rows: &[Value]) -> Result<(), Failure> {
     match format {
         Format::Json => line(&pretty(&Value::Array(rows.to_vec()))),
@@ -93,7 +93,7 @@ pub(crate) fn list(format: Format, columns: &[Column], rows: &[Value]) -> Result
     }
 }
 
-/// Prints one object; as a table, a line for each of its members.
+/// Prints one object; as a table, one line per member.
 pub(crate) fn object(format: Format, value: &Value) -> Result<(), Failure> {
     match format {
         Format::Json => line(&pretty(value)),
@@ -124,12 +124,12 @@ fn trimmed(table: &Table) -> String {
     lines.join("\n")
 }
 
-/// The time as this machine has it: good enough for what is said in minutes.
+/// The time of this machine's clock, which is accurate enough for relative times.
 fn now() -> Timestamp {
     SystemClock::new().now()
 }
 
-/// A member of something that is shown whole.
+/// A member of an object that is shown as a whole.
 fn told(name: &str, member: &Value, now: Timestamp) -> String {
     let shown = show(member);
     match when::relative(member, now).filter(|_| when::is_time(name)) {
@@ -139,13 +139,13 @@ fn told(name: &str, member: &Value, now: Timestamp) -> String {
 }
 
 fn cell(row: &Value, path: &str, now: Timestamp) -> String {
-    // One line per row, of a bearable width.
+    // One line per row, of a reasonable width.
     let found = path.split('.').fold(row, |value, name| match value {
-        // Of a list, the number of an item.
+        // In a list, the name is an item's index.
         Value::Array(_) => name.parse().map_or(&Value::Null, |n: usize| &value[n]),
         _ => &value[name],
     });
-    // `next` is the list of a timer's next times.
+    // `next` is the list of a timer's next fire times.
     let of_time = when::is_time(path) || path.starts_with("next.");
     let relative = when::relative(found, now).filter(|_| of_time);
     let text = relative.unwrap_or_else(|| show(found));

@@ -1,4 +1,5 @@
-//! What Kubernetes is told of this pod: how many sends it has in flight, so that an idle one is taken away first.
+//! Reports to Kubernetes how many sends this pod has in flight, so that idle pods are removed
+//! first.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,13 +14,13 @@ use tokio::sync::watch;
 use crate::config::Config;
 use crate::failure::{Failure, causes, usage_text};
 
-/// Of pods of one deployment, those with the lowest number are taken away first.
+/// Among the pods of a deployment, those with the lowest value are removed first.
 const ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The shortest time between two changes: each is a write of the cluster's own database.
+/// The shortest time between two updates: each one is a write to the cluster's own database.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// The same after one that failed.
+/// The pause after a failed update.
 const LATER: Duration = Duration::from_mins(1);
 
 /// How long the API server may take to answer.
@@ -30,20 +31,20 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Pod {
     client: Client,
     url: Url,
-    /// Read each time: it is replaced before it is too old.
+    /// Read for every update, because it is rotated before it expires.
     token: PathBuf,
-    /// Between two changes.
+    /// The pause between two updates.
     pause: Duration,
 }
 
 impl Pod {
-    /// The pod that this process is the worker of; none unless the settings name an API server.
+    /// The pod that this worker runs in; `None` unless the settings name an API server.
     pub(crate) fn of(config: &Config) -> Result<Option<Self>, Failure> {
         let Some(api) = &config.worker.kubernetes_api else {
             return Ok(None);
         };
         let account = Path::new(&config.worker.kubernetes_account);
-        // The name of a process otherwise says its host and its number, which no pod is called.
+        // The default process name is made of host and process id, which is not a pod's name.
         let Some(name) = config.name.clone() else {
             return Err(usage_text(
                 "worker.kubernetes_api needs the name of the pod",
@@ -72,7 +73,7 @@ impl Pod {
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none());
         let client = if url.scheme() == "https" {
-            // The cluster's own authority, and no other.
+            // Trust the cluster's own certificate authority and no other.
             let authorities = Certificate::from_pem_bundle(read("ca.crt")?.as_bytes());
             client.tls_certs_only(authorities.map_err(|error| causes(&error))?)
         } else {
@@ -86,7 +87,8 @@ impl Pod {
         })
     }
 
-    /// Tells how many sends are in flight, whenever that has changed, until nobody counts them any more.
+    /// Reports the number of sends in flight whenever it changes, until the sender of `load` is
+    /// dropped.
     pub(crate) async fn keep_told(self, mut load: watch::Receiver<u32>, clock: Arc<dyn Clock>) {
         let mut failing = false;
         loop {
@@ -157,7 +159,7 @@ mod tests {
         status
     }
 
-    /// An API server that answers with this, and the pod that it knows.
+    /// An API server that gives this response, and a pod that reports to it.
     async fn server(status: StatusCode) -> (tempfile::TempDir, Pod, Seen) {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let seen = Seen::default();
@@ -202,7 +204,7 @@ mod tests {
             seen.last().expect("one").1["metadata"]["annotations"][ANNOTATION],
             "3"
         );
-        // However often it changes, it is told once in a while.
+        // However often it changes, it is reported only once per pause.
         assert_eq!(seen.len(), 2, "{seen:?}");
     }
 

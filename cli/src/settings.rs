@@ -1,4 +1,4 @@
-//! From the command line to a configuration.
+//! Loads the configuration for a command line.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use crate::args::{Cli, Command, ProcessArgs, QueueArgs, RunsArgs, SchedulesArgs,
 use crate::failure::{self, Failure};
 use crate::output;
 
-/// The manual, which holds every default.
+/// The manual, which contains every default.
 pub(crate) const MANUAL: &str = include_str!("../config.default.toml");
 
-/// Where the manual leaves the server and the log.
+/// The manual's defaults for the server and the log.
 const SERVER_DEFAULT: &str = "http://127.0.0.1:7464";
 const LOG_DEFAULT: &str = "info,apalis_core=off,rmcp=warn,sqlx=warn";
 
-/// Loads the configuration and checks it for what the command does.
+/// Loads the configuration and validates it for what the command does.
 pub(crate) fn load(cli: &Cli, environment: &Environment) -> Result<Config, Failure> {
     let named = cli.config.as_deref();
     let file = named.or_else(|| environment.config_file().map(Path::new));
@@ -36,11 +36,11 @@ pub(crate) fn load(cli: &Cli, environment: &Environment) -> Result<Config, Failu
         Some(Command::Migrate(_) | Command::Vacuum(_) | Command::Audit(_) | Command::Diff(_)) => {
             Purpose::Database
         }
-        // The doctor reports problems itself; the others need only a server's address.
+        // The doctor reports problems itself; the remaining commands only need a server's address.
         _ => return Ok(config),
     };
     let problems = config.validate(purpose);
-    // Whoever asks to see the settings sees them, also where they do not suffice.
+    // `--print-config` shows the settings even if they are invalid.
     if problems.is_empty() || cli.print_config {
         Ok(config)
     } else {
@@ -62,7 +62,7 @@ fn wrong(problems: &[Problem]) -> Failure {
     failure::usage_text(message, "`mainspring config default` describes every key")
 }
 
-/// Prints the settings where that is asked for; without a command, nothing else can be.
+/// Prints the settings if requested; without a command, nothing else can be.
 pub(crate) fn print(cli: &Cli, config: &Config) -> Result<(), Failure> {
     if cli.print_config {
         return output::raw(config.print());
@@ -73,14 +73,15 @@ pub(crate) fn print(cli: &Cli, config: &Config) -> Result<(), Failure> {
     ))
 }
 
-/// Whether a server was named, rather than left at its default.
+/// Whether a server was named rather than left at its default.
 pub(crate) fn names_server(cli: &Cli, environment: &Environment, config: &Config) -> bool {
     let variable = environment.get("MAINSPRING_SERVER");
     cli.server.is_some() || variable.is_some() || config.server != SERVER_DEFAULT
 }
 
-/// Where the whole system runs only for one command, its log lines would hide what it says. What only asks a server has nothing to
-/// measure.
+/// Turns off log lines and metrics that a command does not need. If the whole system runs just for
+/// one command, its log lines would hide the command's output; a command that only queries a server
+/// has nothing to measure.
 pub(crate) fn quieten(cli: &Cli, config: &mut Config) {
     if cli
         .command

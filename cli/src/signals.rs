@@ -1,8 +1,8 @@
-//! What the outside asks of a process that serves.
+//! The signals that end a serving process.
 
 use crate::failure::{Exit, Failure};
 
-/// Hears that the process shall end.
+/// Listens for the signals that ask the process to stop.
 #[derive(Debug)]
 pub(crate) struct Signals {
     #[cfg(unix)]
@@ -12,7 +12,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Listens from now on; the signals no longer end the process by themselves.
+    /// Starts listening; from then on the signals do not end the process on their own.
     #[cfg(unix)]
     pub(crate) fn listen() -> Result<Self, Failure> {
         use tokio::signal::unix::{SignalKind, signal};
@@ -25,13 +25,13 @@ impl Signals {
         })
     }
 
-    /// Listens from now on.
+    /// Starts listening.
     #[cfg(not(unix))]
     pub(crate) fn listen() -> Result<Self, Failure> {
         Ok(Self {})
     }
 
-    /// Resolves at the next one.
+    /// Resolves at the next signal.
     #[cfg(unix)]
     pub(crate) async fn next(&mut self) {
         tokio::select! {
@@ -40,7 +40,7 @@ impl Signals {
         }
     }
 
-    /// Resolves at the next one.
+    /// Resolves at the next signal.
     #[cfg(not(unix))]
     pub(crate) async fn next(&mut self) {
         // Without a handler the system ends the process itself.

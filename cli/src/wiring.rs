@@ -1,4 +1,4 @@
-//! The parts list, and the only place that names backends.
+//! Wires the components together; the only place that names concrete backends.
 
 mod bounds;
 mod databases;
@@ -46,7 +46,7 @@ pub(crate) fn entropy() -> Arc<dyn Entropy> {
 
 // Store ------------------------------------------------------------------------------------------
 
-/// Opens the configured store for a process that serves.
+/// Opens the configured store for a serving process.
 pub(crate) async fn store(config: &Config, migrate: Migrate) -> Result<Arc<dyn Store>, Failure> {
     let opened: store::Result<Arc<dyn Store>> = match config.backend() {
         Backend::Postgres if !config.databases.is_empty() => {
@@ -93,7 +93,7 @@ pub(crate) async fn store(config: &Config, migrate: Migrate) -> Result<Arc<dyn S
     opened.map_err(|error| store_failure(config, &error))
 }
 
-/// Opens the configured store beside whoever serves, only to read.
+/// Opens the configured store read-only, next to a process that serves it.
 pub(crate) async fn store_to_read(config: &Config) -> Result<Arc<dyn Store>, Failure> {
     match config.backend() {
         Backend::Sqlite => {
@@ -105,7 +105,8 @@ pub(crate) async fn store_to_read(config: &Config) -> Result<Arc<dyn Store>, Fai
     }
 }
 
-/// Has the configured database return space to the disk; its size in bytes before and after.
+/// Has the configured database return space to the disk; returns its size in bytes before and
+/// after.
 pub(crate) async fn vacuum(config: &Config) -> Result<(u64, u64), Failure> {
     let next = match config.backend() {
         Backend::Sqlite => {
@@ -127,7 +128,7 @@ pub(crate) async fn vacuum(config: &Config) -> Result<(u64, u64), Failure> {
     Err(usage_text(message, next))
 }
 
-/// The statements that make the schema.
+/// The statements that create the schema.
 pub(crate) fn ddl(config: &Config) -> String {
     match config.backend() {
         Backend::Postgres => {
@@ -165,7 +166,7 @@ fn postgres(config: &Config, migrate: Migrate) -> Settings {
     }
 }
 
-/// The same settings, added up: its connections are all alike.
+/// The same settings with the connections added up, since all MySQL connections are alike.
 fn mysql(config: &Config, migrate: Migrate) -> mainspring_store_mysql::Settings {
     let url = config.database_url.as_ref().map_or("", |url| url.reveal());
     mainspring_store_mysql::Settings {
@@ -195,7 +196,7 @@ fn sqlite(config: &Config) -> Result<SqliteOptions, Failure> {
     })
 }
 
-/// Where the database is, as it may be shown.
+/// The location of the database, as it may be shown.
 pub(crate) fn database(config: &Config) -> String {
     match &config.database_url {
         Some(url) => url.redacted_url(),
@@ -203,7 +204,7 @@ pub(crate) fn database(config: &Config) -> String {
     }
 }
 
-/// A failure of the store, with what someone at a terminal can do about it.
+/// A failure of the store, with what a user at a terminal can do about it.
 pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
     let code = error.code();
     let said = causes(error);
@@ -216,7 +217,7 @@ pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
         (_, code) => exit_of(code),
     };
     let message = match error {
-        // It names the place itself.
+        // The message names the location itself.
         store::Error::Locked { .. } => format!("{said} ({code})"),
         store::Error::Unavailable { source } if config.backend() == Backend::Sqlite => {
             let folder = database(config);
@@ -256,7 +257,7 @@ pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
 
 // Blobs ------------------------------------------------------------------------------------------
 
-/// Where the bytes of blobs are, if not in the database.
+/// Where the bytes of blobs are stored, if not in the database.
 pub(crate) fn blob_store(config: &Config) -> Result<Option<Arc<dyn Blobs>>, Failure> {
     let store: Arc<dyn Blobs> = match config.blobs.store {
         BlobStore::Database => return Ok(None),
@@ -278,7 +279,7 @@ pub(crate) fn blob_store(config: &Config) -> Result<Option<Arc<dyn Blobs>>, Fail
     Ok(Some(Arc::new(timed)))
 }
 
-/// The blobs of a process with this store.
+/// The blobs of a process that uses this store.
 pub(crate) fn depot(
     config: &Config,
     store: &Arc<dyn Store>,
@@ -297,15 +298,15 @@ pub(crate) fn depot(
 
 // Queue and bus ----------------------------------------------------------------------------------
 
-/// The way between the roles.
+/// The queue and the bus between the roles.
 pub(crate) struct Wires {
     pub(crate) queue: Arc<dyn Queue>,
     pub(crate) bus: Arc<dyn Bus>,
-    /// The queue again, where someone has to tidy it.
+    /// The queue again, if it needs housekeeping.
     pub(crate) janitor: Option<Arc<RedisQueue>>,
 }
 
-/// Between processes.
+/// Queue and bus between processes.
 pub(crate) fn redis(
     config: &Config,
     clock: &Arc<dyn Clock>,
@@ -334,7 +335,7 @@ pub(crate) fn redis(
     })
 }
 
-/// Inside one process.
+/// Queue and bus within one process.
 pub(crate) fn local(clock: &Arc<dyn Clock>) -> Wires {
     let (queue, bus) = (Arc::new(LocalQueue::new()), Arc::new(LocalBus::new()));
     Wires {
@@ -346,7 +347,7 @@ pub(crate) fn local(clock: &Arc<dyn Clock>) -> Wires {
 
 // Names ------------------------------------------------------------------------------------------
 
-/// What people call this process: as configured, else by host and process.
+/// The process's label for people: the configured name, or else host and process id.
 pub(crate) fn label(config: &Config) -> String {
     config.name.clone().unwrap_or_else(|| {
         let host = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
@@ -449,7 +450,7 @@ mod tests {
         assert_eq!(providers.names().collect::<Vec<_>>(), ["default", "demo"]);
     }
 
-    /// The tools of a worker that is given everything.
+    /// The tools of a worker with every setting configured.
     async fn every_tool() -> Vec<String> {
         let folder = tempfile::tempdir().expect("a folder");
         let mut config = defaults();

@@ -30,9 +30,9 @@ use crate::services::webhooks::WebhookParts;
 pub struct Parts {
     /// The database: the source of truth.
     pub store: Arc<dyn Store>,
-    /// Content by its hash.
+    /// Content-addressed storage.
     pub blobs: Arc<Depot>,
-    /// The queue through which workers learn of sessions with work.
+    /// The queue that tells workers which sessions have work.
     pub queue: Arc<dyn Queue>,
     /// Live notifications between processes.
     pub bus: Arc<dyn Bus>,
@@ -42,7 +42,7 @@ pub struct Parts {
     pub entropy: Arc<dyn Entropy>,
     /// Intervals and limits.
     pub config: SchedulerConfig,
-    /// What telling endpoints takes.
+    /// What sending webhooks requires.
     pub webhooks: WebhookParts,
 }
 
@@ -57,57 +57,58 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// A running scheduler: its ports, and the services over them.
+/// A running scheduler: its ports, and the services built on them.
 pub struct App {
     pub store: Arc<dyn Store>,
     pub clock: Arc<dyn Clock>,
     pub entropy: Arc<dyn Entropy>,
     pub config: SchedulerConfig,
-    /// What it reaches beside the database and the queue.
+    /// External systems other than the database and the queue.
     pub outside: Outside,
-    /// The process that it runs in.
+    /// The process this scheduler runs in.
     pub process: Process,
     pub notifier: Notifier,
     pub watch: Watch,
     pub acceptor: Acceptor,
-    /// What it knows without asking the database.
+    /// Cached knowledge that saves reads of the database.
     pub known: Known,
 }
 
-/// What a scheduler reaches beside the database and the queue.
+/// What a scheduler talks to besides the database and the queue.
 #[derive(Debug)]
 pub struct Outside {
-    /// Content by its hash.
+    /// Content-addressed storage.
     pub blobs: Arc<Depot>,
-    /// What telling endpoints takes.
+    /// What sending webhooks requires.
     pub webhooks: WebhookParts,
 }
 
-/// The process of a scheduler: its lease and its end.
+/// The process of a scheduler: its lease and its shutdown.
 #[derive(Debug)]
 pub struct Process {
-    /// Under which boot it writes.
+    /// The registration whose boot id this process writes under.
     pub registration: Registration,
-    /// Whether it is to stop.
+    /// Whether the process is to stop.
     pub lifecycle: Lifecycle,
 }
 
-/// What a scheduler knows without asking the database. All of it is a guess that may be old or missing.
+/// What a scheduler knows without asking the database. All of it is a hint that may be stale or
+/// missing.
 #[derive(Debug, Default)]
 pub struct Known {
     /// Which worker keeps which session.
     pub keepers: Keepers,
-    /// What was written lately.
+    /// What was written recently.
     pub(crate) lately: Lately,
-    /// What tenants may have at a time.
+    /// The concurrency limits of tenants.
     pub limits: KnownLimits,
     /// Which agents have limits.
     pub agents: KnownAgents,
-    /// What tenants with limits have spent.
+    /// What tenants with spending limits have spent.
     pub spending: KnownSpending,
-    /// Which pools of workers tenants may name.
+    /// Which worker pools tenants may name.
     pub pools: KnownPools,
-    /// What time it is for the database.
+    /// The database's current time.
     pub(crate) time: KnownTime,
 }
 
@@ -120,7 +121,7 @@ impl fmt::Debug for App {
 }
 
 impl App {
-    /// The boot to write under. Fails until the first registration has succeeded.
+    /// The boot id to write under. Fails until the first registration has succeeded.
     pub fn boot_id(&self) -> Result<BootId, Error> {
         self.process
             .registration

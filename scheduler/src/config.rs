@@ -20,9 +20,10 @@ settings! {
     pub struct SchedulerConfig {
         /// A name for logs and lists.
         name: String = "scheduler".to_owned();
-        /// How the spans of runs are joined to those that created them.
+        /// How the spans of runs are related to the traces that created them.
         propagation: Propagation = Propagation::Link;
-        /// The file that it writes every step to, and whether with what was said.
+        /// The file that every step is written to, if any; `trace_content` adds the content of
+        /// messages.
         journal: Option<JsonlSettings> = None;
         trace_content: bool = false;
         /// Time to live of this process's lease.
@@ -51,25 +52,25 @@ settings! {
             => Key::span("scheduler.retention_interval", SECOND, DAY);
         /// Percent of the time that this process has the database check invariants; 0 turns it off.
         audit_percent: u32 = 1 => Key::integer("scheduler.audit_percent", 0, 50);
-        /// Maximum interval between looks for tenants that are to be erased.
+        /// Maximum interval between checks for tenants to erase.
         erase_interval: Duration = Duration::from_secs(5)
             => Key::span("scheduler.erase_interval", LOOK_MIN, HOUR);
-        /// Interval between passes that remove blobs which nothing names.
+        /// Interval between passes that remove unreferenced blobs.
         blob_interval: Duration = Duration::from_hours(1)
             => Key::span("scheduler.blob_interval", SECOND, DAY);
-        /// Maximum interval between checks for events that endpoints are told of.
+        /// Maximum interval between checks for events to send to webhooks.
         webhook_interval: Duration = Duration::from_millis(500)
             => Key::span("scheduler.webhook_interval", LOOK_MIN, HOUR);
-        /// How long an endpoint may take to answer a webhook.
+        /// How long an endpoint may take to respond to a webhook.
         webhook_timeout: Duration = Duration::from_secs(15)
             => Key::span("scheduler.webhook_timeout", SECOND, HOUR);
-        /// Maximum number of webhooks under way.
+        /// Maximum number of webhook posts in flight.
         webhooks_in_flight_max: u32 = 64
             => Key::integer("scheduler.webhooks_in_flight_max", 1, 10_000);
-        /// Maximum number of webhooks under way to one endpoint.
+        /// Maximum number of webhook posts in flight to one endpoint.
         webhooks_in_flight_each: u32 = 8
             => Key::integer("scheduler.webhooks_in_flight_each", 1, 1_000);
-        /// Private addresses that webhooks may go to all the same.
+        /// Private addresses that webhooks may be sent to nevertheless.
         webhook_allow_private: Vec<String> = Vec::new()
             => Key::list("scheduler.webhook_allow_private");
         /// How long deliveries of webhooks are kept after their end.
@@ -82,12 +83,12 @@ settings! {
         /// if none.
         send_keep: Option<Duration> = Some(NINETY_DAYS)
             => Key::keep("scheduler.send_keep", DAY, TEN_YEARS);
-        /// How long runs are kept after their end, at least as long as idempotency keys, with the
-        /// sessions of their leaves; forever if none.
+        /// How long runs are kept after their end, along with the sessions of their leaves, at
+        /// least as long as idempotency keys; forever if none.
         run_keep: Option<Duration> = Some(NINETY_DAYS)
             => Key::keep("scheduler.run_keep", DAY, TEN_YEARS);
-        /// How long idle sessions are kept; forever if none: they are what agents know of the people
-        /// they talk to.
+        /// How long idle sessions are kept; forever if none, because they contain what agents know
+        /// about the people they talk to.
         session_keep: Option<Duration> = None
             => Key::keep("scheduler.session_keep", DAY, TEN_YEARS);
         /// Host names of this server, in addition to those that cannot be registered publicly (IP
@@ -106,7 +107,7 @@ settings! {
         /// Maximum size of a request's head in bytes.
         head_bytes_max: usize = 32 << 10
             => Key::integer("scheduler.head_bytes_max", 8_192, 1 << 20);
-        /// How long a client may read nothing of its response.
+        /// How long a client may stop reading its response.
         write_timeout: Duration = Duration::from_secs(30)
             => Key::span("scheduler.write_timeout", SECOND, HOUR);
         /// Maximum total size in bytes of the bodies of all requests in flight.
@@ -139,8 +140,9 @@ settings! {
         waiters_max: usize = 16_384 => Key::integer("scheduler.waiters_max", 1, 1_000_000);
         /// Maximum number of sends that are being accepted at the same time.
         accepting_max: usize = 16_384 => Key::integer("scheduler.accepting_max", 1, 1_000_000);
-        /// How long the database may take for a group of sends until batches, archives and background
-        /// work are refused; lists are at twice that, single sends at four times. Never, with zero.
+        /// How long a group of sends may take in the database before batches, archives and
+        /// background work are refused; lists are refused at twice that, single sends at four
+        /// times. Zero turns this off.
         shed_after: Duration = Duration::from_secs(5)
             => Key::span("scheduler.shed_after", Duration::ZERO, HOUR);
         /// Maximum number of queued sends per session.

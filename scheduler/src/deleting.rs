@@ -1,9 +1,9 @@
-//! Deleting sessions, with everything below them.
+//! Deletes sessions, with everything below them.
 //!
-//! One transaction marks a session as deleted: from then on nobody sees it, and the rest of the deletion
-//! cannot be lost. A session with very many open sends is closed first, and its sends are cancelled page by
-//! page. Then the sessions below it are deleted, and the rows of all of them are erased page by
-//! page, by the request or by the sweep of any scheduler.
+//! One transaction marks a session as deleted. From then on nobody sees it, and the rest of the
+//! deletion cannot get lost. A session with very many open sends is closed first, and its sends are
+//! cancelled page by page. Then the sessions below it are deleted, and the rows of all of them are
+//! erased page by page, either by the request or by the sweep of any scheduler.
 
 use mainspring_shared::bus::StepNotice;
 use mainspring_shared::id::{BootId, SendId, SessionKey};
@@ -15,14 +15,15 @@ use crate::app::App;
 use crate::loops::causes;
 use crate::metrics::{ERASED, ERASING_SECONDS};
 
-/// Deleted sessions per pass.
+/// Maximum number of deleted sessions per pass.
 const SESSIONS: u32 = 64;
 
-/// Pages of one session per pass, so that a huge session does not delay the others.
+/// Maximum number of pages of one session per pass, so that a huge session does not delay the
+/// others.
 const PAGES: u32 = 10;
 
-/// Deletes a session and those below it, from the top down, so that nothing new can start below a
-/// deleted session. False if there is no such session.
+/// Deletes a session and those below it, top down, so that nothing new can start below a deleted
+/// session. Returns false if there is no such session.
 pub async fn delete(app: &App, boot: BootId, key: SessionKey) -> Result<bool, store::Error> {
     let exists = delete_one(app, boot, key).await?;
     if exists && let Err(error) = delete_below(app, boot, key).await {
@@ -42,7 +43,7 @@ async fn delete_below(app: &App, boot: BootId, key: SessionKey) -> Result<(), st
     Ok(())
 }
 
-/// Deletes one session. False if there is no such session.
+/// Deletes one session. Returns false if there is no such session.
 async fn delete_one(app: &App, boot: BootId, key: SessionKey) -> Result<bool, store::Error> {
     let outcomes = delete_whole(app.store.as_ref(), boot, key).await?;
     let exists = !outcomes.is_empty();
@@ -52,7 +53,7 @@ async fn delete_one(app: &App, boot: BootId, key: SessionKey) -> Result<bool, st
     Ok(exists)
 }
 
-/// Notifies the worker that owned the session, those who wait for its sends, and those who stream it.
+/// Notifies the worker that owned the session, those waiting for its sends, and those streaming it.
 fn notify(app: &App, key: SessionKey, outcome: DeleteOutcome) {
     let is_deleted = matches!(outcome, DeleteOutcome::Deleted { .. });
     let (cancelled, owner, last_step) = match outcome {
@@ -78,7 +79,7 @@ fn notify(app: &App, key: SessionKey, outcome: DeleteOutcome) {
     app.notifier.publish_steps(&notices);
 }
 
-/// Erases rows of deleted sessions, starting at `cursor`. True if more are left.
+/// Erases rows of deleted sessions, starting at `cursor`. Returns true if more are left.
 pub(crate) async fn sweep(
     app: &App,
     cursor: &mut Option<DeletedSession>,
@@ -88,7 +89,7 @@ pub(crate) async fn sweep(
     };
     let due = app.store.deleted_sessions(*cursor, SESSIONS).await?;
     if cursor.is_none() {
-        // The oldest unfinished deletion: the gauge keeps growing if it cannot be finished.
+        // The oldest unfinished deletion: the gauge keeps growing if that deletion never finishes.
         let waited = match due.first() {
             Some(first) => app.store.now().await?.0 - first.due_at.0,
             None => 0,
@@ -100,7 +101,7 @@ pub(crate) async fn sweep(
     for found in due {
         match erase_pages(app, boot, found.key).await {
             Ok(left) => more |= left,
-            // It is retried in a later pass, and must not delay the others.
+            // A later pass retries it; it must not delay the others.
             Err(error) if error.is_of_data() => {
                 let error = causes(&error);
                 tracing::warn!(session.id = %found.key.session, error, "a deleted session cannot be erased");
@@ -114,7 +115,7 @@ pub(crate) async fn sweep(
     Ok(more)
 }
 
-/// Erases some pages of one session. True if more are left.
+/// Erases some pages of one session. Returns true if more are left.
 async fn erase_pages(app: &App, boot: BootId, key: SessionKey) -> Result<bool, store::Error> {
     for _ in 0..PAGES {
         let step = erase_step(app.store.as_ref(), boot, key, ERASED_AT_ONCE).await?;

@@ -1,9 +1,9 @@
 //! The run engine: a run in memory, without I/O, so that tests can try every order of events and
 //! every crash.
 //!
-//! [`Run::load`] reads what is stored, [`Run::advance`] returns what to write. All state is in the
-//! records. The rest is an index derived from them, so that the cost of one finished leaf does not
-//! depend on the number of leaves.
+//! [`Run::load`] reads what is stored; [`Run::advance`] returns what to write. All state is in the
+//! records. Everything else is an index derived from them, so that handling one finished leaf does
+//! not get slower with the number of leaves.
 
 mod asks;
 mod budget;
@@ -30,14 +30,15 @@ use mainspring_shared::workflow::validate::accepted;
 use self::budget::Pool;
 use self::tree::{Slot, SlotIx};
 
-/// Leaves of one run in flight at once unless its options say otherwise.
+/// Default limit on a run's leaves in flight.
 pub const LIVE_MAX_DEFAULT: u32 = 64;
 
-/// The pause before a run retries whose ready leaves found no free slot of the tenant; doubled after
-/// each retry that started nothing.
+/// The pause before a run whose ready leaves found no free slot of the tenant tries again. It
+/// doubles after each try that started nothing.
 const SLOT_RETRY_PAUSE: Duration = Duration::from_millis(250);
 
-/// Doublings of that pause. They are worth it because a retry is an advance, and many runs may wait.
+/// Maximum number of times that pause doubles. Backing off matters because each try is an advance,
+/// and many runs may be waiting.
 const SLOT_RETRY_DOUBLINGS: u32 = 4;
 
 /// Why a stored run cannot be read.
@@ -46,10 +47,10 @@ pub enum LoadError {
     /// It was accepted in a newer version of the language.
     #[error("the spec uses version {0} of the language")]
     Version(i32),
-    /// Its spec does not pass the validator.
+    /// Its spec fails validation.
     #[error("the stored spec is invalid: {0}")]
     Spec(String),
-    /// The spec has no node at the path of a stored one.
+    /// A stored node's path does not exist in the spec.
     #[error("the node {0} does not fit the spec")]
     Node(String),
 }
@@ -59,7 +60,7 @@ pub enum LoadError {
 pub struct Run {
     record: RunRecord,
     spec: Arc<Spec>,
-    /// Every node, in the order in which they were entered.
+    /// All nodes, in the order in which they were entered.
     slots: Vec<Slot>,
     by_path: HashMap<String, SlotIx>,
     leaves: Leaves,
@@ -68,11 +69,11 @@ pub struct Run {
     work: VecDeque<SlotIx>,
     changes: Changes,
     now: Timestamp,
-    /// Nodes visited since the run was loaded: the cost of its advances.
+    /// Nodes visited since the run was loaded, as a measure of what its advances cost.
     visits: u64,
 }
 
-/// The leaves of a run, as far as starting them needs it.
+/// What is needed to start the leaves of a run.
 #[derive(Debug, Default)]
 struct Leaves {
     /// Leaves that may start, in the order in which they were entered.
@@ -81,26 +82,26 @@ struct Leaves {
     due: BTreeSet<(Timestamp, SlotIx)>,
     /// Leaves with a send in flight.
     live: u32,
-    /// Those of them that wait for a person.
+    /// How many of those wait for a person.
     live_people: u32,
-    /// The slots that the tenant's other runs leave to this one.
+    /// The slots that the tenant's other runs leave for this one.
     live_max: Option<u32>,
-    /// Consecutive advances that could have started leaves, had there been free slots.
+    /// Consecutive advances whose ready leaves lacked only free slots.
     slot_retries: u32,
-    /// Leaves of fan-outs that have no node yet, as far as the spec tells.
+    /// Leaves of fan-outs that have no node yet, as far as the spec shows.
     unreached: u64,
     /// Leaves that have a node.
     reached: u64,
 }
 
 impl Leaves {
-    /// All leaves, as far as they are known.
+    /// All leaves known so far.
     fn known(&self) -> u64 {
         self.reached + self.unreached
     }
 }
 
-/// What the current advance changes.
+/// What the current advance has changed so far.
 #[derive(Debug, Default)]
 struct Changes {
     dirty: BTreeSet<SlotIx>,
@@ -110,7 +111,7 @@ struct Changes {
 }
 
 impl Run {
-    /// Reads a run as it is stored.
+    /// Builds a run from its stored records.
     pub fn load(record: RunRecord, nodes: Vec<NodeRecord>) -> Result<Self, LoadError> {
         let version = record.dsl_version;
         let read = accepted(&record.spec, version).ok_or(LoadError::Version(version))?;
@@ -135,12 +136,12 @@ impl Run {
         Ok(run)
     }
 
-    /// The run as it is to be stored.
+    /// The run's record, as it is to be stored.
     pub fn record(&self) -> &RunRecord {
         &self.record
     }
 
-    /// The checked spec.
+    /// The validated spec.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -150,12 +151,12 @@ impl Run {
         self.by_path.get(path).map(|slot| &self.slots[*slot].record)
     }
 
-    /// Every node, in the order in which they were entered.
+    /// All nodes, in the order in which they were entered.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeRecord> {
         self.slots.iter().map(|slot| &slot.record)
     }
 
-    /// Nodes visited since the run was loaded: the cost of its advances.
+    /// Nodes visited since the run was loaded, as a measure of what its advances cost.
     pub fn visits(&self) -> u64 {
         self.visits
     }
@@ -213,7 +214,7 @@ impl Run {
         }
     }
 
-    /// The time limit of the run, with the failure if it is exceeded.
+    /// The earlier of the run's time limits, with the failure to report when it passes.
     fn deadline(&self) -> Option<(Timestamp, Failure)> {
         let started = self.record.started_at?;
         let own = self.spec.envelope.timeout.map(|timeout| {
@@ -251,7 +252,7 @@ impl Run {
         }
     }
 
-    /// Ends the whole run for this reason.
+    /// Ends the whole run with this failure.
     fn end(&mut self, why: Failure) {
         if let Some(root) = self.root() {
             self.close(root, &why);
@@ -266,7 +267,7 @@ impl Run {
         self.record.counts.leaves = self.leaves.known().min(u64::from(u32::MAX)) as u32;
         if self.record.status.is_final() {
             self.record.alarm_at = None;
-            // Leaves of a run that was given up may still end; they take no slots.
+            // Leaves of an abandoned run may still end, but take no slots.
             self.record.counts.live = 0;
             return;
         }
@@ -285,7 +286,7 @@ impl Run {
         let first = self.leaves.due.first().map(|(at, _)| *at);
         let deadline = self.deadline().filter(|_| self.record.error.is_none());
         let deadline = deadline.map(|(at, _)| at);
-        // No notification tells when another run frees slots.
+        // There is no notification when another run frees slots, so the run checks again later.
         let doublings = self.leaves.slot_retries.checked_sub(1);
         let pause = doublings.map(|n| SLOT_RETRY_PAUSE * 2_u32.pow(n.min(SLOT_RETRY_DOUBLINGS)));
         let look = pause.map(|pause| self.now.after(pause));

@@ -1,6 +1,7 @@
-//! Errors of services: a stable code, a detail for people, and the invalid members of the request.
+//! Errors of services: a stable code, a human-readable detail, and the invalid members of the
+//! request.
 //!
-//! How they are rendered over HTTP is up to the API.
+//! The API decides how they are rendered over HTTP.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -17,8 +18,8 @@ use crate::services::pressure::Work;
 /// The detail for bodies that nest too deeply.
 const TOO_DEEP: &str = "nests too deeply: at most 127 levels";
 
-/// How many invalid members an answer names, and how much it says of each: a request of any size is refused with
-/// a short answer.
+/// How many invalid members a response lists, and how many bytes of each text it includes, so that
+/// the error response stays short however large the request was.
 const MEMBERS_MAX: usize = 100;
 const SAID_BYTES_MAX: usize = 2_000;
 
@@ -28,12 +29,12 @@ pub struct FieldError {
     /// A JSON pointer into the body, preceded by `LINE:` in a body of JSON lines; for a query parameter or
     /// a header, its name preceded by `?` or `#`.
     pub pointer: String,
-    /// A description for people.
+    /// A human-readable description.
     pub detail: String,
 }
 
 impl FieldError {
-    /// The same, without the rest of what is long.
+    /// The same error, with overlong texts truncated.
     fn bounded(mut self) -> Self {
         for text in [&mut self.pointer, &mut self.detail] {
             if text.len() > SAID_BYTES_MAX {
@@ -45,29 +46,30 @@ impl FieldError {
     }
 }
 
-/// A limit, as clients are told of it.
+/// A limit, as reported to clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quota {
     /// Its name.
     pub name: &'static str,
-    /// What is counted, where that is not requests.
+    /// The unit that is counted, unless it is requests.
     pub unit: Option<&'static str>,
-    /// How many there may be.
+    /// How many units are allowed.
     pub quota: u64,
-    /// In which time; at a time when absent.
+    /// The time window of the quota; none if it limits how many there are at a time.
     pub window: Option<Duration>,
     /// How many are left.
     pub left: u64,
-    /// When there are more.
+    /// How long until more are available.
     pub reset: Duration,
 }
 
 impl Quota {
-    /// The field `RateLimit-Policy`, as draft-ietf-httpapi-ratelimit-headers-10 has it.
+    /// The value of the header `RateLimit-Policy`, as defined by
+    /// draft-ietf-httpapi-ratelimit-headers-10.
     pub fn policy(&self) -> String {
         let mut text = format!("{:?};q={}", self.name, self.quota);
         if let Some(unit) = self.unit {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(text, ";qu={unit:?}");
         }
         if let Some(window) = self.window {
@@ -76,14 +78,14 @@ impl Quota {
         text
     }
 
-    /// The field `RateLimit`, as the same draft has it.
+    /// The value of the header `RateLimit`, as defined by the same draft.
     pub fn state(&self) -> String {
         let reset = self.reset.as_millis().div_ceil(1_000);
         format!("{:?};r={};t={reset}", self.name, self.left)
     }
 }
 
-/// The error of a request or a step.
+/// The error of a request or of a background step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     code: Code,
@@ -110,7 +112,7 @@ impl Error {
         }
     }
 
-    /// Counts it, as it is told to whoever asked.
+    /// Counts an error of the class `Limit` when it is reported to the caller.
     pub fn told(&self) {
         if self.code.class() == Class::Limit {
             metrics::counter!(LIMITS_HIT, "limit" => self.code.as_str()).increment(1);
@@ -173,7 +175,7 @@ impl Error {
         }
     }
 
-    /// The same error, for a line of a body of JSON lines.
+    /// The same error, located on a line of a JSON-lines body.
     #[must_use]
     pub fn on_line(mut self, line: usize) -> Self {
         self.detail = format!("line {line}: {}", self.detail);
@@ -189,7 +191,7 @@ impl Error {
         self
     }
 
-    /// The same error, of one member of the request.
+    /// The same error, attributed to a member of the request unless it already names some.
     #[must_use]
     pub fn at(mut self, pointer: &str) -> Self {
         if self.errors.is_empty() {
@@ -212,7 +214,7 @@ impl Error {
         Self::new(Code::RunNotFound, "no run has this id")
     }
 
-    /// What a request would make lies outside of what its key is bound to.
+    /// The request would create something outside what its API key is bound to.
     pub fn outside(outside: &Outside) -> Self {
         Self::new(
             Code::AuthBinding,
@@ -246,7 +248,7 @@ impl Error {
         Self::unsupported("#content-type", detail)
     }
 
-    /// A body in an encoding such as `gzip`.
+    /// The body has a content encoding such as `gzip`.
     pub fn content_encoding() -> Self {
         let detail = "the body must be sent unencoded: without Content-Encoding, or with identity";
         Self::unsupported("#content-encoding", detail.to_owned())
@@ -270,7 +272,7 @@ impl Error {
         Self::new(Code::LimitExceeded, detail)
     }
 
-    /// `limit.exceeded`: the database is slow, and this kind of work is refused before others.
+    /// `limit.exceeded`: the database is slow, and this kind of work is shed before other kinds.
     pub fn shed(work: Work) -> Self {
         metrics::counter!(OVERLOADED, "kind" => work.as_str()).increment(1);
         let what = match work {
@@ -313,7 +315,7 @@ impl Error {
         self.code
     }
 
-    /// A description for people.
+    /// A human-readable description.
     pub fn detail(&self) -> &str {
         &self.detail
     }
@@ -332,7 +334,7 @@ impl Error {
         }
     }
 
-    /// The same error, with the limit that it is about.
+    /// The same error, with the limit that was hit.
     #[must_use]
     pub fn with_quota(self, quota: Quota) -> Self {
         Self {
@@ -341,7 +343,7 @@ impl Error {
         }
     }
 
-    /// The limit that it is about.
+    /// The limit that was hit, if any.
     pub fn quota(&self) -> Option<&Quota> {
         self.quota.as_deref()
     }

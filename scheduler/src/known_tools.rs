@@ -1,7 +1,8 @@
-//! The tools that workers publish, to warn clients about unknown or misspelt names in an agent's `tools`.
+//! The tools that workers publish, to warn clients about unknown or misspelt names in an agent's
+//! `tools`.
 //!
-//! It is only a warning: a worker with the tool may be about to start, and a repeated request must
-//! get the same response whatever tools the workers have by then.
+//! It is only a warning: a worker that has the tool may be about to start, and a repeated request
+//! must get the same response whatever tools the workers have by then.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,10 +13,11 @@ use mainspring_shared::store::{PoolTools, Store};
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::ToolFault;
 
-/// How old the cache may be for sends, so that many sends with the same misspelt name cost one read.
+/// Maximum age of the cache for sends, so that many sends with the same misspelt name cost one
+/// read.
 const SENDS_READ_EVERY: Duration = Duration::from_secs(30);
 
-/// A cache of the published tools. Names that are in the cache are never looked up again.
+/// A cache of the published tools. A name found in the cache is not looked up again.
 #[derive(Debug, Default)]
 pub(crate) struct KnownTools(Mutex<Cache>);
 
@@ -27,8 +29,9 @@ struct Cache {
 }
 
 impl KnownTools {
-    /// The names in an agent's `tools` that no worker of its pool has. Empty if the pool has no known
-    /// worker, or one that does not publish its tools, or if the database is unavailable.
+    /// The names in an agent's `tools` that no worker of its pool has. Empty if the pool has no
+    /// known worker, if one of its workers does not publish its tools, or if the database is
+    /// unavailable.
     pub(crate) async fn missing(
         &self,
         store: &dyn Store,
@@ -39,7 +42,7 @@ impl KnownTools {
             .await
     }
 
-    /// Like [`Self::missing`], from a cache of at most [`SENDS_READ_EVERY`].
+    /// Like [`Self::missing`], but the cache may be up to [`SENDS_READ_EVERY`] old.
     pub(crate) async fn missing_cached(
         &self,
         store: &dyn Store,
@@ -72,7 +75,7 @@ impl KnownTools {
         self.faults(agent).unwrap_or_default()
     }
 
-    /// Whether the caller has to refresh the cache, because nobody has started to within `every`.
+    /// Whether the caller has to refresh the cache, because no refresh has started within `every`.
     fn is_due(&self, now: Duration, every: Duration) -> bool {
         let mut cache = self.lock();
         let due = cache

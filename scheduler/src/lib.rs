@@ -1,13 +1,14 @@
 #![doc = include_str!("../README.md")]
 
-// Services that requests and loops use: accepting sends, notifying workers, waiting for sends and runs,
-// event streams, this process's registration.
+// Services shared by requests and loops: accepting sends, notifying workers, waiting for sends and
+// runs, event streams, this process's registration.
 pub mod error;
 pub mod services;
 
-// Background work: `loops::runs` advances workflow runs, `loops::timers` fires timers, `loops::sweep`
-// enqueues unclaimed sessions again, `loops::alarms` handles delays, retries and deadlines,
-// `loops::retention` removes old rows, `deleting` the rows of deleted sessions.
+// Background work: `loops::runs` advances workflow runs, `loops::timers` fires timers,
+// `loops::sweep` re-enqueues unclaimed sessions, `loops::alarms` handles delays, retries and
+// deadlines, `loops::retention` removes old rows, and `deleting` removes the rows of deleted
+// sessions.
 pub mod deleting;
 mod known_tools;
 mod loops;

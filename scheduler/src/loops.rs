@@ -1,5 +1,5 @@
-//! Shared parts of the background loops. A loop only ends at shutdown, and logs once per change of its
-//! health.
+//! Shared parts of the background loops. A loop ends only at shutdown, and logs only when its
+//! health changes.
 
 pub(crate) mod alarms;
 pub(crate) mod auditor;
@@ -20,7 +20,7 @@ use mainspring_shared::store;
 
 use crate::app::App;
 
-/// Backoff between failures of a loop. The cap is short, so that a loop continues soon after the
+/// Backoff between failures of a loop. The cap is short so that a loop resumes soon after the
 /// database is back.
 const BACKOFF: Policy = Policy {
     attempts_max: u32::MAX,
@@ -61,8 +61,8 @@ impl Health {
             .unwrap_or(BACKOFF.cap)
     }
 
-    /// Records the result of a side task of a loop. True if it has more to do. After a failure it is
-    /// retried in the loop's next pass.
+    /// Records the result of a loop's side task. Returns true if the task has more to do. A failed
+    /// task is retried in the loop's next pass.
     fn record(&mut self, app: &App, done: Result<bool, store::Error>) -> bool {
         match done {
             Ok(more) => {
@@ -89,7 +89,7 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Sleeps, at most until shutdown begins. False if it has begun.
+/// Sleeps for `duration` or until shutdown begins. Returns false if shutdown has begun.
 pub(crate) async fn pause(app: &App, duration: Duration) -> bool {
     tokio::select! {
         biased;
@@ -98,7 +98,7 @@ pub(crate) async fn pause(app: &App, duration: Duration) -> bool {
     }
 }
 
-/// Adds jitter of 10 %, so that replicas that started together do not stay in step.
+/// Adds ±10 % jitter, so that replicas that started together do not stay in step.
 pub(crate) fn jittered(app: &App, duration: Duration) -> Duration {
     duration.mul_f64(0.9 + 0.2 * app.entropy.fraction())
 }

@@ -19,7 +19,8 @@ use crate::services::notify::{self, Notifier};
 use crate::services::registration::{self, Registration};
 use crate::services::watch::{self, Watch};
 
-/// How long the loops may take to end once no request is in flight: enough for a push and a renewal.
+/// How long the loops may take to end once no request is in flight: enough for one push and one
+/// lease renewal.
 const CLOSING_MAX: Duration = Duration::from_secs(2);
 
 /// The background loops of a scheduler.
@@ -30,7 +31,8 @@ pub struct Loops {
 }
 
 impl Loops {
-    /// Stops the loops. Call it once no request is in flight. Loops that take too long are aborted.
+    /// Stops the loops. Call it once no request is in flight. Loops that take longer than
+    /// `CLOSING_MAX` are aborted.
     pub async fn end(mut self) {
         self.closing.cancel();
         let ended = async { while self.tasks.join_next().await.is_some() {} };

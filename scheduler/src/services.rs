@@ -1,4 +1,4 @@
-//! The services that requests and loops use, without HTTP.
+//! The services behind requests and loops, independent of HTTP.
 
 pub mod accept;
 pub mod agents;

@@ -1,4 +1,4 @@
-//! How a session's model is asked.
+//! Agents: how a session's model is called.
 
 mod context;
 mod delegation;
@@ -38,16 +38,16 @@ pub use self::prompt::{
     Bound, BoundSection, PromptFault, PromptSection, PromptSpec, PromptVariable,
 };
 
-/// The pool that agents and workers are in unless they say otherwise.
+/// The default pool of agents and workers.
 pub const DEFAULT_POOL: &str = "default";
 
-/// Rounds that a send may take unless its agent says otherwise.
+/// Default maximum number of rounds of a send.
 pub const MAX_ROUNDS_DEFAULT: u32 = 50;
 
-/// Tokens that one answer may have unless the agent says otherwise.
+/// Default maximum number of tokens of an answer.
 pub const MAX_TOKENS_DEFAULT: u32 = 8_000;
 
-/// Pictures and files that are always shown unless the agent says otherwise: each costs about as much as a
+/// Default number of newest images and files that are always shown. Each costs about as much as a
 /// thousand words, in every round.
 pub const IMAGES_KEPT_DEFAULT: u32 = 10;
 
@@ -131,7 +131,7 @@ pub struct AgentSpec {
     /// tree of sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub board: Option<String>,
-    /// What was added when a session took it; requests have none.
+    /// What was added when a session took the agent; absent in requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub bound: Option<Box<Bound>>,
@@ -143,26 +143,26 @@ pub struct AgentSpec {
     /// What it remembers beyond its session; nothing when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemorySpec>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
 }
 
 impl AgentSpec {
-    /// The agent as it is shown to people: what its skills say of themselves is shown with them.
+    /// The agent as shown to people, without its skills' descriptions.
     #[must_use]
     pub fn shown(mut self) -> Self {
         self.skills = self.skills.into_iter().map(AgentSkill::shown).collect();
         self
     }
 
-    /// The pool that its sends run in: its own, or the one that its tools need.
+    /// The pool that its sends run in: its own, the one that its tools need, or the default.
     pub fn pool(&self) -> &str {
         self.own_pool().unwrap_or(DEFAULT_POOL)
     }
 
-    /// The pool that it asks for, if it asks for one.
+    /// The pool that it or its tools ask for, if any.
     pub fn own_pool(&self) -> Option<&str> {
         let own = self.pool.as_deref();
         own.or_else(|| pool_of(&self.tools))
@@ -173,8 +173,8 @@ impl AgentSpec {
         self.bound.as_ref()?.agent.as_ref()
     }
 
-    /// The published agent that its model calls count for: itself, or for one that is defined inline that which
-    /// started it, directly or through others of these.
+    /// The published agent that pays for its model calls: itself, or, for an agent defined inline,
+    /// the published one that started it, directly or through other inline agents.
     pub fn payer(&self) -> Option<&AgentName> {
         let bound = self.bound.as_ref()?;
         let own = bound.agent.as_ref().map(|agent| &agent.name);
@@ -187,16 +187,16 @@ impl AgentSpec {
 pub struct ThinkingSpec {
     /// Tokens of one answer that may be thought, at least 1024 and fewer than `max_tokens`.
     pub budget_tokens: u32,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
 }
 
-/// The smallest [`ThinkingSpec::budget_tokens`] that providers take.
+/// The smallest [`ThinkingSpec::budget_tokens`] that providers accept.
 pub const THINKING_TOKENS_MIN: u32 = 1_024;
 
-/// Models in [`AgentSpec::fallback`] at most.
+/// Maximum number of models in [`AgentSpec::fallback`].
 pub const FALLBACK_MAX: usize = 4;
 
 /// How an agent keeps notes.
@@ -208,7 +208,7 @@ pub struct NotesSpec {
     /// What becomes of one more.
     #[serde(default)]
     pub when_full: WhenFull,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
@@ -228,16 +228,16 @@ fn notes_max() -> u32 {
     NOTES_MAX_DEFAULT
 }
 
-/// Texts in [`AgentSpec::stop`] at most: what providers take.
+/// Maximum number of texts in [`AgentSpec::stop`]; a limit of providers.
 pub const STOP_MAX: usize = 4;
 
 /// How much a model is to think before it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReasoningEffort {
-    /// Not at all, where the model can be asked not to.
+    /// Not at all, if the model supports that.
     None,
-    /// As little as it can.
+    /// As little as possible.
     Minimal,
     /// A little.
     Low,
@@ -245,9 +245,9 @@ pub enum ReasoningEffort {
     Medium,
     /// Much.
     High,
-    /// Very much. Not every model takes it.
+    /// Very much. Not every model supports it.
     XHigh,
-    /// As much as it can. Not every model takes it.
+    /// As much as possible. Not every model supports it.
     Max,
 }
 
@@ -274,15 +274,16 @@ pub struct ContextSpec {
     /// What to do with an answer that was truncated at its token limit.
     #[serde(default, skip_serializing_if = "OnTruncation::is_default")]
     pub on_truncation: OnTruncation,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
 }
 
 impl ContextSpec {
-    /// Whether sends are shown as digests, or older results of tools not whole: then an agent can read what it
-    /// is not shown. Folds alone are not meant, which most conversations never need.
+    /// Whether sends are shown as digests, or older tool results are shortened, so that the agent
+    /// needs tools to read what is hidden. Folds alone do not count, since most conversations never
+    /// need them.
     pub fn hides(&self) -> bool {
         let shortens = |policy: &ToolContext| *policy != ToolContext::Preserve;
         self.representation == Representation::Projection || self.tools.values().any(shortens)
@@ -302,16 +303,16 @@ pub struct ImagesSpec {
     /// provider fetches. Unchanged when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_edge: Option<u32>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
 }
 
-/// The least [`ImagesSpec::max_edge`]: in less nothing is told apart.
+/// The smallest [`ImagesSpec::max_edge`]: nothing can be recognized in smaller images.
 pub const IMAGES_EDGE_MIN: u32 = 64;
 
-/// The largest [`ImagesSpec::max_edge`]: providers take no more.
+/// The largest [`ImagesSpec::max_edge`]; a limit of providers.
 pub const IMAGES_EDGE_MAX: u32 = 8_192;
 
 impl ImagesSpec {
@@ -343,11 +344,11 @@ impl Default for ImagesSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnTruncation {
-    /// The model is asked to go on, as long as rounds are left; what it says is one message. An
-    /// answer that asks for calls, or holds no text, fails its send.
+    /// The model is asked to continue, as long as rounds are left; the parts become one message. An
+    /// answer with calls, or without text, fails its send.
     #[default]
     Continue,
-    /// It is the answer, without its calls.
+    /// It is accepted as the answer, without its calls.
     Accept,
     /// Its send fails with `llm.truncated`.
     Fail,
@@ -367,7 +368,7 @@ impl OnTruncation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Recovery {
-    /// The next worker goes on by itself.
+    /// The next worker continues without asking.
     #[default]
     Auto,
     /// The send waits for `resume` or `abort`.
@@ -410,31 +411,31 @@ pub struct SendOptions {
     /// What to do when the session has a send that is not final.
     #[serde(default)]
     pub on_busy: OnBusy,
-    /// The published agent that this send alone is run with, as it was when the send was accepted.
+    /// The published agent for this send only, as it was when the send was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub agent: Option<Box<AgentSpec>>,
-    /// The occurrence of a timer that made the send.
+    /// The timer occurrence that created the send.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub fired_by: Option<FiredBy>,
-    /// The run whose end is the input, where what it did not use goes back with it.
+    /// The run whose end the input reports, if its unused reservation is refunded with this send.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub ended_run: Option<RunId>,
-    /// The span that accepted the send, as a W3C `traceparent`: what its work is joined to in traces.
+    /// The span that accepted the send, as a W3C `traceparent`; parent of its work in traces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub traceparent: Option<String>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
 }
 
 impl SendOptions {
-    /// The agent that the send is run with, in a session with this one. What belongs to the session stays
-    /// the session's: its workers, the budget of all its sends together, and at least its isolation.
+    /// The agent that the send runs with, in a session with the agent `session`. The pool, the
+    /// budget of all sends together and at least the isolation remain the session's.
     #[must_use]
     pub fn agent_in(&self, session: AgentSpec) -> AgentSpec {
         match &self.agent {
@@ -448,13 +449,14 @@ impl SendOptions {
         }
     }
 
-    /// The published agent that the send is run with in a session with this one; none where it is defined inline.
+    /// The published agent that the send runs with, in a session with the agent `session`; `None`
+    /// if it is defined inline.
     pub fn published_in<'a>(&'a self, session: &'a AgentSpec) -> Option<&'a AgentName> {
         let agent = self.agent.as_deref().unwrap_or(session);
         agent.reference().map(|reference| &reference.name)
     }
 
-    /// The published version that the send is run with, if it has one of its own.
+    /// The published version that the send itself names, if any.
     pub fn agent_ref(&self) -> Option<&AgentRef> {
         self.agent.as_deref()?.reference()
     }
@@ -477,7 +479,7 @@ impl SendOptions {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Priority {
-    /// Someone waits: served first.
+    /// Someone is waiting for it: served first.
     #[default]
     High,
     /// Background work.
@@ -488,14 +490,14 @@ pub enum Priority {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnBusy {
-    /// Waits for its turn.
+    /// Is queued.
     #[default]
     Enqueue,
-    /// Joins the input of the last send that has not started; else waits for its turn.
+    /// Is merged into the input of the last send that has not started; otherwise is queued.
     Coalesce,
-    /// Reaches the send that is under way at its next round.
+    /// Is delivered to the active send before its next round.
     Steer,
-    /// Voids the model call that is under way, and reaches the send at once.
+    /// Voids the model call in flight, and is delivered to the send at once.
     Interrupt,
     /// Is refused with `session.busy`.
     Reject,

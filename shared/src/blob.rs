@@ -1,7 +1,7 @@
-//! Content by its hash: pictures, files and long outputs that rows only name.
+//! Blobs: content stored by its hash (images, files and long outputs) that rows only refer to.
 //!
 //! The row of a blob is in the database ([`BlobRows`](crate::store::BlobRows)), its bytes are in a
-//! [`Blobs`] store; a [`Depot`] puts the two together. Equal content is stored once per tenant.
+//! [`Blobs`] store; a [`Depot`] combines the two. Equal content is stored once per tenant.
 
 mod depot;
 mod hash;
@@ -30,7 +30,7 @@ pub use named::{NamedBlobs, of_message};
 pub use parts::{Unstored, absent, file_of_text, filled, is_text, unstored};
 pub use timed::Timed;
 
-/// Bytes that a blob may have unless the configuration says otherwise.
+/// Default maximum size of a blob in bytes.
 pub const BLOB_BYTES_MAX: usize = 32 << 20;
 
 /// A blob as rows and messages name it.
@@ -45,15 +45,15 @@ pub struct BlobRef {
     pub bytes: u64,
 }
 
-/// Where the bytes of a blob are. A blob that was deleted and put again has another generation, so
-/// that a late deletion of the first one does not touch the second.
+/// Where the bytes of a blob are. A blob that is deleted and put again gets another generation, so
+/// that a late deletion of the first one does not affect the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlobPlace {
     /// The owner.
     pub tenant: TenantId,
     /// The SHA-256 of the bytes.
     pub sha256: BlobHash,
-    /// Chosen when the blob's row was written.
+    /// Drawn when the blob's row is written.
     pub generation: Uuid,
 }
 
@@ -68,23 +68,23 @@ impl fmt::Display for BlobPlace {
     }
 }
 
-/// Bytes of base64 that a part of a message keeps in its row unless the configuration says otherwise:
-/// a row of that size is read and written in about the time that another store takes to answer.
+/// Default size up to which a message part's base64 stays in its row: reading or writing a row of
+/// that size takes about as long as a response from another store.
 pub const SPILL_BYTES: usize = 64 << 10;
 
-/// What a blob is kept for: it stays at least as long as this exists.
+/// An owner that holds a blob: the blob is kept at least as long as the owner exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlobOwner {
-    /// A session, whose messages, sends or calls name it.
+    /// A session whose messages, sends or calls refer to it.
     Session(SessionId),
-    /// A timer, whose sends will name it.
+    /// A timer whose sends will refer to it.
     Timer(TimerId),
-    /// A run, whose sends will name it.
+    /// A run whose sends will refer to it.
     Run(RunId),
 }
 
 impl BlobOwner {
-    /// The kind in the database, and the id.
+    /// The kind's number in the database, and the id.
     pub const fn parts(self) -> (i16, Uuid) {
         match self {
             Self::Session(SessionId(id)) => (0, id),
@@ -93,7 +93,7 @@ impl BlobOwner {
         }
     }
 
-    /// The owner of this kind.
+    /// The owner with this kind and id.
     pub const fn of(kind: i16, id: Uuid) -> Option<Self> {
         match kind {
             0 => Some(Self::Session(SessionId(id))),
@@ -130,18 +130,18 @@ pub enum Error {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The store gave bytes that do not have the hash, or not all of them.
+    /// The store returned bytes that do not match the hash, or not all of them.
     #[error("the blob store returned other content than {sha256}")]
     Corrupt {
-        /// What was asked for.
+        /// The requested hash.
         sha256: BlobHash,
     },
-    /// The content has more bytes than a blob may have.
+    /// The content exceeds the maximum size of a blob.
     #[error("a blob has at most {max} bytes, this one has {bytes}")]
     TooLarge {
         /// Its length.
         bytes: usize,
-        /// The bound.
+        /// The maximum.
         max: usize,
     },
     /// The database failed.
@@ -150,7 +150,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A store that is away.
+    /// An error for a store that is unavailable.
     pub fn unavailable(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Unavailable {
             source: source.into(),
@@ -169,15 +169,15 @@ impl Coded for Error {
     }
 }
 
-/// Where bytes are kept, by place. Each method is idempotent; what [`put`](Self::put) acknowledged
+/// A store of bytes, by place. Every method is idempotent; what [`put`](Self::put) acknowledged
 /// survives a crash of this process.
 #[async_trait]
 pub trait Blobs: Send + Sync + fmt::Debug {
-    /// Stores all bytes of a place. Until it returns, the place may be absent or hold a part;
-    /// bytes that are there already are replaced by the same ones.
+    /// Stores all bytes of a place. Until it returns, the place may be missing or incomplete;
+    /// existing bytes are replaced by the same ones.
     async fn put(&self, place: BlobPlace, data: Bytes) -> Result<(), Error>;
 
-    /// The bytes of a place, or those in the range, which is cut at their end; none when nothing is
+    /// Reads the bytes of a place, or of a range, which is clipped at the end; `None` if nothing is
     /// there.
     async fn get(
         &self,
@@ -185,15 +185,15 @@ pub trait Blobs: Send + Sync + fmt::Debug {
         range: Option<Range<u64>>,
     ) -> Result<Option<Bytes>, Error>;
 
-    /// Whether anything is there.
+    /// Whether anything is stored there.
     async fn exists(&self, place: BlobPlace) -> Result<bool, Error>;
 
-    /// Removes what is there, if anything is.
+    /// Removes what is stored there, if anything.
     async fn delete(&self, place: BlobPlace) -> Result<(), Error>;
 
     /// Fails unless the store can be written and read.
     async fn check(&self) -> Result<(), Error>;
 
-    /// Where it is, for people; without secrets.
+    /// Describes its location for people, without secrets.
     fn describe(&self) -> String;
 }

@@ -1,15 +1,15 @@
-//! Spending limits: what is allowed, what was spent, what is set aside, and what that leaves.
+//! Spending limits: what is allowed, what was spent, what is reserved, and what is left.
 //!
-//! A cap of a send holds for everything that the send causes: its own model calls and the children
-//! it creates. Each child gets a slice of what is left and keeps to it by itself; until the child
-//! has reported, its slice counts as spent. The cap of a session's agent holds for all its sends
-//! together in the same way. So no cap is passed, however many children race, without any counter
-//! that they share.
+//! A send's cap applies to everything that the send causes: its own model calls and the children
+//! that it creates. Each child gets a slice of what is left and keeps within it on its own; until
+//! the child has reported, its slice counts as spent. The cap of a session's agent applies to all
+//! its sends together in the same way. So no cap is exceeded, however many children race, without
+//! any shared counter.
 //!
-//! A call's worst case is what its input is likely to be read as, with a margin, and all the tokens
-//! that its answer may have. It is compared with what is left before each call, and the answer's
-//! bound is lowered to fit. A call that was under way when its worker died is counted at its worst
-//! case by whoever takes over.
+//! A call's worst case is the likely token count of its input, with a margin, plus the maximum
+//! tokens of its answer. It is compared with what is left before each call, and the answer's limit
+//! is lowered to fit. A call that was in flight when its worker died is counted at its worst case
+//! by the worker that takes over.
 
 mod price;
 
@@ -24,7 +24,7 @@ use crate::stored::Dropped;
 use crate::time::Span;
 use crate::usage::Usage;
 
-/// An answer that has room for fewer tokens is not asked for.
+/// The smallest useful answer limit: a call is not made if fewer tokens are left for its answer.
 pub const ANSWER_TOKENS_MIN: u64 = 16;
 
 /// Spending limits, as users write them. Absent members are unlimited.
@@ -46,7 +46,7 @@ pub struct Budget {
     pub wall: Option<Span>,
 }
 
-/// A budget as it is read. What this release does not know of one is of no use to it.
+/// A budget as deserialized. Unknown fields of a stored budget are dropped.
 #[derive(Deserialize)]
 struct StoredBudget {
     tokens: Option<u64>,
@@ -69,7 +69,7 @@ impl From<StoredBudget> for Budget {
 }
 
 impl Budget {
-    /// The budget that keeps within both.
+    /// The tighter of both budgets.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         fn tighter<T: PartialOrd>(a: Option<T>, b: Option<T>) -> Option<T> {
@@ -86,7 +86,7 @@ impl Budget {
         }
     }
 
-    /// What is wrong with it: members and why.
+    /// What is wrong with it: members, each with the reason.
     pub fn faults(&self) -> Vec<(&'static str, &'static str)> {
         let mut faults = Vec::new();
         if self.tokens == Some(0) {
@@ -107,7 +107,7 @@ impl Budget {
         faults
     }
 
-    /// What has to be set aside so that it can be used up.
+    /// What must be reserved so that all of it can be used.
     pub fn slice(&self) -> Spent {
         let caps = self.caps();
         Spent {
@@ -117,7 +117,7 @@ impl Budget {
         }
     }
 
-    /// The limits that are counted.
+    /// The countable limits.
     pub fn caps(&self) -> Caps {
         Caps {
             tokens: self.tokens,
@@ -127,24 +127,24 @@ impl Budget {
     }
 }
 
-/// Billionths of a dollar, rounded up: sums of whole numbers are exact.
+/// Converts to billionths of a dollar, rounded up: sums of integers are exact.
 fn nano_usd(usd: f64) -> u64 {
     (usd.max(0.0) * 1e9).ceil() as u64
 }
 
-/// What was spent, or is set aside.
+/// An amount spent or reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Spent {
-    /// Tokens, read and written.
+    /// Tokens, input and output.
     pub tokens: u64,
     /// Billionths of a US dollar.
     pub nano_usd: u64,
-    /// Model answers.
+    /// Rounds.
     pub rounds: u64,
 }
 
 impl Spent {
-    /// What model answers cost.
+    /// The amount for this usage.
     pub fn of(usage: &Usage, rounds: u64) -> Self {
         Self {
             tokens: usage.input_tokens.saturating_add(usage.output_tokens),
@@ -153,7 +153,7 @@ impl Spent {
         }
     }
 
-    /// Both.
+    /// The sum.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -163,12 +163,12 @@ impl Spent {
         }
     }
 
-    /// Whether it is nothing.
+    /// Whether it is zero.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What is more than `other`.
+    /// The difference, not below zero.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self {
@@ -179,45 +179,45 @@ impl Spent {
     }
 }
 
-/// What someone used who was given a slice.
+/// What was used of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Used {
-    /// What its model answers cost, its children's included.
+    /// The usage of model calls, including children's.
     pub usage: Usage,
-    /// What it used besides: model answers, and slices that were still out when it ended.
+    /// What else was used: rounds, and slices still held when it ended.
     pub kept: Spent,
 }
 
-/// Slices that are out, by the call that created the child.
+/// Slices held for children, by the call that created the child.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Held(pub BTreeMap<String, Spent>);
 
 impl Held {
-    /// Whether nothing is out.
+    /// Whether no slices are held.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Their sum.
+    /// The sum of all slices.
     pub fn sum(&self) -> Spent {
         self.0.values().copied().fold(Spent::default(), Spent::plus)
     }
 }
 
-/// A send's sums, as one column keeps them.
+/// A send's totals, as stored in one column.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Spending {
-    /// What its model answers and its finished children cost.
+    /// The usage of its model calls and its finished children.
     #[serde(flatten)]
     pub usage: Usage,
-    /// What is set aside for children that have not reported.
+    /// Slices of children that have not reported yet.
     #[serde(default, skip_serializing_if = "Held::is_empty")]
     pub held: Held,
-    /// Model calls begun in the present round that the sums know of.
+    /// Model calls started in the current round that are included in `usage`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub counted: i32,
-    /// Model calls begun in the present round that did not fail and gave no whole answer.
+    /// Model calls started in the current round that neither failed nor gave a whole answer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub not_failed: i32,
     /// What its rounds are shown besides the transcript.
@@ -233,14 +233,14 @@ fn is_zero(n: &i32) -> bool {
     *n == 0
 }
 
-/// Limits, or what is left of them; what is absent is not limited.
+/// Limits, or what is left of them; absent ones are unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Caps {
     /// Tokens.
     pub tokens: Option<u64>,
     /// Billionths of a US dollar.
     pub nano_usd: Option<u64>,
-    /// Model answers.
+    /// Rounds.
     pub rounds: Option<u64>,
 }
 
@@ -250,7 +250,7 @@ impl Caps {
         *self == Self::default()
     }
 
-    /// What is left after this.
+    /// What is left after spending this.
     #[must_use]
     pub fn less(self, spent: Spent) -> Self {
         Self {
@@ -260,7 +260,7 @@ impl Caps {
         }
     }
 
-    /// One of so many equal parts, but no less than `least`, as far as there is as much.
+    /// One of `parts` equal parts, but at least `least`, or all if less is left.
     #[must_use]
     pub fn part(self, parts: u64, least: Spent) -> Self {
         let part =
@@ -272,7 +272,7 @@ impl Caps {
         }
     }
 
-    /// Whether each has at least as much, where it is limited.
+    /// Whether each limit has at least this much left.
     pub fn has(&self, least: Spent) -> bool {
         let has = |cap: Option<u64>, least| cap.is_none_or(|cap| cap >= least);
         has(self.tokens, least.tokens)
@@ -280,7 +280,7 @@ impl Caps {
             && has(self.rounds, least.rounds)
     }
 
-    /// The same as a budget.
+    /// Converts to a budget.
     pub fn budget(&self) -> Budget {
         Budget {
             tokens: self.tokens,
@@ -292,7 +292,7 @@ impl Caps {
         }
     }
 
-    /// The tighter of both.
+    /// The tighter of both limits.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let tighter = |a: Option<u64>, b: Option<u64>| [a, b].into_iter().flatten().min();
@@ -303,8 +303,8 @@ impl Caps {
         }
     }
 
-    /// One of `parts` equal shares, as a child's budget, and as what it sets aside. None when a
-    /// share is too small to be of use.
+    /// One of `parts` equal shares, as a child's budget and as the amount to reserve for it. `None`
+    /// if a share is too small to be useful.
     pub fn share(&self, parts: u64) -> Option<(Budget, Spent)> {
         let part = |cap: Option<u64>| cap.map(|cap| cap / parts.max(1));
         let (tokens, nano_usd, rounds) =
@@ -323,15 +323,15 @@ impl Caps {
         };
         let held = Spent {
             tokens: tokens.unwrap_or(0),
-            // What the child makes of its share when it reads it.
+            // Reserve exactly what the child computes from its budget.
             nano_usd: budget.usd.map_or(0, crate::budget::nano_usd),
             rounds: rounds.unwrap_or(0),
         };
         Some((budget, held))
     }
 
-    /// How many tokens an answer may have to a question that is read as `input` tokens: `wanted`,
-    /// or as many as are left. An error names what does not suffice.
+    /// How many tokens the answer to a request of `input` tokens may have: `wanted`, or as many as
+    /// are left. An error says what is short.
     pub fn answer(&self, input: u64, wanted: u64, price: Option<&Price>) -> Result<u64, Short> {
         if self.rounds == Some(0) {
             return Err(Short::Rounds);
@@ -373,13 +373,13 @@ pub enum Short {
     /// No rounds are left.
     #[error("no rounds are left")]
     Rounds,
-    /// The time is up.
+    /// The time limit has passed.
     #[error("the time is up")]
     Wall,
-    /// The answer reached the tokens that were left.
+    /// The answer was truncated at the remaining tokens.
     #[error("the response was truncated at the remaining token budget")]
     Cut,
-    /// Money is limited, and nobody knows what the model costs.
+    /// Money is limited, and the model's price is unknown.
     #[error("the budget is in dollars, and the workers' price table lacks the model")]
     Price,
 }

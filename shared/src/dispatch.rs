@@ -1,8 +1,9 @@
-//! Sends that go straight to the worker that keeps their session.
+//! Sends that go directly to the keeper of their session.
 //!
-//! The accept grants the session in its own transaction, and the bus brings the worker what it needs to begin: no
-//! job, no claim, no read. A message may be lost, come twice or come late. The grant is in the database, and the
-//! lease fences whoever writes under it; a worker gives back what it owns and does not run.
+//! The accept grants the session in its own transaction, and the bus brings the worker what it
+//! needs to start: no job, no claim, no read. A message may be lost, duplicated or late. The grant
+//! is in the database, and the lease fences all writes under it; a worker releases sessions that it
+//! owns but does not run.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +17,8 @@ use crate::store::{AcceptSend, Accepted, GrantedSend, Lost, ReleaseSession, Star
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
-/// Sends of more bytes are claimed by whoever comes: the bus is for small messages.
+/// Maximum size in bytes. Larger sends are enqueued and claimed as usual, since the bus is for
+/// small messages.
 pub const BYTES_MAX: usize = 64 * 1024;
 
 /// A session that was granted to a worker with its send.
@@ -24,7 +26,7 @@ pub const BYTES_MAX: usize = 64 * 1024;
 pub struct Dispatch {
     /// The send.
     pub send: SendId,
-    /// What its keeper was granted.
+    /// The grant to its keeper.
     pub granted: GrantedSend,
     input: Vec<ContentPart>,
     options: SendOptions,
@@ -33,7 +35,7 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// What the keeper of a send's session is to be told; none where it was not granted the session.
+    /// The message to the keeper of a send's session; `None` if it was not granted the session.
     pub fn of(item: AcceptSend, accepted: &mut Accepted) -> Option<(BootId, Self)> {
         let (boot, granted) = (item.keeper?, *accepted.granted.take()?);
         let dispatch = Self {
@@ -67,7 +69,7 @@ impl Dispatch {
         }
     }
 
-    /// How the grant is given back by somebody who did not begin.
+    /// Releases the grant without having started.
     pub fn release(&self, boot: BootId) -> ReleaseSession {
         ReleaseSession {
             key: self.key(),
@@ -76,7 +78,7 @@ impl Dispatch {
         }
     }
 
-    /// The send as it is stored, with its session's agent.
+    /// The send as stored, with its session's agent.
     pub fn started(self, agent: AgentSpec) -> StartedSend {
         let (key, at) = (self.key(), self.at());
         let deadline_at = self.options.deadline.map(|span| at.after(span.0));
@@ -115,7 +117,7 @@ impl Dispatch {
     }
 }
 
-/// Whether a send may go straight to a worker: it needs nothing that only a claim knows of.
+/// Whether a send may go directly to a worker: it needs nothing that only a claim provides.
 pub fn is_direct(item: &AcceptSend) -> bool {
     let is_own = item.options.agent.is_none() && item.reports_to.is_none() && item.run.is_none();
     is_own && item.options.delay.is_none() && item.weight() <= BYTES_MAX

@@ -1,18 +1,18 @@
-//! The source of chance: ids, fences and jitter.
+//! The source of randomness: ids, fencing tokens and jitter.
 
 use std::fmt;
 
 use uuid::Uuid;
 
-/// Where ids, lease tokens and jitter come from, so that tests can repeat them.
+/// Provides ids, lease tokens and jitter, so that tests can make them deterministic.
 pub trait Entropy: Send + Sync + fmt::Debug {
-    /// A UUIDv7 of the present moment: new ids sort behind older ones, which keeps index inserts
-    /// at the right edge of the tree.
+    /// A UUIDv7 of the current time: new ids sort after older ones, which keeps index inserts at
+    /// the right edge of the tree.
     fn ordered_id(&self) -> Uuid;
 
-    /// A UUIDv4: nothing about it can be guessed or repeats.
+    /// A UUIDv4: unguessable and unique.
     fn random_id(&self) -> Uuid;
 
-    /// A fraction in `[0, 1)`, evenly spread.
+    /// A fraction in `[0, 1)`, uniformly distributed.
     fn fraction(&self) -> f64;
 }

@@ -8,28 +8,28 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What kind of failure a code is.
+/// The class of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
     /// The caller sent something that can never work.
     Invalid,
-    /// What was named does not exist.
+    /// The named thing does not exist.
     NotFound,
-    /// What was asked for contradicts the present state.
+    /// The request conflicts with the current state.
     Conflict,
-    /// Too much at once; later it would work.
+    /// Too much at once; it may work later.
     Limit,
-    /// Something outside is away; later it would work.
+    /// Something outside is unavailable; it may work later.
     Unavailable,
     /// Stored data could not be read.
     Corrupt,
-    /// A defect of ours.
+    /// A bug in the system.
     Bug,
 }
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $text:literal, $class:ident, $status:literal;)*) => {
-        /// A stable name for one kind of failure.
+        /// A stable code for one kind of failure.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
             $($(#[$doc])* $variant,)*
@@ -39,17 +39,17 @@ macro_rules! codes {
             /// Every code, in the order of the table.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The name that never changes.
+            /// The stable name.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// The kind of failure.
+            /// The class.
             pub const fn class(self) -> Class {
                 match self { $(Self::$variant => Class::$class,)* }
             }
 
-            /// The HTTP status that answers with it.
+            /// The HTTP status of responses with this code.
             pub const fn http_status(self) -> u16 {
                 match self { $(Self::$variant => $status,)* }
             }
@@ -79,11 +79,11 @@ codes! {
     SendNotCancellable = "send.not_cancellable", Conflict, 409;
     /// The send's deadline passed before it ended.
     SendDeadline = "send.deadline", Limit, 504;
-    /// Workers died under this send too often.
+    /// Too many workers died while running this send.
     SendWorkerCrashLimit = "send.worker_crash_limit", Bug, 500;
     /// No timer has this id.
     TimerNotFound = "timer.not_found", NotFound, 404;
-    /// The timer has ended, or does not stand where this is possible.
+    /// The timer has ended, or its status does not allow this.
     TimerNotArmed = "timer.not_armed", Conflict, 409;
     /// A schedule that cannot be read or never fires.
     TimerInvalidSchedule = "timer.invalid_schedule", Invalid, 422;
@@ -91,65 +91,65 @@ codes! {
     CallNotFound = "call.not_found", NotFound, 404;
     /// No entry of the memory has this id.
     MemoryNotFound = "memory.not_found", NotFound, 404;
-    /// The memory's provider is away or too slow.
+    /// The memory provider is unavailable or too slow.
     MemoryUnavailable = "memory.unavailable", Unavailable, 503;
     /// No blob has this hash.
     BlobNotFound = "blob.not_found", NotFound, 404;
-    /// The content has more bytes than a blob may have.
+    /// The content exceeds the maximum size of a blob.
     BlobTooLarge = "blob.too_large", Invalid, 413;
-    /// The blob store is away.
+    /// The blob store is unavailable.
     BlobUnavailable = "blob.unavailable", Unavailable, 503;
-    /// The blob store gave other content than was stored.
+    /// The blob store returned different content than was stored.
     BlobCorrupt = "blob.corrupt", Corrupt, 500;
     /// No webhook has this id.
     WebhookNotFound = "webhook.not_found", NotFound, 404;
     /// The webhook has no delivery with this id.
     WebhookDeliveryNotFound = "webhook.delivery_not_found", NotFound, 404;
-    /// The tenant has as many webhooks as it may have.
+    /// The tenant has the maximum number of webhooks.
     WebhookTooMany = "webhook.too_many", Conflict, 409;
-    /// The server cannot keep a webhook's secret.
+    /// The server has no key to seal a webhook's secret.
     WebhookNoKey = "webhook.no_key", Conflict, 409;
     /// The tenant has no key for this provider.
     ProviderKeyNotFound = "provider_key.not_found", NotFound, 404;
-    /// The tenant has keys for as many providers as it may have.
+    /// The tenant has keys for the maximum number of providers.
     ProviderKeyTooMany = "provider_key.too_many", Conflict, 409;
-    /// The server cannot keep a provider's key.
+    /// The server has no key to seal a provider's key.
     ProviderKeyNoSeal = "provider_key.no_seal", Conflict, 409;
     /// No run has this id.
     RunNotFound = "run.not_found", NotFound, 404;
-    /// No skill has this name, or no version of it this hash.
+    /// No skill has this name, or it has no version with this hash.
     SkillNotFound = "skill.not_found", NotFound, 404;
-    /// The files are no skill.
+    /// The files are not a valid skill.
     SkillInvalid = "skill.invalid", Invalid, 422;
     /// A workflow spec with problems.
     SpecInvalid = "spec.invalid", Invalid, 422;
     /// A reference of a workflow has no value.
     WorkflowRefUnresolved = "workflow.ref_unresolved", Invalid, 422;
-    /// No case of a branch fits its value.
+    /// No case of a branch matches its value.
     WorkflowBranchUnmatched = "workflow.branch_unmatched", Invalid, 422;
     /// A template of a workflow cannot be rendered.
     WorkflowTemplate = "workflow.template", Invalid, 422;
     /// A workflow, or a leaf of it, took too long.
     WorkflowTimeout = "workflow.timeout", Limit, 504;
-    /// A workflow or a node of it was ended by someone.
+    /// A workflow or a node of it was cancelled.
     WorkflowCancelled = "workflow.cancelled", Conflict, 409;
-    /// A loop's condition did not hold after its last round.
+    /// A loop's condition did not hold after its last iteration.
     WorkflowLoopExhausted = "workflow.loop_exhausted", Invalid, 422;
     /// A leaf used up its rounds.
     WorkflowRoundLimit = "workflow.round_limit", Limit, 422;
     /// A run would have too many leaves or items.
     WorkflowTooLarge = "workflow.too_large", Invalid, 422;
-    /// What was asked of a run or a node does not fit its state.
+    /// The state of a run or a node does not allow this.
     WorkflowNotResumable = "workflow.not_resumable", Conflict, 409;
     /// No node of the run has this path.
     WorkflowNodeNotFound = "workflow.node_not_found", NotFound, 404;
-    /// The request cannot be understood or asks for what does not exist.
+    /// The request cannot be understood or asks for something that does not exist.
     RequestInvalid = "request.invalid", Invalid, 400;
     /// The body is larger than the limit.
     RequestTooLarge = "request.too_large", Invalid, 413;
-    /// The body is of a kind that this path does not read, or does not say of which.
+    /// The body's media type is missing or not supported by this path.
     RequestUnsupportedMediaType = "request.unsupported_media_type", Invalid, 415;
-    /// The request calls the server by a name that is not its own.
+    /// The request's host is not a name of this server.
     RequestHostNotAllowed = "request.host_not_allowed", Invalid, 421;
     /// A web page of another origin sent the request.
     RequestOriginNotAllowed = "request.origin_not_allowed", Invalid, 403;
@@ -169,15 +169,15 @@ codes! {
     ToolFailed = "tool.failed", Unavailable, 502;
     /// A person did not permit the call.
     ToolDenied = "tool.denied", Invalid, 403;
-    /// The call was ended with its send.
+    /// The call was cancelled with its send.
     ToolCancelled = "tool.cancelled", Conflict, 409;
-    /// Something more urgent came in between.
+    /// A message interrupted the call.
     ToolInterrupted = "tool.interrupted", Conflict, 409;
-    /// The work broke off around the call; whether it took effect is not known.
+    /// The call was interrupted; whether it took effect is unknown.
     ToolUnknownOutcome = "tool.unknown_outcome", Conflict, 409;
-    /// The worker cannot start the process that the agent's tools are to run in.
+    /// The worker cannot start the process that the agent's tools must run in.
     IsolationUnavailable = "isolation.unavailable", Unavailable, 503;
-    /// Another worker owns the session now. Reserved: a worker that loses its lease says nothing.
+    /// Another worker owns the session now. Reserved: a worker that loses its lease reports nothing.
     LeaseLost = "lease.lost", Conflict, 409;
     /// The model did not answer in time.
     LlmTimeout = "llm.timeout", Unavailable, 504;
@@ -187,25 +187,25 @@ codes! {
     LlmAuth = "llm.auth", Invalid, 502;
     /// The window does not fit the model.
     LlmContextOverflow = "llm.context_overflow", Invalid, 422;
-    /// What the model would have to be shown does not fit it, however much is folded.
+    /// The request does not fit the model, however much is folded.
     ContextCannotFit = "context.cannot_fit", Invalid, 422;
     /// The model declined to answer.
     LlmRefused = "llm.refused", Invalid, 422;
-    /// The answer was cut at its token limit.
+    /// The answer was truncated at its token limit.
     LlmTruncated = "llm.truncated", Limit, 422;
-    /// The provider's answer makes no sense.
+    /// The provider's response is invalid.
     LlmBadResponse = "llm.bad_response", Unavailable, 502;
     /// The provider refuses the request itself.
     LlmInvalidRequest = "llm.invalid_request", Invalid, 422;
-    /// The provider is away.
+    /// The provider is unavailable.
     LlmUnavailable = "llm.unavailable", Unavailable, 503;
     /// A policy forbids the model call.
     PolicyDenied = "policy.denied", Invalid, 403;
-    /// A policy that has to permit the model call cannot be asked.
+    /// A policy that must permit the model call is unavailable.
     PolicyUnavailable = "policy.unavailable", Unavailable, 503;
     /// A budget is spent.
     BudgetExceeded = "budget.exceeded", Limit, 422;
-    /// The model's answer holds no JSON.
+    /// The model's answer contains no JSON.
     OutputNoJson = "output.no_json", Invalid, 422;
     /// The model's answer is not JSON.
     OutputInvalidJson = "output.invalid_json", Invalid, 422;
@@ -217,11 +217,11 @@ codes! {
     AuthInvalid = "auth.invalid", Invalid, 401;
     /// The key does not allow this.
     AuthForbidden = "auth.forbidden", Invalid, 403;
-    /// The token names a tenant that there is none of.
+    /// The token names a tenant that does not exist.
     AuthTenantUnknown = "auth.tenant_unknown", Invalid, 403;
-    /// The keys of a token's issuer are not known and cannot be read.
+    /// The keys of a token's issuer are unknown and cannot be fetched.
     AuthIssuerUnavailable = "auth.issuer_unavailable", Unavailable, 503;
-    /// What would be made lies outside of what the key is bound to.
+    /// The result would be outside the key's binding.
     AuthBinding = "auth.binding", Invalid, 403;
     /// No tenant has this id.
     TenantNotFound = "tenant.not_found", NotFound, 404;
@@ -229,25 +229,25 @@ codes! {
     TenantNameTaken = "tenant.name_taken", Conflict, 409;
     /// The tenant has sessions or runs.
     TenantNotEmpty = "tenant.not_empty", Conflict, 409;
-    /// Nothing of the tenant is removed at present.
+    /// The tenant is under a hold: nothing of it is removed.
     TenantHeld = "tenant.held", Conflict, 409;
-    /// The tenant is being erased, and nothing acts for it any more.
+    /// The tenant is being erased, and nothing can act on its behalf.
     TenantErasing = "tenant.erasing", Conflict, 409;
     /// No key has this id.
     KeyNotFound = "key.not_found", NotFound, 404;
     /// The tenant sends more requests than its limit allows.
     LimitRequests = "limit.requests", Limit, 429;
-    /// The tenant has as many open sends as its limit allows.
+    /// The tenant has reached its limit of open sends.
     LimitSends = "limit.sends", Limit, 429;
     /// The tenant's model calls take more tokens in a minute than its limit allows.
     LimitTokens = "limit.tokens", Limit, 429;
-    /// The tenant has spent what its limit of money allows.
+    /// The tenant has reached its spending limit.
     LimitMoney = "limit.money", Limit, 402;
-    /// The tenant stores as much as its limit allows.
+    /// The tenant has reached its storage limit.
     LimitBytes = "limit.bytes", Limit, 429;
     /// Too much is already waiting.
     LimitExceeded = "limit.exceeded", Limit, 429;
-    /// The database is away.
+    /// The database is unavailable.
     StoreUnavailable = "store.unavailable", Unavailable, 503;
     /// The database refuses the login, the database's name or a right.
     StoreDenied = "store.denied", Unavailable, 503;
@@ -255,7 +255,7 @@ codes! {
     StoreSchemaMissing = "store.schema_missing", Unavailable, 503;
     /// The database's schema is newer than this program.
     StoreSchemaNewer = "store.schema_newer", Unavailable, 503;
-    /// A defect of ours.
+    /// A bug in the system.
     Internal = "internal", Bug, 500;
 }
 
@@ -304,7 +304,7 @@ pub trait Coded: std::error::Error {
     /// Its code.
     fn code(&self) -> Code;
 
-    /// How long the other side asked us to wait; wins over any backoff.
+    /// How long the other side asked us to wait; overrides any backoff.
     fn retry_after(&self) -> Option<Duration> {
         None
     }
@@ -321,7 +321,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure with a code and a sentence.
+    /// A failure with a code and a message.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
             code,

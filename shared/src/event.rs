@@ -1,5 +1,5 @@
-//! Events: what a reader of a stream sees. Durable ones are an expansion of steps, in order, each
-//! with an id; live ones pass by once, without an id.
+//! Events: the items of a stream. Durable ones are derived from steps, in order, each with an id;
+//! live ones are sent once, without an id.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -9,12 +9,12 @@ use crate::message::{Message, Role};
 use crate::send::{SendStatus, SendView};
 use crate::step::{Step, StepKind};
 
-/// The id of a durable event: the step's number and the event's place in it, printed `n.i`.
+/// The id of a durable event: the step's number and the event's index in it, printed as `n.i`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct EventId {
     /// The step's number.
     pub n: i64,
-    /// The event's place in its step, from 0.
+    /// The event's index in its step, from 0.
     pub i: u32,
 }
 
@@ -49,7 +49,7 @@ pub struct ParseEventIdError;
 /// A durable event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Where a reader resumes.
+    /// Its id, from which a reader resumes.
     pub id: EventId,
     /// Its type, such as `message.completed`.
     pub name: &'static str,
@@ -59,8 +59,8 @@ pub struct Event {
     pub last: bool,
 }
 
-/// Expands a step into its events. `messages` are those that the step wrote (or fewer, when the
-/// transcript is gone), `send` is the send as it is now.
+/// Expands a step into its events. `messages` are those that the step wrote (or fewer, if they were
+/// removed since), `send` is the current state of the send.
 pub fn expand(step: &Step, messages: &[Message], send: Option<&SendView>) -> Vec<Event> {
     let mut events: Vec<(&'static str, Value)> = Vec::new();
     match step.kind {
@@ -164,12 +164,12 @@ fn ending(step: &Step, send: Option<&SendView>) -> (&'static str, Value) {
     (name, data)
 }
 
-/// A live event: heard by those who listen now, never stored.
+/// A live event: sent to current readers, never stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LiveEvent {
     /// The send.
     pub send_id: SendId,
-    /// What happens.
+    /// What happened.
     #[serde(flatten)]
     pub kind: LiveKind,
 }
@@ -181,7 +181,7 @@ pub enum LiveKind {
     /// A worker has claimed the send.
     #[serde(rename = "send.started")]
     SendStarted,
-    /// The model is asked.
+    /// The model is being called.
     #[serde(rename = "round.started")]
     RoundStarted {
         /// The round within the send, from 0.
@@ -189,13 +189,13 @@ pub enum LiveKind {
         /// The model.
         model: String,
     },
-    /// The model said this.
+    /// A piece of the answer.
     #[serde(rename = "message.delta")]
     MessageDelta(Delta),
-    /// The model reasoned this.
+    /// A piece of the reasoning.
     #[serde(rename = "reasoning.delta")]
     ReasoningDelta(Delta),
-    /// What was streamed of this round is void: a new attempt begins.
+    /// What was streamed of this round is void: a new attempt starts.
     #[serde(rename = "message.reset")]
     MessageReset {
         /// The round.
@@ -205,14 +205,14 @@ pub enum LiveKind {
         /// Why, as a code.
         reason: String,
     },
-    /// A call begins, here or outside.
+    /// A call starts, here or outside.
     #[serde(rename = "tool_call.started")]
     ToolCallStarted {
         /// The call's id.
         id: String,
         /// The tool's name.
         name: String,
-        /// Its arguments; null where they are too large for a live event. Its row has them.
+        /// Its arguments; null if they are too large for a live event. Its row has them.
         #[serde(default)]
         arguments: Value,
     },

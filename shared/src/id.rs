@@ -13,10 +13,10 @@ use uuid::Uuid;
 pub struct TenantId(pub i32);
 
 impl TenantId {
-    /// The tenant of whoever uses no others.
+    /// The default tenant, of installations without others.
     pub const DEFAULT: Self = Self(1);
 
-    /// What the printed form begins with.
+    /// The prefix of the printed form.
     pub const PREFIX: &'static str = "ten_";
 }
 
@@ -32,7 +32,7 @@ impl FromStr for TenantId {
     fn from_str(text: &str) -> Result<Self, ParseTenantIdError> {
         let digits = text.strip_prefix(Self::PREFIX).ok_or(ParseTenantIdError)?;
         let number: i32 = digits.parse().map_err(|_| ParseTenantIdError)?;
-        // One printed form only: no sign, no leading zero.
+        // Accept only the printed form: no sign, no leading zero.
         let is_printed = number > 0 && number.to_string() == digits;
         is_printed.then_some(Self(number)).ok_or(ParseTenantIdError)
     }
@@ -47,7 +47,7 @@ pub struct ParseTenantIdError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("an id of the form {prefix}<32 hex digits> is expected")]
 pub struct ParseIdError {
-    /// The prefix that the kind of id carries, with its underscore.
+    /// The prefix of the kind of id, with its underscore.
     pub prefix: &'static str,
 }
 
@@ -58,7 +58,7 @@ macro_rules! id {
         pub struct $name(pub Uuid);
 
         impl $name {
-            /// What the printed form begins with.
+            /// The prefix of the printed form.
             pub const PREFIX: &'static str = $prefix;
         }
 
@@ -118,22 +118,22 @@ id!(
     "run_"
 );
 id!(
-    /// A timer: a durable promise to send something at a time, once or again and again.
+    /// A timer: a durable schedule that creates a send or starts a run, once or repeatedly.
     TimerId,
     "tmr_"
 );
 id!(
-    /// An entry of the memory.
+    /// A memory entry.
     MemoryId,
     "mem_"
 );
 id!(
-    /// An erasure of a namespace of the memory.
+    /// An erasure of a memory namespace.
     ErasureId,
     "era_"
 );
 id!(
-    /// One life of one process. Random, so that a configured name is only a label.
+    /// A boot: one lifetime of a process. Random, so that a configured name is only a label.
     BootId,
     "bot_"
 );
@@ -143,22 +143,22 @@ id!(
     "key_"
 );
 id!(
-    /// An endpoint that is told of events.
+    /// A webhook: an endpoint that receives events.
     WebhookId,
     "whk_"
 );
 id!(
-    /// An event that endpoints are told of: the same for each of them, and at every attempt.
+    /// A webhook event: the same id for every endpoint and every attempt.
     WebhookEventId,
     "evt_"
 );
 id!(
-    /// The fence of one grant of a lease: random, so that it is never handed out twice.
+    /// The fencing token of one grant of a lease: random, so that it is never issued twice.
     LeaseToken,
     "tok_"
 );
 
-/// A session as every key spells it: its tenant first.
+/// The full key of a session, tenant first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionKey {
     /// The owner.
@@ -167,7 +167,7 @@ pub struct SessionKey {
     pub session: SessionId,
 }
 
-/// A run as every key spells it: its tenant first.
+/// The full key of a run, tenant first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RunKey {
     /// The owner.

@@ -1,7 +1,7 @@
-//! The inbox: what reaches a session while a send of it is under way.
+//! The inbox: messages and notifications for a session that has an active send.
 //!
-//! An item is a row with an id that is unique in its session for ever. It is delivered in the
-//! transaction that writes its message, and so has exactly one fate.
+//! An item is a row with an id that is never reused in its session. It is delivered in the
+//! transaction that writes its message, so it has exactly one fate.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ pub enum ItemKind {
     Message,
     /// The end of a child that works in the background.
     Child,
-    /// A result that came after its call had been settled otherwise.
+    /// A result that arrived after its call was already settled.
     LateResult,
 }
 
@@ -97,16 +97,15 @@ impl Fate {
     }
 }
 
-/// The attempt of a run whose end gives back what was set aside for it: whoever retries it later does
-/// so on another account.
+/// The attempt of a run whose end refunds the run's reservation: later retries are not paid from it.
 pub const FIRST: i32 = 1;
 
-/// The id of the item that tells of the end of a run.
+/// The id of the item that reports the end of a run.
 pub fn run_item(run: RunId, attempt: i32) -> String {
     format!("run:{run}:{attempt}")
 }
 
-/// The run whose first end an item tells of.
+/// The run whose first end an item reports.
 pub fn ended_run(item_id: &str) -> Option<RunId> {
     let (run, attempt) = item_id.strip_prefix("run:")?.split_once(':')?;
     (attempt.parse() == Ok(FIRST)).then(|| run.parse().ok())?

@@ -1,17 +1,17 @@
-//! The invariants of the database, by name. Each store checks them with queries (`mainspring audit`);
-//! tests plant a violation of each.
+//! The invariants of the database, by name. Each store checks them with queries
+//! (`mainspring audit`); tests plant a violation of each.
 
 use crate::store::AuditKind;
 
-/// The invariant that every row can be read, which is found by reading them.
+/// The invariant that every row can be read; checked by reading all rows.
 pub const READABLE: &str = "row.readable";
 
-/// The invariant of what rows name of blobs, which is found by the same reading.
+/// The invariant that blobs which rows refer to are held; checked while reading all rows.
 pub const NAMED: &str = "blob.named";
 
-/// Hands the names of the invariants that hold of one session, run or timer alone to a macro: they can be checked piece by
-/// piece while the system works. What is missing compares rows of several, and needs an audit of everything; so do the
-/// sends of a run, and the schedules of timers.
+/// Passes the names of the invariants that apply to one session, run or timer alone to a macro:
+/// these can be checked piece by piece on a live system. The others compare rows of several, and
+/// need an audit of everything; so do the sends of a run, and the schedules of timers.
 #[macro_export]
 macro_rules! piecewise_invariants {
     (sessions, $apply:ident) => {
@@ -58,7 +58,7 @@ macro_rules! listed {
     };
 }
 
-/// The invariants that a piece of a kind is checked against.
+/// The invariants that pieces of this kind are checked against.
 pub fn piecewise(kind: AuditKind) -> &'static [&'static str] {
     match kind {
         AuditKind::Sessions => piecewise_invariants!(sessions, listed),

@@ -1,4 +1,4 @@
-//! A file of everything durable that happens in sessions: one line of JSON for each step.
+//! A file of all durable steps of sessions: one line of JSON per step.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,20 +10,20 @@ use crate::step::Step;
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
-/// How far a journal is: the first line of each of its files, and one behind what was written together.
+/// The progress of a journal: the first line of each of its files, and the line after each batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalHead {
-    /// The form of the lines below.
+    /// The format version of the following lines.
     pub journal: u32,
-    /// Every step that was committed before has an earlier line, or is from before the journal.
+    /// Every step committed before this time has an earlier line, or predates the journal.
     pub from: Timestamp,
 }
 
 impl JournalHead {
-    /// The form that this release writes.
+    /// The format version that this release writes.
     pub const VERSION: u32 = 1;
 
-    /// All that was committed before this time is written.
+    /// A head that says that everything committed before this time is written.
     pub const fn new(from: Timestamp) -> Self {
         Self {
             journal: Self::VERSION,
@@ -32,8 +32,8 @@ impl JournalHead {
     }
 }
 
-/// What one step of a session did. `n` counts the session's steps without gaps: a line that stands twice
-/// is known by it.
+/// What one step of a session did. `n` counts the session's steps without gaps, so duplicate lines
+/// can be recognized by it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JournalLine {
     /// When it was committed, by the database's clock.
@@ -48,7 +48,7 @@ pub struct JournalLine {
     pub n: i64,
     /// What it did: `accepted`, `round`, `calls`, `waiting`, `resumed`, `folded` or `finished`.
     pub event: String,
-    /// The claim that it ran under; 0 for none.
+    /// The epoch of the grant that it ran under; 0 for none.
     #[serde(default)]
     pub epoch: i64,
     /// The round that it closed.
@@ -66,10 +66,10 @@ pub struct JournalLine {
     /// The final status of a send.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// Why it ended, what it waits for, or what it goes on after.
+    /// Why the send ended, what it waits for, or why it was resumed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What was said, where that was asked for: redacted and cut.
+    /// The content, if requested: redacted and truncated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Value>,
 }
@@ -81,7 +81,7 @@ pub struct JournalRound {
     pub index: i32,
     /// The model that answered.
     pub model: String,
-    /// What it took.
+    /// Its usage.
     pub usage: Usage,
 }
 

@@ -4,7 +4,7 @@
 
 mod named;
 
-// Words.
+// Domain types.
 pub mod agent;
 pub mod budget;
 pub mod entropy;
@@ -30,7 +30,7 @@ pub mod usage;
 pub mod webhook;
 pub mod workflow;
 
-// Rules.
+// Pure logic.
 pub mod invariants;
 pub mod retry;
 pub mod secrets;

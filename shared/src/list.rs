@@ -1,7 +1,7 @@
-//! Lists that agents keep: what they have to do, what they note, what they share with others.
+//! Lists that agents keep: to-do lists, notes, and boards shared with others.
 //!
-//! A list is small and is changed as a whole: [`apply`] is a function of the list and one change, so
-//! every store keeps the same bounds and gives the same numbers.
+//! A list is small and is changed as a whole: [`apply`] is a function of the list and one change,
+//! so every store enforces the same limits and assigns the same numbers.
 
 use std::fmt::Write as _;
 
@@ -11,37 +11,37 @@ use crate::id::SessionId;
 use crate::stored::Extra;
 use crate::time::Timestamp;
 
-/// Notes of a session unless its agent says otherwise.
+/// Default maximum number of notes of a session.
 pub const NOTES_MAX_DEFAULT: u32 = 50;
 
-/// Characters of a note.
+/// Maximum length of a note, in characters.
 pub const NOTE_CHARS_MAX: usize = 1_000;
 
-/// Entries of a board.
+/// Maximum number of entries of a board.
 pub const BOARD_ENTRIES_MAX: u32 = 60;
 
-/// Characters of a board's entry.
+/// Maximum length of a board's entry, in characters.
 pub const BOARD_CHARS_MAX: usize = 2_000;
 
-/// Things to do in one list.
+/// Maximum number of items of a to-do list.
 pub const TODO_MAX: u32 = 20;
 
-/// Characters of a thing to do.
+/// Maximum length of a to-do item, in characters.
 pub const TODO_CHARS_MAX: usize = 1_000;
 
-/// Writes that a list remembers by their calls, so that a repeat changes nothing.
+/// Number of writes that a list remembers by their call ids, so that a repeat changes nothing.
 pub const WRITES_KEPT: i64 = 1_000;
 
-/// Which list.
+/// The name of a list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ListName {
-    /// What a session has to do.
+    /// The to-do list of a session.
     Todo(SessionId),
-    /// What a session notes for itself.
+    /// The notes of a session.
     Notes(SessionId),
-    /// What became of a session's commands in the background.
+    /// The outcomes of a session's background commands.
     Commands(SessionId),
-    /// What a tree of sessions shares, by the root, or what agents share that name the same board.
+    /// The board shared by a tree of sessions, by its root, or by agents that name the same board.
     Board(String),
 }
 
@@ -75,30 +75,30 @@ impl ListName {
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its number in the list, from 1. Numbers are not used again, except in a list of things to
-    /// do, which is written as a whole.
+    /// Its number in the list, from 1. Numbers are not reused, except in a to-do list, which is
+    /// written as a whole.
     pub id: i64,
     /// Counts its changes, from 1.
     pub version: i64,
-    /// What it says.
+    /// Its text.
     pub text: String,
-    /// What kind of entry it is.
+    /// Its kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// How far it is.
+    /// Its status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
     /// Who wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<String>,
-    /// Whether it stays when others have to go.
+    /// Whether it is never evicted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
     /// When it was written.
     pub created_at: Timestamp,
     /// When it was last changed.
     pub updated_at: Timestamp,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     pub extra: Extra,
 }
@@ -106,15 +106,15 @@ pub struct Entry {
 /// An entry to write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NewEntry {
-    /// What it says.
+    /// Its text.
     pub text: String,
-    /// What kind of entry it is.
+    /// Its kind.
     pub kind: Option<String>,
-    /// How far it is.
+    /// Its status.
     pub status: Option<String>,
     /// Who writes it.
     pub author: Option<String>,
-    /// Whether it stays when others have to go.
+    /// Whether it is never evicted.
     pub pinned: bool,
 }
 
@@ -192,19 +192,19 @@ impl List {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum WhenFull {
-    /// Refuses it.
+    /// Reject the note.
     #[default]
     Reject,
-    /// Drops the oldest one that is not pinned.
+    /// Evict the oldest note that is not pinned.
     Fifo,
 }
 
-/// How much a list holds.
+/// The size limits of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Entries.
+    /// Maximum number of entries.
     pub entries_max: u32,
-    /// Characters of one.
+    /// Maximum length of an entry, in characters.
     pub chars_max: usize,
     /// What happens when it is full.
     pub when_full: WhenFull,
@@ -213,61 +213,61 @@ pub struct Bounds {
 /// A change of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// These are all its entries, numbered from 1.
+    /// Replace all entries; the new ones are numbered from 1.
     Replace(Vec<NewEntry>),
-    /// One more.
+    /// Add an entry.
     Add(NewEntry),
-    /// Something of one entry; at least one of them.
+    /// Change at least one member of an entry.
     Update {
         /// The entry.
         id: i64,
-        /// What it says now.
+        /// Its new text.
         text: Option<String>,
-        /// How far it is now.
+        /// Its new status.
         status: Option<String>,
-        /// Whether it stays now.
+        /// Whether to pin it.
         pinned: Option<bool>,
-        /// Only while this is its version.
+        /// Only if this is still its version.
         if_version: Option<i64>,
     },
-    /// One less.
+    /// Remove an entry.
     Remove {
         /// The entry.
         id: i64,
     },
 }
 
-/// What a change did.
+/// The effect of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Written {
     /// The entry that it was about.
     pub entry: Option<i64>,
-    /// The entry that had to go for it.
+    /// The entry that was evicted for it.
     pub evicted: Option<i64>,
 }
 
 /// Why a change was refused; nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// An entry without words.
+    /// The text is empty.
     #[error("the text is empty")]
     Empty,
-    /// Too many words.
+    /// The text is too long.
     #[error("the text has more than {max} characters: shorten it")]
     TooLong {
-        /// What it may have.
+        /// The maximum length in characters.
         max: usize,
     },
-    /// No room.
+    /// The list is full.
     #[error("the limit of {max} entries is reached: remove or merge what is no longer needed")]
     Full {
-        /// What it holds.
+        /// The maximum number of entries.
         max: u32,
     },
-    /// No room, and nothing that may go.
+    /// The list is full and all entries are pinned.
     #[error("all {max} entries are pinned: unpin or remove one")]
     AllPinned {
-        /// What it holds.
+        /// The maximum number of entries.
         max: u32,
     },
     /// No such entry.
@@ -284,12 +284,12 @@ pub enum Refusal {
         /// Its version now.
         version: i64,
     },
-    /// A change of nothing.
+    /// The change is empty.
     #[error("say what is to change")]
     Nothing,
 }
 
-/// What a list is like after a change.
+/// The list after a change, and the effect of the change.
 pub fn apply(
     list: &List,
     change: Change,
@@ -427,7 +427,7 @@ fn words(text: &str, bounds: Bounds) -> Result<String, Refusal> {
     Ok(text)
 }
 
-/// Text that every database takes.
+/// Makes a text storable in every database.
 fn clean(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
@@ -441,13 +441,13 @@ pub fn difference<'l>(before: &List, next: &'l List) -> (Vec<&'l Entry>, Vec<i64
     (changed.collect(), gone.collect())
 }
 
-/// Says that an entry of a to-do list is done.
+/// The status of a finished to-do item.
 pub const TODO_COMPLETED: &str = "completed";
 
-/// Says that an entry of a to-do list is being done.
+/// The status of a to-do item in progress.
 pub const TODO_IN_PROGRESS: &str = "in_progress";
 
-/// A to-do list, as a model reads it.
+/// A to-do list as text for a model.
 pub fn todo_text(entries: &[Entry]) -> String {
     if entries.is_empty() {
         return "Nothing to do.".to_owned();
@@ -467,7 +467,7 @@ pub fn todo_text(entries: &[Entry]) -> String {
     text
 }
 
-/// What a model is shown of its to-do list at the begin of a send. None when nothing is left to do.
+/// The to-do list shown to a model when a send starts. `None` if nothing is left to do.
 pub fn todo_shown(entries: &[Entry]) -> Option<String> {
     let is_left = entries.iter().any(|entry| !is_done(entry));
     let text = || todo_text(entries);
@@ -478,8 +478,8 @@ fn is_done(entry: &Entry) -> bool {
     entry.status.as_deref() == Some(TODO_COMPLETED)
 }
 
-/// What a model is shown of its notes at the begin of a send: pinned ones always, the others
-/// newest first up to the first that does not fit. None when there are no notes.
+/// The notes shown to a model when a send starts: pinned ones always, the others newest first, up
+/// to the first that does not fit. `None` if there are no notes.
 pub fn notes_shown(entries: &[Entry], chars_max: usize) -> Option<String> {
     if entries.is_empty() {
         return None;

@@ -1,8 +1,8 @@
-//! What agents remember beyond a session: entries in namespaces, how they are found again, and the
-//! port to whoever keeps them.
+//! The memory of agents across sessions: entries in namespaces, how they are recalled, and the port
+//! for memory providers.
 //!
-//! A namespace is a path; whoever may use one may use all that begin with it. Finding is the same on
-//! every store: the store narrows the entries down to those of the namespace, and [`rank`] orders them.
+//! A namespace is a path; access to one includes all below it. Searching is the same on every
+//! store: the store selects the candidates in the namespace, and [`rank`] orders them.
 
 mod account;
 pub mod namespace;
@@ -23,13 +23,13 @@ use crate::time::Timestamp;
 pub use self::account::{Account, PaidCall};
 pub use self::namespace::{Namespace, NamespaceFault};
 
-/// Characters of an entry's text.
+/// Maximum length of an entry's text, in characters.
 pub const TEXT_CHARS_MAX: usize = 4_000;
 
-/// Bytes of an entry's metadata, as JSON.
+/// Maximum size of an entry's metadata, in bytes of JSON.
 pub const METADATA_BYTES_MAX: usize = 8 << 10;
 
-/// Dimensions of an embedding: more than any model gives today.
+/// Maximum dimensions of an embedding; more than any current model has.
 pub const DIMENSIONS_MAX: usize = 8_192;
 
 /// Something remembered.
@@ -82,22 +82,22 @@ pub struct MemorySource {
     pub to_seq: Option<i64>,
 }
 
-/// Earlier sources that an entry keeps.
+/// Maximum number of earlier sources that an entry keeps.
 const EARLIER_SOURCES_MAX: usize = 20;
 
-/// The sources of an entry, as one column keeps them.
+/// The sources of an entry, as stored in one column.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sources {
     /// The latest one.
     #[serde(flatten)]
     pub latest: MemorySource,
-    /// Those before it.
+    /// The earlier ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<MemorySource>,
 }
 
 impl MemoryEntry {
-    /// Its sources as they are stored.
+    /// Its sources in the stored form.
     pub fn sources(&self) -> Option<Sources> {
         Some(Sources {
             latest: self.source?,
@@ -105,7 +105,7 @@ impl MemoryEntry {
         })
     }
 
-    /// Enters the conversation that its text comes from now, behind those of before.
+    /// Sets the conversation that its text now comes from, and keeps the earlier ones.
     pub fn add_source(&mut self, source: MemorySource) {
         let before = self.source.replace(source);
         self.earlier_sources
@@ -118,7 +118,7 @@ impl MemoryEntry {
     }
 }
 
-/// A text as a vector. Only vectors of one model are compared.
+/// A text as a vector. Only vectors of the same model can be compared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embedding {
     /// The model that made it, with its dimensions: `PROVIDER/MODEL@DIMENSIONS`.
@@ -128,12 +128,12 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// The vector as it is stored: each number's four bytes, the lowest first.
+    /// The stored form of the vector: each number as four bytes, little-endian.
     pub fn bytes(&self) -> Vec<u8> {
         self.vector.iter().flat_map(|n| n.to_le_bytes()).collect()
     }
 
-    /// A stored vector; none where the bytes are no whole numbers.
+    /// Decodes a stored vector; `None` if the length is not a multiple of four bytes.
     pub fn vector_of(bytes: &[u8]) -> Option<Vec<f32>> {
         let (chunks, rest) = bytes.as_chunks::<4>();
         rest.is_empty().then(|| {
@@ -145,17 +145,17 @@ impl Embedding {
     }
 }
 
-/// The conversation that a provider is asked for, as far as there is one.
+/// The conversation on whose behalf a provider is called, if there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Asker {
     /// The session.
     pub session: Option<SessionId>,
-    /// The send; none for a preview of one that nobody has sent.
+    /// The send; `None` for a preview of a hypothetical one.
     pub send: Option<SendId>,
 }
 
 impl Asker {
-    /// A send.
+    /// A send as the asker.
     pub fn send(session: SessionId, send: SendId) -> Self {
         Self {
             session: Some(session),
@@ -164,41 +164,41 @@ impl Asker {
     }
 }
 
-/// What a provider is asked for before a send's first model call, or by a tool.
+/// A recall request, before a send's first model call or by a tool.
 #[derive(Debug, Clone)]
 pub struct Recall {
     /// The owner.
     pub tenant: TenantId,
-    /// Where to look: this namespace and those below it.
+    /// The namespace to search, including those below it.
     pub namespace: Namespace,
-    /// What is looked for, in plain words.
+    /// The query, as text.
     pub query: String,
-    /// Entries at most.
+    /// Maximum number of entries.
     pub limit: u32,
-    /// For whom it is asked.
+    /// On whose behalf.
     pub asker: Asker,
-    /// Where model calls are entered that the answer takes.
+    /// The account to charge for model calls that this takes.
     pub account: Account,
 }
 
 /// An entry that a provider found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recalled {
-    /// The provider's id of it.
+    /// The provider's id of the entry.
     pub id: String,
     /// Its text.
     pub text: String,
-    /// When it last changed, where the provider says so.
+    /// When it last changed, if the provider says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Timestamp>,
 }
 
-/// An entry to keep.
+/// An entry to remember.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Remember {
     /// The owner.
     pub tenant: TenantId,
-    /// Where it belongs.
+    /// Its namespace.
     pub namespace: Namespace,
     /// What to remember.
     pub text: String,
@@ -206,10 +206,10 @@ pub struct Remember {
     pub metadata: Map<String, Value>,
     /// Where it comes from.
     pub source: Option<MemorySource>,
-    /// The entry that it brings up to date, by the provider's id. The builtin provider is not told any: its
-    /// entries change with the end of the extraction.
+    /// The provider's id of the entry that it updates. Not used for the builtin provider: its
+    /// entries are changed when the extraction ends.
     pub replaces: Option<String>,
-    /// The same for a repeat of the same wish, and for no other: what is asked twice is kept once.
+    /// An idempotency key: the same for repeats of this request, and for no other.
     pub key: String,
 }
 
@@ -218,24 +218,24 @@ pub struct Remember {
 pub struct Forget {
     /// The owner.
     pub tenant: TenantId,
-    /// The entry is forgotten only if it is in this namespace or below it.
+    /// The entry is deleted only if it is in this namespace or below it.
     pub namespace: Namespace,
-    /// The provider's id of it.
+    /// The provider's id of the entry.
     pub id: String,
-    /// For whom it is forgotten.
+    /// On whose behalf.
     pub asker: Asker,
 }
 
-/// Why a provider did not do what it was asked for.
+/// Why a provider failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// It is away, too slow, or answers nonsense. A send goes on without it.
+    /// It is unavailable, too slow, or responded with garbage. A send continues without it.
     #[error("the memory is unavailable: {why}")]
     Unavailable {
-        /// What happened, without any text of the conversation.
+        /// What happened; contains no text of the conversation.
         why: String,
     },
-    /// It does not take this.
+    /// It rejected the request.
     #[error("{why}")]
     Refused {
         /// What is wrong, for the model.
@@ -252,57 +252,57 @@ impl Coded for MemoryError {
     }
 }
 
-/// A provider of memory. `builtin` is kept in the store; a program may bring its own.
+/// A memory provider. `builtin` uses the store; an embedding program may add its own.
 ///
-/// Calls are bounded in time by their caller, who goes on without an answer: dropping a future must
-/// leave nothing half done. No call may reach entries outside the namespace that it names.
+/// The caller limits the time of each call and continues without an answer, so dropping a future
+/// must leave nothing half done. No call may reach entries outside the namespace that it names.
 #[async_trait]
 pub trait Memory: Send + Sync + Debug {
-    /// The entries that fit the question best, the best first.
+    /// The entries that match the query best, best first.
     async fn recall(&self, ask: Recall) -> Result<Vec<Recalled>, MemoryError>;
 
-    /// Keeps an entry; the provider's id of it. The same key again changes nothing.
+    /// Stores an entry and returns the provider's id of it. Repeating a key changes nothing.
     async fn remember(&self, entry: Remember) -> Result<String, MemoryError>;
 
-    /// Forgets an entry; false when there is none with this id in the namespace.
+    /// Deletes an entry; false if there is none with this id in the namespace.
     async fn forget(&self, entry: Forget) -> Result<bool, MemoryError>;
 }
 
-/// What makes vectors of texts.
+/// Converts texts to vectors.
 #[async_trait]
 pub trait Embedder: Send + Sync + Debug {
-    /// A vector for each text, in order, all by the same model. Bounded in time by its caller.
+    /// A vector for each text, in order, all by the same model. The caller limits the time.
     async fn embed(&self, texts: Vec<String>) -> Embedded;
 
-    /// What a call for these texts is expected to cost: what is paid for one whose end nobody heard.
+    /// The expected cost of a call for these texts; charged if the call's outcome is unknown.
     fn expected(&self, texts: &[String]) -> PaidCall;
 
-    /// What asks with a key, of which tenants may bring their own; none where there is no key to bring.
+    /// The variant that uses a key which tenants may bring themselves; `None` if it uses no key.
     fn keyed(&self) -> Option<&dyn KeyedEmbedder> {
         None
     }
 }
 
-/// An [`Embedder`] that asks a provider with a key.
+/// An [`Embedder`] that calls a provider with a key.
 pub trait KeyedEmbedder: Sync {
     /// The provider's configured name.
     fn provider(&self) -> &str;
 
-    /// The same with this key.
+    /// The same embedder with this key.
     fn with_key(&self, key: &str) -> Result<Arc<dyn Embedder>, MemoryError>;
 }
 
-/// What came of a wish for vectors.
+/// The outcome of an embedding call.
 #[derive(Debug)]
 pub struct Embedded {
     /// The vectors.
     pub vectors: Result<Vec<Embedding>, MemoryError>,
-    /// What they cost, vectors that make no sense included; none where nobody answered.
+    /// The cost, even if the vectors were unusable; `None` if there was no response.
     pub paid: Option<PaidCall>,
 }
 
 impl Embedded {
-    /// No vectors, and nothing to pay.
+    /// No vectors and no cost.
     pub fn nothing(why: MemoryError) -> Self {
         Self {
             vectors: Err(why),

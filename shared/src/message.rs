@@ -90,13 +90,13 @@ impl ContentPart {
         Self::Text { text: text.into() }
     }
 
-    /// Whether it is of a message's content, and not only said about it.
+    /// Whether it is part of a message's content, rather than a digest of it.
     pub const fn is_content(&self) -> bool {
         !matches!(self, Self::Digest { .. })
     }
 }
 
-/// What a tool said is left of its result once it is old.
+/// The digest that a tool gave for its result once it is old.
 pub fn digest_of(parts: &[ContentPart]) -> Option<&str> {
     parts.iter().find_map(|part| match part {
         ContentPart::Digest { text } => Some(text.as_str()),
@@ -107,7 +107,7 @@ pub fn digest_of(parts: &[ContentPart]) -> Option<&str> {
     })
 }
 
-/// About how many bytes a value takes as text.
+/// Approximate size of a value as text, in bytes.
 pub fn json_weight(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
@@ -120,7 +120,7 @@ pub fn json_weight(value: &Value) -> usize {
     }
 }
 
-/// The text parts, joined by blank lines: what a reader without typed parts would see.
+/// The text parts, joined by blank lines.
 pub fn plain_text(parts: &[ContentPart]) -> String {
     texts(parts).collect::<Vec<_>>().join("\n\n")
 }
@@ -186,14 +186,14 @@ pub struct Message {
     pub epoch: i64,
 }
 
-/// A message before the transaction that numbers it.
+/// A message that has no number yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewMessage {
     /// Who speaks.
     pub role: Role,
     /// The text.
     pub content: Vec<ContentPart>,
-    /// The tools asked for.
+    /// The requested tool calls.
     pub tool_calls: Vec<ToolCall>,
     /// The call that this answers.
     pub tool_call_id: Option<String>,
@@ -203,12 +203,12 @@ pub struct NewMessage {
     pub failed: bool,
     /// The round within the send.
     pub round: i32,
-    /// For a tool's message: how many messages before it, in this batch, the asking one stands.
+    /// For a tool's message: how many messages before it, in this batch, the message with the call is.
     pub asked_back: Option<u32>,
 }
 
 impl NewMessage {
-    /// About how many bytes it takes where it is sent and kept.
+    /// Approximate size in bytes when sent and stored.
     pub fn weight(&self) -> usize {
         let content: usize = self.content.iter().map(ContentPart::weight).sum();
         let calls = self.tool_calls.iter();
@@ -230,7 +230,7 @@ impl NewMessage {
         }
     }
 
-    /// The message as it will read once stored at `seq`.
+    /// The message as stored at `seq`.
     pub fn at(self, seq: i64, send_id: SendId, created_at: Timestamp, epoch: i64) -> Message {
         Message {
             seq,
@@ -249,12 +249,12 @@ impl NewMessage {
     }
 }
 
-/// Messages as they stand in another session: numbered from 1 without gaps, and of epoch 0.
+/// Copies of messages for another session: numbered from 1 without gaps, and with epoch 0.
 pub fn copies(messages: Vec<Message>) -> Vec<Message> {
     copies_behind(messages, 0)
 }
 
-/// [`copies`] that stand behind so many others, among which no call is open.
+/// Like [`copies`], following `behind` other messages that have no open call.
 pub fn copies_behind(messages: Vec<Message>, behind: i64) -> Vec<Message> {
     let mut asking: (Option<i64>, Vec<String>) = (None, Vec::new());
     let copies = messages
@@ -275,9 +275,9 @@ pub fn copies_behind(messages: Vec<Message>, behind: i64) -> Vec<Message> {
     copies.collect()
 }
 
-/// How many of the messages, which begin where no call is open, stand before the first call that
-/// has no answer: up to there, each message with calls is followed by one message per call, in
-/// order and in the same send.
+/// How many of the messages, which start where no call is open, are before the first call without a
+/// result: up to there, each message with calls is followed by one message per call, in order and
+/// in the same send.
 pub fn settled_len(messages: &[Message]) -> usize {
     let mut settled = 0;
     while let Some(message) = messages.get(settled) {

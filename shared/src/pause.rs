@@ -1,6 +1,6 @@
 //! Pauses: what an operator, or a tenant for its own agents and tools, has put on hold.
 //!
-//! What is paused waits: everything is accepted as before, and nothing that waits is refused or lost.
+//! Paused work waits: everything is accepted as before, and nothing is refused or lost.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,10 +12,10 @@ use crate::id::TenantId;
 use crate::named::named;
 use crate::time::Timestamp;
 
-/// Bytes that the name of something paused may have.
+/// Maximum length of the name of something paused, in bytes.
 pub const PAUSED_NAME_BYTES_MAX: usize = 200;
 
-/// Bytes that a reason may have.
+/// Maximum length of a reason, in bytes.
 pub const PAUSE_REASON_BYTES_MAX: usize = 1_000;
 
 named! {
@@ -23,19 +23,19 @@ named! {
     PauseKind {
         /// The sends of a tenant's agents with this name.
         Agent = "agent",
-        /// The workers of a pool: they take no more work.
+        /// A pool: its workers take no more work.
         Pool = "pool",
-        /// A provider of models, for all tenants.
+        /// A model provider, for all tenants.
         Provider = "provider",
-        /// A tenant: none of its sends begins or goes on with another round.
+        /// A tenant: none of its sends starts or continues with another round.
         Tenant = "tenant",
-        /// The calls of a tenant's tools with this name that workers make.
+        /// A tenant's tools with this name, as far as workers call them.
         Tool = "tool",
     }
 }
 
 impl PauseKind {
-    /// Whether it belongs to the system as a whole: only operators pause it.
+    /// Whether only operators can pause it.
     pub fn is_of_system(self) -> bool {
         matches!(self, Self::Tenant | Self::Provider | Self::Pool)
     }
@@ -44,7 +44,7 @@ impl PauseKind {
 /// Something that can be paused.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PauseKey {
-    /// Whose: the tenant that is paused, or that has the agent or the tool; the default tenant for
+    /// The tenant that is paused, or that has the agent or the tool; the default tenant for
     /// providers and pools.
     pub tenant: TenantId,
     /// What it is.
@@ -78,14 +78,14 @@ impl PauseKey {
     }
 }
 
-/// As cursors of lists say it.
+/// The form used in list cursors.
 impl fmt::Display for PauseKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.tenant, self.kind.as_str(), self.name)
     }
 }
 
-/// A text that no pause has in a list.
+/// A text that is not a cursor of a list of pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be a cursor of a list of pauses")]
 pub struct ParsePauseKeyError;
@@ -117,16 +117,16 @@ pub struct PauseRecord {
     pub key: PauseKey,
     /// Why, for people.
     pub reason: Option<String>,
-    /// Since when.
+    /// When it started.
     pub created_at: Timestamp,
 }
 
-/// Everything that is paused at a moment.
+/// Everything that is currently paused.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PauseSet(BTreeSet<PauseKey>);
 
 impl PauseSet {
-    /// Those of these that are paused.
+    /// The first of these keys that is paused.
     fn first(&self, keys: impl IntoIterator<Item = PauseKey>) -> Option<PauseKey> {
         keys.into_iter().find(|key| self.0.contains(key))
     }
@@ -136,7 +136,7 @@ impl PauseSet {
         self.0.is_empty()
     }
 
-    /// What holds back the sends of an agent of a tenant.
+    /// The pause that holds back sends of a tenant's agent, if any.
     pub fn of_send(&self, tenant: TenantId, agent: Option<&str>) -> Option<PauseKey> {
         if self.is_empty() {
             return None;
@@ -145,7 +145,7 @@ impl PauseSet {
         self.first([PauseKey::tenant(tenant)].into_iter().chain(agent))
     }
 
-    /// What holds back the calls of a tool.
+    /// The pause that holds back calls of a tool, if any.
     pub fn of_tool(&self, tenant: TenantId, name: &str) -> Option<PauseKey> {
         if self.is_empty() {
             return None;
@@ -153,7 +153,7 @@ impl PauseSet {
         self.first([PauseKey::of(tenant, PauseKind::Tool, name)])
     }
 
-    /// What holds back calls of a provider's models.
+    /// The pause that holds back calls of a provider's models, if any.
     pub fn of_provider(&self, name: &str) -> Option<PauseKey> {
         if self.is_empty() {
             return None;
@@ -166,7 +166,7 @@ impl PauseSet {
         self.0.iter().any(|key| key.kind == PauseKind::Provider)
     }
 
-    /// Whether the workers of a pool take no work.
+    /// Whether a pool is paused.
     pub fn holds_pool(&self, name: &str) -> bool {
         let key = PauseKey::of_system(PauseKind::Pool, name);
         !self.is_empty() && self.0.contains(&key)

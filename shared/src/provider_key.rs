@@ -3,24 +3,24 @@
 use crate::id::TenantId;
 use crate::time::Timestamp;
 
-/// Characters of a provider's name at most.
+/// Maximum length of a provider's name, in characters.
 pub const PROVIDER_CHARS_MAX: usize = 100;
 
-/// Bytes of a key at most; those of the big providers have 50 to 200.
+/// Maximum length of a key, in bytes; those of the big providers have 50 to 200.
 pub const KEY_BYTES_MAX: usize = 4_096;
 
-/// Providers that one tenant has keys for at most.
+/// Maximum number of providers that a tenant may have keys for.
 pub const PROVIDERS_MAX: u32 = 50;
 
-/// Characters of a key that its owner sees again, and those that it must have for that: what is
-/// shown must not help to guess the rest.
+/// Number of characters of a key that its owner is shown, and the minimum length of a key for that,
+/// so that the hint does not help to guess the rest.
 const HINT_CHARS: usize = 4;
 const HINTED_CHARS_MIN: usize = 16;
 
-/// A tenant's key for a provider, as it is stored.
+/// A tenant's key for a provider, as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderKeyRecord {
-    /// Whose.
+    /// The owner.
     pub tenant: TenantId,
     /// The provider's name in the configuration of workers.
     pub provider: String,
@@ -32,7 +32,7 @@ pub struct ProviderKeyRecord {
     pub set_at: Timestamp,
 }
 
-/// What a sealed key is bound to: it opens for no other tenant and no other provider.
+/// The context that a sealed key is bound to: it cannot be opened for another tenant or provider.
 pub fn seal_context(tenant: TenantId, provider: &str) -> String {
     format!("provider_key:{tenant}:{provider}")
 }
@@ -46,7 +46,7 @@ pub fn hint(key: &str) -> String {
     key.chars().skip(chars - HINT_CHARS).collect()
 }
 
-/// Why a text is not the name of a provider that may have a key.
+/// Checks that a text can be the name of a provider with a key.
 pub fn check_provider(name: &str) -> Result<(), String> {
     let is_name = !name.trim().is_empty()
         && name.chars().count() <= PROVIDER_CHARS_MAX
@@ -59,7 +59,7 @@ pub fn check_provider(name: &str) -> Result<(), String> {
     ))
 }
 
-/// Why a text cannot be sent as a key. Never shows it.
+/// Checks that a text can be sent as a key. The error never contains it.
 pub fn check_key(key: &str) -> Result<(), String> {
     if (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(());

@@ -1,23 +1,23 @@
-//! When to try again.
+//! Retry policies.
 
 use std::time::Duration;
 
 use crate::time::Timestamp;
 
-/// Full-jitter exponential backoff: the wait before attempt n is drawn evenly from
+/// Full-jitter exponential backoff: the wait before attempt n is drawn uniformly from
 /// `[0, min(cap, base * 2^(n-1)))`.
 ///
 /// The algorithm is "full jitter" of Marc Brooker, "Exponential Backoff And Jitter" (2015): of the
 /// variants compared there it needs the least work and spreads the load best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// Calls in all, the first included; at least 1.
+    /// Maximum number of calls, including the first; at least 1.
     pub attempts_max: u32,
     /// The upper bound of the first wait.
     pub base: Duration,
-    /// No drawn wait is longer.
+    /// The maximum drawn wait.
     pub cap: Duration,
-    /// No wait at all is longer, not even one that a provider asks for.
+    /// The maximum wait of any kind, even if a provider asks for more.
     pub retry_after_max: Duration,
 }
 
@@ -33,8 +33,8 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The wait after `failed` failed attempts, or `None` when they were all. `fraction` is drawn
-    /// from `[0, 1)`. What the other side asked for wins over the draw.
+    /// The wait after `failed` failed attempts, or `None` if no attempts are left. `fraction` is
+    /// drawn from `[0, 1)`. A wait that the other side asks for overrides the draw.
     pub fn wait(
         &self,
         failed: u32,
@@ -53,12 +53,11 @@ impl Policy {
     }
 }
 
-/// How long the other side asks us to wait. A date is read against the answer's own `Date`, so that
-/// neither clock has to be right; `now` stands in where the answer has none. `header` finds the value
-/// of the response's header with a name in lower case.
+/// How long the other side asks us to wait. A date is compared with the response's own `Date`, so
+/// that neither clock has to be right; `now` is used if the response has none. `header` looks up a
+/// response header by its lower-case name.
 ///
-/// `Retry-After` is RFC 9110, section 10.2.3; `retry-after-ms` is what providers of models send beside
-/// it.
+/// `Retry-After` is RFC 9110, section 10.2.3; `retry-after-ms` is sent by model providers in addition.
 pub fn retry_after<'h>(
     header: impl Fn(&str) -> Option<&'h str>,
     now: Timestamp,

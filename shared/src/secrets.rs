@@ -1,4 +1,4 @@
-//! Secrets in the words of others: who was given one may quote it where it says what is wrong.
+//! Redacts secrets in texts from outside: a service that was given one may quote it in an error message.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,28 +7,29 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::percent_decode_str;
 
-/// What stands for a secret.
+/// The replacement for a secret.
 const HIDDEN: &str = "[redacted]";
 
-/// What stands for a login in a URL.
+/// The replacement for a login in a URL.
 const HIDDEN_LOGIN: &str = "[redacted]@";
 
-/// How credentials are announced in headers.
+/// The authentication schemes that precede credentials in headers.
 const SCHEMES: [&str; 2] = ["Basic", "Bearer"];
 
-/// Bytes of a credential at least that is known by its looks alone.
+/// Minimum length in bytes of a credential that is recognized only by its form.
 const CREDENTIAL_BYTES_MIN: usize = 8;
 
-/// Bytes of a secret at least: shorter ones are in every text.
+/// Minimum length of a secret in bytes: shorter ones occur in any text.
 const BYTES_MIN: usize = 6;
 
-/// What somebody outside was given and must not be shown to anybody else, in every form in which it is sent.
+/// Secrets given to someone outside that must not be shown to anyone else, in every form in which
+/// they are sent.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secrets(Vec<(String, &'static str)>);
 
 impl Secrets {
-    /// These, and what a header or a variable says: the whole of it, and each of its words behind the first,
-    /// as in `Bearer …`.
+    /// Adds the value of a header or a variable: the whole of it, and each of its words after the
+    /// first, as in `Bearer …`.
     #[must_use]
     pub fn and(mut self, value: &str) -> Self {
         let words = value.split_whitespace().skip(1);
@@ -38,8 +39,8 @@ impl Secrets {
         self
     }
 
-    /// These, and what lets someone in of a URL: its password, or its user where it has none, and the values
-    /// of its query. What is not a URL has none.
+    /// Adds the credentials in a URL: its password, or its user if it has no password, and the
+    /// values of its query. A text that is not a URL has none.
     #[must_use]
     pub fn and_of_url(mut self, url: &str) -> Self {
         let Some((_, rest)) = url.split_once("://") else {
@@ -47,7 +48,7 @@ impl Secrets {
         };
         let rest = rest.split('#').next().unwrap_or_default();
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // A password may hold an unescaped `@`, and a path may hold one, too.
+        // A password may contain an unescaped `@`, and so may a path.
         for authority in [place, place.split('/').next().unwrap_or_default()] {
             if let Some((login, _)) = authority.rsplit_once('@') {
                 self.add_login(login);
@@ -63,12 +64,12 @@ impl Secrets {
 
     fn add_login(&mut self, login: &str) {
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
-        // However short it is: nothing else looks like it.
+        // However short the login is, nothing else looks like it.
         self.put(format!("{login}@"), HIDDEN_LOGIN);
         let secret = if password.is_empty() { user } else { password };
         self.add(secret);
         self.add(&decoded(secret));
-        // As basic authentication has it.
+        // The form used by basic authentication.
         for login in [format!("{user}:{password}"), decoded(login)] {
             self.add(&STANDARD.encode(login));
         }
@@ -83,15 +84,15 @@ impl Secrets {
     fn put(&mut self, text: String, instead: &'static str) {
         if !self.0.iter().any(|(known, _)| *known == text) {
             self.0.push((text, instead));
-            // What holds another is hidden as a whole.
+            // Longest first, so that a secret that contains another one is replaced as a whole.
             self.0
                 .sort_by(|(a, _), (b, _)| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         }
     }
 
-    /// A text without any of them, and without what stands behind the name of a scheme as in a header:
-    /// nobody knows what proxies on the way are told. Very short ones stay unless they are logins: they are in
-    /// every text.
+    /// Replaces all of them in a text, and also anything that follows the name of an authentication
+    /// scheme as in a header, since proxies may add credentials that are not known here. Very short
+    /// secrets are kept unless they are logins, since they occur in any text.
     #[must_use]
     pub fn hidden(&self, text: &str) -> String {
         let begin = text.to_owned();
@@ -103,13 +104,13 @@ impl Secrets {
 }
 
 impl fmt::Debug for Secrets {
-    /// Their number: they are secrets.
+    /// Shows only their number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Secrets({})", self.0.len())
     }
 }
 
-/// A text without what follows `Basic` or `Bearer`, where that looks like a credential and not like a word.
+/// Replaces what follows `Basic` or `Bearer` in a text, if it looks like a credential rather than a word.
 fn without_credentials(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut is_after_scheme = false;
@@ -140,7 +141,7 @@ fn is_credential(word: &str) -> bool {
     word.len() >= CREDENTIAL_BYTES_MIN && (word.chars().any(is_odd) || is_mixed)
 }
 
-/// A URL without its login, and the login as it is meant; none where the URL has none.
+/// Splits a URL into the URL without its login and the decoded login, if it has one.
 pub fn split_login(url: &str) -> (String, Option<String>) {
     let none = || (url.to_owned(), None);
     let Some((scheme, rest)) = url.split_once("://") else {
@@ -154,7 +155,7 @@ pub fn split_login(url: &str) -> (String, Option<String>) {
     (format!("{scheme}://{}", &rest[at + 1..]), Some(login))
 }
 
-/// A part of a URL without its escapes; what is no text then stays as it is.
+/// Percent-decodes a part of a URL; unchanged if the result is not text.
 fn decoded(part: &str) -> String {
     let text = percent_decode_str(part).decode_utf8();
     text.map_or_else(|_| part.to_owned(), Cow::into_owned)

@@ -35,17 +35,17 @@ use crate::workflow::run::RunLeaf;
 )]
 #[serde(rename_all = "lowercase")]
 pub enum SendStatus {
-    /// Accepted; its turn has not come.
+    /// Accepted, but not started.
     Queued,
-    /// A worker holds its session and works on it.
+    /// A worker holds its session and is running it.
     Running,
-    /// It waits for something outside and holds nothing.
+    /// It is waiting for something outside and occupies no worker.
     Waiting,
     /// Final: the model answered.
     Completed,
     /// Final: it could not be answered.
     Failed,
-    /// Final: someone ended it.
+    /// Final: it was cancelled.
     Cancelled,
 }
 
@@ -77,7 +77,7 @@ impl SendStatus {
         Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
 
-    /// Whether nothing can change it any more.
+    /// Whether the status is final.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
@@ -88,7 +88,7 @@ named! {
     StopReason {
         /// The model finished its answer.
         End = "end",
-        /// The answer reached `max_tokens` and stands cut.
+        /// The answer was truncated at `max_tokens`.
         Length = "length",
         /// The send used up its rounds.
         RoundLimit = "round_limit",
@@ -98,19 +98,19 @@ named! {
         Policy = "policy",
         /// Its deadline passed.
         Deadline = "deadline",
-        /// Someone ended it.
+        /// It was cancelled.
         Cancelled = "cancelled",
-        /// The model could not be asked, or declined.
+        /// The model could not be called, or declined.
         ProviderError = "provider_error",
-        /// What the model would have to be shown does not fit it.
+        /// The request does not fit the model's window.
         Context = "context",
         /// A tool or a person stopped it.
         ToolAbort = "tool_abort",
-        /// Workers died under it too often.
+        /// Too many workers died while running it.
         WorkerCrashLimit = "worker_crash_limit",
         /// Messages interrupted one round's model calls too often.
         AttemptLimit = "attempt_limit",
-        /// A defect of ours, or of a provider in the worker's process, came in between.
+        /// A bug in the system, or in a provider within the worker's process.
         Internal = "internal",
     }
 }
@@ -128,7 +128,7 @@ named! {
         Run = "run",
         /// A timer.
         Timer = "timer",
-        /// The next attempt at the model, later than a worker would hold it.
+        /// The next attempt of a model call, at a time beyond a worker's in-memory wait.
         Retry = "retry",
         /// `resume` or `abort`, after a worker's death.
         Recovery = "recovery",
@@ -142,7 +142,7 @@ pub struct SendRecord {
     pub id: SendId,
     /// Its session and owner.
     pub key: SessionKey,
-    /// Its place in the session; none until a delayed send is due.
+    /// Its position in the session; `None` for a delayed send until it is due.
     pub position: Option<i64>,
     /// Where it stands.
     pub status: SendStatus,
@@ -154,7 +154,7 @@ pub struct SendRecord {
     pub input: Vec<ContentPart>,
     /// The options of the send.
     pub options: SendOptions,
-    /// The version of the agent that it started with; none before.
+    /// The agent version that it is pinned to; `None` until it starts.
     pub agent_version: Option<i32>,
     /// The final answer's text.
     pub output_text: Option<String>,
@@ -162,52 +162,51 @@ pub struct SendRecord {
     pub output: Option<Value>,
     /// What went wrong; set exactly on a failed send.
     pub error: Option<Failure>,
-    /// The sum over its model calls.
+    /// The total usage of its model calls.
     pub usage: Usage,
-    /// What is set aside for children that have not reported.
+    /// Budget reserved for children that have not reported yet.
     pub held: Held,
-    /// Rounds that are durable.
+    /// Number of durable rounds.
     pub rounds: i32,
-    /// Model calls begun in its present round, as of the last durable step.
+    /// Model calls started in its current round, as of the last durable step.
     pub attempts: i32,
-    /// Those of them whose cost is in the sums; the others may have been made by workers that died.
+    /// Those of `attempts` whose cost is in `usage`; the others may have been made by workers that died.
     pub counted: i32,
-    /// Those of them that messages interrupted or that gave a part of an answer.
+    /// Those of `attempts` that a message interrupted or that returned a partial answer.
     pub not_failed: i32,
-    /// What its rounds are shown besides the transcript, if that is anything; none before its first
-    /// step.
+    /// What its rounds are shown besides the transcript, if anything; `None` before its first step.
     pub shown: Option<Shown>,
-    /// Takeovers from a dead worker since its last durable step.
+    /// Takeovers from dead workers since its last durable step.
     pub crashes: i32,
-    /// Whether someone asked to end it.
+    /// Whether a cancel was requested.
     pub cancel_requested: bool,
-    /// The parent's call that its end settles.
+    /// The parent's call that is settled when it ends.
     pub reports_to: Option<String>,
-    /// The leaf of a run that it is.
+    /// The run leaf that it belongs to, if any.
     pub run: Option<RunLeaf>,
-    /// When it must have ended.
+    /// Its deadline.
     pub deadline_at: Option<Timestamp>,
-    /// When the sweep has to look at it: a delay, a retry or the deadline, whichever is first.
+    /// When the sweep must check it: the end of a delay, a retry or the deadline, whichever is first.
     pub alarm_at: Option<Timestamp>,
     /// The number of the step that accepted it: where its event stream begins.
     pub first_step: i64,
     /// When it was accepted.
     pub created_at: Timestamp,
-    /// When a worker first took it.
+    /// When a worker first started it.
     pub started_at: Option<Timestamp>,
     /// When it became final.
     pub finished_at: Option<Timestamp>,
 }
 
 impl SendRecord {
-    /// What is said to the model: the input, or what hooks put in its place.
+    /// The input shown to the model: its own, or the one that hooks substituted.
     pub fn words(&self) -> &[ContentPart] {
         let shown = self.shown.as_ref();
         let other = shown.and_then(|shown| shown.input.as_deref());
         other.unwrap_or(&self.input)
     }
 
-    /// What it used besides tokens: its model answers, and slices that are still out.
+    /// What it used besides tokens: its rounds, and the reservations that are still held.
     pub fn kept(&self) -> Spent {
         let rounds = u64::from(self.rounds.unsigned_abs());
         let answers = Spent {
@@ -217,8 +216,8 @@ impl SendRecord {
         answers.plus(self.held.sum())
     }
 
-    /// Enters [what a dead worker left unpaid](Shown::take_unpaid), where the send ends without another worker
-    /// that would. Returns the row that is to be stored with the end.
+    /// Adds to its totals [what a dead worker left unpaid](Shown::take_unpaid), for a send that
+    /// ends without another worker that would do it. Returns the usage row to store with the end.
     pub fn pay_for_the_dead(&mut self) -> Option<UsageRow> {
         let row = self.shown.as_mut()?.take_unpaid()?;
         self.usage.add(&row.usage);
@@ -226,7 +225,7 @@ impl SendRecord {
         Some(row)
     }
 
-    /// Its sums, to be stored as they are now. What its session has spent is `spent`.
+    /// Its current totals, to be stored. `spent` is what its session has spent.
     pub fn totals(&self, spent: Option<Spent>) -> SendTotals {
         SendTotals {
             usage: self.usage,
@@ -352,13 +351,13 @@ impl From<ShownMemory> for MemoryView {
     }
 }
 
-/// How a send ends, as its worker decided it. The transaction that stores it may still find that
-/// someone cancelled meanwhile.
+/// How a send ends, as decided by its worker. The transaction that stores it may find that it was
+/// cancelled in the meantime.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SendResult {
     /// A final status.
     pub status: SendStatus,
-    /// Why.
+    /// Why it ended.
     pub stop_reason: StopReason,
     /// The final answer's text.
     pub output_text: Option<String>,
@@ -391,7 +390,7 @@ impl SendResult {
         }
     }
 
-    /// Someone ended it.
+    /// It was cancelled.
     pub fn cancelled() -> Self {
         Self {
             status: SendStatus::Cancelled,

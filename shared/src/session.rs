@@ -21,10 +21,10 @@ use crate::tool::ToolFault;
 /// Bytes of JSON that a session's metadata may have: labels to filter by, not documents.
 const METADATA_BYTES_MAX: usize = 16 << 10;
 
-/// What is said of metadata that has no room.
+/// The error text for metadata that is too large.
 pub const METADATA_TOO_LONG: &str = "must have at most 16 KiB of JSON";
 
-/// Whether a session may have this metadata.
+/// Whether this metadata is within the size limit.
 pub fn has_room(metadata: &Map<String, Value>) -> bool {
     serde_json::to_vec(metadata).is_ok_and(|json| json.len() <= METADATA_BYTES_MAX)
 }
@@ -47,11 +47,11 @@ pub fn has_room(metadata: &Map<String, Value>) -> bool {
 pub enum SessionStatus {
     /// Nothing to do.
     Idle,
-    /// Work waits for a worker.
+    /// Work is waiting for a worker.
     Queued,
     /// A worker holds it.
     Running,
-    /// Its first send waits for something outside.
+    /// Its first send is waiting for something outside.
     Waiting,
     /// It takes no more sends.
     Closed,
@@ -87,9 +87,9 @@ impl SessionStatus {
 /// Whether a session takes sends; kept in its hot row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lifecycle {
-    /// It does.
+    /// It takes sends.
     Open,
-    /// It was closed and can be read.
+    /// It was closed and can only be read.
     Closed,
     /// It was deleted: only the tombstone that keeps its epoch is left.
     Deleted,
@@ -116,16 +116,16 @@ impl Lifecycle {
     }
 }
 
-/// Someone asked the running send to end.
+/// Signal: the running send was asked to end.
 pub const SIGNAL_CANCEL: i32 = 1;
 
-/// The inbox has an item that nobody told the model.
+/// Signal: the inbox has an item that the model has not been shown.
 pub const SIGNAL_INBOX: i32 = 2;
 
-/// One of them is to interrupt what is under way.
+/// Signal: an inbox item is to interrupt the work in flight.
 pub const SIGNAL_INTERRUPT: i32 = 4;
 
-/// A call of the active send got its result, or its permission, from outside.
+/// Signal: a call of the active send was settled or approved from outside.
 pub const SIGNAL_RESULT: i32 = 8;
 
 /// A session as stored.
@@ -133,7 +133,7 @@ pub const SIGNAL_RESULT: i32 = 8;
 pub struct SessionRecord {
     /// Its identity and owner.
     pub key: SessionKey,
-    /// Where it stands.
+    /// Its status.
     pub status: SessionStatus,
     /// The current agent.
     pub agent: AgentSpec,
@@ -143,9 +143,9 @@ pub struct SessionRecord {
     pub metadata: Map<String, Value>,
     /// Messages in the transcript.
     pub messages: i64,
-    /// The `seq` of the first of them: 1, or higher once older ones were pruned.
+    /// The `seq` of the first message: 1, or higher once older ones were pruned.
     pub first_seq: i64,
-    /// Whose child it is.
+    /// The session and call that created it, if it is a child.
     pub parent: Option<Parent>,
     /// When it was created.
     pub created_at: Timestamp,
@@ -154,7 +154,7 @@ pub struct SessionRecord {
 }
 
 impl SessionRecord {
-    /// The `seq` of the last message; one below the first when there is none.
+    /// The `seq` of the last message; `first_seq - 1` if there are no messages.
     pub fn last_seq(&self) -> i64 {
         self.first_seq + self.messages - 1
     }

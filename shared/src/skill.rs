@@ -1,10 +1,11 @@
 //! Skills: instructions for special tasks, with their resources and scripts, in the open Agent Skills
 //! format.
 //!
-//! A skill is a folder with a file `SKILL.md`: YAML front matter that names and describes it, then the
-//! instructions. [`Skill::read`] makes one of a folder's files, or says everything that is wrong with
-//! them. Its content has a [`SkillHash`]; a name and a hash are a version, which never changes. An agent
-//! names skills ([`AgentSkill`]), and its model is shown their [`catalogue()`].
+//! A skill is a folder with a file `SKILL.md`: YAML front matter that names and describes it, then
+//! the instructions. [`Skill::read`] creates one from a folder's files, or reports everything that
+//! is wrong with them. Its content has a [`SkillHash`]; a name and a hash are a version, which
+//! never changes. An agent names skills ([`AgentSkill`]), and its model is shown their
+//! [`catalogue()`].
 
 mod catalogue;
 mod folder;
@@ -32,26 +33,26 @@ pub use self::reference::{AgentSkill, SkillRef};
 /// The file that makes a folder a skill.
 pub const SKILL_FILE: &str = "SKILL.md";
 
-/// Characters of a skill's name.
+/// Maximum length of a skill's name, in characters.
 pub const NAME_CHARS_MAX: usize = 64;
 
-/// Characters of a description that the format allows.
+/// Maximum length of a description in the format, in characters.
 pub const DESCRIPTION_CHARS_MAX: usize = 1_024;
 
-/// Characters of a description that are accepted, with a warning: some published skills are over the
-/// format's bound.
+/// Maximum length of a description that is accepted, with a warning: some published skills exceed
+/// the format's limit.
 pub const DESCRIPTION_CHARS_ACCEPTED: usize = 4_096;
 
-/// Bytes of all files of a skill.
+/// Maximum total size of a skill's files, in bytes.
 pub const SKILL_BYTES_MAX: usize = 8 << 20;
 
-/// Files of a skill.
+/// Maximum number of files of a skill.
 pub const SKILL_FILES_MAX: usize = 512;
 
-/// Bytes of the path of a file in a skill: what every database can have in a key.
+/// Maximum length of a file's path in a skill, in bytes; every database can have this in a key.
 pub const PATH_BYTES_MAX: usize = 255;
 
-/// Skills of one agent: each takes a line of its prompt.
+/// Maximum number of skills of an agent; each takes a line of its prompt.
 pub const AGENT_SKILLS_MAX: usize = 64;
 
 /// Whether a skill may have this name: lower-case letters, digits and single hyphens between them.
@@ -64,8 +65,10 @@ pub fn is_name(text: &str) -> bool {
         && !text.contains("--")
 }
 
-/// The SHA-256 of a skill's content. Over its files in the byte order of their paths: the path, a zero
-/// byte, the length of the content in eight bytes, the highest first, and the content.
+/// The SHA-256 of a skill's content.
+///
+/// It covers the files in the byte order of their paths; for each the path, a zero byte, the length
+/// of the content as eight bytes, big-endian, and the content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SkillHash([u8; 32]);
 
@@ -112,7 +115,7 @@ impl fmt::Debug for SkillHash {
     }
 }
 
-/// A text that is no hash.
+/// A text that is not a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("64 lower-case hex digits are expected")]
 pub struct ParseHashError;
@@ -178,7 +181,7 @@ impl fmt::Display for SkillFault {
     }
 }
 
-/// What a version says of itself, as it is stored beside its files.
+/// The description of a version, stored with its files.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Manifest {
     /// What it is for and when to use it.
@@ -192,7 +195,7 @@ pub struct Manifest {
     /// Its author's data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
-    /// The tools that it asks for. Information only: what an agent may use, its own list says.
+    /// The tools that it asks for. Informational only: an agent's own list decides what it may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_tools: Option<Value>,
     /// Deviations from the format that were accepted.
@@ -200,7 +203,7 @@ pub struct Manifest {
     pub warnings: Vec<String>,
     /// Its files in the byte order of their paths.
     pub files: Vec<SkillFile>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     pub extra: Extra,
 }
@@ -238,27 +241,27 @@ pub struct SkillRecord {
     pub hash: SkillHash,
     /// Where the version came from when it was stored.
     pub source: SkillSource,
-    /// What it says of itself.
+    /// Its manifest.
     pub manifest: Manifest,
     /// When the version was stored.
     pub created_at: Timestamp,
 }
 
 impl SkillRecord {
-    /// The version as an agent keeps it.
+    /// The version as pinned by an agent.
     pub fn pinned(&self) -> AgentSkill {
         AgentSkill::pinned(&self.name, self.hash, &self.manifest.description)
     }
 }
 
-/// A mounted skill that was left out.
+/// A mounted skill that was left out because of faults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokenSkill {
     /// The folder that it is in, by its name.
     pub folder: String,
     /// What is wrong with it.
     pub faults: Vec<SkillFault>,
-    /// When a process last said so.
+    /// When a process last reported them.
     pub seen_at: Timestamp,
 }
 

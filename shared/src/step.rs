@@ -1,4 +1,4 @@
-//! One row per committed domain step: the audit's evidence and the event log at once.
+//! Steps: one row per committed domain step, which serves as the event log and as evidence for audits.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,13 +14,13 @@ use crate::usage::Usage;
 pub enum StepKind {
     /// A send was accepted.
     Accepted,
-    /// A round was stored and the send goes on.
+    /// A round was stored and the send continues.
     Round,
-    /// Results of a round's calls, or how far they are, were stored.
+    /// Results or progress of a round's calls were stored.
     Calls,
     /// A send was parked.
     Waiting,
-    /// A parked or orphaned send goes on.
+    /// A parked or orphaned send was resumed.
     Resumed,
     /// A fold was attached.
     Folded,
@@ -68,7 +68,7 @@ pub struct Step {
     pub send_id: SendId,
     /// What it did.
     pub kind: StepKind,
-    /// The grant it ran under; 0 where none was needed (accept, cancel of a queued send).
+    /// The epoch of the grant it ran under; 0 if none was needed (accept, cancel of a queued send).
     pub epoch: i64,
     /// The process that committed it.
     pub boot: BootId,
@@ -78,7 +78,7 @@ pub struct Step {
     pub refs: StepRefs,
 }
 
-/// What a step wrote, small enough to stand in its row.
+/// References to what a step wrote, small enough for its row.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StepRefs {
     /// The first message it wrote.
@@ -87,14 +87,14 @@ pub struct StepRefs {
     /// How many messages it wrote from there.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub messages: u32,
-    /// The round it closed, where a model answered.
+    /// The round it closed, if a model answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round: Option<RoundRef>,
     /// The fold that it attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fold: Option<FoldRef>,
-    /// Why: a `StopReason` of a final step, what a waiting step waits for, what resumed a send
-    /// (`takeover`, `result`, `retry`).
+    /// The reason: a `StopReason` for a final step, what a waiting step waits for, or why a send
+    /// was resumed (`takeover`, `result`, `retry`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The final status of a final step.
@@ -110,27 +110,27 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// A round as its step remembers it.
+/// A round as recorded in its step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RoundRef {
     /// Its index within the send, from 0.
     pub index: i32,
     /// The model that answered.
     pub model: String,
-    /// What it cost.
+    /// Its usage.
     pub usage: Usage,
-    /// Identifies what the model was asked, as it was rendered; before a hook changed anything of it, and
-    /// where an answer was cut and went on, of the first question.
+    /// The digest of the request as rendered, before any changes by hooks; if an answer was
+    /// truncated and continued, of the first request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
-    /// The newest fold that there was when that was asked, 0 for none; absent in rounds of older releases.
+    /// The newest fold at the time of that request, 0 for none; absent in rounds of older releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folded: Option<i64>,
-    /// The last of the send's messages whose results counted as old when that was asked; absent where only those of
-    /// earlier sends did.
+    /// The last of the send's messages whose results counted as old in that request; absent if only
+    /// those of earlier sends did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aged_to: Option<i64>,
-    /// What was recalled for it: the first round of a send whose agent recalls.
+    /// What was recalled for it; only in the first round of a send whose agent recalls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recalled: Option<RecalledRef>,
 }

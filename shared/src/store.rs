@@ -1,12 +1,13 @@
 //! The store port: domain steps, each one transaction, over any database.
 //!
-//! Every method takes a vector and returns one outcome per item, in order, so that concurrent work
-//! on different sessions shares a commit. When the database refuses one item's data, the call fails
-//! whole and writes nothing: the caller runs its items one by one ([`Error::is_of_data`]). One whose
-//! session is locked by someone else for long is answered so, and its neighbours are served. What is
-//! sent again takes effect once: a write under a lease is known by its number, a send by its id. An
-//! ambiguous commit is resolved inside the store, by reading back. Time is the
-//! database's; tests set it through [`Inspect`].
+//! Most methods take a vector and return one outcome per item, in order, so that concurrent work on
+//! different sessions shares a commit. If the database rejects one item's data, the whole call
+//! fails and writes nothing; the caller then runs its items one by one ([`Error::is_of_data`]). An
+//! item whose session stays locked by someone else is answered as locked, and the other items are processed.
+//!
+//! Repeats take effect once: a write under a lease is identified by its number, a send by its id.
+//! An ambiguous commit is resolved inside the store, by reading back. Time is the database's; tests
+//! set it through [`Inspect`].
 
 mod agents;
 mod audits;
@@ -134,7 +135,7 @@ pub use webhooks::{
     SettleDelivery, WEBHOOKS_MAX, WebhookEvent, WebhookNews, Webhooks, deliveries_of,
 };
 
-/// The traits of all nouns, for whoever calls a concrete store.
+/// The traits of all nouns, for callers of a concrete store.
 pub mod prelude {
     pub use super::{
         Agents as _, BlobRows as _, Boots as _, Calibrations as _, Calls as _, Extractions as _,
@@ -144,7 +145,7 @@ pub mod prelude {
     };
 }
 
-/// Counter: rows that could not be read and were passed over among others, by `table`.
+/// Counter: unreadable rows that were skipped when reading several, by `table`.
 pub const ROWS_UNREADABLE: &str = "mainspring_rows_unreadable_total";
 
 /// What a store's methods return.
@@ -207,8 +208,8 @@ impl<T> Store for T where
 {
 }
 
-/// Hands the methods of the port to `apply!`, noun by noun, for a store that puts something in front of
-/// all of them: the noun, and for each method whether it reads or writes, and its signature.
+/// Passes the methods of the port to `apply!`, noun by noun, for stores that wrap every method: the
+/// noun, and for each method whether it reads or writes, and its signature.
 #[macro_export]
 macro_rules! store_methods {
     ($apply:ident) => {

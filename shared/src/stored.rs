@@ -1,6 +1,6 @@
-//! JSON as databases keep it. Programs of two releases share one database during an upgrade, so what
-//! is stored is read with a tolerance that no request gets: members that this program does not know
-//! are kept, and written back where it writes the object again.
+//! JSON as stored in databases. Programs of two releases share a database during an upgrade, so
+//! stored JSON is read more tolerantly than requests: members that this program does not know are
+//! kept, and written back when it writes the object again.
 
 use std::cell::Cell;
 use std::fmt;
@@ -14,7 +14,7 @@ thread_local! {
     static STORED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Resets the mark however the parsing ends.
+/// Resets the mark when parsing ends, even by a panic.
 struct Mark(bool);
 
 impl Drop for Mark {
@@ -23,14 +23,14 @@ impl Drop for Mark {
     }
 }
 
-/// Parses JSON that was stored. Everywhere else an unknown member of an object is an error.
+/// Parses stored JSON. Everywhere else an unknown member of an object is an error.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     let _mark = Mark(STORED.replace(true));
     serde_json::from_str(text)
 }
 
-/// Members that this program does not know: none in a request, whatever there is in what was
-/// stored. Flattened into an object, which is then written as it was read.
+/// Members that this program does not know: an error in a request, any members in stored JSON.
+/// Flattened into an object, which is then written back as it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Extra(Option<Box<Map<String, Value>>>);
 
@@ -77,8 +77,8 @@ impl<'de> Deserialize<'de> for Extra {
     }
 }
 
-/// As [`Extra`], of objects whose unknown members are of no use to anyone who writes them again:
-/// what was stored may have them, a request may not.
+/// Like [`Extra`], but drops the unknown members, for objects that need not preserve them: stored
+/// JSON may have them, a request may not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Dropped;
 
@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for Dropped {
     }
 }
 
-/// What serde says of a member that a type refuses.
+/// Serde's error for an unknown member.
 fn unknown<E: serde::de::Error>(name: &str) -> E {
     E::custom(format_args!("unknown field `{name}`"))
 }
@@ -123,7 +123,7 @@ mod tests {
     use crate::message::ContentPart;
     use crate::workflow::run::RunOptions;
 
-    /// What a later release stored, as this one writes it again.
+    /// JSON stored by a later release, as this one writes it back.
     fn again<T: DeserializeOwned + Serialize>(stored: &Value) -> Value {
         let text = stored.to_string();
         let error = serde_json::from_str::<T>(&text).err();

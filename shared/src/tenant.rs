@@ -1,7 +1,7 @@
 //! Tenants and the API keys that act for them.
 //!
-//! Every row belongs to a tenant, and a request sees and changes rows of one tenant only: that of
-//! its key. The default tenant exists from the first migration on; whoever serves alone never needs
+//! Every row belongs to a tenant, and a request sees and changes only rows of its key's tenant. The
+//! default tenant exists from the first migration on; an installation for one tenant never needs
 //! another one.
 
 mod binding;
@@ -41,13 +41,13 @@ pub use seats::{
     InLine, Room, SEAT_CALLED_MS, SEAT_LINE_MAX, SeatCount, SeatKind, SeatLimits, SeatsTaken,
 };
 
-/// Characters that the name of a tenant or of a key may have.
+/// Maximum length of the name of a tenant or of a key, in characters.
 pub const NAME_CHARS_MAX: usize = 100;
 
-/// What stands before the scopes of a key that is bound to something.
+/// The prefix of stored scopes of a bound key.
 const BOUND: &str = "bound:";
 
-/// What every token of an API key begins with.
+/// The prefix of all API key tokens.
 const TOKEN_PREFIX: &str = "msk_";
 
 named! {
@@ -77,19 +77,19 @@ impl Scopes {
         Self(BTreeSet::from([Scope::Admin]))
     }
 
-    /// Whether they allow what `scope` is for.
+    /// Whether they include `scope`.
     pub fn allow(&self, scope: Scope) -> bool {
         self.0.contains(&scope) || self.0.contains(&Scope::Admin)
     }
 
-    /// As it is stored: names, sorted, with a space between them.
+    /// The stored form: sorted names, separated by spaces.
     pub fn to_text(&self) -> String {
         let names: Vec<&str> = self.0.iter().map(|scope| scope.as_str()).collect();
         names.join(" ")
     }
 
-    /// As it is stored of a key that is bound to something: a release that knows nothing of bindings finds no
-    /// scope that it knows, and refuses the key in place of letting it do everything.
+    /// The stored form for a bound key. A release without support for bindings finds no known scope
+    /// in it, so it refuses the key rather than allowing everything.
     pub fn to_bound_text(&self) -> String {
         let names = self.0.iter();
         let names: Vec<String> = names
@@ -98,14 +98,14 @@ impl Scopes {
         names.join(" ")
     }
 
-    /// Reads what [`Self::to_bound_text`] wrote.
+    /// Parses the output of [`Self::to_bound_text`].
     pub fn from_bound_text(text: &str) -> Self {
         let names = text.split(' ').filter_map(|name| name.strip_prefix(BOUND));
         Self(names.filter_map(Scope::parse).collect())
     }
 
-    /// Reads what [`Self::to_text`] wrote. A name that this release does not know allows nothing
-    /// that it could judge, and is left out.
+    /// Parses the output of [`Self::to_text`]. Names that this release does not know are ignored,
+    /// since it cannot tell what they allow.
     pub fn from_text(text: &str) -> Self {
         Self(text.split(' ').filter_map(Scope::parse).collect())
     }
@@ -150,7 +150,7 @@ pub struct Limits {
     /// Bytes of its blobs; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
@@ -165,14 +165,14 @@ pub struct KeyLimits {
     /// Maximum open sends created with this key; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sends_open: Option<u32>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
 }
 
 impl KeyLimits {
-    /// As they are to be stored; none where nothing is limited.
+    /// The limits to store; `None` if nothing is limited.
     pub fn stored(&self) -> Option<&Self> {
         (*self != Self::default()).then_some(self)
     }
@@ -186,7 +186,7 @@ impl Usd {
     /// Millionths of a dollar.
     const PARTS: f64 = 1_000_000.0;
 
-    /// Billionths in one of them.
+    /// Billionths in a millionth.
     const NANO: u64 = 1_000;
 
     /// The amount in billionths of a dollar, as sums of costs are counted.
@@ -194,12 +194,12 @@ impl Usd {
         self.0.saturating_mul(Self::NANO)
     }
 
-    /// So many billionths of a dollar, rounded up.
+    /// The amount of this many billionths of a dollar, rounded up.
     pub const fn of_nano(nano: u64) -> Self {
         Self(nano.div_ceil(Self::NANO))
     }
 
-    /// An amount in dollars; none where it is negative, no number or beyond all money.
+    /// The amount of this many dollars; `None` if it is negative, not a number or out of range.
     pub fn of(dollars: f64) -> Option<Self> {
         let parts = (dollars * Self::PARTS).round();
         #[expect(
@@ -243,21 +243,21 @@ pub struct Tenant {
     pub id: TenantId,
     /// Its name, unique among tenants.
     pub name: String,
-    /// What it may use.
+    /// Its limits.
     pub limits: Limits,
     /// Scheduling weight relative to other tenants, 1 to 1000.
     pub weight: u32,
-    /// For how long what it has is kept.
+    /// How long its data is kept.
     pub retention: Retention,
-    /// Worker pools that it may name.
+    /// The worker pools that it may use.
     pub pools: Pools,
-    /// Since when it is being erased: nothing acts for it any more.
+    /// When its erasure began; nothing can act on its behalf since then.
     pub erasing_at: Option<Timestamp>,
     /// When it was created.
     pub created_at: Timestamp,
 }
 
-/// A tenant's number as idempotency keys refer to what their requests created.
+/// A tenant's number in the form in which idempotency keys refer to created resources.
 pub fn resource(tenant: TenantId) -> Uuid {
     Uuid::from_u128(u128::from(tenant.0.unsigned_abs()))
 }
@@ -267,10 +267,10 @@ pub fn tenant_of(resource: Uuid) -> Option<TenantId> {
     i32::try_from(resource.as_u128()).ok().map(TenantId)
 }
 
-/// An API key as it is stored: what proves it is only a hash.
+/// An API key as stored: of its secret, only a hash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRecord {
-    /// Its id, which its token names.
+    /// Its id, which is part of its token.
     pub id: KeyId,
     /// The tenant that it acts for.
     pub tenant: TenantId,
@@ -278,17 +278,17 @@ pub struct KeyRecord {
     pub name: String,
     /// What it allows.
     pub scopes: Scopes,
-    /// What it is bound to, if it is bound to anything.
+    /// What it is bound to, if anything.
     pub binding: Option<Binding>,
     /// Its limits, in addition to those of its tenant.
     pub limits: KeyLimits,
     /// SHA-256 of its secret.
     pub hash: [u8; 32],
-    /// Until when the secret before the last rotation is accepted, and its hash.
+    /// The secret before the last rotation: until when it is accepted, and its hash.
     pub previous: Option<(Timestamp, [u8; 32])>,
     /// When it was created.
     pub created_at: Timestamp,
-    /// From when on it is refused; never when absent.
+    /// When it expires; never when absent.
     pub expires_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
@@ -297,7 +297,7 @@ pub struct KeyRecord {
 }
 
 impl KeyRecord {
-    /// Its scopes and its binding as they are stored.
+    /// The stored form of a key's scopes.
     pub fn stored_scopes(scopes: &Scopes, binding: Option<&Binding>) -> String {
         match binding {
             Some(_) => scopes.to_bound_text(),
@@ -305,7 +305,7 @@ impl KeyRecord {
         }
     }
 
-    /// Reads what [`Self::stored_scopes`] wrote.
+    /// Parses the output of [`Self::stored_scopes`].
     pub fn read_scopes(text: &str, binding: Option<&Binding>) -> Scopes {
         match binding {
             Some(_) => Scopes::from_bound_text(text),
@@ -313,7 +313,7 @@ impl KeyRecord {
         }
     }
 
-    /// Whether a secret proves this key at this time.
+    /// Whether a secret is valid for this key at this time.
     pub fn accepts(&self, secret: &Secret, now: Timestamp) -> bool {
         if !self.is_live(now) {
             return false;
@@ -337,13 +337,13 @@ impl KeyRecord {
 pub struct Secret(String);
 
 impl Secret {
-    /// A secret of these random numbers.
+    /// Makes a secret from random numbers.
     pub fn new(random: [Uuid; 2]) -> Self {
         let [first, second] = random;
         Self(format!("{}{}", first.as_simple(), second.as_simple()))
     }
 
-    /// What is stored of it. A fast hash is enough: the secret is random and too long to be guessed.
+    /// The hash that is stored. A fast hash suffices, since the secret is random and too long to guess.
     pub fn hash(&self) -> [u8; 32] {
         Sha256::digest(self.0.as_bytes()).into()
     }
@@ -360,18 +360,18 @@ impl fmt::Debug for Secret {
 pub struct Token {
     /// The key that it names.
     pub id: KeyId,
-    /// What proves it.
+    /// The secret.
     pub secret: Secret,
 }
 
 impl Token {
-    /// The token as its owner keeps it. This is the only place that shows a secret.
+    /// The token in the form given to its owner. The only function that exposes a secret.
     pub fn reveal(&self) -> String {
         format!("{TOKEN_PREFIX}{}_{}", self.id.0.as_simple(), self.secret.0)
     }
 }
 
-/// A text that is no token of an API key.
+/// A text that is not an API key token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an API key has the form msk_<id>_<secret>")]
 pub struct ParseTokenError;

@@ -1,4 +1,4 @@
-//! Time as the system keeps it: whole milliseconds of UTC, the same in every database.
+//! Time as the system stores it: whole milliseconds of UTC, the same in every database.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// The instant `duration` later, at most the end of time.
+    /// The instant `duration` later, saturating at the maximum.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         Self(
@@ -33,7 +33,7 @@ impl Timestamp {
         begin.map_or(self, |begin| Self(begin.timestamp().as_millisecond()))
     }
 
-    /// The time from `earlier` to here, zero when `earlier` is later.
+    /// The duration since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -62,30 +62,29 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// The source of time. Rules get values; only the shell around them holds a clock.
+/// The source of time. Pure logic is passed time values; only the code around it has a clock.
 #[async_trait]
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// The wall clock's reading. Only for what is shown: leases and due times are judged by the
-    /// database's clock.
+    /// The wall clock's time. Only for display: leases and due times are judged by the database's clock.
     fn now(&self) -> Timestamp;
 
-    /// A reading that never goes back, from an arbitrary start.
+    /// Monotonic time from an arbitrary start.
     fn monotonic(&self) -> Duration;
 
     /// Returns once `duration` has passed on the monotonic clock.
     async fn sleep(&self, duration: Duration);
 }
 
-/// A length of time as users write it: `250ms`, `30s`, `5m`, `2h`, `1d`.
+/// A duration as users write it: `250ms`, `30s`, `5m`, `2h`, `1d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub Duration);
 
-/// A length of time that could not be read.
+/// A duration that could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a duration is a whole number and a unit of ms, s, m, h or d, like 250ms or 30s")]
 pub struct ParseSpanError;
 
-/// A century and more: far beyond anything that a timestamp must be able to reach.
+/// More than a century: far beyond any time that a timestamp must represent.
 const MILLIS_MAX: u64 = 4_000_000_000_000;
 
 impl std::str::FromStr for Span {

@@ -1,7 +1,7 @@
-//! Timers: durable promises to send something at a time, once or again and again.
+//! Timers: durable schedules that create a send or start a run, once or repeatedly.
 //!
-//! A timer is a row. What becomes of it is decided by [`transition()`], from the row, an event and the
-//! database's clock alone; each of its occurrences has one row with one fate for ever.
+//! A timer is a row. [`transition()`] decides what happens to it, from the row, an event and the
+//! database's clock alone. Each occurrence has one row with one final fate.
 
 mod calendar;
 pub mod schedule;
@@ -29,21 +29,21 @@ pub use transition::{
 pub use view::{OccurrenceView, TimerView};
 pub use wakeup::wake_text;
 
-/// How many coming occurrences a timer shows.
+/// How many upcoming occurrences a timer shows.
 pub const NEXT_SHOWN: usize = 5;
 
 named!(
     /// Where a timer stands.
     TimerStatus {
-        /// It will fire.
+        /// It will fire when due.
         Armed = "armed",
         /// It does not fire until it is resumed.
         Paused = "paused",
-        /// Its last occurrence is over.
+        /// Its last occurrence is settled.
         Done = "done",
-        /// Someone ended it, or its session is gone.
+        /// It was cancelled, or its session is gone.
         Cancelled = "cancelled",
-        /// An occurrence could not be delivered however often it was tried.
+        /// Delivery of an occurrence failed too often.
         Dead = "dead",
     }
 );
@@ -51,11 +51,11 @@ named!(
 named!(
     /// What to do with occurrences that did not fire when they were due.
     CatchUp {
-        /// They are left out.
+        /// Skip them.
         Skip = "skip",
-        /// One stands for all of them.
+        /// Fire once for all of them.
         Once = "once",
-        /// Each fires, up to a bound; the oldest beyond it are left out.
+        /// Fire each, up to a limit; the oldest beyond it are skipped.
         All = "all",
     }
 );
@@ -63,9 +63,9 @@ named!(
 named!(
     /// What to do with an occurrence while the previous one's send is still queued.
     Merge {
-        /// It is merged into that send.
+        /// Merge it into that send.
         Coalesce = "coalesce",
-        /// It gets a send of its own.
+        /// Create another send.
         Enqueue = "enqueue",
     }
 );
@@ -73,11 +73,11 @@ named!(
 named!(
     /// The outcome of an occurrence.
     Fate {
-        /// It was delivered: its send is accepted.
+        /// It was delivered: its send or run was created.
         Fired = "fired",
-        /// The send of an earlier one, which had not begun, stands for it.
+        /// It was merged into an earlier occurrence's send, which had not started.
         Merged = "merged",
-        /// It was missed and left out, with those that it stands for.
+        /// It was missed and skipped, together with those that it stands for.
         Skipped = "skipped",
         /// It could not be delivered.
         Failed = "failed",
@@ -88,18 +88,18 @@ named!(
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimerTarget {
-    /// A send into a session, under that session's own agent.
+    /// A send to a session, under that session's own agent.
     Send {
         /// The session.
         session: SessionId,
-        /// The words.
+        /// The input.
         input: Vec<ContentPart>,
         /// The options of the send.
         options: Box<SendOptions>,
     },
     /// A workflow run, which belongs to no session.
     Run {
-        /// What the run is made of.
+        /// The parameters of the run.
         run: Box<TimerRun>,
     },
 }
@@ -130,7 +130,7 @@ impl TimerTarget {
         }
     }
 
-    /// What an occurrence's id names: a send, or else a run.
+    /// Interprets an occurrence's id: as a send's, or else a run's.
     pub fn named(&self, id: Option<SendId>) -> (Option<SendId>, Option<RunId>) {
         match self {
             Self::Send { .. } => (id, None),
@@ -139,7 +139,7 @@ impl TimerTarget {
     }
 }
 
-/// When a timer fires, and what becomes of what was missed.
+/// When a timer fires, and what happens to missed occurrences.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimerRule {
     /// When it is due.
@@ -148,20 +148,20 @@ pub struct TimerRule {
     pub catch_up: CatchUp,
     /// What to do with an occurrence while the previous one's send is still queued.
     pub on_busy: Merge,
-    /// Occurrences that it may have, of whatever fate.
+    /// Maximum number of occurrences, of any fate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_occurrences: Option<u32>,
     /// Nothing is due after this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Each occurrence is put off by less than this, by a length that follows from the timer and the
+    /// Each occurrence is delayed by less than this, by an amount derived from the timer and the
     /// occurrence's number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Span>,
 }
 
 impl TimerRule {
-    /// A schedule with the rules that hold unless someone says otherwise.
+    /// A schedule with the default rules.
     pub fn new(schedule: Schedule) -> Self {
         Self {
             schedule,
@@ -173,7 +173,7 @@ impl TimerRule {
         }
     }
 
-    /// How long occurrence `n` is put off.
+    /// The jitter of occurrence `n`, in milliseconds.
     fn delay(&self, id: TimerId, n: i64) -> i64 {
         let bound = self.jitter.map_or(0, |span| span.0.as_millis() as u64);
         if bound == 0 {
@@ -182,7 +182,7 @@ impl TimerRule {
         (mixed(id, n, 0) % bound) as i64
     }
 
-    /// Whether an occurrence with this number may be due then.
+    /// Whether an occurrence with this number may be due at this time.
     fn has(&self, n: i64, due: Timestamp) -> bool {
         self.until.is_none_or(|until| due <= until)
             && self.max_occurrences.is_none_or(|max| n <= i64::from(max))
@@ -200,32 +200,32 @@ pub struct FiredBy {
     pub due_at: Timestamp,
 }
 
-/// What changes about a timer.
+/// The mutable state of a timer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimerState {
-    /// Where it stands.
+    /// Its status.
     pub status: TimerStatus,
     /// The number of its next occurrence, from 1.
     pub next_n: i64,
-    /// When that one is due by the schedule; none once there is none.
+    /// When that one is due by the schedule; `None` if there is no next occurrence.
     pub due_at: Option<Timestamp>,
-    /// When it is to be fired: put off by its jitter, or by a failed delivery. Set exactly while the
-    /// timer is armed.
+    /// When to fire it: delayed by its jitter or by a failed delivery. Set exactly while the timer
+    /// is armed.
     pub fire_at: Option<Timestamp>,
-    /// Deliveries of that occurrence that failed.
+    /// Failed deliveries of that occurrence.
     pub failures: i32,
     /// Why the last of them failed.
     pub failure: Option<Failure>,
-    /// The send of the last occurrence that had one; where the timer starts runs, that run.
+    /// The send of the last occurrence that had one; for a timer that starts runs, the run.
     pub last_send: Option<SendId>,
-    /// When an occurrence last got its fate.
+    /// When an occurrence was last settled.
     pub last_fired_at: Option<Timestamp>,
     /// When the timer ended.
     pub ended_at: Option<Timestamp>,
 }
 
 impl TimerState {
-    /// A timer that was made at `now`, or what keeps it from ever firing.
+    /// The state of a timer created at `now`, or why it can never fire.
     pub fn armed(id: TimerId, rule: &TimerRule, now: Timestamp) -> Result<Self, ScheduleFault> {
         let first = rule.schedule.course(now)?.first();
         let first = first.filter(|first| rule.until.is_none_or(|until| *first <= until));
@@ -257,7 +257,7 @@ pub struct TimerRecord {
     pub target: TimerTarget,
     /// When it does it.
     pub rule: TimerRule,
-    /// Where it stands.
+    /// Its state.
     pub state: TimerState,
     /// When it was created.
     pub created_at: Timestamp,
@@ -266,7 +266,7 @@ pub struct TimerRecord {
 }
 
 impl TimerRecord {
-    /// When its next occurrences will fire if nothing comes in between, at most `count`.
+    /// When its next occurrences will fire, unless it is changed; at most `count`.
     pub fn upcoming(&self, count: usize) -> Vec<Timestamp> {
         let (Some(due), Ok(course)) = (
             self.state.due_at,
@@ -290,7 +290,7 @@ impl TimerRecord {
         coming
     }
 
-    /// Whether an occurrence with this number may be due then.
+    /// Whether an occurrence with this number may be due at this time.
     fn has(&self, n: i64, due: Timestamp) -> bool {
         self.rule.has(n, due)
     }
@@ -305,14 +305,14 @@ pub struct Occurrence {
     pub due_at: Timestamp,
     /// Its outcome.
     pub fate: Fate,
-    /// The send that it is in; where the timer starts runs, that run.
+    /// The send that it is in; for a timer that starts runs, the run.
     pub send_id: Option<SendId>,
-    /// When, by the database's clock.
+    /// When it was settled, by the database's clock.
     pub fired_at: Timestamp,
 }
 
-/// The id of an occurrence's send: ordered like every other, and the same however often the same
-/// decision is made.
+/// The id of an occurrence's send: time-ordered like every other, and the same however often the
+/// same decision is made.
 fn send_id(id: TimerId, n: i64, now: Timestamp) -> SendId {
     let mut tail = [0; 10];
     tail[..8].copy_from_slice(&mixed(id, n, 1).to_be_bytes());
@@ -321,7 +321,7 @@ fn send_id(id: TimerId, n: i64, now: Timestamp) -> SendId {
     SendId(uuid::Builder::from_unix_timestamp_millis(millis, &tail).into_uuid())
 }
 
-/// Bits that look random and follow from a timer and a number: the finalizer of `SplitMix64`.
+/// Pseudo-random bits derived from a timer and a number, by the finalizer of `SplitMix64`.
 fn mixed(id: TimerId, n: i64, salt: u64) -> u64 {
     let (high, low) = Uuid::as_u64_pair(&id.0);
     [high, low, n as u64].into_iter().fold(salt, |bits, word| {

@@ -1,4 +1,4 @@
-//! Tools as agents name them, and one call's life from request to result.
+//! Tools as agents declare them, and the life of a call from request to result.
 
 mod bounds;
 mod call;

@@ -1,4 +1,4 @@
-//! What a model call cost.
+//! The usage and cost of model calls.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,15 +11,15 @@ named! {
         Round = "round",
         /// A fold of a session's transcript.
         Fold = "fold",
-        /// What of a send is to be remembered.
+        /// An extraction of memory entries from a send.
         Extract = "extract",
-        /// Vectors of texts, for the memory.
+        /// Embeddings of texts, for the memory.
         Embed = "embed",
     }
 }
 
 impl Purpose {
-    /// Reads the column `purpose`: rounds say nothing.
+    /// Reads the column `purpose`, which is null for rounds.
     pub fn stored(text: Option<&str>) -> Self {
         text.and_then(Self::parse).unwrap_or(Self::Round)
     }
@@ -50,8 +50,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Adds `other` on top: counts add up, an unknown price does not hide a known one, and one
-    /// estimate makes the sum an estimate.
+    /// Adds `other`: counts add up, an unknown price does not hide a known one, and one estimate
+    /// makes the sum an estimate.
     pub fn add(&mut self, other: &Self) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);

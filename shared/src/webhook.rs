@@ -1,7 +1,7 @@
-//! Webhooks: endpoints outside that are told of events, as Standard Webhooks has it.
+//! Webhooks: external endpoints that receive events, following the Standard Webhooks specification.
 //!
-//! An event belongs to a step that was committed, so that its id follows from that step: whoever
-//! derives it again finds the same one.
+//! An event belongs to a committed step and its id is derived from that step, so deriving it again
+//! gives the same id.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,29 +15,30 @@ use crate::id::{TenantId, WebhookEventId, WebhookId};
 use crate::named::named;
 use crate::time::Timestamp;
 
-/// What a secret begins with, before its base64.
+/// The prefix of a secret, before its base64.
 pub const SECRET_PREFIX: &str = "whsec_";
 
-/// Bytes of a secret, at least and at most.
+/// Allowed length of a secret, in bytes.
 pub const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// Characters of an endpoint's URL.
+/// Maximum length of an endpoint's URL, in characters.
 pub const URL_CHARS_MAX: usize = 2_000;
 
-/// Filters of an endpoint.
+/// Maximum number of filters of an endpoint.
 pub const FILTERS_MAX: usize = 20;
 
-/// The waits between attempts, in seconds: some that pass over a restart, then fewer and fewer for a day.
+/// The waits between attempts, in seconds: short ones at first to bridge a restart, then
+/// increasingly longer ones for a day.
 const WAITS: [u64; 10] = [5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 21_600, 28_800];
 
-/// Attempts at a delivery.
+/// Maximum number of attempts of a delivery.
 pub const ATTEMPTS_MAX: u32 = WAITS.len() as u32 + 1;
 
 /// The longest wait that an endpoint may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_hours(2);
 
-/// The wait after `failed` failed attempts, give or take a fifth by `fraction`, which is drawn from `[0, 1)`;
-/// none when they were all. An endpoint that asks for a longer one gets it.
+/// The wait after `failed` failed attempts, plus or minus a fifth by `fraction`, which is drawn
+/// from `[0, 1)`; `None` if no attempts are left. An endpoint may ask for a longer wait.
 pub fn retry_wait(failed: u32, retry_after: Option<Duration>, fraction: f64) -> Option<Duration> {
     let wait = WAITS.get(failed.saturating_sub(1) as usize)?;
     let wait = Duration::from_secs(*wait).mul_f64(0.8 + 0.4 * fraction.clamp(0.0, 1.0));
@@ -48,7 +49,7 @@ pub fn retry_wait(failed: u32, retry_after: Option<Duration>, fraction: f64) -> 
 named! {
     /// What endpoints are told of.
     EventType {
-        /// A send has its answer.
+        /// A send completed.
         SendCompleted = "send.completed",
         /// A send failed.
         SendFailed = "send.failed",
@@ -68,26 +69,26 @@ named! {
 named! {
     /// The status of a delivery.
     DeliveryStatus {
-        /// It is or will be tried.
+        /// It is being attempted or will be.
         Pending = "pending",
-        /// The endpoint took it.
+        /// The endpoint accepted it.
         Delivered = "delivered",
         /// No attempt is left; it can be delivered again on request.
         Dead = "dead",
     }
 }
 
-/// Which events an endpoint is told of: one type, or all below a prefix (`send.*`), or all (`*`).
+/// An event filter of an endpoint: one type, all with a prefix (`send.*`), or all (`*`).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Filter(String);
 
-/// A text that is no filter.
+/// A text that is not a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not an event type like send.completed, a prefix like send.*, or *")]
 pub struct ParseFilterError;
 
 impl Filter {
-    /// Whether it lets events of this type through.
+    /// Whether it matches events of this type.
     pub fn matches(&self, event_type: &str) -> bool {
         match self.0.strip_suffix('*') {
             Some(prefix) => event_type.starts_with(prefix),
@@ -100,8 +101,8 @@ impl Filter {
         &self.0
     }
 
-    /// What was stored, whatever it is: a type that this release does not know lets through what has
-    /// its name.
+    /// A stored filter, without validation: a type that this release does not know matches events
+    /// of that name.
     pub fn stored(text: &str) -> Self {
         Self(text.to_owned())
     }
@@ -130,18 +131,18 @@ impl Serialize for Filter {
 }
 
 impl<'de> Deserialize<'de> for Filter {
-    /// Reads what is stored, see [`Filter::stored`].
+    /// Reads a stored filter, see [`Filter::stored`].
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Self)
     }
 }
 
-/// Why an endpoint gets nothing.
+/// Why an endpoint is disabled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disabled {
-    /// Since when.
+    /// When it was disabled.
     pub at: Timestamp,
-    /// In words.
+    /// The reason, for people.
     pub reason: String,
 }
 
@@ -158,16 +159,16 @@ pub struct WebhookRecord {
     pub events: Vec<Filter>,
     /// Its secret, sealed under the operator's key.
     pub secret: String,
-    /// The secret before the last rotation, sealed, and until when it signs, too.
+    /// Until when the secret before the last rotation also signs, and that secret, sealed.
     pub previous: Option<(Timestamp, String)>,
-    /// Set while it gets nothing.
+    /// Set while it is disabled.
     pub disabled: Option<Disabled>,
     /// When it was created.
     pub created_at: Timestamp,
 }
 
 impl WebhookRecord {
-    /// Whether it is told of events of this type.
+    /// Whether it receives events of this type.
     pub fn wants(&self, event_type: &str) -> bool {
         let mut filters = self.events.iter();
         self.disabled.is_none() && filters.any(|filter| filter.matches(event_type))
@@ -181,12 +182,12 @@ impl WebhookRecord {
     }
 }
 
-/// What a sealed secret is bound to: it opens for no other endpoint.
+/// The context that a sealed secret is bound to: it cannot be opened for another endpoint.
 pub fn seal_context(tenant: TenantId, id: WebhookId) -> String {
     format!("webhook:{tenant}:{id}")
 }
 
-/// One event on its way to one endpoint.
+/// The delivery of one event to one endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryRecord {
     /// The owner.
@@ -201,24 +202,24 @@ pub struct DeliveryRecord {
     pub resource: Uuid,
     /// When it happened.
     pub event_at: Timestamp,
-    /// Where it stands.
+    /// Its status.
     pub status: DeliveryStatus,
-    /// Attempts so far, whose last number is the fence of its end.
+    /// Attempts so far; the last one's number fences the settlement.
     pub attempts: u32,
-    /// Those of them since somebody asked for it last.
+    /// Attempts since a redelivery was last requested.
     pub tried: u32,
-    /// When it is tried next; none once it is settled.
+    /// When the next attempt is due; `None` once it is settled.
     pub due_at: Option<Timestamp>,
-    /// The HTTP status of the last answer.
+    /// The HTTP status of the last response.
     pub answer: Option<u16>,
-    /// What went wrong last.
+    /// The last error.
     pub error: Option<String>,
     /// When it was settled.
     pub settled_at: Option<Timestamp>,
 }
 
-/// The id of the event of a step: of `source`, a session or a run, its step `n`, committed at `at`. Later
-/// events have greater ids, by the millisecond.
+/// The id of the event of step `n` of `source`, a session or a run, committed at `at`. Later events
+/// have greater ids, at millisecond resolution.
 pub fn event_id(tenant: TenantId, source: Uuid, n: i64, at: Timestamp) -> WebhookEventId {
     let mut hash = Sha256::new();
     hash.update(tenant.0.to_be_bytes());
@@ -228,7 +229,7 @@ pub fn event_id(tenant: TenantId, source: Uuid, n: i64, at: Timestamp) -> Webhoo
     let mut bytes = [0; 16];
     bytes[..6].copy_from_slice(&at.0.to_be_bytes()[2..]);
     bytes[6..].copy_from_slice(&digest[..10]);
-    // Version 8: its bits are our own.
+    // UUID version 8: custom bits.
     bytes[6] = (bytes[6] & 0x0f) | 0x80;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
     WebhookEventId(Uuid::from_bytes(bytes))
@@ -238,13 +239,13 @@ pub fn event_id(tenant: TenantId, source: Uuid, n: i64, at: Timestamp) -> Webhoo
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningKey(Vec<u8>);
 
-/// A text that is no secret.
+/// A text that is not a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be whsec_ and the base64 of 24 to 64 bytes")]
 pub struct ParseSecretError;
 
 impl SigningKey {
-    /// A secret of these bytes.
+    /// A secret from its bytes.
     pub fn new(bytes: Vec<u8>) -> Option<Self> {
         SECRET_BYTES.contains(&bytes.len()).then_some(Self(bytes))
     }
@@ -254,7 +255,7 @@ impl SigningKey {
         &self.0
     }
 
-    /// The secret as its owner keeps it.
+    /// The secret in the form given to its owner.
     pub fn reveal(&self) -> String {
         use base64::Engine as _;
         let encoded = base64::engine::general_purpose::STANDARD.encode(&self.0);
@@ -287,36 +288,35 @@ pub struct Outgoing {
     pub url: String,
     /// Its id, the same at every attempt.
     pub id: String,
-    /// What it says.
+    /// The body.
     pub body: Vec<u8>,
-    /// What signs it; with several, each does.
+    /// The keys that sign it, each of them.
     pub keys: Vec<SigningKey>,
-    /// The trace of what it is about, for the header of this name.
+    /// The trace context of the work that it is about, for the header of this name.
     pub traceparent: Option<String>,
 }
 
-/// What became of a message.
+/// The outcome of posting a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Posted {
     /// The endpoint answered.
     Answered {
         /// The HTTP status.
         status: u16,
-        /// How long it asks to be left alone.
+        /// How long it asks us to wait.
         retry_after: Option<Duration>,
     },
-    /// It did not answer, or may not be asked.
+    /// It did not answer, or may not be called.
     Failed {
         /// Why, for the endpoint's owner.
         why: String,
     },
 }
 
-/// Whoever posts messages. It reaches permitted addresses only, follows no redirect, and gives up after a
-/// time of its own.
+/// Posts messages. It contacts only permitted addresses, follows no redirects, and has its own time limit.
 #[async_trait]
 pub trait Poster: Send + Sync + fmt::Debug {
-    /// Whether messages may go to this URL, as far as it can be told without a lookup; why not.
+    /// Checks whether messages may go to this URL, as far as that is known without a lookup.
     fn check(&self, url: &str) -> Result<(), String>;
 
     /// Posts a message once.

@@ -1,4 +1,4 @@
-//! Words that were meant, of words that are not known.
+//! Finds the known word that was probably meant by an unknown one.
 
 /// The word that was probably meant.
 pub(crate) fn nearest<'w>(wrong: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
@@ -9,7 +9,7 @@ pub(crate) fn nearest<'w>(wrong: &str, words: impl Iterator<Item = &'w str>) -> 
     (near.0 <= 1 + near.1.len() / 4).then_some(near.1)
 }
 
-/// How many characters to insert, remove or replace make one word of the other (Levenshtein), of which
+/// The Levenshtein distance of two words: how many characters to insert, remove or replace. Only
 /// the first 64 count.
 pub fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(64).collect();

@@ -1,4 +1,4 @@
-//! Workflows: trees of control nodes whose leaves are agents' sends, and their runs.
+//! Workflows: trees of control nodes whose leaves are sends of agents, and the runs of workflows.
 
 pub mod nodes;
 pub mod path;

@@ -1,4 +1,4 @@
-//! Who gets a slot.
+//! Admission: which sessions get a slot.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,11 +23,11 @@ pub(crate) struct Running {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// Someone rang while it ran: the run that ends may have missed what that was about.
+    /// The session was enqueued while it ran; the run that ends may have missed the reason.
     again: bool,
-    /// The session was granted again, by an accept behind the end of the run that is leaving.
+    /// The session was granted again, by an accept after the end of the run that is leaving.
     handed: Option<Handed>,
-    /// The send of the last grant: its message may come twice.
+    /// The send of the last grant, because its message may arrive twice.
     granted: Option<SendId>,
     send: Option<Control>,
 }
@@ -35,17 +35,17 @@ struct Entry {
 /// A session that was granted to this process with a send.
 #[derive(Debug)]
 pub(crate) struct Handed {
-    /// The life that it was granted to.
+    /// The boot that it was granted to.
     pub(crate) life: Life,
     pub(crate) dispatch: Box<Dispatch>,
 }
 
-/// What a session has to do for whoever entered it.
+/// What to do next in a session that is entered.
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// To be claimed.
+    /// Claim it.
     Claim,
-    /// To run what was granted.
+    /// Run what was granted.
     Run(Handed),
 }
 
@@ -54,12 +54,12 @@ pub(crate) enum Task {
 pub(crate) struct Control {
     /// The send.
     pub(crate) send: SendId,
-    /// How its run is told.
+    /// The handles through which its run is signalled.
     pub(crate) handles: SendHandles,
 }
 
 impl Running {
-    /// Enters a session; false when it is entered already, and then its run will look again.
+    /// Enters a session. Returns false if it is entered already; its run will then check again.
     fn enter(&self, key: SessionKey) -> bool {
         let mut sessions = self.lock();
         if let Some(entry) = sessions.get_mut(&key) {
@@ -70,7 +70,7 @@ impl Running {
         true
     }
 
-    /// Gives a granted session to the run that is at it; back where none is.
+    /// Gives a granted session to the run that is active for it; returns it if there is none.
     fn join(&self, handed: Handed) -> Option<Handed> {
         match self.lock().get_mut(&handed.dispatch.key()) {
             Some(entry) => {
@@ -83,7 +83,7 @@ impl Running {
         }
     }
 
-    /// Leaves a session, unless it is left with something to do meanwhile: then it stays entered.
+    /// Leaves a session. If there is more to do, returns that and the session stays entered.
     fn leave(&self, key: SessionKey) -> Option<Task> {
         let mut sessions = self.lock();
         if let Some(entry) = sessions.get_mut(&key) {
@@ -100,14 +100,14 @@ impl Running {
         None
     }
 
-    /// Names the send that a session's run is at.
+    /// Sets the send that a session's run is working on.
     pub(crate) fn at(&self, key: SessionKey, control: Control) {
         if let Some(entry) = self.lock().get_mut(&key) {
             entry.send = Some(control);
         }
     }
 
-    /// The send that a session's run is at.
+    /// The send that a session's run is working on.
     pub(crate) fn control(&self, key: SessionKey) -> Option<Control> {
         self.lock().get(&key)?.send.clone()
     }
@@ -117,13 +117,13 @@ impl Running {
         self.lock().contains_key(&key)
     }
 
-    /// Sessions entered.
+    /// The number of entered sessions.
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.lock().len()).unwrap_or(u32::MAX)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Entry>> {
-        // Nothing between two statements under this lock can panic, so it is never half changed.
+        // No code under this lock can panic midway, so the value is never half changed.
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -156,7 +156,8 @@ impl Handler for Admission {
     }
 }
 
-/// Gives a session a slot, waiting for one and for the end of a pause of the pool, and starts its run. False when the worker stops.
+/// Waits for the end of a pause of the pool and for a slot, then starts the session's run. Returns
+/// false if the worker stops.
 pub(crate) async fn admit(kernel: &Arc<Kernel>, key: SessionKey) -> bool {
     tokio::select! {
         biased;
@@ -168,14 +169,14 @@ pub(crate) async fn admit(kernel: &Arc<Kernel>, key: SessionKey) -> bool {
         () = kernel.lifecycle.stopping() => return false,
         slot = kernel.tasks.slots.take(key) => slot,
     };
-    // None where another job waits for the same session.
+    // `None` if another job waits for the same session.
     if let Some(slot) = slot {
         start(kernel, key, slot);
     }
     true
 }
 
-/// Gives sessions slots as long as their tenants may have some; returns whether some may not.
+/// Starts sessions for as long as their tenants may have slots; returns whether any was denied one.
 pub(crate) fn admit_free(kernel: &Arc<Kernel>, keys: impl Iterator<Item = SessionKey>) -> bool {
     let mut denied = false;
     for key in keys {
@@ -197,14 +198,14 @@ fn start(kernel: &Arc<Kernel>, key: SessionKey, slot: Slot) {
     work(kernel, key, slot, Some(Task::Claim));
 }
 
-/// Begins a session that was granted with its send. Back where there is no slot for it.
+/// Starts a session that was granted with its send; returns it if there is no slot.
 pub(crate) fn hand(kernel: &Arc<Kernel>, handed: Handed) -> Option<Handed> {
     let handed = kernel.running.join(handed)?;
     let key = handed.dispatch.key();
     let Some(slot) = kernel.tasks.slots.try_take(key.tenant) else {
         return Some(handed);
     };
-    // Somebody may have rung for it in between, who finds it granted.
+    // If the session was enqueued meanwhile, its run finds it granted.
     let entered = kernel.running.enter(key);
     let handed = kernel.running.join(handed);
     if entered {
@@ -213,7 +214,7 @@ pub(crate) fn hand(kernel: &Arc<Kernel>, handed: Handed) -> Option<Handed> {
     handed
 }
 
-/// Does what there is to do in a session that was entered: this, or what it was left.
+/// Does the work of a session that is entered: `first`, or else whatever was left for it.
 fn work(kernel: &Arc<Kernel>, key: SessionKey, slot: Slot, first: Option<Task>) {
     let kernel = kernel.clone();
     kernel.clone().tasks.runs.spawn(async move {
@@ -221,7 +222,7 @@ fn work(kernel: &Arc<Kernel>, key: SessionKey, slot: Slot, first: Option<Task>) 
         while let Some(task) = next.take() {
             match task {
                 Task::Run(handed) => session::run_granted(&kernel, handed).await,
-                // What was enqueued during a stop is another worker's.
+                // A session that was enqueued during a stop is left to another worker.
                 Task::Claim if kernel.lifecycle.is_stopping() => {}
                 Task::Claim => session::run(&kernel, key).await,
             }

@@ -1,9 +1,9 @@
 //! This process's one lease.
 //!
-//! All sessions that the worker holds hang on one row, renewed [`RENEWALS`] times in its time. The
-//! process counts its lease's end on its own monotonic clock, from before the renewal was sent, and
-//! with a margin; when that passes without a renewal, it drops every run and goes on under a new
-//! boot id.
+//! All sessions that the worker owns depend on one row, which is renewed [`RENEWALS`] times per
+//! lease. The process computes the lease's end on its own monotonic clock, counted from before the
+//! renewal was sent and with a margin. If that time passes without a renewal, it drops every run
+//! and continues under a new boot id.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,24 +17,25 @@ use tokio_util::sync::CancellationToken;
 use crate::Parts;
 use crate::patience::Outage;
 
-/// The first and the longest pause before the database is asked again for a new life: short, since others may
-/// take for dead what is not given back.
+/// The first and the longest pause before the database is asked again for a new boot. Short,
+/// because until the old boot is ended, other workers may take its sessions over and count a crash.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_millis(400);
 
-/// How often a lease is renewed in its time. With four seconds, of which [`usable`] leaves 3.2, a renewal that
-/// is due behind 0.67 may take two and a half: a database that stalls for two seconds costs no work.
+/// How often a lease is renewed in its time. With a lease of four seconds, of which [`usable`]
+/// leaves 3.2, a renewal that starts after 0.67 may take 2.5: a database that stalls for two
+/// seconds costs no work.
 const RENEWALS: u32 = 6;
 
-/// The present life of this process.
+/// The current boot of this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Life {
     /// Its id in the database.
     pub(crate) id: BootId,
     /// Cancelled when its lease is lost or in doubt.
     pub(crate) lost: CancellationToken,
-    /// When its first lease is in doubt, by this process's monotonic clock: counted, like every
-    /// renewal's, from before the database was asked.
+    /// When its first lease is in doubt, by this process's monotonic clock. As for every renewal,
+    /// the time is counted from before the database was asked.
     fence_at: Duration,
 }
 
@@ -42,16 +43,17 @@ pub(crate) struct Life {
 #[derive(Debug)]
 pub(crate) struct Boot {
     state: Mutex<State>,
-    /// Told of each new life.
+    /// Notified of each new boot.
     begun: Notify,
 }
 
 #[derive(Debug)]
 struct State {
     life: Option<Life>,
-    /// The database's clock less this machine's, in milliseconds.
+    /// The database's clock minus this machine's, in milliseconds.
     clock_offset_ms: i64,
-    /// When sessions may be taken from boots whose lease ran out; none while the database is away.
+    /// The time from which sessions may be taken over from expired boots; `None` while the database
+    /// is down.
     orphans_from: Option<Duration>,
 }
 
@@ -67,15 +69,15 @@ impl Boot {
         }
     }
 
-    /// The life under which sessions can be claimed; none between two lives.
+    /// The boot under which sessions can be claimed; `None` between two boots.
     pub(crate) fn current(&self) -> Option<Life> {
         self.lock().life.clone()
     }
 
-    /// The present life, or else the next one.
+    /// The current boot, or else the next one.
     pub(crate) async fn life(&self) -> Life {
         loop {
-            // Made before the look, so that it hears of a life that begins behind it.
+            // Created before the check, so that it is notified of a boot that begins after it.
             let begun = self.begun.notified();
             if let Some(life) = self.current() {
                 return life;
@@ -99,7 +101,7 @@ impl Boot {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins the first life. Fails when the database does.
+    /// Starts the first boot. Fails if the database does.
     pub(crate) async fn begin(&self, parts: &Parts) -> mainspring_shared::store::Result<()> {
         let life = loop {
             if let Some(life) = register(parts).await? {
@@ -113,8 +115,8 @@ impl Boot {
         Ok(())
     }
 
-    /// Keeps the lease until `done` resolves, then ends it. `signalled` hears of raised signals,
-    /// `in_flight` tells how many sends run.
+    /// Keeps the lease until `done` resolves, then ends it. `signalled` receives raised signals;
+    /// `in_flight` returns how many sends are running.
     pub(crate) async fn keep(
         &self,
         parts: &Parts,
@@ -131,7 +133,7 @@ impl Boot {
             let pause = if failing {
                 ttl / 20
             } else {
-                // After the last lease was asked for, however late its answer came.
+                // Counted from when the last lease was requested, however late its answer came.
                 let due = fence_at.saturating_sub(usable(ttl)) + ttl / RENEWALS;
                 due.saturating_sub(parts.clock.monotonic())
             };
@@ -191,22 +193,22 @@ impl Boot {
         self.end(parts).await;
     }
 
-    /// Whether sessions may be taken from boots whose lease ran out. Not while the database is away
-    /// or has just come back: its owners may live, and are about to give back what they dropped, by
-    /// which no death is counted.
+    /// Whether sessions may be taken over from expired boots. Not while the database is down or has
+    /// just come back: the owners may be alive and about to release what they dropped, which counts
+    /// no crash.
     pub(crate) fn takes_orphans(&self, parts: &Parts) -> bool {
         let from = self.lock().orphans_from;
         from.is_some_and(|from| from <= parts.clock.monotonic())
     }
 
-    /// The database is back: whoever lost its lease meanwhile comes first.
+    /// The database is back. Boots that lost their lease meanwhile go first.
     fn settles(&self, parts: &Parts) {
         let from = parts.clock.monotonic() + parts.config.lease_ttl / 10;
         self.lock().orphans_from = Some(from);
     }
 
-    /// Drops a life and begins another, however long the database stays away; returns when its lease
-    /// is in doubt. None when `done` came first.
+    /// Drops a boot and begins another, however long the database is down. Returns when the new
+    /// lease is in doubt, or `None` if `done` came first.
     async fn replace(
         &self,
         parts: &Parts,
@@ -221,8 +223,8 @@ impl Boot {
         old.lost.cancel();
         let mut outage = Outage::new(RETRY_MIN, RETRY_MAX);
         let life = loop {
-            // What the old life held is free for others the moment the database hears of it, and
-            // nobody has died.
+            // What the old boot owned is free as soon as the database learns of its end, and that
+            // does not count as a crash.
             let ended = parts.store.stop_boot(old.id).await;
             if ended.is_ok()
                 && let Ok(Some(life)) = register(parts).await
@@ -240,7 +242,7 @@ impl Boot {
         Some(fence_at)
     }
 
-    /// Ends the present life: what it still held can be claimed at once.
+    /// Ends the current boot; the sessions that it still owned can be claimed at once.
     async fn end(&self, parts: &Parts) {
         let life = self.lock().life.take();
         if let Some(life) = life {
@@ -252,8 +254,8 @@ impl Boot {
     }
 }
 
-/// Resolves once the process's time is past this. Looked at again and again, since timers stand still
-/// while the machine is suspended, and the lease does not.
+/// Resolves once the process's time is past `time`. Polls repeatedly, because timers stop while the
+/// machine is suspended, but the lease does not.
 async fn passed(parts: &Parts, time: Duration) {
     loop {
         let left = time.saturating_sub(parts.clock.monotonic());
@@ -267,15 +269,15 @@ async fn passed(parts: &Parts, time: Duration) {
     }
 }
 
-/// The part of a lease that the process relies on: it stops by itself a fifth before the end, and two seconds
-/// before the end of one that is longer than ten.
+/// The part of a lease that the process relies on: it stops by itself a fifth before the end, or
+/// two seconds before the end if the lease is longer than ten.
 fn usable(ttl: Duration) -> Duration {
     ttl.saturating_sub((ttl / 5).min(Duration::from_secs(2)))
 }
 
-/// Enters the database under a new id: a repeat under the same one would leave the lease where the
-/// first, whose answer was lost, has put it. None where the answer took longer than its lease: others
-/// may take that boot for dead, and nothing is claimed under it.
+/// Registers a boot under a new id: repeating a request under the same id would leave the lease
+/// where the first request, whose answer was lost, has put it. `None` if the answer took longer
+/// than the lease: others may consider that boot dead, so nothing is claimed under it.
 async fn register(parts: &Parts) -> mainspring_shared::store::Result<Option<Life>> {
     let config = &parts.config;
     let id = BootId(parts.entropy.random_id());

@@ -1,4 +1,4 @@
-//! Windows of sessions that are between two sends.
+//! The cache of session windows between sends.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,8 +9,8 @@ use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::session::window::Window;
 
-/// A least-recently-used cache, bounded by bytes. What it holds is never trusted: a claim compares
-/// it with the session's counters, and only a contiguous continuation is added to it.
+/// A least-recently-used cache, bounded by bytes. Its content is never trusted: a claim compares it
+/// with the session's counters, and only a contiguous continuation is added to it.
 #[derive(Debug)]
 pub(crate) struct Cache {
     bytes_max: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Cache {
 pub(crate) struct Cached {
     pub(crate) window: Window,
     pub(crate) version: i64,
-    /// The session's agent, as the last send had it that had none of its own.
+    /// The session's agent, from the last send that had no agent of its own.
     pub(crate) agent: Option<(i32, Box<AgentSpec>)>,
 }
 
@@ -34,7 +34,7 @@ impl Cached {
     }
 }
 
-/// About what an agent's texts take.
+/// The approximate size of an agent's texts.
 fn json_bytes(agent: &AgentSpec) -> usize {
     struct Count(usize);
     impl Write for Count {
@@ -71,7 +71,7 @@ impl Cache {
         }
     }
 
-    /// Takes a session's window out: whoever runs the session owns it.
+    /// Takes a session's window out: it belongs to the run of the session.
     pub(crate) fn take(&self, key: SessionKey) -> Option<Cached> {
         let mut inner = self.lock();
         if buggify("cache.full") {
@@ -83,7 +83,7 @@ impl Cache {
         Some(cached)
     }
 
-    /// Keeps a window, and forgets the oldest ones that no longer fit.
+    /// Caches a window, and evicts the oldest ones that do not fit.
     pub(crate) fn put(&self, key: SessionKey, cached: Cached) {
         let weight = cached.weight();
         let mut inner = self.lock();
@@ -100,7 +100,7 @@ impl Cache {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing between two statements under this lock can panic, so it is never half changed.
+        // No code under this lock can panic midway, so the value is never half changed.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,19 +1,20 @@
-//! Work that may take long and cannot be interrupted, away from the threads that everything else
-//! runs on.
+//! CPU-bound work that may take long and cannot be interrupted, on separate threads so as not to
+//! block the runtime.
 
 use std::time::Duration;
 
 use mainspring_shared::time::Clock;
 use tokio::sync::Semaphore;
 
-/// How long such work is waited for, with its turn. What it does is bounded to a fraction of that
-/// by itself; the rest is other work before it.
+/// How long to wait for such work, including its turn. The work itself is bounded to a fraction of
+/// that; the rest is other work before it.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Pieces of such work at once: it is computation, and more than the cores make it no faster.
+/// How many pieces of such work run at once: it is computation, so more than the cores is no
+/// faster.
 static TURNS: Semaphore = Semaphore::const_new(4);
 
-/// Does the work on a thread that may block; none when it took too long, or broke off.
+/// Does the work on a blocking thread; `None` if it took too long or panicked.
 pub(crate) async fn off_thread<T: Send + 'static>(
     clock: &dyn Clock,
     work: impl FnOnce() -> T + Send + 'static,

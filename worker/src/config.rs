@@ -1,4 +1,4 @@
-//! What a worker may use.
+//! The configuration of a worker.
 
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ settings! {
         /// How often the database is asked for work while the queue is away.
         poll_interval: Duration = Duration::from_millis(250)
             => Key::span("worker.poll_interval", Duration::from_millis(10), HOUR);
-        /// How often it is looked what is paused; who pauses or resumes tells workers at once.
+        /// How often pauses are read again; whoever pauses or resumes also notifies workers at
+        /// once.
         pause_interval: Duration = Duration::from_secs(1)
             => Key::span("worker.pause_interval", Duration::from_millis(10), HOUR);
         /// When a failed model call is tried again.
@@ -56,7 +57,8 @@ settings! {
         isolated_max: usize = 64 => Key::integer("worker.isolated_max", 1, 100_000);
         /// The API server that is told how many sends its pod has in flight.
         kubernetes_api: Option<String> => Key::text("worker.kubernetes_api");
-        /// The folder with what the pod shows to that server: `token`, `namespace` and `ca.crt`.
+        /// The folder with the pod's credentials for that server: `token`, `namespace` and
+        /// `ca.crt`.
         kubernetes_account: String = "/var/run/secrets/kubernetes.io/serviceaccount".into()
             => Key::text("worker.kubernetes_account");
         /// The share of its slots, in percent, up to which it takes the next sends of the sessions that it ran last
@@ -80,7 +82,7 @@ settings! {
         extract_model: Option<String> => Key::text("memory.extract_model");
         /// Extractions at once.
         extractions_max: u32 = 4 => Key::integer("memory.extractions_max", 1, 10_000);
-        /// How often extractions are looked for whose workers died.
+        /// How often to look for extractions whose workers died.
         extract_interval: Duration = Duration::from_secs(10)
             => Key::span("memory.extract_interval", Duration::from_millis(100), DAY);
         /// How long an extraction may take.
@@ -88,7 +90,7 @@ settings! {
             => Key::span("memory.extract_timeout", MS, HOUR);
         /// Attempts at one extraction.
         extract_attempts_max: u32 = 3 => Key::integer("memory.extract_attempts_max", 1, 100);
-        /// How often entries are looked for that have no vector yet.
+        /// How often to look for entries that have no vector yet.
         embed_interval: Duration = Duration::from_secs(10)
             => Key::span("memory.embed_interval", Duration::from_millis(100), DAY);
         /// Bytes of windows that are kept for sessions between their sends.
@@ -117,7 +119,7 @@ settings! {
 }
 
 impl RetrySettings {
-    /// The same as the rule that applies it.
+    /// The retry policy with these settings.
     pub fn policy(&self) -> Policy {
         Policy {
             attempts_max: self.attempts_max,

@@ -1,4 +1,4 @@
-//! The content of pictures and files that messages only name, as models are shown it.
+//! The content of images and files that messages only refer to, as models are shown it.
 
 mod picture;
 
@@ -19,11 +19,11 @@ use self::picture::{Fault, Scaled};
 use crate::llm::{Error, Request};
 use crate::metrics;
 
-/// Pictures that are scaled at once: each may take half a gigabyte and one core.
+/// How many images are scaled at once: each may take half a gigabyte and one core.
 static SCALING: Semaphore = Semaphore::const_new(1);
 
-/// Blobs that were read lately, bounded by bytes, over those of the deployment. Content never changes
-/// under its name, so that what is here needs no check.
+/// A cache of recently read blobs, bounded by bytes, over the deployment's blob store. Content
+/// never changes under its hash, so cached content needs no check.
 #[derive(Debug)]
 pub(crate) struct Content {
     depot: Arc<Depot>,
@@ -33,12 +33,12 @@ pub(crate) struct Content {
 
 #[derive(Debug)]
 struct Inner {
-    /// Blobs, and what pictures became that were to be scaled to an edge.
+    /// Blobs, and images scaled to an edge.
     kept: LruCache<(TenantId, BlobHash, Option<u32>), Kept>,
     bytes: usize,
 }
 
-/// What a picture became that was to be scaled; none where it is small enough.
+/// The result of scaling an image; `None` if it is small enough.
 type Fit = Result<Option<Scaled>, Fault>;
 
 #[derive(Debug, Clone)]
@@ -60,9 +60,10 @@ impl Content {
         }
     }
 
-    /// Puts content in the place of its names, as the model is shown it, and scales down pictures that are
-    /// larger than the request says. What is gone or damaged is replaced by words that say so. A store
-    /// that is away fails the attempt, which is repeated like one whose provider is away.
+    /// Replaces references with the content that the model is shown, and scales down images that
+    /// are larger than the request allows. Missing or damaged content is replaced with a text that
+    /// says so. If the blob store is down, the attempt fails and is retried as if the provider were
+    /// down.
     pub(crate) async fn fill(
         &self,
         tenant: TenantId,
@@ -71,7 +72,7 @@ impl Content {
         self.fill_with(tenant, request, &Unstored::new()).await
     }
 
-    /// The same where some of the content is in no store.
+    /// The same if some of the content is in no store.
     pub(crate) async fn fill_with(
         &self,
         tenant: TenantId,
@@ -114,7 +115,7 @@ impl Content {
         let edge = edge.filter(|_| matches!(part, ContentPart::Image { .. }));
         let key = edge.map(|edge| (tenant, sha256, edge));
         let known = key.and_then(|key| self.known_fit(key));
-        // What was scaled before need not be read again.
+        // An image that was scaled before need not be read again.
         if let Some(shown) = known.as_ref().and_then(|known| replaced(part, known)) {
             return Ok(shown);
         }
@@ -140,7 +141,7 @@ impl Content {
         }
     }
 
-    /// A part that names no blob.
+    /// Shows a part that refers to no blob.
     async fn inline(&self, tenant: TenantId, part: &ContentPart, edge: Option<u32>) -> ContentPart {
         let (
             ContentPart::Image {
@@ -163,7 +164,7 @@ impl Content {
         }
     }
 
-    /// What a picture became, where that is known.
+    /// The result of scaling an image, if it is cached.
     fn known_fit(&self, (tenant, sha256, edge): (TenantId, BlobHash, u32)) -> Option<Fit> {
         match self.lock().kept.get(&(tenant, sha256, Some(edge)))? {
             Kept::Fit(fit) => Some(fit.clone()),
@@ -171,7 +172,7 @@ impl Content {
         }
     }
 
-    /// A picture with this content, no larger than the edge.
+    /// An image with this content, no larger than the edge.
     async fn fitted(
         &self,
         part: &ContentPart,
@@ -209,8 +210,8 @@ impl Content {
         }
     }
 
-    /// Stores what is large of a call's result before it is stored itself. Where that fails, it stays in
-    /// the row.
+    /// Stores the large parts of a call's result as blobs before the result is stored. If that
+    /// fails, they stay in the row.
     pub(crate) async fn spill(&self, session: SessionKey, call_id: &str, result: &mut CallResult) {
         if let Err(error) = self.depot.spill_result(session, call_id, result).await {
             tracing::warn!(%error, "a large part of a result stays in its row");
@@ -218,13 +219,13 @@ impl Content {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing between two statements under this lock can panic, so it is never half changed.
+        // No code under this lock can panic midway, so the value is never half changed.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Kept {
-    /// Bytes that count of it.
+    /// The bytes that count against the cache's bound.
     fn weight(&self) -> usize {
         const ENTRY: usize = 100;
         ENTRY
@@ -236,7 +237,7 @@ impl Kept {
     }
 }
 
-/// What is shown in the place of a picture that was to be scaled; none where it stays.
+/// What replaces an image after scaling; `None` if it is shown unchanged.
 fn replaced(part: &ContentPart, fit: &Fit) -> Option<ContentPart> {
     match fit {
         Ok(None) => None,
@@ -250,7 +251,7 @@ fn replaced(part: &ContentPart, fit: &Fit) -> Option<ContentPart> {
     }
 }
 
-/// Scales a picture where that keeps nobody else waiting. It ends by itself: its work is bounded.
+/// Scales an image without blocking the runtime. It always ends, because its work is bounded.
 async fn scaled(data: Bytes, edge: u32) -> Fit {
     let turn = SCALING.acquire().await;
     let work = move || {
@@ -258,7 +259,7 @@ async fn scaled(data: Bytes, edge: u32) -> Fit {
         drop(turn);
         scaled
     };
-    // A library that panics over a picture could not read it.
+    // If the library panics, the image is unreadable.
     let scaled = tokio::task::spawn_blocking(work).await;
     scaled.unwrap_or(Err(Fault::Unreadable))
 }
@@ -297,7 +298,7 @@ mod tests {
         }
     }
 
-    /// A request that says these parts.
+    /// A request with these parts.
     fn request(parts: &[ContentPart], edge: Option<u32>) -> Request {
         let said = NewMessage::user(parts.to_vec(), 0);
         let send = mainspring_shared::id::SendId(uuid::Uuid::nil());
@@ -323,7 +324,7 @@ mod tests {
         }
     }
 
-    /// What is shown of the parts by one that has seen nothing before, twice.
+    /// The parts as shown by a `Content` without cached blobs, twice.
     async fn shown(
         depot: &Arc<Depot>,
         parts: &[ContentPart],
@@ -382,7 +383,7 @@ mod tests {
         assert_eq!(all[4], url);
         let words = "[image, image/png, 12 bytes: its content is not a readable image]";
         assert_eq!(all[5], ContentPart::text(words));
-        // Where nothing is said of it, all is as it was sent.
+        // Without an edge, all images are shown as they were sent.
         let all = shown(&depot, &parts, None).await;
         let expected = [
             inline(&large),
@@ -411,7 +412,7 @@ mod tests {
         for edge in [None, Some(100)] {
             let expected = shown(&has, &parts, edge).await;
             let mut request = Arc::new(request(&parts, edge));
-            // One that keeps nothing of what it reads.
+            // This one caches nothing.
             let content = Content::new(has_not.clone(), 0);
             let filled = content.fill_with(MINE, &mut request, &unstored).await;
             filled.expect("it is there");

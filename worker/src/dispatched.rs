@@ -1,4 +1,4 @@
-//! Sends that come with the grant of their session.
+//! Dispatches: sends that arrive together with the grant of their session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::admit::{self, Handed};
 use crate::boot::Life;
 use crate::{Kernel, strays, writes};
 
-/// Before it listens again where a subscription has ended.
+/// The pause before subscribing again after a subscription has ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Begins what the process is granted, until the worker has nothing left to do.
+/// Starts granted sends until the worker has nothing left to do.
 pub(crate) async fn listen(kernel: Arc<Kernel>) {
     loop {
         let life = tokio::select! {
@@ -30,7 +30,7 @@ pub(crate) async fn listen(kernel: Arc<Kernel>) {
     }
 }
 
-/// Listens in one life: nothing is granted to it before it says that it keeps a session.
+/// Listens during one boot: nothing is granted to a boot before it says that it keeps a session.
 async fn listen_in(kernel: &Arc<Kernel>, life: &Life) {
     let mut notices = kernel.parts.bus.subscribe(Topic::Dispatches(life.id)).await;
     loop {
@@ -42,7 +42,7 @@ async fn listen_in(kernel: &Arc<Kernel>, life: &Life) {
         };
         let json = match notice {
             Some(Notice::Payload(json)) => json,
-            // What was missed is found among what the process owns and does not run.
+            // A lost dispatch is found as a stray.
             Some(Notice::Gap) => continue,
             None => return,
         };
@@ -65,7 +65,7 @@ fn begin(kernel: &Arc<Kernel>, life: &Life, dispatch: Dispatch) {
         .boot
         .database_time(&kernel.parts)
         .since(dispatch.at());
-    // By then it may have been found, and given back, among what the process owns and does not run.
+    // By now it may have been found as a stray and released.
     if age >= strays::interval(&kernel.parts.config) / 2 {
         tracing::debug!(session.id = %dispatch.key().session, ?age, "a grant was heard of too late");
         return;
@@ -86,7 +86,7 @@ fn begin(kernel: &Arc<Kernel>, life: &Life, dispatch: Dispatch) {
     }
 }
 
-/// Gives a session back that there is no slot for, and enqueues it for others.
+/// Releases a session that there is no slot for, and enqueues it for other workers.
 async fn decline(kernel: Arc<Kernel>, handed: Handed) {
     let Handed { life, dispatch } = handed;
     match kernel.writes.release(dispatch.release(life.id)).await {

@@ -1,9 +1,9 @@
-//! What is worth remembering of a send that has completed.
+//! Extraction: finding what is worth remembering of a completed send.
 //!
-//! A row is written when the send begins, so that no death loses it. After the end of the send the worker
-//! takes the row at once; rows whose workers died are found by polling. A model is asked beside all sends,
-//! and what it found, what that cost and the end of the row are one transaction: an extraction that is
-//! done twice is stored once.
+//! A row is written when the send begins, so that no crash loses it. After the end of the send the
+//! worker takes the row at once; rows whose workers crashed are found by polling. The model is
+//! asked outside the send, and what it found, its cost and the end of the row are stored in one
+//! transaction: an extraction that runs twice is stored once.
 
 mod ended;
 mod found;
@@ -44,36 +44,36 @@ use crate::patience::Outage;
 use crate::send::size_at_most;
 use crate::{Kernel, Parts};
 
-/// Messages of a send that are looked at, the newest ones.
+/// How many messages of a send are examined, from the end.
 const MESSAGES_MAX: usize = 500;
 
-/// Messages of one read.
+/// Page size.
 const PAGE: u32 = 100;
 
-/// Characters of a conversation that are shown to the model: its end.
+/// Maximum characters of the conversation shown to the model, from the end.
 const SHOWN_CHARS_MAX: usize = 40_000;
 
-/// Entries that are known already, shown to the model.
+/// How many known entries are shown to the model.
 const KNOWN_MAX: u32 = 20;
 
-/// Tokens of the answer.
+/// Maximum tokens of the answer.
 const ANSWER_TOKENS_MAX: u32 = 1_500;
 
-/// The member of what a send has set aside that is for its extraction: no call has such an id.
+/// The key under which a send sets aside spending for its extraction; no call has this id.
 pub(crate) const ASIDE: &str = "extract";
 
-/// Tokens that are set aside for a conversation, and for what is known already, at most.
+/// Maximum tokens that are set aside for the conversation and for the known entries.
 const SHOWN_TOKENS_MAX: u64 = 12_000;
 const KNOWN_TOKENS_MAX: u64 = 1_500;
 
-/// Tokens that frame a message of the conversation, and the request.
+/// Tokens of overhead per message of the conversation, and per request.
 const LINE_TOKENS: u64 = 4;
 const FRAME_TOKENS: u64 = 24;
 
-/// A conversation that has to be cut to fewer characters is not worth asking about.
+/// If the conversation must be cut to fewer characters, it is not worth asking about.
 const SHOWN_CHARS_MIN: usize = 300;
 
-/// Characters that an entry that is known takes, where there is little room.
+/// Characters of a known entry, if there is little room.
 const KNOWN_CHARS: usize = 200;
 
 const INSTRUCTIONS: &str = "\
@@ -89,11 +89,11 @@ You keep the long-term memory of an assistant. You are shown a conversation that
                             updates, and is otherwise left out; {\"memories\": []} when there is \
                             nothing.";
 
-/// Extracts until the worker stops. What is under way then may finish within the drain timeout.
+/// Extracts until the worker stops. Extractions in flight may then finish within the drain timeout.
 pub(crate) async fn run(kernel: Arc<Kernel>, mut ended: mpsc::Receiver<EndedSend>) {
     let parts = &kernel.parts;
     let mut under_way = FuturesUnordered::new();
-    // At its own pace: what only polling finds must not wait until nothing is enqueued.
+    // Runs on its own timer: rows that only polling finds must not wait until the queue is empty.
     let mut look = parts.clock.sleep(parts.config.extract_interval);
     loop {
         let free = parts.config.extractions_max as usize > under_way.len();
@@ -108,7 +108,7 @@ pub(crate) async fn run(kernel: Arc<Kernel>, mut ended: mpsc::Receiver<EndedSend
             Some(ended) = ended.recv(), if free => Some(ended),
         };
         if is_held(&kernel) {
-            // The row stays, and is found when it is looked for again.
+            // The row stays and is found by a later poll.
             continue;
         }
         let token = parts.entropy.random_id();
@@ -139,8 +139,8 @@ pub(crate) async fn run(kernel: Arc<Kernel>, mut ended: mpsc::Receiver<EndedSend
     }
 }
 
-/// Whether no extraction is begun: the provider is paused whose model extracts; any, where it depends on the
-/// send.
+/// Whether no extraction may begin: the provider of the extraction model is paused, or, if the
+/// model depends on the send, any provider is.
 fn is_held(kernel: &Kernel) -> bool {
     let set = kernel.pauses.now();
     if !set.has_provider() {
@@ -156,8 +156,9 @@ fn is_held(kernel: &Kernel) -> bool {
     }
 }
 
-/// One attempt, to its end in the store. Where that cannot be reached, another attempt follows when the
-/// lease of this one has run out. Traces show it below the work on the send, where this worker did that.
+/// Makes one attempt and stores its end. If the store is down, another attempt follows when this
+/// one's lease has expired. Traces show it below the work on the send, if this worker did that
+/// work.
 async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid, parent: Option<String>) {
     let parts = &kernel.parts;
     let paid = Paid::default();
@@ -167,7 +168,7 @@ async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid, parent: Op
         let mut spec = owed.spec.clone();
         spec.spent = own.fold(spec.spent, Spent::plus);
         spec.ended += 1;
-        // After the last attempt it is given up, with what nobody used.
+        // After the last attempt it is given up, and the unused money is returned.
         let again = work.again && owed.attempts < parts.config.extract_attempts_max;
         let refund = paid.refund(&owed, spec.spent);
         EndExtraction {
@@ -183,7 +184,7 @@ async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid, parent: Op
         }
     };
     let limit = parts.config.extract_timeout;
-    // A provider that panics fails this attempt, and not the loop.
+    // If a provider panics, this attempt fails, not the loop.
     let work = AssertUnwindSafe(extract(kernel, &owed, &paid, parent)).catch_unwind();
     let work = tokio::select! {
         biased;
@@ -210,8 +211,8 @@ async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid, parent: Op
     }
 }
 
-/// Stores the end of an attempt. An outage is waited out for as long as another attempt may follow: what this one
-/// cost is known to nobody else. Repeated, it is stored once.
+/// Stores the end of an attempt. Waits out an outage for up to the duration of a lease, because
+/// this attempt's cost is recorded nowhere else. A repeated write is stored once.
 async fn store(kernel: &Kernel, end: EndExtraction) -> store::Result<bool> {
     let parts = &kernel.parts;
     let give_up = parts.clock.monotonic() + parts.config.extract_timeout * 2;
@@ -232,31 +233,31 @@ fn backoff(attempts: u32) -> Duration {
     Duration::from_secs(10) * 2_u32.saturating_pow(attempts.min(8))
 }
 
-/// What an attempt came to.
+/// The outcome of an attempt.
 #[derive(Debug, Default)]
 struct Work {
     found: Found,
     again: bool,
 }
 
-/// What an attempt has cost, however it ends.
+/// The cost of an attempt, however it ends.
 #[derive(Debug, Default)]
 struct Paid {
     asked: Mutex<Cost>,
-    /// The vectors that it took to find what is known already.
+    /// The embeddings that were needed to find the known entries.
     account: Account,
-    /// What the send had set aside of what its session may spend.
+    /// What the send had set aside of its session's budget.
     aside: OnceLock<Spent>,
 }
 
 #[derive(Debug, Default)]
 enum Cost {
-    /// Nobody was asked.
+    /// No model was asked.
     #[default]
     Nothing,
-    /// A model was asked, and its answer is not here.
+    /// A model was asked and has not answered yet.
     Open(FoldCall),
-    /// This is what it took.
+    /// The model's actual usage.
     Known(String, Usage),
 }
 
@@ -289,8 +290,8 @@ impl Paid {
         rows
     }
 
-    /// What nobody used of what was set aside, now that the attempts cost `spent`. A lost one may have used
-    /// all of it.
+    /// The unused part of what was set aside, given that the attempts cost `spent`. A lost attempt
+    /// may have used all of it.
     fn refund(&self, owed: &Extraction, spent: Spent) -> Spent {
         match (owed.spec.refund, self.aside.get()) {
             (Some(refund), _) => refund,
@@ -300,7 +301,7 @@ impl Paid {
     }
 }
 
-/// Whether workers died under attempts: each may have been answered.
+/// Whether workers crashed during attempts; each of those may have been answered.
 fn has_lost(owed: &Extraction) -> bool {
     owed.attempts > owed.spec.ended + 1
 }
@@ -339,7 +340,7 @@ async fn extract_from(
     let said = |error: store::Error| error.to_string();
     let aside = send.held.0.get(ASIDE).copied();
     let own = session.agent.budget.unwrap_or_default().caps();
-    // A session whose spending nobody counts gets nothing back, and is not waited for.
+    // A session without spending limits gets nothing back, so nothing waits for a refund.
     if let Some(aside) = aside.filter(|_| !own.is_none()) {
         // Only one attempt sets it.
         let _ = paid.aside.set(aside);
@@ -412,7 +413,7 @@ async fn extract_from(
     Ok(Work { found, again })
 }
 
-/// The newest messages of a send, the last one first.
+/// The newest messages of a send, last one first.
 async fn messages_of(store: &dyn Store, send: &SendRecord) -> store::Result<Vec<Message>> {
     let mut found = Vec::new();
     let mut before = i64::MAX;
@@ -428,7 +429,7 @@ async fn messages_of(store: &dyn Store, send: &SendRecord) -> store::Result<Vec<
         let page = store.find_messages(query).await?;
         let Some(oldest) = page.last() else { break };
         before = oldest.seq;
-        // What is older than the send is not its own.
+        // Messages older than the send are not its own.
         let is_over = send.started_at.is_none_or(|at| oldest.created_at < at);
         found.extend(
             page.into_iter()
@@ -441,12 +442,12 @@ async fn messages_of(store: &dyn Store, send: &SendRecord) -> store::Result<Vec<
     Ok(found)
 }
 
-/// Whether a budget limits what an extraction may cost.
+/// Whether a budget limits the cost of an extraction.
 fn is_counted(budget: &Budget) -> bool {
     budget.tokens.is_some() || budget.usd.is_some()
 }
 
-/// What is left of what was set aside, as limits of what these budgets limit.
+/// What is left of the amount set aside, as caps on what these budgets limit.
 fn aside_caps(budgets: &[Option<Budget>], left: Spent) -> Caps {
     let any = |limits: fn(&Budget) -> bool| budgets.iter().flatten().any(limits);
     Caps {
@@ -456,8 +457,8 @@ fn aside_caps(budgets: &[Option<Budget>], left: Spent) -> Caps {
     }
 }
 
-/// What a send that ends sets aside for its extraction, of what is left: the most that the call may take; none
-/// where that is too little.
+/// What an ending send sets aside for its extraction: the most that the call may cost, of what is
+/// left; `None` if too little is left.
 pub(crate) fn set_aside(
     parts: &Parts,
     model: Option<&str>,
@@ -475,7 +476,7 @@ pub(crate) fn set_aside(
         rounds: None,
         ..left
     };
-    // The conversation is cut to what there is.
+    // The conversation is cut to what the budget allows.
     let input = left.tokens.map_or(input, |left| input.min(left / 2));
     let output = left.answer(input, wanted, facts.price.as_ref()).ok()?;
     let usage = Usage {
@@ -497,8 +498,8 @@ pub(crate) fn set_aside(
     })
 }
 
-/// The model's answer; none where a hook ends the matter. What it costs is written down before anything is
-/// awaited that this attempt may not live to see.
+/// The model's answer; `None` if a hook ends the extraction. The cost is recorded before any await
+/// during which the attempt may be dropped.
 async fn ask_model(
     kernel: &Arc<Kernel>,
     (owed, agent): (&Extraction, &AgentSpec),
@@ -511,7 +512,7 @@ async fn ask_model(
     let resolved = resolved.map_err(|error| error.to_string())?;
     let price = resolved.facts.price;
     let wanted = u64::from(ANSWER_TOKENS_MAX);
-    // As much of the conversation's end as what was set aside buys.
+    // Shows as much of the conversation's end as the amount set aside allows.
     let (mut chars, mut shown) = (SHOWN_CHARS_MAX, texts::shown(known, text));
     let allowed = loop {
         let input = estimate_tokens(INSTRUCTIONS) + estimate_tokens(&shown) + FRAME_TOKENS;
@@ -564,7 +565,7 @@ async fn ask_model(
         Err(refusal) => return Err(refusal.message),
     }
     request.max_tokens = request.max_tokens.min(ANSWER_TOKENS_MAX);
-    // Whatever hooks made of it, it keeps to what was set aside.
+    // Whatever hooks changed, the request keeps to the amount set aside.
     let input = size_at_most(&request);
     let Ok(allowed) = caps.answer(input, u64::from(request.max_tokens), price.as_ref()) else {
         return Ok(None);
@@ -587,7 +588,7 @@ async fn ask_model(
             Ok(Some(reply))
         }
         Err(error) => {
-            // Who said nothing, and was not just too slow, is not paid.
+            // A model that streamed nothing, and was not just too slow, is not billed.
             let heard = taken.heard() > 0;
             if !heard && error.code() != Code::LlmTimeout {
                 paid.set(Cost::Nothing);

@@ -1,7 +1,7 @@
-//! Folding: how a part of a transcript becomes a text that stands for it.
+//! Folding: turning a part of a transcript into a text that stands for it.
 //!
-//! Each way is one future that the run drops when something more urgent comes. It reads what it is
-//! given, changes nothing, and says what it cost.
+//! Each strategy is one future that the run drops when something more urgent comes. It only reads
+//! its input, and reports what it cost.
 
 mod agentic;
 mod notes;
@@ -32,13 +32,14 @@ pub(crate) use self::notes::Notebook;
 pub(crate) use self::service::ask as ask_service;
 pub(crate) use self::summary::{prompt, summarize};
 
-/// Tokens that a fold may take that somebody wrote: four times what models are asked for at most.
+/// Maximum tokens of a fold that somebody else wrote: four times the most that models are asked
+/// for.
 const TOKENS_MAX: u64 = 20_000;
 
 /// A fold that is being written.
 pub(crate) type Writing = BoxFuture<'static, Result<Written, Fault>>;
 
-/// What a fold is made of.
+/// The input of a fold.
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) key: SessionKey,
@@ -51,27 +52,27 @@ pub(crate) struct Job {
 pub(crate) struct FoldCall {
     pub(crate) request: Arc<Request>,
     pub(crate) price: Option<Price>,
-    /// What it takes so far.
+    /// What it has used so far.
     pub(crate) taken: Arc<Taken>,
 }
 
-/// What is asked and answered for a fold so far, in estimated tokens.
+/// What the calls for a fold have used so far, in estimated tokens.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    /// Tokens of its requests behind the first one.
+    /// Input tokens of its requests after the first one.
     repeated: AtomicU64,
-    /// Tokens that came back.
+    /// Output tokens received.
     streamed: AtomicU64,
 }
 
 impl Taken {
-    /// Another request is made.
+    /// Counts another request.
     pub(crate) fn asks(&self, request: &Request) {
         let tokens = estimate_request_tokens(request);
         self.repeated.fetch_add(tokens, Ordering::Relaxed);
     }
 
-    /// A piece of an answer came.
+    /// Counts a chunk of an answer.
     pub(crate) fn hears(&self, chunk: &Chunk<'_>) {
         let (Chunk::Text(text) | Chunk::Reasoning(text)) = chunk else {
             return;
@@ -86,13 +87,13 @@ impl Taken {
 }
 
 impl FoldCall {
-    /// The call's price for what a provider counted.
+    /// Adds the price to what a provider counted.
     pub(crate) fn priced(&self, mut usage: Usage) -> Usage {
         usage.cost_usd = usage.cost_usd.or(self.price.map(|price| price.of(&usage)));
         usage
     }
 
-    /// What the call may have cost that broke off.
+    /// The estimated cost of a call that was cut off.
     pub(crate) fn estimated(&self) -> (String, Usage) {
         let mut usage = Usage {
             input_tokens: estimate_request_tokens(&self.request)
@@ -105,7 +106,7 @@ impl FoldCall {
         (self.request.model.clone(), usage)
     }
 
-    /// What a fold cost that could not be had.
+    /// The cost of a fold that failed.
     pub(crate) fn cost(asked: Option<&Self>, fault: &Fault) -> Option<(String, Usage)> {
         match fault {
             Fault::Empty { reply: Some(reply) } | Fault::Long { reply: Some(reply) } => {
@@ -126,14 +127,14 @@ impl FoldCall {
     }
 }
 
-/// A way to fold of an embedding program's own, in the place of the strategy `summary`.
+/// An embedding program's own way to fold, which replaces the strategy `summary`.
 ///
-/// It is given a part of a transcript and writes the text that stands for it. A failure is no harm:
-/// digests take its place. The future is dropped when something more urgent comes; the same part may
-/// be given again, by this worker or another one.
+/// It is given a part of a transcript and writes the text that stands for it. If it fails, digests
+/// are used instead. The future is dropped when something more urgent comes; the same part may be
+/// given again, by this worker or another one.
 #[async_trait]
 pub trait Fold: Send + Sync + Debug {
-    /// Writes the text. What an earlier fold of the part says has to be in it, too.
+    /// Writes the text, which must include what earlier folds of the part say.
     async fn fold(&self, part: &Part) -> Result<String, String>;
 }
 
@@ -142,15 +143,15 @@ pub trait Fold: Send + Sync + Debug {
 pub struct Part {
     /// The session.
     pub session: SessionKey,
-    /// The send that runs.
+    /// The send that is running.
     pub send: SendId,
-    /// What stands for the messages before, if anything does.
+    /// The folds that stand for the preceding messages, if any.
     pub folds: Vec<Arc<mainspring_shared::session::fold::Fold>>,
-    /// The messages, whole sends or whole rounds of the running one.
+    /// The messages: whole sends, or whole rounds of the running one.
     pub messages: Vec<Arc<Message>>,
 }
 
-/// Has a program's own way write a fold.
+/// Lets the program's own implementation write a fold.
 pub(crate) async fn ask_own(fold: Arc<dyn Fold>, job: Job) -> Result<Written, Fault> {
     let part = Part {
         session: job.key,
@@ -171,19 +172,19 @@ pub(crate) async fn ask_own(fold: Arc<dyn Fold>, job: Job) -> Result<Written, Fa
     })
 }
 
-/// A text that stands for messages.
+/// The text of a fold.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) kind: FoldKind,
     pub(crate) text: String,
-    /// The answer that it was taken from, if a model gave it.
+    /// The answer that it was taken from, if a model wrote it.
     pub(crate) reply: Option<Reply>,
-    /// Calls that save notes, to be made once it is attached.
+    /// Calls that save notes; they are made once the fold is attached.
     pub(crate) notes: Vec<ToolCall>,
 }
 
 impl Written {
-    /// The digests of a part, which need nobody to write them.
+    /// The digests of a part, which no model has to write.
     pub(crate) fn digests(span: &Span) -> Self {
         Self {
             kind: FoldKind::Projection,
@@ -194,7 +195,7 @@ impl Written {
     }
 }
 
-/// Why there is no text.
+/// Why a fold was not written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
     /// The model could not be asked.
@@ -206,23 +207,23 @@ pub(crate) enum Fault {
         /// The answer, which is paid for.
         reply: Option<Box<Reply>>,
     },
-    /// It is not shorter than it may be: whoever wrote it did not keep to what was asked.
+    /// The text is longer than allowed: the writer did not follow the instructions.
     #[error("the fold is too long")]
     Long {
         /// The answer, which is paid for.
         reply: Option<Box<Reply>>,
     },
-    /// A hook lets nothing be folded in this round.
+    /// A hook forbids folds in this round.
     #[error("nothing is folded: {0}")]
     Forbidden(String),
-    /// The user's service, or the program's own way, did not give one.
+    /// The user's service or the program's own implementation failed.
     #[error("the fold was not written: {0}")]
     Service(String),
 }
 
 impl Fault {
-    /// Whether whoever is asked again for the same is likely to fail again: digests take the fold's place then, though
-    /// nobody waits for it.
+    /// Whether asking again for the same fold is likely to fail again. Digests then take its place
+    /// even if nobody waits for it.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             Self::Model(error) => error.is_permanent(),
@@ -244,7 +245,7 @@ impl Coded for Fault {
 }
 
 impl Written {
-    /// The same, unless the text is longer than what it stands for, or than any fold should be.
+    /// Fails if the text is longer than what it stands for, or than any fold should be.
     pub(crate) fn fitting(self, span: &Span) -> Result<Self, Fault> {
         if expect_tokens(&self.text) <= TOKENS_MAX.min(span.tokens) {
             return Ok(self);
@@ -254,7 +255,7 @@ impl Written {
         })
     }
 
-    /// The row that is attached.
+    /// The row to attach.
     pub(crate) fn row(self, span: &Span) -> NewFold {
         let tokens_after = expect_tokens(&self.text);
         NewFold {

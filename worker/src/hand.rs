@@ -1,4 +1,4 @@
-//! A clock of tests.
+//! A manual clock for tests.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::time::{Clock, Timestamp};
 
-/// A clock that is moved by hand. Whoever sleeps by it does so for ever.
+/// A clock that is set by hand. Sleeping on it never ends.
 #[derive(Debug, Default)]
 pub(crate) struct Hand(Mutex<Duration>);
 
 impl Hand {
-    /// Moves it to a time.
+    /// Sets the time.
     pub(crate) fn at(&self, time: Duration) {
         *self.0.lock().expect("nobody panics with it") = time;
     }
 
-    /// Moves it on.
+    /// Advances the time.
     pub(crate) fn pass(&self, time: Duration) {
         *self.0.lock().expect("nobody panics with it") += time;
     }

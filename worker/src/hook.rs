@@ -1,26 +1,38 @@
 //! The port to hooks: an operator or an embedding program can observe, change or deny what happens at fixed points of a
 //! send.
 //!
-//! | point | when | may |
-//! |---|---|---|
-//! | [`Moment::SendStarted`] | a worker starts running a send, once per grant | observe |
-//! | [`Hook::timer_fired`] | before a timer's send starts, and before anything of it is stored | change the input, postpone, deny, end the send without an answer |
-//! | [`Hook::memory_recalled`] | entries were recalled for a send, before anything of it is stored | change the shown entries, show none |
-//! | [`Moment::RoundStarted`] | before the first model call of a round | observe |
-//! | [`Hook::round_started`] | the same, once per grant | inject a message, deny, end the send |
-//! | [`Hook::before_model`] | before each attempt of a model call | change the request, inject a message, answer instead, deny, end the send |
-//! | [`Hook::after_model`] | after each answer, before anything of it is stored | change the answer, deny, end the send with it |
-//! | [`Hook::before_calls`] | after an answer that requests calls, before any of them is stored | answer all of them instead, deny them all, end the send without them |
-//! | [`Hook::before_tool`] | before each call is made, or waited for; again when a call is repeated after a worker crash | change the arguments, answer instead, deny |
-//! | [`Hook::tool_failed`] | after each failed call that a worker made | have it repeated, answer instead |
-//! | [`Hook::after_tool`] | after each call that a worker made | change the result, inject a message after the round's results, skip calls that have not started |
-//! | [`Moment::CallsOver`] | once all calls of a round have results, before the model gets them; again when that is repeated after a worker crash | observe |
-//! | [`Hook::before_end`] | before a send ends: with an answer, because the model has passed its turn, at the round limit or the end of the budget | continue it with a message |
-//! | [`Hook::before_fold`] | before a part of the transcript is folded | write the fold instead, deny folding in this round |
-//! | [`Moment::FoldStored`] | a fold is durable | observe |
-//! | [`Moment::MessagesStored`] | messages of the send are durable | observe |
-//! | [`Moment::RoundStored`] | after each round with calls is durable | observe |
-//! | [`Moment::SendEnded`] | a send is final, as this worker stored it | observe |
+//! The points at which hooks are called, and what they may do there besides observing:
+//!
+//! - [`Moment::SendStarted`]: a worker starts running a send, once per grant.
+//! - [`Hook::timer_fired`]: before a timer's send starts, and before any of it is stored. May
+//!   change the input, postpone, deny, or end the send without an answer.
+//! - [`Hook::memory_recalled`]: entries were recalled for a send, before any of it is stored. May
+//!   change the shown entries, or show none.
+//! - [`Moment::RoundStarted`]: before the first model call of a round.
+//! - [`Hook::round_started`]: the same, once per grant. May inject a message, deny, or end the
+//!   send.
+//! - [`Hook::before_model`]: before each attempt of a model call. May change the request, inject a
+//!   message, answer instead, deny, or end the send.
+//! - [`Hook::after_model`]: after each answer, before any of it is stored. May change the answer,
+//!   deny, or end the send with it.
+//! - [`Hook::before_calls`]: after an answer that requests calls, before any of them is stored. May
+//!   answer all of them instead, deny them all, or end the send without them.
+//! - [`Hook::before_tool`]: before each call is made, or waited for; again when a call is repeated
+//!   after a worker crash. May change the arguments, answer instead, or deny.
+//! - [`Hook::tool_failed`]: after each failed call that a worker made. May have it repeated, or
+//!   answer instead.
+//! - [`Hook::after_tool`]: after each call that a worker made. May change the result, inject a
+//!   message after the round's results, or skip calls that have not started.
+//! - [`Moment::CallsOver`]: once all calls of a round have results, before the model gets them;
+//!   again when that is repeated after a worker crash.
+//! - [`Hook::before_end`]: before a send ends: with an answer, because the model has passed its
+//!   turn, at the round limit or the end of the budget. May continue it with a message.
+//! - [`Hook::before_fold`]: before a part of the transcript is folded. May write the fold instead,
+//!   or deny folding in this round.
+//! - [`Moment::FoldStored`]: a fold is durable.
+//! - [`Moment::MessagesStored`]: messages of the send are durable.
+//! - [`Moment::RoundStored`]: a round with calls is durable.
+//! - [`Moment::SendEnded`]: a send is final, as this worker stored it.
 //!
 //! Hooks run one after the other, by [`HookTraits::order`], those of equal order as they were registered. The first
 //! that answers instead or denies is the last that is called. A hook that fails or panics is skipped, unless it [fails
@@ -64,79 +76,79 @@ pub struct At {
     pub send: SendId,
     /// The round, from 0.
     pub round: i32,
-    /// The model call within the round, from 1; of a tool's call, how often it was begun.
+    /// The model call within the round, from 1; for a tool's call, how often it was begun.
     pub attempt: i32,
-    /// The number of the worker's grant of the session: another one in each life of a send, and 0 where no send
-    /// has a worker.
+    /// The number of the worker's grant of the session. It changes with each grant during a send,
+    /// and is 0 if the send has no worker.
     pub life: i64,
 }
 
 /// A call that is about to be made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
-    /// Its id: the same whenever it is repeated.
+    /// Its id, which stays the same when the call is repeated.
     pub call_id: String,
     /// The tool.
     pub name: String,
-    /// The arguments. What a hook makes of them has to fit the tool's schema.
+    /// The arguments. If a hook changes them, they must still match the tool's schema.
     pub arguments: Map<String, Value>,
 }
 
 /// What a hook decides.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict<T> {
-    /// It may happen.
+    /// Let it happen.
     Go,
-    /// It does not happen; this is its outcome.
+    /// It does not happen; this is its outcome instead.
     Instead(T),
-    /// It must not happen, for this reason, which the model or the caller is told.
+    /// It is denied for this reason, which the model or the caller is told.
     Refuse(String),
-    /// It may happen once the model is told this, as the user's words. Where it was told so in this round
-    /// already, it happens. Before a round or a model call only.
+    /// The model is told this first, as a user message; then it may happen. If the model was
+    /// already told so in this round, it happens at once. Only before a round or a model call.
     Say(Vec<ContentPart>),
-    /// The send ends here, completed. Before a model call: with what the model said last. After one, or
-    /// before its calls: with what it said now, and none of its calls is made. Before a call of a tool
-    /// it is a refusal, as the calls beside it may be under way.
+    /// The send ends here, completed. Before a model call: with the model's last text. After a
+    /// model call, or before its calls: with this answer, and none of its calls is made. Before a
+    /// tool's call it is a denial, because other calls may be in flight.
     End,
 }
 
-/// What becomes of a call that failed.
+/// What to do about a failed call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OnFailure {
-    /// The model is told.
+    /// Tell the model.
     Tell,
-    /// It is made once more, if its tool may be asked twice and was not too often.
+    /// Repeat it, if its tool allows repeats and there have not been too many.
     Retry,
-    /// This is its result.
+    /// Use this as its result.
     Instead(CallResult),
 }
 
-/// Times that hooks may have a call made again that failed, in one life of its worker.
+/// How often hooks may have a failed call repeated, per call and worker.
 pub const RETRIES_MAX: u32 = 3;
 
 /// A part of a transcript that is about to be folded.
 #[derive(Debug, Clone)]
 pub struct FoldPart {
-    /// What stands for messages, and the messages.
+    /// The folds and the messages of the part.
     pub part: Part,
-    /// Its first message, also where an earlier fold stands for it.
+    /// Its first message, even if an earlier fold stands for it.
     pub from_seq: i64,
     /// Its last message.
     pub to_seq: i64,
-    /// What it has of tokens, expected.
+    /// Its expected tokens.
     pub tokens: u64,
-    /// Whether the send goes on meanwhile; otherwise its model is asked behind the fold.
+    /// Whether the send continues meanwhile; otherwise its model is asked after the fold.
     pub beside: bool,
 }
 
-/// What hooks are told of.
+/// An event that hooks are told of.
 #[derive(Debug, Clone, Copy)]
 pub enum Moment<'a> {
     /// A worker took the send.
     SendStarted,
     /// A round begins: its first model call is about to be made.
     RoundStarted,
-    /// All calls of the last round have results, of which the model is about to be told.
+    /// All calls of the last round have results, which the model is about to be told.
     CallsOver(&'a [(ToolCall, CallResult)]),
     /// A fold is durable.
     FoldStored(&'a NewFold),
@@ -161,56 +173,58 @@ pub struct HookError(pub String);
 /// What a hook's method returns.
 pub type Decision<T> = Result<Verdict<T>, HookError>;
 
-/// When a hook is asked, and what a failure of it means.
+/// The order of a hook, and what a failure of it means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HookTraits {
-    /// Lower ones come first.
+    /// Hooks with lower values are called first.
     pub order: i32,
-    /// Whether what it cannot judge must not happen. Policies set it; observers do not.
+    /// Whether an action is denied if the hook fails to judge it. Policies set this; observers do
+    /// not.
     pub fails_closed: bool,
 }
 
-/// Something that is asked at fixed points of every send. All methods but the name have a default
-/// that does nothing. What a method does to the world it may do twice: after a worker's death the
-/// next one asks again.
+/// Code that is called at fixed points of every send. All methods except the name have a default
+/// that does nothing. Side effects of a method may happen twice: after a worker crash the next
+/// worker calls it again.
 #[async_trait]
 pub trait Hook: fmt::Debug + Send + Sync {
     /// Its name, unique among a worker's hooks.
     fn name(&self) -> &str;
 
-    /// When it is asked, and what a failure of it means.
+    /// Its order, and what a failure of it means.
     fn traits(&self) -> HookTraits {
         HookTraits::default()
     }
 
-    /// Something happened of which hooks are told, and that they cannot change.
+    /// Something happened that hooks are told of but cannot change.
     async fn observe(&self, _at: At, _moment: Moment<'_>) -> Result<(), HookError> {
         Ok(())
     }
 
-    /// A timer fired a send, which is about to begin. `Instead` is said or done in place of its input; `Refuse`
-    /// fails it, and `End` ends it as completed without anything being said. What is decided is stored: a send
-    /// that was let go is not asked about again once anything of it is durable.
+    /// A timer fired a send, which is about to begin. `Instead` replaces its input or puts it off;
+    /// `Refuse` fails the send, and `End` completes it without asking the model. The decision is
+    /// stored: a send that was let run is not asked about again once anything of it is durable.
     async fn timer_fired(&self, _at: At, _fired: &FiredTimer) -> Decision<OnFired> {
         Ok(Verdict::Go)
     }
 
-    /// A round is about to begin. `Say` is told to the model first; `Refuse` and `End` end the send.
+    /// A round is about to begin. `Say` is told to the model first; `Refuse` and `End` end the
+    /// send.
     async fn round_started(&self, _at: At) -> Decision<()> {
         Ok(Verdict::Go)
     }
 
-    /// The memory has found entries for a send that begins. `Instead` is what is shown of them, the best
-    /// first, and replaces them whole; `Refuse` and `End` let none be shown, and the send goes on. What is
-    /// shown is stored with the send's first step and never asked about again; a worker that dies before
-    /// that has the next one ask anew.
+    /// Memory entries were found for a send that begins. `Instead` replaces the whole list of
+    /// entries to show, best first; with `Refuse` and `End` none is shown, and the send continues.
+    /// What is shown is stored with the send's first step and not asked about again; if a worker
+    /// crashes before that, the next one asks anew.
     async fn memory_recalled(&self, _at: At, _found: &[Recalled]) -> Decision<Vec<Recalled>> {
         Ok(Verdict::Go)
     }
 
-    /// A part of the transcript is about to be folded. `Instead` is the text that stands for it; `Refuse`
-    /// and `End` let nothing be folded in this round, whatever that means for the model's window. Asked
-    /// again when a fold is repeated after a worker's death.
+    /// A part of the transcript is about to be folded. `Instead` is the text of the fold; `Refuse`
+    /// and `End` forbid folding in this round, whatever that means for the model's window. Asked
+    /// again when a fold is repeated after a worker crash.
     async fn before_fold(&self, _at: At, _part: &FoldPart) -> Decision<String> {
         Ok(Verdict::Go)
     }
@@ -220,14 +234,14 @@ pub trait Hook: fmt::Debug + Send + Sync {
         Ok(Verdict::Go)
     }
 
-    /// The model has answered. `Instead` replaces the answer whole.
+    /// The model has answered. `Instead` replaces the whole answer.
     async fn after_model(&self, _at: At, _reply: &mut Reply) -> Decision<Reply> {
         Ok(Verdict::Go)
     }
 
-    /// The model has asked for calls, all of which are here as it said them. `Instead` is the result
-    /// of each; `Refuse` answers each with `tool.denied`. The send goes on with these results. `End`
-    /// drops the calls: the send ends with what the model said beside them.
+    /// The model has requested calls, all of which are passed as it wrote them. `Instead` is the
+    /// result of each call; `Refuse` answers each with `tool.denied`. The send continues with these
+    /// results. `End` drops the calls: the send ends with the text of the same answer.
     async fn before_calls(&self, _at: At, _calls: &[ToolCall]) -> Decision<CallResult> {
         Ok(Verdict::Go)
     }
@@ -237,9 +251,10 @@ pub trait Hook: fmt::Debug + Send + Sync {
         Ok(Verdict::Go)
     }
 
-    /// A tool was called. What it adds to [`CallResult::said`] is told to the model as the user's words, behind
-    /// the results of the round, and stored with the result. With [`CallResult::skips`] the calls of the round
-    /// that nobody has begun are answered with `tool.denied` and that reason; those under way go on.
+    /// A tool was called. Text added to [`CallResult::said`] is told to the model as a user message
+    /// after the results of the round, and stored with the result. [`CallResult::skips`] answers
+    /// the calls of the round that have not started with `tool.denied` and that reason; those in
+    /// flight continue.
     async fn after_tool(
         &self,
         _at: At,
@@ -249,8 +264,8 @@ pub trait Hook: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// A call failed that this worker made. The first hook that wants anything is the last that is
-    /// asked. They are asked again about a call that failed once more, until it was repeated
+    /// A call that this worker made has failed. The first hook that decides anything is the last
+    /// one asked. Hooks are asked again if the repeated call fails too, until it was repeated
     /// [`RETRIES_MAX`] times.
     async fn tool_failed(
         &self,
@@ -261,9 +276,9 @@ pub trait Hook: fmt::Debug + Send + Sync {
         Ok(OnFailure::Tell)
     }
 
-    /// A send is about to end. It goes on where a hook wants it: an answer becomes a round like any other, and
-    /// the message is stored behind it. How often that may be, and how many rounds a send gets beyond its own, is
-    /// configured, and counted with the send.
+    /// A send is about to end. It continues if a hook wants it to: its answer becomes a round like
+    /// any other, followed by the message. How often this may happen, and how many rounds a send
+    /// gets beyond its own limit, is configured, and counted with the send.
     async fn before_end(&self, _at: At, _ending: &Ending) -> Result<Option<GoOn>, HookError> {
         Ok(None)
     }

@@ -1,7 +1,7 @@
-//! What is learned of providers' counts, by all workers together.
+//! Token calibrations that all workers share.
 //!
-//! Each worker begins with what is stored, and exchanges what it has learned once a minute and when it stops. A
-//! database that is away costs nothing but knowledge: no send waits for any of this.
+//! Each worker starts with the stored calibrations, and exchanges its own once a minute and when it
+//! stops. If the database is down, only accuracy is lost: no send waits for any of this.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::Kernel;
 use crate::llm::MODELS_MAX;
 use crate::worker::Parts;
 
-/// How often it is exchanged. Ratios move slowly, and whoever takes a send over soon after a death knows most
-/// of what the dead worker knew.
+/// How often calibrations are exchanged. Ratios change slowly, and a worker that takes a send over
+/// soon after a crash knows most of what the crashed worker knew.
 const EVERY: Duration = Duration::from_mins(1);
 
-/// How long a worker waits for it when it begins, and when it stops.
+/// How long a worker waits for the exchange when it starts and when it stops.
 const WITHIN: Duration = Duration::from_secs(1);
 
-/// Takes in what is stored before the first model is asked.
+/// Loads stored calibrations before the first model is asked.
 pub(crate) async fn begin(parts: &Parts) {
     tokio::select! {
         biased;
@@ -28,7 +28,7 @@ pub(crate) async fn begin(parts: &Parts) {
     }
 }
 
-/// Exchanges what is learned until the worker has nothing left to do.
+/// Exchanges calibrations until the worker has nothing left to do.
 pub(crate) async fn run(kernel: Arc<Kernel>) {
     let parts = &kernel.parts;
     loop {
@@ -61,7 +61,7 @@ async fn exchange(parts: &Parts) -> Result<()> {
     learn(parts).await
 }
 
-/// Stores what was counted since the last time.
+/// Stores the calibrations that changed since the last time.
 async fn save(parts: &Parts) -> Result<()> {
     let calibrations = parts.providers.calibrations();
     let changed = calibrations.changed();

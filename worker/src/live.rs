@@ -1,8 +1,8 @@
-//! What streams: live events on their way to whoever listens.
+//! Live events on their way to listeners.
 //!
-//! Every session's events of the same few milliseconds travel in one payload, and adjacent pieces
-//! of text become one. The first event after a pause leaves at once. All of it is bounded and may
-//! be dropped: the finished message says the same.
+//! Each session's events of the same few milliseconds share one payload, and adjacent pieces of
+//! text are joined. The first event after a pause is sent at once. Everything is bounded and may be
+//! dropped: the finished message contains the same text.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use mainspring_shared::id::SessionKey;
 use mainspring_shared::time::Clock;
 use tokio::sync::mpsc;
 
-/// Events on their way; a fuller buffer drops new ones.
+/// Maximum number of buffered events; a full buffer drops new ones.
 const WAITING_MAX: usize = 16_384;
 
-/// The pace of payloads: short enough to look continuous, long enough to join a fast stream's
-/// pieces.
+/// The interval between payloads: short enough to look continuous, long enough to join the pieces
+/// of a fast stream.
 const PACE: Duration = Duration::from_millis(15);
 
 /// The sending end, shared by all runs.
@@ -43,19 +43,19 @@ impl Live {
         Self { events }
     }
 
-    /// A sending end, and where what it sends arrives.
+    /// A sender, and the receiver of what it sends.
     #[cfg(test)]
     pub(crate) fn ends(waiting_max: usize) -> (Self, mpsc::Receiver<(SessionKey, LiveEvent)>) {
         let (events, inbox) = mpsc::channel(waiting_max);
         (Self { events }, inbox)
     }
 
-    /// Sends an event, or drops it when too many wait.
+    /// Sends an event, or drops it if too many are waiting.
     pub(crate) fn send(&self, key: SessionKey, event: LiveEvent) {
         if buggify("live.full") {
             return;
         }
-        // A full buffer is the bound doing its work.
+        // A full buffer drops events on purpose.
         let _ = self.events.try_send((key, event));
     }
 }
@@ -76,7 +76,7 @@ fn publish(bus: &dyn Bus, batch: &mut Vec<(SessionKey, LiveEvent)>) {
     }
 }
 
-/// Adds a piece of text to the one before it, where it continues it.
+/// Appends a piece of text to the one before it, if it continues that one.
 fn join(last: &mut LiveEvent, next: &LiveEvent) -> bool {
     if last.send_id != next.send_id {
         return false;
@@ -87,7 +87,7 @@ fn join(last: &mut LiveEvent, next: &LiveEvent) -> bool {
     else {
         return false;
     };
-    // What was told from the beginning again does not continue what came before it.
+    // Text that is sent from its beginning again does not continue what came before.
     let end = last.offset + last.text.chars().count() as u64;
     if (last.round, last.attempt, end) != (next.round, next.attempt, next.offset) {
         return false;

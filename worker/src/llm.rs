@@ -1,12 +1,12 @@
 //! The port to language models.
 //!
-//! A [`Model`] makes one attempt: it never tries again by itself, so that retries are decided in
-//! one place, by the send's machine, and every attempt is seen and counted. Everything that can go
-//! wrong is an [`Error`] with a stable code that says whether another attempt makes sense.
+//! A [`Model`] makes one attempt and never retries by itself, so that retries are decided in one
+//! place, by the send's machine, and every attempt is visible and counted. Every failure is an
+//! [`Error`] with a stable code that says whether another attempt makes sense.
 //!
-//! The crate `mainspring-providers` has the transports that ship. A provider of one's own is an
-//! implementation of [`Model`] given to [`Providers::insert`]. Only `mainspring/direct` is here: no
-//! model, one tool call, for the leaves of workflows.
+//! The crate `mainspring-providers` contains the built-in transports. A custom provider is an
+//! implementation of [`Model`] that is passed to [`Providers::insert`]. Only `mainspring/direct` is
+//! in this crate: it calls no model but makes one tool call, for the leaves of workflows.
 
 mod calibrations;
 mod direct;
@@ -41,113 +41,116 @@ pub use self::secret::Secret;
 pub use self::share::Share;
 pub(crate) use self::traced::Traced;
 
-/// A piece of an answer while it arrives. Pieces of one kind, joined, are the text of the reply.
+/// A chunk of an answer as it arrives. The chunks of one kind, concatenated, are the text of the
+/// reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chunk<'a> {
-    /// Said to the user.
+    /// Text of the answer.
     Text(&'a str),
-    /// Thought aloud.
+    /// Text of the model's reasoning.
     Reasoning(&'a str),
-    /// Nothing said: the provider works on the answer even when nobody waits for it, and calls it so.
+    /// No text: the provider works on the answer in the background, under this id.
     Background(&'a str),
 }
 
 /// Why an answer ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finish {
-    /// The model had said what it had to say.
+    /// The model finished its answer.
     Stop,
-    /// The bound on tokens cut it: the text, or the arguments of the last call, are incomplete.
+    /// The token limit cut it off: the text, or the arguments of the last call, are incomplete.
     Length,
     /// The model waits for the results of its calls.
     ToolCalls,
     /// The model or the provider's filter declined; the text, if any, is its explanation.
     Refused,
-    /// A reason of the provider's own.
+    /// A provider-specific reason.
     Other(String),
 }
 
 /// A whole answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
-    /// Reasoning and text, as a rule in this order. Free of U+0000 and of invalid UTF-8, both of
-    /// which arrive as U+FFFD; this holds for the calls as well.
+    /// Reasoning and text, usually in this order. Free of U+0000 and of invalid UTF-8, which are
+    /// replaced with U+FFFD; the same holds for the calls.
     pub content: Vec<ContentPart>,
-    /// The calls in the order in which the model made them. An id that the provider left out
-    /// reads `call_N`, N being the place in this list: unique in the reply, not in the session.
+    /// The calls in the order in which the model made them. If the provider left out an id, it is
+    /// `call_N`, where N is the place in this list: unique in the reply, not in the session.
     pub tool_calls: Vec<ToolCall>,
     /// Why it ended.
     pub finish: Finish,
-    /// What it cost, an estimate when the provider did not say.
+    /// What it cost; an estimate if the provider did not report it.
     pub usage: Usage,
-    /// The model that answered, by the provider's word; the one asked for when it gave none.
+    /// The model that answered, according to the provider; the requested one if it did not say.
     pub model: String,
 }
 
-/// A way to a language model.
+/// A client for a language model.
 #[async_trait]
 pub trait Model: Send + Sync + Debug {
-    /// Asks once and returns the whole answer. `on_chunk` hears pieces as they arrive, in order;
-    /// it must not block. A transport that does not stream gives each kind in one piece.
+    /// Asks once and returns the whole answer. `on_chunk` receives chunks in order as they arrive;
+    /// it must not block. A transport that does not stream passes each kind as one chunk.
     ///
-    /// Dropping the future ends the attempt and closes its connection. What was heard of an
-    /// attempt that fails is void: the next attempt starts anew. The same request is always sent
-    /// as the same bytes, so that providers can serve their caches.
+    /// Dropping the future ends the attempt and closes its connection. The chunks of a failed
+    /// attempt are void: the next attempt starts over. The same request must always be sent as the
+    /// same bytes, so that providers can use their prompt caches.
     async fn complete(
         &self,
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error>;
 
-    /// Nobody wants this answer any more that the provider works on in the background. Where it cannot be
-    /// told, it finishes in vain.
+    /// Cancels an answer that the provider works on in the background. If that is impossible, the
+    /// answer is completed in vain.
     async fn abandon(&self, background: &str) -> Result<(), Error> {
         let _ = background;
         Ok(())
     }
 
-    /// Whether the provider holds the model to [`Request::output`], so that no words about it are
-    /// needed. Answers are checked either way.
+    /// Whether the provider enforces [`Request::output`], so that the prompt need not mention it.
+    /// Answers are checked either way.
     fn native_schema(&self) -> bool {
         false
     }
 
-    /// What would hold a request back here before its provider is asked, and for how long. Changes nothing.
+    /// Why and for how long a request would be held here before its provider is asked. Changes
+    /// nothing.
     fn held(&self, request: &Request) -> Option<(Hold, Duration)> {
         let _ = request;
         None
     }
 
-    /// Whether its provider may keep the beginnings of requests in a cache.
+    /// Whether its provider may cache the beginnings of requests.
     fn keeps_prompts(&self) -> bool {
         true
     }
 
-    /// The media types of sound that there is a form for in its requests; files of others are never given
-    /// to it.
+    /// The media types of audio that its requests can contain; it is never given audio of other
+    /// types.
     fn sounds(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// How to ask it with another key; none where it takes none.
+    /// How to ask it with another key; `None` if it takes none.
     fn keyed(&self) -> Option<&dyn Keyed> {
         None
     }
 
-    /// The request as its provider would get it, as JSON; none where there is no such form. Asks nobody.
+    /// The request as its provider would get it, as JSON; `None` if there is no such form. Sends
+    /// nothing.
     fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
         let _ = request;
         None
     }
 }
 
-/// A model that can be asked with other keys than the operator's.
+/// A model that can be asked with keys other than the operator's.
 pub trait Keyed: Sync {
-    /// The same model with this key. What is learned of limits and outages under it concerns no other key.
+    /// The same model with this key. Limits and outages observed under it affect no other key.
     fn with_key(&self, key: &Secret) -> Result<Arc<dyn Model>, Error>;
 }
 
-/// A request that says nothing, for tests.
+/// An empty request, for tests.
 #[cfg(test)]
 pub(crate) fn bare_request() -> Request {
     Request {

@@ -1,7 +1,7 @@
-//! The memory's providers, by the names that agents give them.
+//! The memory providers, by the names that agents use.
 //!
-//! `builtin` is kept in the store. A program may enter its own: an implementation of
-//! [`Memory`] given to [`Memories::insert`].
+//! `builtin` is kept in the store. An embedding program may add its own: an implementation of
+//! [`Memory`] that is passed to [`Memories::insert`].
 
 mod builtin;
 pub(crate) mod embedding;
@@ -22,13 +22,13 @@ use crate::money::Money;
 pub use builtin::Builtin;
 pub(crate) use builtin::entry_id;
 
-/// Entries that a provider is asked for at once.
+/// Maximum number of entries requested from a provider at once.
 pub const ENTRIES_MAX: u32 = 50;
 
-/// Characters of a text that are looked for in the memory.
+/// Maximum number of characters of a query text.
 pub(crate) const QUERY_CHARS_MAX: usize = 4_000;
 
-/// The providers of a worker.
+/// The memory providers of a worker.
 #[derive(Debug, Clone)]
 pub struct Memories {
     named: BTreeMap<String, Arc<dyn Memory>>,
@@ -37,8 +37,8 @@ pub struct Memories {
 }
 
 impl Memories {
-    /// The one in the store alone. `embedder` makes vectors of its entries and of questions; a
-    /// question waits this long for its own.
+    /// Only the provider in the store. `embedder` computes the vectors of its entries and queries;
+    /// a query waits at most the given time for its vector.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
@@ -52,7 +52,7 @@ impl Memories {
         }
     }
 
-    /// Enters a provider; one of the same name goes. `builtin` stays what it is.
+    /// Adds a provider, replacing one of the same name. `builtin` cannot be replaced.
     pub fn insert(&mut self, name: impl Into<String>, memory: Arc<dyn Memory>) {
         let name = name.into();
         if name != BUILTIN {
@@ -68,22 +68,22 @@ impl Memories {
         })
     }
 
-    /// From now on vectors of questions are paid for from here.
+    /// Sets the account that pays for vectors of queries from here on.
     pub(crate) fn pay_from(&self, money: &Arc<Money>) {
         self.builtin.pay_from(money);
     }
 
-    /// What makes vectors of the entries in the store.
+    /// The embedder of entries in the store.
     pub(crate) fn embedder(&self) -> Option<Arc<dyn Embedder>> {
         self.builtin.embedder()
     }
 
-    /// Waits until an entry was saved in the store by this worker.
+    /// Waits until this worker saves an entry in the store.
     pub(crate) async fn saved(&self) {
         self.builtin.saved().await;
     }
 
-    /// Tells that an entry was saved in the store.
+    /// Signals that an entry was saved in the store.
     pub(crate) fn has_saved(&self) {
         self.builtin.has_saved();
     }
@@ -93,7 +93,7 @@ impl Memories {
         self.named.keys().map(String::as_str)
     }
 
-    /// Asks a provider, no longer than this. One that panics fails only this call.
+    /// Makes a provider call with a timeout. A panic of the provider fails only this call.
     pub async fn within<T>(
         &self,
         limit: Duration,

@@ -1,4 +1,4 @@
-//! Names of what the worker counts.
+//! The metrics of the worker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,33 +9,33 @@ use mainspring_shared::store::UsageRow;
 use mainspring_shared::time::{Clock, Timestamp};
 use metrics::SharedString;
 
-/// Sessions that were asked for, by `outcome`: `claimed`, `granted` with a send, `busy` or `failed`.
+/// Claims, by `outcome`: `claimed`, `granted` with a send, `busy` or `failed`.
 const CLAIMS: &str = "mainspring_worker_claims_total";
-/// Sessions that were claimed after the worker before had died with them.
+/// Sessions that were taken over from a crashed worker.
 const TAKEOVERS: &str = "mainspring_worker_takeovers_total";
-/// Writes that the database refused because their lease was another's by then, by `write`.
+/// Writes that the database refused because the lease belonged to another worker, by `write`.
 const FENCED: &str = "mainspring_worker_fenced_writes_total";
-/// Model calls that follow one that failed or was held back, by its `code`.
+/// Model calls that follow one that failed or was held, by its `code`.
 const RETRIES: &str = "mainspring_worker_model_retries_total";
-/// From when a send was accepted to its end, by `status`.
+/// Time from accepting a send to its end, by `status`.
 const SEND_SECONDS: &str = "mainspring_worker_send_seconds";
-/// From when a send was accepted to its beginning.
+/// Time from accepting a send to its start.
 const SEND_WAIT_SECONDS: &str = "mainspring_worker_send_wait_seconds";
-/// Calls of tools that this worker made, by `kind` and `outcome`.
+/// Duration of tool calls that this worker made, by `kind` and `outcome`.
 const TOOL_SECONDS: &str = "mainspring_worker_tool_call_seconds";
 const SENDS_ENDED: &str = "mainspring_worker_sends_ended_total";
 const MODEL_CALLS: &str = "mainspring_worker_model_calls_total";
-/// What models took, by model, purpose and kind: `input`, and of that `cache_read` and `cache_write`; `output`, and of
-/// that `reasoning`.
+/// Tokens of model calls, by model, purpose and kind: `input`, of which `cache_read` and
+/// `cache_write`; and `output`, of which `reasoning`.
 const MODEL_TOKENS: &str = "mainspring_worker_model_tokens_total";
-/// What that cost, in millionths of a US dollar, where the price is known: counters are whole numbers.
+/// Cost of model calls in millionths of a US dollar, if the price is known: counters are integers.
 const MODEL_COST: &str = "mainspring_worker_model_cost_microdollars_total";
-/// From a model call of a round to the end of its answer, by model and outcome.
+/// Time from a round's model call to the end of its answer, by model and outcome.
 const MODEL_SECONDS: &str = "mainspring_worker_model_call_seconds";
-/// From a model call of a round to the first piece of its answer, by model.
+/// Time from a round's model call to the first chunk of its answer, by model.
 const FIRST_PIECE_SECONDS: &str = "mainspring_worker_model_first_piece_seconds";
 const MODEL_CALLS_FAILED: &str = "mainspring_worker_model_calls_failed_total";
-/// Calls that waited because other calls had set aside what was left of their tenant's money.
+/// Calls that waited because other calls had reserved what was left of their tenant's money.
 const MONEY_WAITS: &str = "mainspring_worker_money_waits_total";
 const RECALLS_FAILED: &str = "mainspring_worker_recalls_failed_total";
 const EMBEDDINGS: &str = "mainspring_worker_embeddings_total";
@@ -46,16 +46,16 @@ pub(crate) fn send_ended(status: SendStatus) {
     metrics::counter!(SENDS_ENDED, "status" => status.as_str()).increment(1);
 }
 
-/// What became of a claim.
+/// The outcome of a claim.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Claim {
-    /// The session is this worker's, which took it over if the one before died with it.
+    /// This worker has the session; `taken_over` if the previous worker crashed with it.
     Claimed { taken_over: bool },
-    /// It came with a send, without being asked for.
+    /// It was granted with a send, without a claim.
     Granted,
-    /// Another has it, or it has nothing to do.
+    /// Another worker has it, or it has no work.
     Busy,
-    /// It is not known.
+    /// The outcome is unknown.
     Failed,
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn claim(claim: Claim) {
     metrics::counter!(CLAIMS, "outcome" => claim.as_str()).increment(1);
 }
 
-/// Some of these writes came too late: `write` is `round`, `end` or `park`.
+/// Counts fenced writes: `write` is `round`, `end` or `park`.
 pub(crate) fn fenced<T, E>(
     write: &'static str,
     answers: &[Result<T, E>],
@@ -94,7 +94,7 @@ pub(crate) fn model_call_retried(code: Code) {
     metrics::counter!(RETRIES, "code" => code.as_str()).increment(1);
 }
 
-/// A send ended that was accepted, begun and ended then.
+/// Records the durations of an ended send.
 pub(crate) fn send_lasted(
     status: SendStatus,
     accepted: Timestamp,
@@ -107,7 +107,7 @@ pub(crate) fn send_lasted(
     }
 }
 
-/// A call of a tool of this kind took so long.
+/// Records the duration of a tool call.
 pub(crate) fn tool_called(kind: &'static str, outcome: &'static str, took: Duration) {
     metrics::histogram!(TOOL_SECONDS, "kind" => kind, "outcome" => outcome).record(took);
 }
@@ -116,7 +116,7 @@ pub(crate) fn model_call_started() {
     metrics::counter!(MODEL_CALLS).increment(1);
 }
 
-/// A model call was paid for.
+/// Counts the tokens and cost of a model call.
 pub(crate) fn model_used(row: &UsageRow) {
     let model = SharedString::from(row.model.clone());
     let purpose = row.purpose().as_str();
@@ -165,7 +165,7 @@ impl Timing {
         }
     }
 
-    /// A piece of the answer came.
+    /// Records the first chunk of the answer.
     pub(crate) fn piece(&mut self) {
         if !std::mem::replace(&mut self.heard, true) {
             let passed = self.clock.monotonic().saturating_sub(self.begun);
@@ -174,7 +174,7 @@ impl Timing {
         }
     }
 
-    /// The answer is here, or there will be none.
+    /// The call has ended, with or without an answer.
     pub(crate) fn end(self, answered: bool) {
         let passed = self.clock.monotonic().saturating_sub(self.begun);
         let outcome = if answered { "answered" } else { "failed" };

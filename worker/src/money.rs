@@ -1,13 +1,14 @@
-//! Money and tokens of tenants and of agents with a limit: set aside before each call that may cost some, settled behind
-//! it.
+//! Money and tokens of tenants and agents with a limit: reserved before each call that may cost
+//! some, and settled after it.
 //!
-//! The most that a call can cost is set aside in the database before anybody is asked, so that no limit is
-//! passed, however many workers make calls. What becomes of a call decides what is entered in its place: what it
-//! cost; nothing, where nobody was asked; and all of it where nobody knows, as of a call that broke off or whose
-//! worker died (the scheduler's sweep settles those). Whoever makes many calls sets aside for several at once ([`block`]),
-//! as long as that is little of what is left. Nothing is asked for tenants without such a limit and without an
-//! agent that has one, but once for each: which have one is read with what is paused. For other agents of a tenant, it is
-//! asked once between two reads.
+//! The most that a call can cost is reserved in the database before the call is made, so that no
+//! limit is exceeded, however many workers make calls. The outcome of the call then replaces the
+//! reservation: what it cost; nothing if the provider was not asked; the full amount if the cost is
+//! unknown, as for a call that was cut off or whose worker crashed (the scheduler's sweep settles
+//! those). A caller that makes many calls reserves for several at once ([`block`]), as long as that
+//! is little of what is left. The tenants that have a limit, or an agent with one, are read
+//! together with the pauses. All other tenants are asked about once; other agents of a tenant with
+//! limits are asked about once between two reads.
 
 mod block;
 
@@ -29,55 +30,56 @@ use crate::Parts;
 use crate::boot::Boot;
 use crate::patience::Outage;
 
-/// Settlements of one transaction.
+/// Maximum number of settlements per transaction.
 const SETTLED_MAX: usize = 128;
 
-/// Tenants, each with one of its agents or none, that are remembered to have no limit.
+/// How many callers without a limit are remembered: pairs of a tenant and one of its agents, or
+/// none.
 const UNLIMITED_MAX: usize = 100_000;
 
-/// The pause before what could not be settled is tried again.
+/// The pause before a failed settlement is retried.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
-/// How long an answer waits for what it cost to be entered.
+/// How long an answer waits until its cost is entered.
 const ENTERED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Why a call may not be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoMoney {
-    /// What other calls have set aside leaves no room, or the database does not say.
+    /// Other calls' reservations leave no room, or the database does not answer.
     Busy,
-    /// Too little is left of this one's limit, in billionths of a dollar.
+    /// Too little is left of this payer's limit, in billionths of a dollar.
     Spent(Payer, MoneySpan, u64),
-    /// Too little is left of this one's limit of tokens.
+    /// Too little is left of this payer's token limit.
     TokensSpent(Payer, MoneySpan, u64),
 }
 
-/// Whose call it is: a tenant's, and that of its published agent, if it is one's.
+/// Who makes the call: a tenant, and its published agent if the call belongs to one.
 pub(crate) type Caller = (TenantId, Option<AgentName>);
 
-/// What a call costs.
+/// The cost of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cost {
-    /// At most.
+    /// The most that it can cost.
     pub(crate) most: Amount,
-    /// At least, to be of any use: not more than that.
+    /// The least that is useful; at most `most`.
     pub(crate) least: Amount,
 }
 
 type Granted = Result<Option<ReservedMoney>, NoMoney>;
 
-/// What the database has set aside: for the call, and beyond that.
+/// A reservation in the database: for the call, and the amount beyond that.
 type Reserved = Result<Option<(ReservedMoney, Amount)>, NoMoney>;
 
-/// Whose calls have no limit, so far as it is known. All others ask: they may be new, and their limits with them.
+/// Callers known to have no limit. All others ask: they may be new, and so may their limits.
 #[derive(Debug, Default)]
 struct Known {
-    /// Those that had none when a call of theirs asked. Of a tenant that has a limit, or an agent that does, for no longer
-    /// than until it is read again who has one.
+    /// Callers that had no limit when they asked. Tenants with a limit, or with an agent that has
+    /// one, are dropped from here at each read.
     unlimited: BTreeMap<TenantId, BTreeSet<Option<AgentName>>>,
-    /// How many these are.
+    /// The number of these callers.
     count: usize,
-    /// How often it was read who has a limit.
+    /// How often the tenants with limits were read.
     reads: u64,
 }
 
@@ -87,8 +89,8 @@ impl Known {
         agents.is_some_and(|agents| agents.contains(agent))
     }
 
-    /// Takes note of what was asked when it had been read so often. Whoever has got a limit in between is not taken for
-    /// unlimited.
+    /// Records a caller without a limit, if `reads` is still current: a caller that got a limit in
+    /// between must not be taken for unlimited.
     fn note_unlimited(&mut self, (tenant, agent): Caller, reads: u64) {
         if reads != self.reads {
             return;
@@ -101,7 +103,7 @@ impl Known {
         self.count += usize::from(agents.insert(agent));
     }
 
-    /// Calls of these tenants ask anew.
+    /// Makes calls of these tenants ask again.
     fn note_limited(&mut self, tenants: Vec<TenantId>) {
         self.reads += 1;
         for tenant in tenants {
@@ -111,7 +113,7 @@ impl Known {
     }
 }
 
-/// The money of tenants, as this worker has to do with it.
+/// This worker's view of the tenants' money.
 #[derive(Debug)]
 pub(crate) struct Money {
     parts: Parts,
@@ -122,13 +124,13 @@ pub(crate) struct Money {
     settlements: Settlements,
 }
 
-/// What is to be settled, in order.
+/// Settlements to be stored, in order.
 pub(crate) type Unsettled = mpsc::UnboundedReceiver<Settlement>;
 
-/// One of them, and who waits for it.
+/// A settlement, and who waits for it.
 #[derive(Debug)]
 pub(crate) struct Settlement {
-    /// None only waits for those before it.
+    /// `None` only waits for the settlements before it.
     item: Option<SettleMoney>,
     done: Option<oneshot::Sender<()>>,
 }
@@ -137,29 +139,30 @@ pub(crate) struct Settlement {
 struct Settlements(mpsc::UnboundedSender<Settlement>);
 
 impl Settlements {
-    /// Hands one over. Without a task that takes it the process is about to end, and the sweep settles it.
+    /// Enqueues a settlement. If no task receives it, the process is about to end, and the sweep
+    /// settles it.
     fn hand(&self, item: Option<SettleMoney>, done: Option<oneshot::Sender<()>>) {
         let _ = self.0.send(Settlement { item, done });
     }
 }
 
-/// Money that is set aside for one call.
+/// Money reserved for one call.
 #[derive(Debug)]
 #[must_use = "what is not settled counts as spent once the call has begun"]
 pub(crate) struct ReservedMoney {
     amount: Amount,
-    /// What is entered where nothing else is said: nothing, until somebody is asked.
+    /// What is entered if nothing else is reported: nothing, until the call begins.
     cost: Amount,
-    /// None once it is settled.
+    /// `None` once it is settled.
     source: Option<Source>,
 }
 
-/// Where it was taken from.
+/// Where a reservation came from.
 #[derive(Debug)]
 enum Source {
-    /// A reservation of its own.
+    /// A database reservation of its own.
     Own(SettleMoney, Settlements),
-    /// One that was made for several calls.
+    /// A block that was reserved for several calls.
     Block(Arc<Block>),
 }
 
@@ -170,11 +173,11 @@ impl Source {
                 let cost = Some(cost);
                 settlements.hand(Some(SettleMoney { cost, ..item }), done);
             }
-            // Nobody waits until it is entered. That it is spent is told without: it counts either way.
+            // Nobody waits for a block to be settled: its money counts as spent either way.
             Self::Block(block) => {
                 block.give_back(amount, cost);
                 if let Some(done) = done {
-                    // Whoever waits may have gone.
+                    // The waiter may be gone.
                     let _ = done.send(());
                 }
             }
@@ -183,17 +186,17 @@ impl Source {
 }
 
 impl ReservedMoney {
-    /// As much as was asked for, or less where no more is left.
+    /// The reserved amount: as much as was asked for, or less if no more is left.
     pub(crate) fn amount(&self) -> Amount {
         self.amount
     }
 
-    /// Somebody is asked from now on: until it is settled, all of it counts as spent.
+    /// The call begins: until it is settled, the whole amount counts as spent.
     pub(crate) fn begin(&mut self) {
         self.cost = self.amount;
     }
 
-    /// The call cost this. Returns once that is entered, or is going to be.
+    /// Settles the call at this cost. Returns once that is entered, or after a short wait.
     pub(crate) async fn settle(mut self, parts: &Parts, cost: Amount) {
         let Some(source) = self.source.take() else {
             return;
@@ -235,12 +238,12 @@ impl Money {
         (money, unsettled)
     }
 
-    /// What the worker is made of.
+    /// The worker's dependencies.
     pub(crate) fn parts(&self) -> &Parts {
         &self.parts
     }
 
-    /// Reads which tenants have a limit, or an agent that does.
+    /// Reads which tenants have a limit, or an agent with one.
     pub(crate) async fn read(&self) -> store::Result<()> {
         let found = self.parts.store.money_tenants().await?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -248,8 +251,9 @@ impl Money {
         Ok(())
     }
 
-    /// Sets aside what a call costs; none where nothing limits that. What is not begun goes back when it is dropped.
-    /// Of a tenant and an agent of which nothing is known, the reservation itself finds out.
+    /// Reserves the cost of a call; `None` if no limit applies. A reservation that has not begun is
+    /// given back when it is dropped. For unknown callers, the reservation itself finds out whether
+    /// they have a limit.
     pub(crate) async fn set_aside(&self, caller: Caller, cost: Cost) -> Granted {
         let reads = {
             let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -258,7 +262,7 @@ impl Money {
             }
             known.reads
         };
-        // Between two lives no call is made for which anybody waits.
+        // Between two boots, no call is made that anybody waits for.
         let life = self.boot.current().ok_or(NoMoney::Busy)?;
         let now = self.parts.clock.monotonic();
         let ahead = match self.blocks.draw(&caller, cost.most, life.id, now) {
@@ -299,12 +303,13 @@ impl Money {
         }))
     }
 
-    /// Gives back what is set aside ahead. It is to be done whenever limits may have changed, and now and then.
+    /// Gives back what is reserved ahead. To be called whenever limits may have changed, and
+    /// regularly.
     pub(crate) fn close_blocks(&self) {
         self.blocks.close();
     }
 
-    /// Waits until what is over by now is settled, for no longer than this.
+    /// Waits until everything that is over is settled, but no longer than `within`.
     pub(crate) async fn settled(&self, within: Duration) {
         self.close_blocks();
         let (done, settled) = oneshot::channel();
@@ -319,7 +324,7 @@ impl Money {
     }
 }
 
-/// A call that is to set money aside ahead: others wait no longer for it than it lives.
+/// A call that is reserving money ahead. Dropping it reports the outcome, so that no call waits for it.
 struct Asking<'m> {
     blocks: &'m Blocks,
     caller: &'m Caller,
@@ -327,7 +332,7 @@ struct Asking<'m> {
 }
 
 impl Asking<'_> {
-    /// Has others draw from what a call has set aside for itself and, this much, beyond that.
+    /// Lets others draw from this call's reservation, which exceeds its own need by `more`.
     fn share(
         mut self,
         mut aside: ReservedMoney,
@@ -349,7 +354,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// Sets money aside. Whoever has stopped waiting gives it back by dropping it.
+/// Reserves money. A caller that has stopped waiting gives it back by dropping the reservation.
 async fn reserve(
     parts: Parts,
     settlements: Settlements,
@@ -388,7 +393,7 @@ async fn reserve(
         }
         Err(error) => {
             tracing::debug!(%error, "it is not known whether money was set aside");
-            // It may have been: then it goes back.
+            // It may have been: give it back.
             for item in &items {
                 drop(aside(item.tenant, item.call, Amount::default()));
             }
@@ -397,7 +402,7 @@ async fn reserve(
     }
 }
 
-/// Settles until the worker has ended; then what is left once more.
+/// Settles until the worker has ended; then settles what is left once more.
 pub(crate) async fn run(parts: Parts, mut unsettled: Unsettled, done: CancellationToken) {
     loop {
         let first = tokio::select! {
@@ -428,7 +433,7 @@ pub(crate) async fn run(parts: Parts, mut unsettled: Unsettled, done: Cancellati
             }
         }
         for waiting in batch.into_iter().filter_map(|it| it.done) {
-            // Whoever waits may have gone.
+            // The waiter may be gone.
             let _ = waiting.send(());
         }
     }
@@ -452,7 +457,7 @@ mod tests {
         known.note_limited(vec![TenantId(1), TenantId(7)]);
         assert_eq!(known.count, 1);
         assert!(!is(&known, 1, "") && !is(&known, 1, "a") && is(&known, 2, "a"));
-        // An answer from before that says nothing any more.
+        // An answer from before the last read has no effect.
         known.note_unlimited(caller(1, "a"), 0);
         assert!(!is(&known, 1, "a"));
         known.note_unlimited(caller(1, "a"), 1);

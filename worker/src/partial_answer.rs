@@ -1,5 +1,5 @@
-//! What the model has said so far of an answer that is under way: readers that come late are told it
-//! from the beginning.
+//! The text so far of an answer in flight; readers that connect late are sent it from the
+//! beginning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use mainspring_shared::id::{SendId, SessionKey};
 use crate::live::Live;
 use crate::llm::Chunk;
 
-/// The shortest time between two tellings of the same answer, however many readers come.
+/// Minimum time between two retellings of the same answer, however many readers connect.
 const PACE: Duration = Duration::from_millis(100);
 
-/// The open attempt of a send. What is streamed goes through here, so that a telling never comes
-/// between a piece and its place.
+/// The open attempt of a send. All streaming goes through here, so that a retelling never comes
+/// between a chunk and its offset.
 #[derive(Debug)]
 pub(crate) struct PartialAnswer {
     key: SessionKey,
@@ -29,9 +29,9 @@ struct State {
     attempt: i32,
     text: Text,
     reasoning: Text,
-    /// When it was told last.
+    /// When it was last retold.
     told_at: Option<Duration>,
-    /// Whether it is about to be told again.
+    /// Whether a retelling is scheduled.
     is_due: bool,
 }
 
@@ -51,7 +51,7 @@ impl PartialAnswer {
         }
     }
 
-    /// The attempt whose pieces come next.
+    /// Begins the attempt that the next chunks belong to.
     pub(crate) fn begin(&self, round: i32, attempt: i32) {
         let mut state = self.lock();
         (state.round, state.attempt) = (round, attempt);
@@ -59,7 +59,7 @@ impl PartialAnswer {
         state.reasoning = Text::default();
     }
 
-    /// Sends a piece on; returns its characters.
+    /// Forwards a chunk; returns its number of characters.
     pub(crate) fn piece(&self, chunk: &Chunk<'_>) -> u64 {
         let mut state = self.lock();
         let (round, attempt) = (state.round, state.attempt);
@@ -85,13 +85,13 @@ impl PartialAnswer {
         count
     }
 
-    /// The text that was said of the open attempt.
+    /// The text of the open attempt so far.
     pub(crate) fn text(&self) -> String {
         self.lock().text.text.clone()
     }
 
-    /// Someone came late at this time. Tells all that was said, or says how long to wait before
-    /// [`PartialAnswer::tell`] is called; nothing where somebody waits already.
+    /// A reader connected late. Retells everything so far, or returns how long to wait before
+    /// [`PartialAnswer::tell`] must be called; `None` also if another caller already waits.
     pub(crate) fn asked(&self, now: Duration) -> Option<Duration> {
         let wait = {
             let mut state = self.lock();
@@ -111,7 +111,7 @@ impl PartialAnswer {
         wait
     }
 
-    /// Tells all that was said.
+    /// Retells everything so far.
     pub(crate) fn tell(&self, now: Duration) {
         let mut state = self.lock();
         (state.told_at, state.is_due) = (Some(now), false);
@@ -136,7 +136,7 @@ impl PartialAnswer {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing between two statements under this lock can panic, so it is never half changed.
+        // No code under this lock can panic midway, so the value is never half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

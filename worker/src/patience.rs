@@ -1,4 +1,4 @@
-//! Patience with the database: what it does not answer is asked again, at growing intervals.
+//! Patience with the database: requests that it does not answer are retried with backoff.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Parts;
 use crate::writes::SharedError;
 
-/// What the database says to a question.
+/// The database's answer to a request.
 pub(crate) type StoreResult<T> = Result<T, StoreError>;
 
 /// Why something was not written, as far as is known.
@@ -18,11 +18,11 @@ pub(crate) type StoreResult<T> = Result<T, StoreError>;
 pub(crate) enum Unwritten {
     /// The database was asked once, and refused it.
     Refused(SharedError),
-    /// The lease is gone, or it is not known what became of an earlier attempt.
+    /// The lease is lost, or the outcome of an earlier attempt is unknown.
     Lost,
 }
 
-/// Patience of a send's run, for as long as the lease lasts.
+/// Retries for a send's run, for as long as the lease lasts.
 #[derive(Debug, Clone)]
 pub(crate) struct Patience<'a> {
     parts: &'a Parts,
@@ -31,12 +31,12 @@ pub(crate) struct Patience<'a> {
 }
 
 impl<'a> Patience<'a> {
-    /// Patience until the lease is lost.
+    /// Retries until the lease is lost.
     pub(crate) fn new(parts: &'a Parts, lost: CancellationToken, send: SendId) -> Self {
         Self { parts, lost, send }
     }
 
-    /// Asks the database until it answers. None when what it says is no outage, or the lease is gone.
+    /// Reads until the database answers. `None` if the error is no outage, or the lease is lost.
     pub(crate) async fn ask<T, F>(self, mut ask: impl FnMut() -> F) -> Option<T>
     where
         F: Future<Output = StoreResult<T>>,
@@ -54,7 +54,7 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// Writes until the database has answered, and not only that someone else has locked the session.
+    /// Writes until the database answers with something other than that the session is locked.
     pub(crate) async fn write<T, F>(
         self,
         mut write: impl FnMut() -> F,
@@ -85,8 +85,8 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// Waits out an outage of the database, for as long as the lease allows. False when the error
-    /// is of another kind or the lease is gone.
+    /// Waits out an outage of the database, for as long as the lease is held. False if the error is
+    /// of another kind or the lease is lost.
     async fn outlast(&self, error: &SharedError, outage: &mut Outage) -> bool {
         if !matches!(error.as_ref(), StoreError::Unavailable { .. }) {
             tracing::error!(send.id = %self.send, %error, "a write was refused");
@@ -95,15 +95,14 @@ impl<'a> Patience<'a> {
         self.pause(outage).await
     }
 
-    /// Waits before the database is asked again; false when the lease is gone.
+    /// Waits before the next attempt; false if the lease is lost.
     pub(crate) async fn pause(&self, outage: &mut Outage) -> bool {
         outage.pause(self.parts, self.lost.cancelled()).await
     }
 }
 
-/// How long something has been away, and how long is waited until it is asked again: each pause is up to twice as
-/// long as the one before. Up to half of it is left to chance, so that those who wait for one database do not all
-/// come back at once.
+/// The backoff during an outage: each pause is up to twice as long as the one before. Up to half of
+/// it is random, so that clients which wait for the same database do not all retry at once.
 #[derive(Debug)]
 pub(crate) struct Outage {
     began: bool,
@@ -118,7 +117,7 @@ impl Default for Outage {
 }
 
 impl Outage {
-    /// One with this first pause and no longer one than that.
+    /// A backoff that begins with `first` and never exceeds `longest`.
     pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
         Self {
             began: false,
@@ -127,7 +126,7 @@ impl Outage {
         }
     }
 
-    /// Waits; false where `over` comes first, and nothing is to be asked again.
+    /// Waits; false if `over` comes first, and nothing is to be retried.
     pub(crate) async fn pause(&mut self, parts: &Parts, over: impl Future<Output = ()>) -> bool {
         self.began = true;
         let pause = self.next;

@@ -1,6 +1,6 @@
-//! What is paused, and which tenants' money is limited, as this worker knows it: read when it begins, then in an
-//! interval and whenever someone says that it changed. While the database is away, what was known last goes on
-//! holding.
+//! The pauses, and the tenants with money limits, as known to this worker: read at its start, then
+//! at an interval and whenever a change is announced. While the database is down, the last known
+//! state stays in force.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::Kernel;
 use crate::llm::Share;
 use crate::worker::Parts;
 
-/// How long a worker waits for it when it begins.
+/// How long a worker waits for the first read.
 const WITHIN: Duration = Duration::from_secs(1);
 
-/// Pauses of one read.
+/// Page size of pauses.
 const PAGE: u32 = 500;
 
-/// What is paused.
+/// The known pauses.
 #[derive(Debug, Default)]
 pub(crate) struct Known(watch::Sender<Arc<PauseSet>>);
 
 impl Known {
-    /// As it was known last.
+    /// The pauses as of the last read.
     pub(crate) fn now(&self) -> Arc<PauseSet> {
         self.0.borrow().clone()
     }
@@ -34,7 +34,7 @@ impl Known {
     /// Returns once the workers of a pool may take work.
     pub(crate) async fn pool_open(&self, pool: &str) {
         let mut seen = self.0.subscribe();
-        // The sender is alive as long as this is borrowed.
+        // The sender lives as long as this borrow.
         let _ = seen.wait_for(|set| !set.holds_pool(pool)).await;
     }
 
@@ -65,11 +65,11 @@ impl Known {
     }
 }
 
-/// Reads what is paused before the first work is taken, and counts the workers in any case: others may have used up what
-/// a provider allows.
+/// Reads the pauses before the first work is taken, and always counts the workers: others may have
+/// used up what a provider allows.
 pub(crate) async fn begin(kernel: &Kernel) {
     let parts = &kernel.parts;
-    // A failure of one is not to keep the other from being known.
+    // A failure of one must not prevent the other.
     let first = async {
         let (held, counted) = tokio::join!(held(kernel), count_workers(kernel));
         held.and(counted)
@@ -83,8 +83,8 @@ pub(crate) async fn begin(kernel: &Kernel) {
     }
 }
 
-/// What is paused, whose money is limited, and how much of what providers allow is this worker's: all of it holds calls
-/// back.
+/// Reads everything that holds calls back: the pauses, the tenants with limits, and this worker's
+/// share of what providers allow.
 async fn read(kernel: &Kernel) -> Result<()> {
     held(kernel).await?;
     if kernel.parts.providers.share().is_wanted() {
@@ -109,7 +109,7 @@ async fn count_workers(kernel: &Kernel) -> Result<()> {
     Ok(())
 }
 
-/// Follows what is paused until the worker has nothing left to do.
+/// Keeps the pauses current until the worker has nothing left to do.
 pub(crate) async fn run(kernel: Arc<Kernel>) {
     let parts = &kernel.parts;
     let mut notices = parts.bus.subscribe(Topic::Pauses).await;
@@ -122,7 +122,7 @@ pub(crate) async fn run(kernel: Arc<Kernel>) {
             () = parts.clock.sleep(parts.config.pause_interval) => {}
         }
         if matches!(notice, Some(None)) {
-            // The bus lets go of a listener only when it ends; the interval goes on.
+            // The bus drops a listener only when it ends; the interval continues.
             notices = futures::stream::pending::<Notice>().boxed();
         }
         tokio::select! {

@@ -1,5 +1,5 @@
-//! Answers what a session's next model call would be asked. It takes no lease and writes nothing: it reads
-//! what a claim would bring and renders it as the call itself would be.
+//! Previews of a session's next model call. A preview takes no lease and writes nothing: it reads
+//! what a claim would return and renders it as the call itself would be rendered.
 
 mod foreseen;
 mod held;
@@ -30,16 +30,16 @@ use crate::send::{Output, OwnLists, PendingMessages, foreseen, size_at_most};
 use crate::tool::{NoCell, Offers};
 use crate::{Kernel, Parts};
 
-/// Questions that are answered at once: each may hold a whole window.
+/// How many previews are answered at once: each may hold a whole window.
 const AT_ONCE: usize = 4;
 
-/// Items of the inbox that a round tells.
+/// Maximum number of inbox items that a round tells.
 const ITEMS_MAX: u32 = 64;
 
-/// Bytes of a provider's request that are sent along; larger ones are not for a bus.
+/// Maximum bytes of a provider request that is included; larger ones are not sent over the bus.
 const REQUEST_BYTES_MAX: usize = 4 << 20;
 
-/// Answers questions until the worker has nothing left to do.
+/// Answers preview requests until the worker has nothing left to do.
 pub(crate) async fn answer(kernel: Arc<Kernel>) {
     let mut asks = kernel.parts.bus.subscribe(Topic::Asks).await;
     let places = Arc::new(Semaphore::new(AT_ONCE));
@@ -51,7 +51,7 @@ pub(crate) async fn answer(kernel: Arc<Kernel>) {
         };
         let json = match notice {
             Some(Notice::Payload(json)) => json,
-            // Whoever asked in vain asks again.
+            // A client whose request was lost asks again.
             Some(Notice::Gap) => continue,
             None => return,
         };
@@ -96,8 +96,8 @@ fn publish(kernel: &Kernel, ask: &Ask, answered: &Answered) {
     }
 }
 
-/// What the model would be offered. An isolated agent is looked at in a cell of its own, not in that of a send
-/// that is under way.
+/// What the model would be offered. For an isolated agent a separate cell is used, not that of a
+/// running send.
 async fn offers(parts: &Parts, send: &StartedSend) -> Result<Offers, Answered> {
     let offers = if send.agent.isolation == Isolation::None {
         load::offers(&parts.tools, parts.clock.as_ref(), send).await

@@ -1,5 +1,5 @@
-//! Renders the recorded rounds of a send again: as it was, or as another agent would have been asked. Reads
-//! only, and asks no model.
+//! Renders the recorded rounds of a send again: as they were, or as another agent would have been
+//! asked. It only reads, and asks no model.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,33 +24,33 @@ use crate::send::load::{self, Question};
 use crate::session::read_messages;
 use crate::tool::Tools;
 
-/// Steps read at once.
+/// Page size of steps.
 const STEPS_PAGE: u32 = 512;
 
-/// What a render needs of a worker.
+/// The dependencies of a replay.
 #[derive(Debug, Clone)]
 pub struct Replayer {
-    /// The truth.
+    /// The database.
     pub store: Arc<dyn Store>,
-    /// The models.
+    /// The model providers.
     pub providers: Arc<Providers>,
     /// The tools.
     pub tools: Arc<Tools>,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
 }
 
-/// Who is asked the rounds of sends in place of their sessions' agents.
+/// Another agent to render the rounds for, instead of the session's own.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Other {
-    /// This one.
+    /// An agent given in full.
     Spec(Box<AgentSpec>),
     /// A published version.
     Version(Box<AgentVersion>),
 }
 
 impl Other {
-    /// The agent as this session would take it now in place of its own.
+    /// The agent as this session would take it over in place of its own.
     fn taken_by(&self, session: &SessionRecord) -> Result<AgentSpec, ReplayError> {
         let (spec, reference) = match self {
             Self::Spec(spec) => (spec.as_ref(), None),
@@ -74,38 +74,38 @@ impl Other {
 pub struct Replayed {
     /// Its number within the send, from 0.
     pub round: i32,
-    /// What it recorded of its request; none of rounds of older releases.
+    /// The digest recorded for its request; `None` for rounds of older releases.
     pub recorded: Option<Digest>,
-    /// The request as it would be now.
+    /// The request as it would be sent now.
     pub request: Request,
 }
 
 /// Why a send cannot be rendered again.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The database does not say.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// Its messages are not all there any more.
+    /// Some of its messages were pruned.
     #[error("messages of it were pruned")]
     Pruned,
-    /// Something that it was shown is not kept as it was then.
+    /// Something that it was shown has changed since.
     #[error("{0}")]
     Changed(&'static str),
-    /// Its agent cannot be asked here.
+    /// Its agent's model cannot be called here.
     #[error("its model cannot be called here: {0}")]
     Model(#[source] crate::llm::Error),
-    /// The other agent's prompt does not fit the session.
+    /// The other agent's prompt cannot be rendered for the session.
     #[error("the agent does not fit its session: {0}")]
     Prompt(String),
-    /// Its agent's output schema is none.
+    /// Its agent's output schema is invalid.
     #[error("its output schema is invalid: {0}")]
     Schema(String),
 }
 
 impl Replayer {
-    /// The rounds of a send as this build asks them, to be held against what they recorded. Skips what cannot
-    /// be the same, whatever the build.
+    /// The rounds of a send as this build renders them, to be compared with their digests. Sends
+    /// that cannot be the same in any build are rejected.
     pub async fn again(&self, record: &SendRecord) -> Result<Vec<Replayed>, ReplayError> {
         let session = self.store.get_session(record.key).await?;
         let session = session.ok_or(ReplayError::Pruned)?;
@@ -123,7 +123,7 @@ impl Replayer {
         self.rounds(record, None).await
     }
 
-    /// The rounds of a send, as its session's present agent is asked them, or another one.
+    /// The rounds of a send, as its session's current agent or another one would be asked.
     pub async fn rounds(
         &self,
         record: &SendRecord,
@@ -155,7 +155,7 @@ impl Replayer {
         let offers = if let Ok(offers) = load::offers(&self.tools, clock, &send).await {
             offers
         } else {
-            // They are shown; no call is made.
+            // The tools are only shown; no call is made.
             let only = send.record.options.tools.as_deref();
             self.tools.offers(clock, &send.agent, only).await
         };
@@ -235,8 +235,8 @@ struct Recorded {
     aged_to: Option<i64>,
 }
 
-/// The newest fold of each round of a send. Rounds of older releases, and those that went on with the beginning
-/// of an answer, do not say, which matters where something was folded since the send began.
+/// The newest fold at each round of a send. Rounds of older releases, and rounds that continued a
+/// truncated answer, do not record it, which matters if something was folded after the send began.
 fn stood<'r>(
     recorded: &'r BTreeMap<i32, Recorded>,
     folds: &[Fold],

@@ -1,13 +1,17 @@
-//! One send, from its claim until this worker leaves it.
+//! One send, from its claim until this worker gives it up.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `run` | the interpreter of the send's machine |
-//! | `commands` | what the machine asks for, a file for each command |
-//! | `hold`, `round`, `bill`, `model_call`, `pending_messages` | the parts of a run: lease and signals, the open round, what was spent, the model call, what is not in the transcript yet |
-//! | `answered`, `apart`, `results`, `inbox`, `spending`, `delegating`, `fallback`, `pausing`, `starting`, `recalling`, `remembering` | what happens to it |
-//! | `persist` | writing and reading until the database has answered |
-//! | `load`, `forgetting`, `settle`, `output`, `vet`, `plan`, `allowance`, `children`, `calls` | functions: what the model is asked, what is stored of an answer, which calls run when, what may still be spent, what a child is |
+//! | `run` | the interpreter of the send's state machine |
+//! | `commands` | the machine's commands, one file each |
+//! | `hold`, `round`, `bill` | parts of a run: lease and signals, the open round, what was spent |
+//! | `model_call`, `pending_messages` | parts of a run: the model call, messages not yet in the transcript |
+//! | `answered`, `results`, `inbox`, `recalling`, `remembering` | methods of a run: what comes in |
+//! | `apart`, `fallback`, `pausing`, `spending` | methods of a run: what limits it or holds it back |
+//! | `delegating`, `starting` | methods of a run: the children and workflow runs that it starts |
+//! | `persist` | database reads and writes, retried until the database has answered |
+//! | `load`, `forgetting`, `settle`, `output`, `vet` | functions: what the model is asked, what is stored |
+//! | `plan`, `allowance`, `children`, `calls` | functions: which calls run when, what may still be spent, children |
 
 mod allowance;
 mod answered;

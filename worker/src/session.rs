@@ -1,4 +1,4 @@
-//! One activation of one session: claim it, run its sends while it is warm, give it back.
+//! One activation of one session: claim it, run its sends while it is warm, release it.
 
 mod panicked;
 mod window;
@@ -42,19 +42,19 @@ struct Granted {
     suspect: Option<Admitted>,
 }
 
-/// Runs what the session has to do, if it can be had.
+/// Claims a session and runs its sends, if it can be claimed.
 pub(crate) async fn run(kernel: &Arc<Kernel>, key: SessionKey) {
     if kernel.pauses.now().holds_pool(&kernel.parts.config.pool) {
-        // It stays ready: the sweep enqueues it again.
+        // It stays ready, and the sweep enqueues it again.
         return;
     }
-    // Boxed: what it takes to claim is not kept while the send waits.
+    // Boxed, so that the state of the claim is not kept while the send waits.
     if let Some(granted) = Box::pin(claim(kernel, key)).await {
         work(kernel, key, granted).await;
     }
 }
 
-/// Runs a send whose session was granted with it, and those behind it.
+/// Runs a send whose session was granted with it, and the sends after it.
 pub(crate) async fn run_granted(kernel: &Arc<Kernel>, handed: Handed) {
     let key = handed.dispatch.key();
     if let Some(granted) = Box::pin(take(kernel, handed)).await {
@@ -62,8 +62,8 @@ pub(crate) async fn run_granted(kernel: &Arc<Kernel>, handed: Handed) {
     }
 }
 
-/// What was granted, with the window that the cache has; with what the database has, where that is no other than
-/// the session's now. None where it cannot be had: then the session goes back.
+/// Prepares a granted session with its cached window, or with one read from the database if that
+/// matches the grant. Returns `None` after releasing the session if neither works.
 async fn take(kernel: &Kernel, handed: Handed) -> Option<Granted> {
     let Handed { life, dispatch } = handed;
     let (key, lease) = (dispatch.key(), dispatch.lease(life.id));
@@ -72,7 +72,7 @@ async fn take(kernel: &Kernel, handed: Handed) -> Option<Granted> {
     let spent = granted.spent.unwrap_or_default();
     let mut cached = kernel.kept.cache.take(key);
     if let Some(ahead) = cached.take_if(|cached| cached.window.next_seq() > counters.next_seq) {
-        // The message came twice: what it is about is done.
+        // The message arrived twice; its send has already run.
         kernel.kept.cache.put(key, ahead);
         return None;
     }
@@ -81,7 +81,7 @@ async fn take(kernel: &Kernel, handed: Handed) -> Option<Granted> {
         Some((_, agent)) => Some(*agent),
         None => agent_of(kernel, key, (version, counters)).await,
     };
-    // Boxed: it is only moved, whatever is awaited in between.
+    // Boxed: it is only moved across the awaits below.
     let send = agent.map(|agent| Box::new(dispatch.started(agent)));
     if let Some(send) = send {
         let is_shown = |cached: &Cached| {
@@ -123,7 +123,7 @@ async fn take(kernel: &Kernel, handed: Handed) -> Option<Granted> {
     None
 }
 
-/// A session's agent, where it is still the one of this version and nothing was said since.
+/// A session's agent, if it still has this version and no message was added since.
 async fn agent_of(
     kernel: &Kernel,
     key: SessionKey,
@@ -135,7 +135,7 @@ async fn agent_of(
     is_current.then_some(session.agent)
 }
 
-/// Runs what was granted.
+/// Runs a granted session.
 async fn work(kernel: &Arc<Kernel>, key: SessionKey, granted: Granted) {
     let Granted {
         claimed,
@@ -150,11 +150,12 @@ async fn work(kernel: &Arc<Kernel>, key: SessionKey, granted: Granted) {
     }
     let lease = claimed.lease;
     if life.lost.is_cancelled() {
-        // The life ended while the claim was under way: what it gave back does not hold this.
+        // The boot ended while the claim was in flight; what it released does not include this
+        // session.
         Box::pin(give_back(kernel, key, lease)).await;
         return;
     }
-    // The life's end ends the run; so does the loss of this one session.
+    // The end of the boot ends the run; so does the loss of this one session.
     let lost = life.lost.child_token();
     let seated = claimed.seated;
     let held = AssertUnwindSafe(held(kernel, claimed, cached, &lost)).catch_unwind();
@@ -167,8 +168,8 @@ async fn work(kernel: &Arc<Kernel>, key: SessionKey, granted: Granted) {
     }
 }
 
-/// Has the next called of those that wait for a seat of this session's tenant. What is missed here, the sweep
-/// calls.
+/// Calls the next session that waits for a seat of this session's tenant. If that fails, the sweep
+/// does it.
 async fn call_seats(kernel: &Kernel, key: SessionKey) {
     match kernel.parts.store.call_seats(Some(key.tenant)).await {
         Ok(called) => {
@@ -233,7 +234,7 @@ async fn claim(kernel: &Arc<Kernel>, key: SessionKey) -> Option<Granted> {
     }
 }
 
-/// What an answer to a claim means.
+/// Classifies the answer to a claim, for metrics.
 fn claimed_as(answer: &Result<(ClaimOutcome, Option<Life>), writes::SharedError>) -> Claim {
     match answer {
         Ok((ClaimOutcome::Claimed(claimed), Some(_))) => Claim::Claimed {
@@ -244,7 +245,7 @@ fn claimed_as(answer: &Result<(ClaimOutcome, Option<Life>), writes::SharedError>
     }
 }
 
-/// Gives back what was granted to a life that is over. Whoever takes it otherwise counts a death.
+/// Releases a session granted to a boot that is over. Otherwise its next owner would count a crash.
 async fn give_back(kernel: &Kernel, key: SessionKey, lease: Lease) {
     let release = ReleaseSession {
         key,
@@ -256,11 +257,12 @@ async fn give_back(kernel: &Kernel, key: SessionKey, lease: Lease) {
     }
 }
 
-/// Gives back what this process holds, or may hold by a claim whose answer it never heard. Tries for
-/// as long as the life lasts: its renewals would keep a session that nobody here works on.
+/// Releases a session that this process owns, or may own after a claim whose answer was lost.
+/// Retries for as long as the boot lives: renewals would otherwise keep a session that nobody works
+/// on.
 async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken, lost: Lost) {
     let mut outage = Outage::default();
-    // A life that ends gives everything back by itself.
+    // A boot that ends releases everything by itself.
     while let Some(life) = kernel.boot.current() {
         let lease = Lease {
             boot: life.id,
@@ -281,7 +283,7 @@ async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken, lost: Lost)
     }
 }
 
-/// What a run of a session begins with.
+/// The initial state of a run of a session.
 struct Opened {
     key: SessionKey,
     lease: Lease,
@@ -289,7 +291,7 @@ struct Opened {
     spent: Spent,
     /// The `context_version` of the window.
     version: i64,
-    /// None where what is known of the transcript has a gap.
+    /// `None` if the known part of the transcript has a gap.
     window: Option<Window>,
     begins: Box<(StartedSend, Counters)>,
 }
@@ -306,7 +308,7 @@ fn open(claimed: Box<Claimed>, cached: Option<Cached>) -> Opened {
         window,
         seated,
     } = *claimed;
-    // What was cached under another version was not compared with what the claim brought.
+    // A window cached under another version was not compared with what the claim returned.
     let version = counters.context_version;
     let cached = cached.filter(|cached| cached.version == version);
     let cached = cached.map(|cached| cached.window);
@@ -322,8 +324,8 @@ fn open(claimed: Box<Claimed>, cached: Option<Cached>) -> Opened {
     }
 }
 
-/// Runs sends under a lease. A send waits in here for its model: what is large is boxed, or moved out before
-/// anything is awaited.
+/// Runs sends under a lease. Sends wait for their model inside this future, so whatever is large is
+/// boxed, or moved out before an await.
 async fn held(
     kernel: &Arc<Kernel>,
     claimed: Box<Claimed>,
@@ -357,8 +359,8 @@ async fn held(
         }
         let lacks = trimmed.is_some_and(|from| send.window_from(counters.next_seq) < from);
         if counters.context_version != version || lacks {
-            // Something went meanwhile that whoever begins here would not see, or the agent of the send
-            // before had a shorter window than its own.
+            // Something changed that the next send would not see, or the agent of the previous send
+            // had a shorter window than this one needs.
             version = counters.context_version;
             let Some(reloaded) = Box::pin(reload(kernel, key, send, counters.next_seq)).await
             else {
@@ -368,7 +370,7 @@ async fn held(
             window = reloaded;
         }
         in_a_row += 1;
-        // With a seat, the next send stands behind those that wait for one.
+        // The next send queues behind the sessions that wait for this seat.
         let more = !seated && in_a_row < kernel.parts.config.sends_in_a_row_max;
         let then = if more { Then::Continue } else { Then::Release };
         let handles = SendHandles {
@@ -418,22 +420,22 @@ async fn held(
     kernel.kept.cache.put(key, cached);
 }
 
-/// Whether the session is for workers of another pool: one that was enqueued, or was run, before its
-/// agent was given another.
+/// Whether the session belongs to another pool: it was enqueued, or last run, before its agent was
+/// changed to one of that pool.
 async fn belongs_elsewhere(kernel: &Kernel, key: SessionKey, send: &StartedSend) -> bool {
     let pool = &kernel.parts.config.pool;
     if send.agent.pool() == pool {
         return false;
     }
-    // A send that was begun keeps the agent it began with; where it is enqueued is the session's.
+    // A started send keeps its agent, but the session's agent decides where it is enqueued.
     match kernel.parts.store.get_session(key).await {
         Ok(Some(session)) => session.agent.pool() != pool,
-        // Nothing is run where it is not known that it may be.
+        // Nothing runs unless it is known to be allowed here.
         Ok(None) | Err(_) => true,
     }
 }
 
-/// The span of a send that is worked on.
+/// The span of this worker's work on a send.
 fn traced(kernel: &Kernel, lease: Lease, send: &StartedSend) -> tracing::Span {
     let (record, config) = (&send.record, &kernel.parts.config);
     let agent = send.agent.reference();
@@ -451,7 +453,7 @@ fn traced(kernel: &Kernel, lease: Lease, send: &StartedSend) -> tracing::Span {
     spans::invoke_agent(&invocation, config.propagation)
 }
 
-/// The run of a send, for whoever wants something of it.
+/// Creates the run of a send and registers it so that others can signal it.
 fn begin<'a>(kernel: &'a Arc<Kernel>, turn: LeasedSend<'a>) -> Box<Run<'a>> {
     let control = Control {
         send: turn.begins.0.record.id,
@@ -461,7 +463,7 @@ fn begin<'a>(kernel: &'a Arc<Kernel>, turn: LeasedSend<'a>) -> Box<Run<'a>> {
     Box::new(Run::new(kernel, turn))
 }
 
-/// Gives a session back as it is: it stays ready for the sweep and for others.
+/// Releases a session as it is: it stays ready for the sweep and for other workers.
 async fn release(kernel: &Kernel, key: SessionKey, lease: Lease, lost: &CancellationToken) {
     if !lost.is_cancelled() {
         disown(kernel, key, lease.token, Lost::Nothing).await;
@@ -476,7 +478,7 @@ mod tests {
         size_of::<F>()
     }
 
-    /// Thousands of sends wait at once. What is large and not needed meanwhile is boxed.
+    /// Thousands of sends wait at once, so whatever is large and not needed meanwhile is boxed.
     #[test]
     fn a_send_that_waits_keeps_little() {
         let task = bytes_of(|(kernel, key): (&'static Arc<Kernel>, SessionKey)| run(kernel, key));

@@ -1,4 +1,4 @@
-//! What others want of a running send: heard over the bus, and at each renewal.
+//! Signals to a running send: received from the bus, and at each lease renewal.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,14 +35,14 @@ pub(crate) async fn listen(kernel: Arc<Kernel>) {
                     }
                 }
             }
-            // What was missed is in the answer of the next renewal.
+            // The next renewal's answer contains whatever was missed.
             Some(Notice::Gap) => {}
             None => return,
         }
     }
 }
 
-/// Obeys the signals that a renewal brought.
+/// Handles the signals that a renewal returned.
 pub(crate) fn obey(kernel: &Kernel, signals: &[(SessionKey, i32)]) {
     for (key, signals) in signals {
         let Some(control) = kernel.running.control(*key) else {
@@ -60,7 +60,7 @@ pub(crate) fn obey(kernel: &Kernel, signals: &[(SessionKey, i32)]) {
     }
 }
 
-/// Tells a reader that came late what was said so far.
+/// Sends a late reader what the answer in flight contains so far.
 fn tell(kernel: &Arc<Kernel>, key: SessionKey) {
     let Some(control) = kernel.running.control(key) else {
         return;
@@ -75,7 +75,7 @@ fn tell(kernel: &Arc<Kernel>, key: SessionKey) {
     }
 }
 
-/// A notice says that something changed; the database says what.
+/// Looks up what a notice is about: it only says that something changed; the database says what.
 async fn look(kernel: &Kernel, key: SessionKey) {
     let Some(control) = kernel.running.control(key) else {
         return;
@@ -94,7 +94,7 @@ async fn look(kernel: &Kernel, key: SessionKey) {
     }
 }
 
-/// Tells whichever worker runs a session of its signals.
+/// Publishes a session's signals to the worker that runs it.
 pub(crate) fn publish(parts: &Parts, key: SessionKey, signals: i32) {
     match serde_json::to_vec(&[(key, signals)]) {
         Ok(json) => parts.bus.publish(Topic::Signals, Bytes::from(json)),
@@ -102,7 +102,7 @@ pub(crate) fn publish(parts: &Parts, key: SessionKey, signals: i32) {
     }
 }
 
-/// Tells the schedulers that a run has news.
+/// Tells the schedulers that a run has something new.
 pub(crate) fn publish_run(parts: &Parts, key: RunKey) {
     match serde_json::to_vec(&[RunNotice { key, step: None }]) {
         Ok(json) => parts.bus.publish(Topic::Runs, Bytes::from(json)),

@@ -1,7 +1,8 @@
-//! Slots: how many sessions a worker works on at once, and whose.
+//! Slots: how many sessions a worker works on at once, and for which tenants.
 //!
-//! Sends end when they end: a worker whose slots are all taken has none for a tenant that comes, however much its
-//! turn it is. So while a worker is used by several tenants, its last few slots are for those who have few.
+//! Sends cannot be preempted: a worker whose slots are all taken has none for a tenant whose turn
+//! has come. So while several tenants use a worker, its last few slots are reserved for tenants
+//! that have few.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,9 +13,9 @@ use mainspring_shared::queue::FairOrder;
 use mainspring_shared::time::Clock;
 use tokio::sync::oneshot;
 
-/// For how long after a tenant used the worker others leave slots free for it.
+/// For how long after a tenant used the worker slots are reserved for it.
 const REMEMBERED: Duration = Duration::from_mins(1);
-/// One slot in so many is for those who have few, in workers that have as many.
+/// One in this many slots is reserved for tenants with few slots, in workers that have as many.
 const RESERVED: usize = 8;
 
 /// The slots of a worker.
@@ -27,23 +28,23 @@ pub(crate) struct Slots {
 #[derive(Debug)]
 struct State {
     in_use: InUse,
-    /// Sessions that wait for a slot, in the turns of their tenants. The weights of tenants count where
-    /// sessions go on the queue; here are few.
+    /// Sessions that wait for a slot, in the tenants' turns. Tenant weights are applied when
+    /// sessions are enqueued; here only few wait.
     order: FairOrder,
     waiting: HashMap<SessionKey, oneshot::Sender<Slot>>,
 }
 
-/// Who has how many slots, and who wanted one.
+/// How many slots each tenant has, and which tenants asked for one last.
 #[derive(Debug)]
 struct InUse {
     total: usize,
     used: usize,
     taken: HashMap<TenantId, usize>,
-    /// The two tenants that wanted a slot or gave one back last, and when: the newest first.
+    /// The last two tenants that asked for a slot or returned one, with the time; newest first.
     latest: [Option<(TenantId, Duration)>; 2],
 }
 
-/// One of them, until it is dropped.
+/// One slot, held until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     slots: Arc<Slots>,
@@ -65,7 +66,7 @@ impl Drop for Slot {
 
 type Granted = Vec<(oneshot::Sender<Slot>, Slot)>;
 
-/// Outside of the lock: a slot that nobody waits for any more is dropped here.
+/// Called outside the lock, because a slot that nobody waits for any longer is dropped here.
 fn hand_out(granted: Granted) {
     for (waiter, slot) in granted {
         drop(waiter.send(slot));
@@ -77,7 +78,7 @@ impl InUse {
         self.taken.get(&tenant).copied().unwrap_or(0)
     }
 
-    /// Slots that are for tenants with fewer than that.
+    /// The number of slots reserved for tenants that have fewer than this number.
     const fn reserve(&self) -> usize {
         self.total / RESERVED
     }
@@ -89,14 +90,14 @@ impl InUse {
         self.latest[0] = Some((tenant, now));
     }
 
-    /// Whether another tenant uses the worker, or did lately.
+    /// Whether another tenant uses the worker, or did recently.
     fn is_shared(&self, tenant: TenantId, now: Duration) -> bool {
         let mut latest = self.latest.iter().flatten();
         self.taken.keys().any(|other| *other != tenant)
             || latest.any(|(other, at)| *other != tenant && now.saturating_sub(*at) < REMEMBERED)
     }
 
-    /// Whether a tenant may have one slot more now.
+    /// Whether a tenant may have one more slot.
     fn allows(&self, tenant: TenantId, now: Duration) -> bool {
         let has_few = self.of(tenant) < self.reserve();
         let left = if has_few || !self.is_shared(tenant, now) {
@@ -141,32 +142,33 @@ impl Slots {
         })
     }
 
-    /// Slots that nobody has.
+    /// The number of free slots.
     pub(crate) fn free(&self) -> usize {
         let state = self.lock();
         state.in_use.total - state.in_use.used
     }
 
-    /// Slots that somebody has.
+    /// The number of slots in use.
     pub(crate) fn used(&self) -> usize {
         self.lock().in_use.used
     }
 
-    /// Whether a tenant has few slots, and would get one.
+    /// Whether a tenant has few slots and could get one.
     pub(crate) fn is_light(&self, tenant: TenantId) -> bool {
         let in_use = &self.lock().in_use;
-        // The send that ends has its slot still.
+        // The send that ends still has its slot.
         in_use.used < in_use.total && in_use.of(tenant) <= in_use.reserve()
     }
 
-    /// Whether a tenant has to wait, and has more than few slots: it is to be in nobody's way.
+    /// Whether a tenant has to wait and already has more than few slots, so that its work should
+    /// stay out of the others' way.
     pub(crate) fn is_at_its_share(&self, tenant: TenantId) -> bool {
         let now = self.clock.monotonic();
         let in_use = &self.lock().in_use;
         in_use.of(tenant) >= in_use.reserve().max(1) && !in_use.allows(tenant, now)
     }
 
-    /// A slot for a session of a tenant, if there is one now.
+    /// A slot for a session of this tenant, if one is free now.
     pub(crate) fn try_take(self: &Arc<Self>, tenant: TenantId) -> Option<Slot> {
         let now = self.clock.monotonic();
         let mut state = self.lock();
@@ -175,8 +177,8 @@ impl Slots {
         allows.then(|| self.slot(&mut state, tenant))
     }
 
-    /// A slot for a session, when its turn has come; none if somebody else waits for the session already. A
-    /// caller that gives up takes none.
+    /// Waits for a session's turn and returns its slot; `None` if another caller already waits for
+    /// this session. A caller that gives up takes none.
     pub(crate) async fn take(self: &Arc<Self>, key: SessionKey) -> Option<Slot> {
         let mut waiter = {
             let now = self.clock.monotonic();
@@ -197,7 +199,8 @@ impl Slots {
             tokio::select! {
                 biased;
                 slot = &mut waiter => return slot.ok(),
-                // By then slots may be free that were left for somebody who is not heard of any more.
+                // By now, slots may be free that were reserved for a tenant that is not active any
+                // longer.
                 () = self.clock.sleep(REMEMBERED) => {
                     let now = self.clock.monotonic();
                     let granted = self.grant(&mut self.lock(), now);
@@ -215,7 +218,7 @@ impl Slots {
         }
     }
 
-    /// Gives what is free to those who wait and may have it.
+    /// Grants free slots to those who wait and may have them.
     fn grant(self: &Arc<Self>, state: &mut State, now: Duration) -> Granted {
         let mut granted = Vec::new();
         loop {
@@ -231,7 +234,7 @@ impl Slots {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing between two statements under this lock can panic, so it is never half changed.
+        // No code under this lock can panic midway, so the value is never half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

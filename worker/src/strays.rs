@@ -1,8 +1,8 @@
-//! Sessions that this process owns and that nobody in it works on.
+//! Strays: sessions that this process owns but does not work on.
 //!
-//! None should be: but what was granted by a commit whose answer was lost, or was left by a run that
-//! took its lease for lost, would be kept by the process's renewals for ever, and neither the sweep
-//! nor another worker would look at it.
+//! There should be none. But a session that was granted by a commit whose answer was lost, or that
+//! was left by a run which took its lease for lost, would be kept forever by the process's
+//! renewals, and neither the sweep nor another worker would take it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use mainspring_shared::store::{Lost, ReleaseSession};
 use crate::Kernel;
 use crate::config::WorkerConfig;
 
-/// Ready sessions that one look goes through; the next one goes on behind them.
+/// How many ready sessions one check reads; the next check continues after them.
 const PAGE: u32 = 1_000;
 
-/// Between two looks.
+/// The time between two checks.
 pub(crate) fn interval(config: &WorkerConfig) -> Duration {
     config.lease_ttl / 3
 }
@@ -27,7 +27,7 @@ pub(crate) fn interval(config: &WorkerConfig) -> Duration {
 pub(crate) async fn watch(kernel: Arc<Kernel>) {
     let parts = &kernel.parts;
     let mut after = None;
-    // Of the look before this one, and of this.
+    // The strays of the previous check and of this one.
     let (mut seen, mut found) = (HashSet::new(), HashSet::new());
     loop {
         tokio::select! {
@@ -47,9 +47,10 @@ pub(crate) async fn watch(kernel: Arc<Kernel>) {
         };
         after = owned.next;
         let owned = owned.sessions.into_iter();
-        // A session is entered before it is claimed, and left after it was given back: one that is
-        // not entered now was given back since, or nobody works on it, or its worker is about to hear that it was
-        // granted with a send. Who hears that later than between two looks does not begin.
+        // A session is entered before it is claimed, and left after it was released. One that is
+        // not entered now has been released since, or is a stray, or its worker is about to receive
+        // the dispatch that granted it. A dispatch older than half the time between two checks is
+        // not started.
         let strays = owned.filter(|(key, _)| !kernel.running.contains(*key));
         for stray in strays {
             let (key, token) = stray;

@@ -1,8 +1,9 @@
-//! Sends under which workers died: whatever kills the process must take few others along.
+//! Suspects: sends during which workers crashed. A send that kills the process must take few others
+//! with it.
 //!
-//! A suspect is on probation for a while after it was taken; how many may be at once grows with
-//! each that passes, so that many of them, as after a crash under load, are soon back at work. One
-//! whose next death would be its last is on probation alone.
+//! A suspect is on probation for a while after it was taken. How many may be on probation at once
+//! grows with each that passes, so that after a crash under load many of them are soon running
+//! again. A suspect whose next crash would be its last is on probation alone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,17 +11,17 @@ use std::time::Duration;
 
 use mainspring_shared::time::Clock;
 
-/// Deaths of workers under a send from which on it is a suspect.
+/// Number of worker crashes from which on a send is a suspect.
 pub(crate) const SUSPECT_FROM: i32 = 2;
 
-/// The longest probation, as a multiple of the first.
+/// The longest probation, as a multiple of the first one.
 const PROBATIONS_MAX: u32 = 8;
 
 /// The suspects of this process.
 #[derive(Debug)]
 pub(crate) struct Suspects {
     clock: Arc<dyn Clock>,
-    /// How long the first probation takes; each death doubles it.
+    /// The duration of the first probation; each further crash doubles it.
     probation: Duration,
     crashes_max: i32,
     state: Mutex<State>,
@@ -29,16 +30,16 @@ pub(crate) struct Suspects {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    /// Suspects that have passed.
+    /// The number of suspects that have passed.
     passed: u32,
     trial: BTreeMap<u64, Trial>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Trial {
-    /// When it has passed; none while it is being claimed.
+    /// When it has passed; `None` while it is being claimed.
     until: Option<Duration>,
-    /// Whether it is on probation alone.
+    /// Whether it must be on probation alone.
     alone: bool,
 }
 
@@ -52,7 +53,7 @@ impl Suspects {
         }
     }
 
-    /// Room for one more, if there is any: to be asked for before the claim.
+    /// Admits one more suspect if there is room; must be called before the claim.
     pub(crate) fn admit(self: &Arc<Self>) -> Option<Admitted> {
         let mut state = self.lock();
         let now = self.clock.monotonic();
@@ -86,22 +87,22 @@ impl Suspects {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing between two statements under this lock can panic, so it is never half changed.
+        // No code under this lock can panic midway, so the value is never half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A place among the suspects; dropped when its send was left, or was none.
+/// A place among the suspects; dropped when its send is left, or turns out to be no suspect.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     suspects: Arc<Suspects>,
     id: u64,
-    /// Deaths that the send must stay below.
+    /// The send may be claimed if it has fewer crashes than this.
     pub(crate) crashes_below: i32,
 }
 
 impl Admitted {
-    /// Begins the probation of a send under which so many workers died.
+    /// Begins the probation of a send with this many crashes.
     pub(crate) fn begin(&self, crashes: i32) {
         let doublings = crashes.saturating_sub(SUSPECT_FROM).clamp(0, 16);
         let times = (1_u32 << doublings).min(PROBATIONS_MAX);
@@ -117,7 +118,7 @@ impl Drop for Admitted {
     fn drop(&mut self) {
         let mut state = self.suspects.lock();
         let trial = state.trial.remove(&self.id);
-        // It was run, and the process lives.
+        // It ran, and the process survived.
         state.passed += u32::from(trial.is_some_and(|trial| trial.until.is_some()));
     }
 }

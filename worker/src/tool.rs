@@ -1,9 +1,9 @@
-//! The port to tools: what a tool says of itself, how it is called, and what may come back.
+//! The port to tools: what a tool declares, how it is called, and what it may return.
 //!
-//! The crate `mainspring-tools` has those that ship.
+//! The crate `mainspring-tools` contains the built-in ones.
 //!
-//! A tool of one's own is an implementation of [`Tool`] given to [`Tools::insert`]. It then can be
-//! named by agents like a built-in one.
+//! A custom tool is an implementation of [`Tool`] that is passed to [`Tools::insert`]. Agents can
+//! then name it like a built-in one.
 
 mod isolation;
 mod offer;
@@ -35,40 +35,41 @@ pub const TIMEOUT_DEFAULT: Duration = Duration::from_mins(2);
 /// Characters of an output that the model is shown unless the tool says otherwise.
 pub const OUTPUT_CHARS_DEFAULT: usize = 50_000;
 
-/// Which calls of a round may run beside each other.
+/// Which calls of a round may run concurrently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Concurrency {
     /// It may run beside other parallel calls.
     #[default]
     Parallel,
-    /// It runs alone: after the calls before it, before those behind it.
+    /// It runs alone: after the calls before it and before those after it.
     Exclusive,
 }
 
-/// What a message that interrupts does to a call under way.
+/// What an interrupting message does to a call in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnInterrupt {
     /// It finishes.
     #[default]
     Finish,
-    /// It is told to stop; what it says then is its result.
+    /// It is told to stop; what it then returns is its result.
     Stop,
 }
 
-/// What a tool promises and needs.
+/// The properties of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traits {
     /// What a second execution of the same call does.
     pub repeat: Repeat,
     /// How long one call may take.
     pub timeout: Duration,
-    /// Beside which calls it may run.
+    /// Whether it may run concurrently with other calls.
     pub concurrency: Concurrency,
     /// What an interruption does to it.
     pub on_interrupt: OnInterrupt,
     /// How long it may take to stop once told to, before it is dropped.
     pub grace: Duration,
-    /// Characters of its output that the model is shown: head and tail; the rest can be fetched.
+    /// Characters of its output that the model is shown, split into head and tail; the rest can be
+    /// fetched.
     pub output_chars_max: usize,
     /// What the kernel does for its calls.
     pub effect: Effect,
@@ -76,40 +77,41 @@ pub struct Traits {
     pub in_workspace: bool,
 }
 
-/// What the kernel does for a tool's calls. It asks for this and compares no names.
+/// What the kernel does for a tool's calls. The kernel checks this instead of comparing names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing but make the call, or wait for its result.
+    /// Just make the call, or wait for its result.
     None,
     /// Before a send's first model call, read the session's notes into the prompt.
     Recall,
-    /// The same with its to-do list, where something is left to do.
+    /// The same with its to-do list, if an item is left to do.
     RecallTodo,
-    /// Offer it to every agent that remembers, and to no other.
+    /// Offer it only to agents that have memory.
     Remember,
     /// Give the call's task to another agent, whose result is the call's.
     Delegate,
     /// Start a run of a workflow, whose result is the call's.
     StartRun,
-    /// Once the round's calls are over, end the send: the model has nothing to answer.
+    /// Once the round's calls are over, end the send: the model has nothing to add.
     PassTurn,
-    /// Read its arguments as a question to a person, which may say how long it waits and what holds then.
+    /// Treat its arguments as a question to a person, which may say how long it waits and which
+    /// default answer then applies.
     AskPerson,
-    /// Offer it to each agent that has skills, which its calls read.
+    /// Offer it to each agent with skills, which its calls read.
     ReadSkills,
     /// Offer it to each agent whose context shows less than the transcript, which its calls read.
     ReadBack,
 }
 
 impl Effect {
-    /// Whether other agents work for the call, which the send's budget has to pay for.
+    /// Whether other agents work for the call, which the send's budget must pay for.
     pub const fn is_agents_work(self) -> bool {
         matches!(self, Self::Delegate | Self::StartRun)
     }
 }
 
 impl Traits {
-    /// Traits of a tool with this answer to a repeat, and the defaults for everything else.
+    /// Traits with this repeat policy, and defaults for everything else.
     pub const fn new(repeat: Repeat) -> Self {
         Self {
             repeat,
@@ -127,23 +129,23 @@ impl Traits {
 /// One call to make.
 #[derive(Debug, Clone)]
 pub struct Invocation {
-    /// The call's id: the same whenever this call is repeated, never that of another.
+    /// The call's id, unique, and the same whenever this call is repeated.
     pub call_id: String,
-    /// The arguments, which fit the tool's schema.
+    /// The arguments, which match the tool's schema.
     pub arguments: Map<String, Value>,
     /// The session that asks.
     pub session: SessionKey,
     /// The send that asks.
     pub send_id: SendId,
-    /// The life of the worker that makes it.
+    /// The boot of the worker that makes it.
     pub boot: BootId,
     /// How often this call was begun, this time included.
     pub attempt: i32,
-    /// Cancelled when the call is to stop. The tool may still say how far it came.
+    /// Cancelled when the call is to stop. The tool may still return how far it got.
     pub stop: CancellationToken,
     /// The skills of the agent that asks.
     pub skills: Skills,
-    /// Where model calls are entered that the call takes: the send pays for them.
+    /// Where model calls made by the tool are entered, so that the send pays for them.
     pub account: Account,
 }
 
@@ -152,23 +154,24 @@ pub struct Invocation {
 pub struct Skills {
     /// The versions that its agent has.
     pub of_agent: Arc<[AgentSkill]>,
-    /// Whether the send is offered tools that work with files, which scripts are placed for.
+    /// Whether the send is offered tools that work with files; only then are scripts placed for
+    /// them.
     pub in_workspace: bool,
 }
 
-/// What a tool gave.
+/// The result of a tool.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Output {
-    /// For the model.
+    /// The content for the model.
     pub content: Vec<ContentPart>,
-    /// The same as a value, where the tool has one.
+    /// The same as a value, if the tool has one.
     pub value: Option<Value>,
-    /// Whether it shows how the tool failed. What can be said in words is a [`ToolError`].
+    /// Whether it describes a failure of the tool. A failure that is only text is a [`ToolError`].
     pub failed: bool,
 }
 
 impl Output {
-    /// An output in words.
+    /// A plain text output.
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             content: vec![ContentPart::text(text)],
@@ -176,9 +179,9 @@ impl Output {
         }
     }
 
-    /// The same with what is left of it once it is old: a line in place of the call and its output where an
-    /// agent shows digests of older sends, or summaries of older results. It says what a reader would want
-    /// to know of both, and is a function of them. It is cut at 256 bytes.
+    /// Adds a digest, which replaces the call and its output in old sends of agents that show
+    /// digests, or old results of agents that summarize them. It should say what a reader would
+    /// want to know of both, and depend on nothing else. It is truncated to 256 bytes.
     #[must_use]
     pub fn with_digest(mut self, text: impl Into<String>) -> Self {
         self.content.push(ContentPart::Digest { text: text.into() });
@@ -195,10 +198,10 @@ impl Output {
     }
 }
 
-/// Why a tool gave nothing.
+/// Why a tool gave no output.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolError {
-    /// The model is told, and goes on.
+    /// The model is told, and the send continues.
     #[error("{message}")]
     Reply {
         /// The kind of failure.
@@ -212,8 +215,8 @@ pub enum ToolError {
         /// What the client is told.
         message: String,
     },
-    /// The process that made the call is gone, and nobody knows how far it came. The send is taken up anew,
-    /// as after the death of a worker: what `repeat` says decides about the call.
+    /// The process that made the call died, and how far it got is unknown. The send is taken up
+    /// again, as after a worker crash: `repeat` decides what happens to the call.
     #[error("{message}")]
     Lost {
         /// What happened, for the log.
@@ -234,38 +237,38 @@ impl ToolError {
 /// A tool that workers run.
 #[async_trait]
 pub trait Tool: Send + Sync + Debug {
-    /// Its name, what the model is told of it, and the schema of its arguments. Always the same:
+    /// Its name, what the model is told of it, and the schema of its arguments. Must never change:
     /// the prompt prefix that providers cache begins with it.
     fn spec(&self) -> ToolSpec;
 
-    /// What it promises and needs.
+    /// Its properties.
     fn traits(&self) -> Traits;
 
-    /// Of which kind it is, for metrics: one of a few words, as names are whatever agents declare.
+    /// Its kind, for metrics: one of a few fixed words, because tool names are chosen by agents.
     fn kind(&self) -> &'static str {
         "built_in"
     }
 
     /// Makes the call. Arguments were checked against the schema. Called at most once per attempt;
-    /// after a worker's death once more if `repeat` allows. Dropping the future ends the call as
-    /// well as that is possible; a tool that starts processes ends them with it.
+    /// after a worker crash once more if `repeat` allows it. Dropping the future should end the
+    /// call as far as possible; a tool that starts processes must end them with it.
     async fn call(&self, invocation: Invocation) -> Result<Output, ToolError>;
 }
 
-/// Where tools come from that agents declare with all that they are, and not by a name alone.
+/// A source of tools that agents declare in full rather than by name.
 #[async_trait]
 pub trait ToolSource: Send + Sync + Debug {
-    /// The tools that an entry of an agent's list stands for; none if entries of its kind are not
-    /// this source's.
+    /// The tools that an entry of an agent's tool list stands for; `None` if this source does not
+    /// handle entries of its kind.
     async fn tools(&self, declared: &DeclaredTool) -> Option<Result<Vec<Arc<dyn Tool>>, Away>>;
 
-    /// Servers by the names that agents give them.
+    /// The servers, by the names that agents give them.
     fn servers(&self) -> Vec<&str> {
         Vec::new()
     }
 }
 
-/// Why declared tools are not on offer now.
+/// Why declared tools are unavailable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Away {
     /// Which tools, for the model: `those of the MCP server x`.
@@ -274,8 +277,8 @@ pub struct Away {
     pub why: String,
 }
 
-/// Something that is kept for the calls of a send, as long as this worker has it.
+/// State kept for the calls of a send for as long as this worker runs it.
 pub trait PerSend: Send + Sync + Debug {
-    /// The send is no longer this worker's: what was kept for its calls goes.
+    /// The send has left this worker; its state can be dropped.
     fn left(&self, session: SessionKey, send: SendId);
 }

@@ -1,4 +1,4 @@
-//! A worker's life: begin, take work from the queue or the database, stop in order.
+//! A worker's life: start, take work from the queue or the database, stop in order.
 
 use std::sync::Arc;
 
@@ -32,43 +32,43 @@ use crate::tool::Tools;
 use crate::writes::{Room, Writes};
 use crate::{dispatched, extracting, learning, metrics, pauses, preview, signals, strays};
 
-/// What a worker is made of.
+/// The dependencies of a worker.
 #[derive(Debug, Clone)]
 pub struct Parts {
-    /// The truth.
+    /// The database, the only source of truth.
     pub store: Arc<dyn Store>,
-    /// Where activations come from.
+    /// The queue that activations come from.
     pub queue: Arc<dyn Queue>,
-    /// Where notices go and signals come from.
+    /// The bus for notices and signals.
     pub bus: Arc<dyn Bus>,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Ids, fences and jitter.
+    /// The source of ids, fences and jitter.
     pub entropy: Arc<dyn Entropy>,
-    /// The models.
+    /// The model providers.
     pub providers: Arc<Providers>,
     /// The tools.
     pub tools: Arc<Tools>,
-    /// What the model is shown besides rows.
+    /// Sources of what the model is shown besides rows.
     pub sources: Sources,
-    /// What is asked at fixed points of each send.
+    /// Hooks, which are called at fixed points of each send.
     pub hooks: Arc<Hooks>,
-    /// The bounds.
+    /// The limits.
     pub config: Arc<WorkerConfig>,
 }
 
-/// Where what the model is shown comes from, besides rows.
+/// Sources of what the model is shown, besides rows.
 #[derive(Debug, Clone)]
 pub struct Sources {
-    /// Content by its hash.
+    /// Blob content by its hash.
     pub blobs: Arc<Depot>,
-    /// The providers of memory.
+    /// The memory providers.
     pub memories: Arc<Memories>,
-    /// How transcripts are folded, in the place of the strategy `summary`.
+    /// A custom way to fold transcripts, which replaces the strategy `summary`.
     pub fold: Option<Arc<dyn Fold>>,
 }
 
-/// What all runs share.
+/// State shared by all runs.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) parts: Parts,
@@ -83,40 +83,40 @@ pub(crate) struct Kernel {
     pub(crate) lifecycle: Lifecycle,
 }
 
-/// What is kept from one send to the next.
+/// State kept from one send to the next.
 #[derive(Debug)]
 pub(crate) struct Kept {
     /// Windows of sessions.
     pub(crate) cache: Cache,
-    /// The bytes of blobs.
+    /// Cached contents of blobs.
     pub(crate) content: Arc<Content>,
-    /// Sends under which workers died.
+    /// Sends during which workers crashed.
     pub(crate) suspects: Arc<Suspects>,
-    /// Sessions whose folds are written while nothing of them is under way.
+    /// Sessions whose folds are being written while none of their sends runs.
     pub(crate) resting: Resting,
-    /// Sends from which entries are to be extracted.
+    /// Ended sends whose memory entries are still to be extracted.
     pub(crate) ended: Ended,
 }
 
 /// The tasks that sends run in.
 #[derive(Debug)]
 pub(crate) struct Tasks {
-    /// One for each session that is worked on.
+    /// One slot for each session that is being worked on.
     pub(crate) slots: Arc<Slots>,
     pub(crate) runs: TaskTracker,
-    /// Cancelled when the last of them has ended.
+    /// Cancelled when the last run has ended.
     pub(crate) done: CancellationToken,
 }
 
-/// Runs a worker until `lifecycle` stops it. On a stop it claims nothing more, waits for answers
-/// that are under way up to the drain timeout, gives back what is left, and ends its lease.
+/// Runs a worker until `lifecycle` stops it. A stopping worker claims nothing more, waits for the
+/// answers in flight up to the drain timeout, releases the remaining sessions, and ends its lease.
 ///
 /// Fails only when the database cannot be reached at the start.
 pub async fn run(parts: Parts, lifecycle: Lifecycle) -> store::Result<()> {
     run_counted(parts, lifecycle, watch::Sender::new(0)).await
 }
 
-/// The same; `load` is told how many sends are in flight, whenever the lease is renewed.
+/// The same as [`run`]; `load` receives the number of sends in flight at each lease renewal.
 pub async fn run_counted(
     mut parts: Parts,
     lifecycle: Lifecycle,
@@ -186,7 +186,8 @@ pub async fn run_counted(
         .await;
     kernel.lifecycle.stopping().await;
     drain(&kernel).await;
-    // While the boot lives: the sweep counts what it leaves behind at its most.
+    // Settle while the boot is alive: otherwise the sweep counts what it left behind at its
+    // maximum.
     kernel.money.settled(kernel.parts.config.lease_ttl).await;
     kernel.tasks.done.cancel();
     let tasks = [
@@ -201,7 +202,7 @@ pub async fn run_counted(
     Ok(())
 }
 
-/// Says who begins to work, and with what.
+/// Logs which worker starts, and with what.
 fn introduce(parts: &Parts) {
     let config = &parts.config;
     let names = |names: Vec<&str>| names.join(" ");
@@ -236,10 +237,10 @@ async fn keep_lease(kernel: Arc<Kernel>, load: watch::Sender<u32>) {
         .await;
 }
 
-/// Pages of ready sessions that are read at most while slots are free.
+/// How many pages of ready sessions are read at most while slots are free.
 const POLL_PAGES: usize = 8;
 
-/// Asks the database for work while the queue is away.
+/// Polls the database for work while the queue is down.
 async fn poll(kernel: Arc<Kernel>) {
     let parts = &kernel.parts;
     loop {
@@ -254,7 +255,7 @@ async fn poll(kernel: Arc<Kernel>) {
             continue;
         }
         let mut after = None;
-        // Behind what belongs to tenants that may have no slot more there may be what belongs to others.
+        // After sessions of tenants that may have no further slot there may be sessions of others.
         for _ in 0..POLL_PAGES {
             let query = SweepReady {
                 pool: Some(parts.config.pool.clone()),
@@ -280,7 +281,8 @@ async fn poll(kernel: Arc<Kernel>) {
     }
 }
 
-/// Waits for the runs: softly up to the drain timeout, then they give their sessions back.
+/// Waits for the runs up to the drain timeout; then aborts them, so that they release their
+/// sessions.
 async fn drain(kernel: &Kernel) {
     kernel.tasks.runs.close();
     let clock = &kernel.parts.clock;
@@ -295,7 +297,7 @@ async fn drain(kernel: &Kernel) {
         "answers under way are given back"
     );
     kernel.lifecycle.abort();
-    // Each run still has one write to make; whoever does not manage is left to the lease.
+    // Each run still has one write to make; whatever does not make it is left to the lease.
     tokio::select! {
         biased;
         () = kernel.tasks.runs.wait() => {}

@@ -1,4 +1,4 @@
-//! Everything that the worker writes, in groups: concurrent sends share a transaction.
+//! All writes of the worker, in groups: concurrent sends share a transaction.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -24,19 +24,19 @@ use crate::config::WorkerConfig;
 use crate::slots::Slots;
 use crate::{Parts, metrics};
 
-/// The database's failure, shared by all items of the group that met it.
+/// A database error, shared by all items of the group that it affects.
 pub(crate) type SharedError = Arc<Error>;
 
 type Answer<T> = Result<T, SharedError>;
 
-/// A send that is to end, and what the end does not say of it.
+/// A send that is about to end, with what its end does not contain.
 #[derive(Debug)]
 struct Ending {
     item: CompleteSend,
     began: Began,
 }
 
-/// What is known of a send since it began.
+/// What is known about a send since it began.
 #[derive(Debug, Clone)]
 pub(crate) struct Began {
     position: Option<i64>,
@@ -46,7 +46,7 @@ pub(crate) struct Began {
 }
 
 impl Began {
-    /// Of a send that runs.
+    /// The values for a running send.
     pub(crate) fn of(record: &SendRecord) -> Self {
         Self {
             position: record.position,
@@ -58,7 +58,8 @@ impl Began {
 }
 
 impl Ending {
-    /// The send as it will be, but for when it ended. None where it is too large to be told.
+    /// The send as it will be once it has ended, except for the time. `None` if it is too large for
+    /// a notice.
     fn view(&self) -> Option<SendView> {
         let CompleteSend { result, totals, .. } = &self.item;
         let text = result.output_text.as_ref();
@@ -91,12 +92,13 @@ impl Ending {
     }
 }
 
-/// Whether the worker takes sends without a claim: while it does not stop, and has slots to spare or leaves some to
-/// the tenant. Beyond that the queue gives each worker what it can take, in the turns of the tenants.
+/// Whether the worker takes sends without a claim: it must not be stopping, and must have slots to
+/// spare or the tenant must have few. Beyond that, the queue distributes work among workers in the
+/// tenants' turns.
 #[derive(Debug, Clone)]
 pub(crate) struct Room {
     slots: Arc<Slots>,
-    /// As many of them as may be in use.
+    /// How many of them may be in use.
     used_max: usize,
     lifecycle: Lifecycle,
 }
@@ -110,9 +112,9 @@ impl Room {
         }
     }
 
-    /// For the next send of a session of a tenant.
+    /// Whether there is room for the next send of a session of this tenant.
     fn is_for(&self, tenant: TenantId) -> bool {
-        // The send that ends has its slot still.
+        // The send that ends still has its slot.
         let is_some = self.slots.used() <= self.used_max || self.slots.is_light(tenant);
         is_some && self.used_max > 0 && !self.lifecycle.is_stopping()
     }
@@ -231,9 +233,10 @@ impl Writes {
         }
     }
 
-    // None of these is an `async fn`: its future would keep room for the item until the database has answered.
+    // None of these is an `async fn`, whose future would hold memory for the item until the
+    // database has answered.
 
-    /// Claims a session, and says under which life.
+    /// Claims a session; also returns the boot that it was claimed under.
     pub(crate) fn claim(
         &self,
         item: ClaimSession,
@@ -263,7 +266,7 @@ impl Writes {
         answered(self.parks.submit(item))
     }
 
-    /// Gives a lease back.
+    /// Releases a lease.
     pub(crate) fn release(
         &self,
         item: ReleaseSession,
@@ -278,7 +281,7 @@ fn answered<T>(
     answer.map(|answer| answer.unwrap_or_else(|_| Err(ended())))
 }
 
-/// A group without an answer may have written or not, like a connection that broke.
+/// If a group ends without an answer, it may or may not have written, as with a broken connection.
 fn ended() -> SharedError {
     let source =
         Box::<dyn std::error::Error + Send + Sync>::from("the write ended without an answer");
@@ -291,7 +294,7 @@ async fn claim(
     items: Vec<ClaimSession>,
 ) -> Vec<Answer<(ClaimOutcome, Option<Life>)>> {
     let Some(life) = boot.current() else {
-        // Between two lives nothing is claimed; the sweep brings these sessions again.
+        // Nothing is claimed between two boots; the sweep enqueues these sessions again.
         return items
             .iter()
             .map(|_| Ok((ClaimOutcome::Busy, None)))
@@ -307,8 +310,8 @@ async fn claim(
         .collect()
 }
 
-/// Runs a store call and gives each item its own answer. When the database refuses the data of a
-/// group, its items run one by one, so that one item's fault is no other's.
+/// Runs a store call and gives each item its own answer. If the database rejects the data of a
+/// group, its items run one by one, so that one bad item does not fail the others.
 async fn each<T, R, F, Fut>(operation: &'static str, items: Vec<T>, call: F) -> Vec<Answer<R>>
 where
     T: Clone,
@@ -336,7 +339,7 @@ where
     answers
 }
 
-/// Tells those who watch which steps a group committed.
+/// Notifies watchers of the steps that a group committed.
 fn publish<T>(
     parts: &Parts,
     about: &[(SessionKey, SendId)],
@@ -354,8 +357,8 @@ fn publish<T>(
     tell(parts, &notices);
 }
 
-/// What is told of an end once it is durable: the send itself, unless what was stored is not what was asked
-/// for.
+/// The notice of a durable end: it contains the send itself, unless the stored outcome is not the
+/// one that was asked for.
 fn ended_notice(
     (key, send, boot): (SessionKey, SendId, BootId),
     view: Option<SendView>,
@@ -377,7 +380,7 @@ fn ended_notice(
     })
 }
 
-/// Tells those who watch of a step that was committed outside of groups, and settled nothing.
+/// Notifies watchers of a step that was committed outside a group and settled nothing.
 pub(crate) fn publish_step(parts: &Parts, key: SessionKey, send: SendId, n: i64) {
     tell(parts, &[StepNotice::new(key, send, n, false)]);
 }
@@ -392,7 +395,7 @@ fn tell(parts: &Parts, notices: &[StepNotice]) {
     }
 }
 
-/// Rings for a session that was left with work.
+/// Enqueues a session that was left with work.
 pub(crate) fn enqueue(parts: &Parts, ready: ReadySession) {
     let queue = parts.queue.clone();
     tokio::spawn(async move {
@@ -400,7 +403,7 @@ pub(crate) fn enqueue(parts: &Parts, ready: ReadySession) {
             pool: ready.pool,
             priority: ready.priority,
         };
-        // One that did not fit is found by the sweep.
+        // If it does not fit, the sweep finds it.
         queue
             .push(
                 &lane,

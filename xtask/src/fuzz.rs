@@ -1,4 +1,4 @@
-//! Requests that a program makes up from the API's description, as many as one asks for.
+//! Fuzzes the API with requests generated from its description.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,30 +10,32 @@ use crate::packages::{binary, installed, python_environment, target};
 use crate::process::run;
 use crate::{clients, tools};
 
-/// Made with exactly this: another version makes up other requests.
+/// Pinned, because another version generates other requests.
 const PYTHON: [&str; 1] = ["schemathesis==4.32.5"];
 
-/// Cases unless it is told how many.
+/// The default number of cases.
 const CASES: u64 = 50_000;
 
-/// What must not happen: a 5xx, and an answer whose status, type, headers or body the description does not have.
+/// The checks: no 5xx, and no response whose status, type, headers or body contradicts the
+/// description.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
     response_headers_conformance,response_schema_conformance";
 
-/// What is left out: streams, which do not end by themselves, and bodies of lines, which it cannot make up.
+/// Excluded operations: event streams, which do not end, and bodies of lines, which cannot be
+/// generated.
 const LEFT_OUT: [&str; 2] = ["/events", ":import"];
 
-/// It does not look for links in what comes back: it breaks off at an address of which it can make nothing, as the
-/// requests have them that it makes up itself.
+/// Turns off link inference: the fuzzer aborts at a URL that it cannot parse, and requests that it
+/// generates itself lead to such URLs in responses.
 const SETTINGS: &str = "[phases.stateful.inference]\nalgorithms = []\n";
 
-/// How many cases, and of which program.
+/// How many cases to run, and against which program.
 #[derive(Debug)]
 pub(crate) struct Options<'a> {
     cases: u64,
-    /// The one to start; it is built where none is given.
+    /// The program to start; built if none is given.
     binary: Option<&'a Path>,
-    /// Where an earlier run began, which the same one repeats.
+    /// The seed of an earlier run, to repeat it.
     seed: Option<&'a str>,
 }
 
@@ -57,7 +59,8 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Makes up requests for every operation and sends them to a server of its own. Fails with what answered badly.
+/// Sends generated requests for every operation to a server of its own. Fails with the bad
+/// responses.
 pub(crate) fn check(options: &Options<'_>) -> anyhow::Result<()> {
     let binary = match options.binary {
         Some(binary) => binary.to_owned(),
@@ -80,7 +83,8 @@ pub(crate) fn check(options: &Options<'_>) -> anyhow::Result<()> {
     let left_out = format!("({})$", LEFT_OUT.join("|"));
     fuzzer.args(["--exclude-path-regex", &left_out]);
     fuzzer.args(["--request-timeout", "60", "--continue-on-failure"]);
-    // Nothing is kept between runs, least of all among the sources, and advice is for whoever wrote the description.
+    // Keep nothing between runs, in particular not in the source tree; warnings only concern the
+    // description.
     fuzzer.args(["--generation-database", "none", "--warnings", "off"]);
     if let Some(seed) = options.seed {
         fuzzer.args(["--seed", seed]);
@@ -90,13 +94,13 @@ pub(crate) fn check(options: &Options<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Cases of each operation, so that there are as many in all; those that the description's bounds ask for, and those
-/// that follow its links, come on top.
+/// Cases per operation to reach the total; the cases that come from the description's limits and
+/// links are added on top.
 fn each(cases: u64, operations: u64) -> u64 {
     cases.div_ceil(operations.max(1)).max(1)
 }
 
-/// How many operations are asked.
+/// The number of operations tested.
 fn operations() -> anyhow::Result<u64> {
     let description: Value = serde_json::from_slice(&std::fs::read("docs/openapi.json")?)?;
     let paths = description["paths"].as_object().context("paths")?;

@@ -1,4 +1,4 @@
-//! Everything that can be wrong without a test failing.
+//! Runs every check that is not a test.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use anyhow::bail;
 use crate::process::run as start;
 use crate::{deny, deps, msrv, process, tools};
 
-/// A check and the name by which its failure is told.
+/// A check, and its name in failures.
 type Check = (&'static str, fn() -> anyhow::Result<()>);
 
 const CHECKS: [Check; 7] = [
@@ -27,7 +27,7 @@ const CHECKS: [Check; 7] = [
     }),
 ];
 
-/// Runs every check, also after one has failed, so that all is known at once.
+/// Runs every check even after one has failed, so that all failures are reported at once.
 pub(crate) fn run() -> anyhow::Result<()> {
     let mut failed = Vec::new();
     for (name, check) in CHECKS {

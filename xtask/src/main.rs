@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask test | simulate | soak | lint | deps | deny | msrv |
+//! The project's own tasks: `cargo xtask test | simulate | soak | lint | deps | deny | msrv |
 //! clients | fuzz | versions | chart | stand-in | ci`.
 
 mod background;
@@ -102,10 +102,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// A part of what has to hold, and its name.
+/// A check and its name.
 type Step = (&'static str, fn() -> anyhow::Result<()>);
 
-/// Everything that has to hold before a change lands.
+/// Runs everything that must pass before a change lands.
 #[expect(
     clippy::disallowed_methods,
     reason = "chores take the time that they take"

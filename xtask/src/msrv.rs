@@ -1,7 +1,7 @@
-//! The oldest Rust that works is the one that `rust-version` names.
+//! Checks that the workspace works on the oldest Rust, which `rust-version` names.
 //!
 //! Clippy's `incompatible_msrv` finds items of the standard library that are newer, in tests too
-//! (`clippy.toml`). Here are the rest: dependencies, and the language.
+//! (`clippy.toml`). This covers the rest: dependencies, and the language.
 
 use std::process::Command;
 
@@ -24,7 +24,8 @@ struct Package {
     rust_version: Option<String>,
 }
 
-/// Fails where a dependency asks for a newer Rust, or the workspace does not compile on the oldest.
+/// Fails if a dependency requires a newer Rust, or if the workspace does not compile on the oldest
+/// one.
 pub(crate) fn check() -> anyhow::Result<()> {
     let metadata = output(Command::new("cargo").args(["metadata", "--format-version", "1"]))?;
     let metadata: Metadata = serde_json::from_str(&metadata).context("cargo metadata")?;
@@ -52,7 +53,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
         Command::new("rustup")
             .args(["run", OLDEST, "cargo"])
             .args(check)
-            // Artefacts of two compilers side by side would make each rebuild what the other did.
+            // In the same folder, each of the two compilers would rebuild what the other one built.
             .arg("--target-dir")
             .arg(packages::target()?.join("msrv")),
     )
@@ -66,7 +67,7 @@ fn output(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The numbers of `1.95`, `1.95.0` and `1.95.0-nightly` before the patch.
+/// The major and minor numbers of `1.95`, `1.95.0` or `1.95.0-nightly`.
 fn minor(version: &str) -> Option<(u32, u32)> {
     let mut numbers = version.trim().split('.');
     let major = numbers.next()?.parse().ok()?;

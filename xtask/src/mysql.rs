@@ -1,5 +1,5 @@
-//! A MariaDB of our own, on which the tests of MySQL run. It leaves to the operating system when its files
-//! reach the disk, as no test cuts the power.
+//! A private MariaDB for the MySQL tests. It leaves flushing to the operating system, as no test
+//! cuts the power.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,10 +9,10 @@ use anyhow::{Context, bail};
 use crate::server::{self, Server};
 use crate::{scratch, tools};
 
-/// Connections for tests that run at once, each with pools of its own.
+/// Connections for tests that run concurrently, each with its own pools.
 const CONNECTIONS: u32 = 300;
 
-/// The server, where it and the program that makes its data folder are installed.
+/// The server, if it and the program that creates its data folder are installed.
 pub(crate) fn find() -> Option<PathBuf> {
     tools::program("mariadb-install-db")?;
     tools::program("mariadb")?;
@@ -22,7 +22,7 @@ pub(crate) fn find() -> Option<PathBuf> {
     })
 }
 
-/// Starts one on a free port, in a folder of its own.
+/// Starts a server on a free port, in its own folder.
 pub(crate) fn start(program: &Path) -> anyhow::Result<Server> {
     let user = unprivileged_user()?;
     let folder = tempfile::Builder::new()
@@ -31,7 +31,7 @@ pub(crate) fn start(program: &Path) -> anyhow::Result<Server> {
     let data = folder.path().join("data");
     std::fs::create_dir(&data)?;
     if let Some(user) = user {
-        // The folder itself stays ours, so that we can remove it; others may only pass through.
+        // We keep the folder itself, so that we can remove it; others may only pass through.
         let mode = Command::new("chmod")
             .arg("711")
             .arg(folder.path())
@@ -84,7 +84,7 @@ pub(crate) fn start(program: &Path) -> anyhow::Result<Server> {
     Server::start("MariaDB", url, folder, "-KILL", command, ready)
 }
 
-/// MariaDB refuses to run as root.
+/// The user to run MariaDB as, because it refuses to run as root.
 fn unprivileged_user() -> anyhow::Result<Option<&'static str>> {
     if !tools::is_root() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Programs that checks need, from package registries, kept below cargo's target folder.
+//! Programs that checks need, installed from package registries below cargo's target folder.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,8 +14,8 @@ pub(crate) fn target() -> anyhow::Result<PathBuf> {
     Ok(std::env::current_dir()?.join(folder))
 }
 
-/// The binary, built now. The whole workspace is named, and the profile of tests, so that its dependencies are the ones
-/// that tests have: otherwise they would all be compiled twice.
+/// Builds the binary. It names the whole workspace and the test profile, so that its dependencies
+/// are the ones that tests use: otherwise they would all be compiled twice.
 pub(crate) fn binary() -> anyhow::Result<PathBuf> {
     run(Command::new("cargo").args([
         "build",
@@ -26,7 +26,7 @@ pub(crate) fn binary() -> anyhow::Result<PathBuf> {
     Ok(target()?.join("debug/mainspring"))
 }
 
-/// A program, installed from these packages of the system where it is missing.
+/// Finds a program; if it is missing, installs these system packages.
 pub(crate) fn needed(program: &str, packages: &[&str]) -> anyhow::Result<PathBuf> {
     if tools::program(program).is_none() {
         tools::install(packages);
@@ -34,11 +34,11 @@ pub(crate) fn needed(program: &str, packages: &[&str]) -> anyhow::Result<PathBuf
     tools::program(program).with_context(|| format!("{program} is missing"))
 }
 
-/// Written as the last thing into a folder that was installed as a whole.
+/// The marker file, written last once a folder has been installed completely.
 const COMPLETE: &str = ".complete";
 
-/// The folder with exactly these packages: of other versions it is another one, and what was left in
-/// the middle is made anew.
+/// The folder with exactly these packages. Other versions use another folder, and an incomplete one
+/// is rebuilt.
 pub(crate) fn installed(
     work: &Path,
     kind: &str,
@@ -65,12 +65,12 @@ pub(crate) fn installed(
     Ok(folder)
 }
 
-/// Makes a Python environment in a folder and installs what pip's arguments name.
+/// Creates a Python environment in a folder and installs what the arguments for pip name.
 pub(crate) fn python_environment(folder: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     let python = needed("python3", &["python3", "python3-venv"])?;
     let make = || run(Command::new(&python).args(["-m", "venv"]).arg(folder));
     if make().is_err() {
-        // A Debian has Python without this part of it.
+        // Debian may package Python without `venv`.
         tools::install(&["python3-venv"]);
         make()?;
     }

@@ -1,7 +1,7 @@
-//! A Postgres of our own.
+//! A private Postgres.
 //!
-//! It leaves to the operating system when its files reach the disk: no test of its suites cuts the
-//! power. Tests that crash a Postgres, and benchmarks, start others, with default durability.
+//! It leaves flushing to the operating system: no test of its suites cuts the power. Tests that
+//! crash a Postgres, and benchmarks, start other servers with default durability.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,10 +11,10 @@ use anyhow::{Context, bail};
 use crate::server::{self, Server};
 use crate::{scratch, tools};
 
-/// Connections for tests that run at once, each with pools of its own.
+/// Connections for tests that run concurrently, each with its own pools.
 const CONNECTIONS: u32 = 300;
 
-/// Where the programs of the newest Postgres on this machine are.
+/// The folder with the programs of the newest Postgres on this machine.
 pub(crate) fn find() -> Option<PathBuf> {
     let on_path = tools::program("initdb").and_then(|initdb| {
         let real = initdb.canonicalize().ok()?;
@@ -39,7 +39,7 @@ pub(crate) fn find() -> Option<PathBuf> {
     })
 }
 
-/// Starts one on a free port, in a folder of its own.
+/// Starts a server on a free port, in its own folder.
 pub(crate) fn start(programs: &Path) -> anyhow::Result<Server> {
     let user = unprivileged_user()?;
     let folder = tempfile::Builder::new()
@@ -48,7 +48,7 @@ pub(crate) fn start(programs: &Path) -> anyhow::Result<Server> {
     let data = folder.path().join("data");
     std::fs::create_dir(&data)?;
     if let Some(user) = user {
-        // The folder itself stays ours, so that we can remove it; others may only pass through.
+        // We keep the folder itself, so that we can remove it; others may only pass through.
         let mode = Command::new("chmod")
             .arg("711")
             .arg(folder.path())
@@ -93,7 +93,7 @@ pub(crate) fn start(programs: &Path) -> anyhow::Result<Server> {
     ] {
         command.args(["-c", &setting]);
     }
-    // Packages with nothing but the server have no clients: another version's do.
+    // Server-only packages lack the client programs; another version's will do.
     let is_ready = programs.join("pg_isready");
     let is_ready = if is_ready.is_file() {
         is_ready
@@ -112,7 +112,7 @@ pub(crate) fn start(programs: &Path) -> anyhow::Result<Server> {
     Server::start("Postgres", url, folder, "-QUIT", command, ready)
 }
 
-/// Postgres refuses to run as root.
+/// The user to run Postgres as, because it refuses to run as root.
 fn unprivileged_user() -> anyhow::Result<Option<&'static str>> {
     if !tools::is_root() {
         return Ok(None);

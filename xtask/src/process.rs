@@ -1,4 +1,4 @@
-//! Runs programs so that an interrupt ends them before it ends us.
+//! Runs programs such that an interrupt ends them before it ends us.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -10,17 +10,17 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// How often a running program is looked at.
+/// How often a running program is polled.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Whether someone asked us to end. From the first call on, signals no longer end us by
-/// themselves: servers that were started must be stopped first.
+/// Whether we were asked to stop. From the first call on, signals do not end this process on their
+/// own, because servers that it started must be stopped first.
 pub(crate) fn interrupted() -> bool {
     static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
     let flag = FLAG.get_or_init(|| {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // Without a handler a signal ends us at once, as it would anyway.
+            // Without a handler a signal simply ends us at once.
             let _ = signal_hook::flag::register(signal, flag.clone());
         }
         flag
@@ -28,13 +28,13 @@ pub(crate) fn interrupted() -> bool {
     flag.load(Ordering::Relaxed)
 }
 
-/// Runs a program to its end; fails when it does, or when we are interrupted.
+/// Runs a program to its end; fails if it fails, or if we are interrupted.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     run_with(command, |_| {})
 }
 
-/// The same of a program with much to say: of its output, which is passed on, the lines for which `is_noted` are
-/// repeated after the end, if it fails.
+/// The same for a program with long output, which is passed on. If it fails, the lines for which
+/// `is_noted` holds are repeated at the end.
 pub(crate) fn run_noting(
     command: &mut Command,
     is_noted: impl FnMut(&str) -> bool + Send + 'static,
@@ -56,7 +56,7 @@ pub(crate) fn run_noting(
     result
 }
 
-/// Copies what a program says to our own output, line by line; returns those that are noted.
+/// Copies a program's output to ours, line by line; returns the noted lines.
 fn pass_on(output: impl Read, mut is_noted: impl FnMut(&str) -> bool) -> Vec<String> {
     let mut noted = Vec::new();
     let mut output = BufReader::new(output);
@@ -65,7 +65,7 @@ fn pass_on(output: impl Read, mut is_noted: impl FnMut(&str) -> bool) -> Vec<Str
         .read_until(b'\n', &mut line)
         .is_ok_and(|read| read > 0)
     {
-        // Whoever reads us may be gone; the program goes on.
+        // If our reader is gone, the program still continues.
         let _ = std::io::stdout().write_all(&line);
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end();
@@ -83,7 +83,7 @@ fn run_with(command: &mut Command, begun: impl FnOnce(&mut Child)) -> anyhow::Re
     if interrupted() {
         bail!("interrupted");
     }
-    // A group of its own: an interrupt must reach what the program itself started.
+    // In its own group, because an interrupt must reach the program's own children.
     let mut child = command
         .process_group(0)
         .spawn()

@@ -1,4 +1,4 @@
-//! A Redis of our own: in memory, refusing writes when full, as in production.
+//! A private Redis: in memory, and refusing writes when full, as in production.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use crate::server::{self, Server};
 use crate::{scratch, tools};
 
-/// Where the server is.
+/// Finds the server's program.
 pub(crate) fn find() -> Option<PathBuf> {
     tools::program("redis-server").or_else(|| tools::program("valkey-server"))
 }
 
-/// Starts one on a free port.
+/// Starts a server on a free port.
 pub(crate) fn start(program: &Path) -> anyhow::Result<Server> {
     let folder = tempfile::Builder::new()
         .prefix("mainspring-redis-")

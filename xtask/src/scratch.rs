@@ -1,4 +1,4 @@
-//! Where tests and their servers write.
+//! The folder in which tests and their servers write.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,15 +6,16 @@ use std::sync::OnceLock;
 
 use crate::tools;
 
-/// The usual folder in memory.
+/// The usual in-memory folder.
 const MEMORY: &str = "/dev/shm";
 
-/// What has to be free there, and in memory as a whole: tests write up to 2 GiB at a time, and a linker needs the rest.
+/// Bytes that must be free there, and in memory overall: tests write up to 2 GiB at a time, and a
+/// linker needs the rest.
 const FREE_MIN: u64 = 8 << 30;
 
-/// The folder for what tests and their servers write and nobody keeps: in memory, where there is room, unless TMPDIR names
-/// one. A database is created there in a sixth of the time that it takes on a disk, and most of the time of the
-/// stores' tests is that.
+/// The folder for throwaway data of tests and their servers: in memory if there is room, unless
+/// `TMPDIR` names one. Creating a database there takes a sixth of the time that it takes on a disk,
+/// and the tests of the stores spend most of their time on that.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -27,7 +28,7 @@ pub(crate) fn folder() -> &'static Path {
     })
 }
 
-/// Bytes that can be written to the folder in memory.
+/// Bytes that can be written to the in-memory folder.
 fn available() -> Option<u64> {
     let output = Command::new("df").args(["-Pk", MEMORY]).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

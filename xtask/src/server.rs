@@ -9,24 +9,24 @@ use tempfile::TempDir;
 
 use crate::tools;
 
-/// How long a server may take to start: an initdb on a busy machine included.
+/// How long a server may take to start, including an initdb on a busy machine.
 const START: Duration = Duration::from_mins(1);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A running server with its folder. Dropping it ends the server and removes the folder.
+/// A running server with its folder. Dropping it stops the server and removes the folder.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) url: String,
     child: Child,
-    /// The signal at which the server goes down at once, since its data is thrown away.
+    /// The signal that makes the server stop at once, since its data is discarded.
     signal: &'static str,
     /// Removed after the server is gone.
     _folder: TempDir,
 }
 
 impl Server {
-    /// Starts a program as `user` (ourselves when none), whose output goes to a file in `folder`,
-    /// and waits until `ready` says so.
+    /// Starts a program, with its output in a file in `folder`, and waits until `ready` returns
+    /// true.
     pub(crate) fn start(
         name: &str,
         url: String,
@@ -86,8 +86,8 @@ impl Drop for Server {
     }
 }
 
-/// A command that runs as `user`, or as ourselves, and gets `signal` should we be killed before we
-/// can stop it ourselves.
+/// A command that runs as `user`, or as ourselves if `None`, and receives `signal` if we are killed
+/// before we can stop it.
 pub(crate) fn command(user: Option<&str>, signal: &str, program: &Path) -> Command {
     let Some(setpriv) = tools::program("setpriv") else {
         let mut command = match user {

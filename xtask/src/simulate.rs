@@ -1,10 +1,11 @@
-//! Builds the simulation with optimisations, in a folder of its own, and runs it; and the soak.
+//! Builds the simulation with optimisations in its own target folder and runs it; and the soak
+//! test.
 
 use std::process::Command;
 
 use crate::{packages, process};
 
-/// Runs simulated worlds; the words are the simulation's own.
+/// Runs simulated worlds; the arguments are passed to the simulation.
 pub(crate) fn run(words: &[&str]) -> anyhow::Result<()> {
     process::run(
         Command::new("cargo")
@@ -15,7 +16,8 @@ pub(crate) fn run(words: &[&str]) -> anyhow::Result<()> {
     )
 }
 
-/// Does harm to real processes for hours; the words are the soak's own. Servers are the machine's.
+/// Injects faults into real processes for hours; the arguments are passed to the soak. It uses the
+/// machine's server programs.
 pub(crate) fn soak(words: &[&str]) -> anyhow::Result<()> {
     let binary = packages::binary()?;
     process::run(

@@ -1,4 +1,4 @@
-//! The chart's pods as processes of this machine, on servers of their own.
+//! Runs the chart's pods as processes of this machine, on private servers.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,20 +8,22 @@ use anyhow::{Context, bail};
 use crate::process::{self, run};
 use crate::{chart, packages, postgres, redis, tools};
 
-/// What `cargo xtask stand-in` is told.
+/// The options of `cargo xtask stand-in`.
 #[derive(Debug, Default)]
 pub(crate) struct Options<'a> {
-    /// The program that the containers run; it is built where none is given.
+    /// The program that the containers run; built if none is given.
     binary: Option<&'a Path>,
-    /// That of the previous release. With it, upgrades from it and back to it are all that is done.
+    /// The program of the previous release. With it, only upgrades from it and back to it are
+    /// tested.
     previous: Option<&'a Path>,
-    /// So many sends at once, which scale the workers out and in; they are all that is done.
+    /// The number of sends in a burst, which scales the workers out and in. With it, nothing else
+    /// is done.
     burst: Option<&'a str>,
-    /// One chapter, which is all that is done.
+    /// The only chapter to run.
     only: Option<&'a str>,
 }
 
-/// The chapter that is the walk through docs/guides/production.md.
+/// The chapter that follows docs/guides/production.md.
 const WALK: &str = "walk";
 
 impl<'a> Options<'a> {
@@ -43,10 +45,10 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Installs the chart on a stand-in for a cluster, which runs the containers' commands, and upgrades, scales, drains
-/// and breaks it under load.
+/// Installs the chart on a stand-in for a cluster, which runs the containers' commands, and
+/// upgrades, scales, drains and breaks it under load.
 pub(crate) fn check(options: &Options<'_>) -> anyhow::Result<()> {
-    // From here on a signal is only noted, so that no server is left behind.
+    // From here on a signal is only recorded, so that no server is left behind.
     process::interrupted();
     let (python, node) = (chart::python()?, chart::node()?);
     let binary = match options.binary {
@@ -75,7 +77,7 @@ pub(crate) fn check(options: &Options<'_>) -> anyhow::Result<()> {
         program.arg("--redis").arg(&redis.url);
         program
     };
-    // Its databases are its own, and its queue begins empty.
+    // It has its own databases and starts with an empty queue.
     let walk = || run(program(WALK).env("PATH", with(&programs)?));
     if options.only == Some(WALK) {
         return walk();
@@ -97,7 +99,7 @@ pub(crate) fn check(options: &Options<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The path of programs, with those of a server in front.
+/// The `PATH` with a server's programs in front.
 fn with(programs: &Path) -> anyhow::Result<std::ffi::OsString> {
     let path = tools::variable("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).collect::<Vec<_>>();

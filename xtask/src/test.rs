@@ -1,4 +1,4 @@
-//! Runs every test, with every server it can get.
+//! Runs every test, with every server that is available.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,15 +15,15 @@ pub(crate) const REDIS_URL: &str = "MAINSPRING_TEST_REDIS_URL";
 /// What to run.
 #[derive(Debug)]
 pub(crate) struct Options {
-    /// Fail where a server is missing instead of skipping its tests.
+    /// Fail if a server is missing instead of skipping its tests.
     pub(crate) require_all: bool,
-    /// Handed to `cargo test`.
+    /// Passed to `cargo test`.
     pub(crate) cargo_arguments: Vec<String>,
     /// Runs while the tests do, once they are built.
     pub(crate) beside: Option<fn() -> anyhow::Result<()>>,
 }
 
-/// A server's tests run against a given one, one of our own, or not at all.
+/// A server for tests: a given one, one of our own, or none.
 enum Given {
     Url(String),
     Own(Server),
@@ -42,7 +42,7 @@ impl Given {
 
 /// Builds the binary, then runs the tests of the whole workspace.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    // From here on a signal is only noted, so that no server is left behind.
+    // From here on a signal is only recorded, so that no server is left behind.
     process::interrupted();
     let mut missing = Vec::new();
     if tools::variable(POSTGRES_URL).is_none() && postgres::find().is_none() {
@@ -88,7 +88,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             missing.join(", ")
         );
     }
-    // Handed over already built: tests start the binary.
+    // Built up front, because tests start the binary.
     packages::binary()?;
     let mut command = Command::new("cargo");
     command
@@ -108,7 +108,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if missing.is_empty() {
         command.env("REQUIRE_STORES", "all");
     }
-    // Nothing is skipped then: a package that npm cannot fetch fails its tests, too.
+    // Then nothing is skipped, and a package that npm cannot fetch fails its tests as well.
     if options.require_all {
         command.env("REQUIRE_NPM", "1");
     }
@@ -143,10 +143,10 @@ fn with(command: &mut Command, other: fn() -> anyhow::Result<()>) -> anyhow::Res
     result.and(other)
 }
 
-/// How many lines behind the place of a panic are repeated with it: the message, and what an assertion compared.
+/// Lines repeated after the location of a panic: the message, and what an assertion compared.
 const LINES_OF_A_PANIC: usize = 3;
 
-/// Which lines of `cargo test` say what failed, where and why.
+/// Selects the lines of `cargo test` that say what failed, where and why.
 #[derive(Default)]
 struct Failures {
     /// How many more lines belong to the last panic.

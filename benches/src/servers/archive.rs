@@ -1,4 +1,4 @@
-//! A Postgres server that archives its log, and one that is restored from that to a point in time.
+//! A Postgres server that archives its log, and one restored from that archive to a point in time.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -11,15 +11,15 @@ use anyhow::{Result, bail};
 use super::standby::succeeded;
 use super::{Postgres, as_server_user, find_program, hand_over, wait_for};
 
-/// How long the server may take to put a piece of its log away, and to restore.
+/// How long the server may take to archive a log segment, or to restore.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// A copy of a server's files, from which it can be restored with what it archived since.
+/// A base backup, from which a server can be restored together with the archived log.
 #[derive(Debug)]
 pub struct BaseBackup(tempfile::TempDir);
 
 impl Postgres {
-    /// Has the server archive its log from now on, which takes a restart.
+    /// Makes the server archive its log from here on, which takes a restart.
     pub fn archive(&mut self) -> Result<()> {
         let archive = self.archived();
         fs::create_dir(&archive)?;
@@ -33,7 +33,7 @@ impl Postgres {
         self.restart()
     }
 
-    /// Copies the server's files while it works.
+    /// Copies the server's files while it is running.
     pub fn base_backup(&self) -> Result<BaseBackup> {
         let dir = server_folder()?;
         let mut copy = Command::new(find_program("pg_basebackup")?);
@@ -45,8 +45,7 @@ impl Postgres {
         Ok(BaseBackup(dir))
     }
 
-    /// Gives the present moment a name, to which the server can be restored. What was committed by now is archived
-    /// when this returns.
+    /// Creates a named restore point. When this returns, everything committed so far is archived.
     pub fn restore_point(&self, name: &str) -> Result<()> {
         let made = format!("SELECT pg_walfile_name(pg_create_restore_point('{name}'))");
         let segment = self.query("postgres", &made)?;
@@ -57,12 +56,12 @@ impl Postgres {
         })
     }
 
-    /// Starts a server of its own from a backup of this one, as this one was at a point that it gave a name.
+    /// Starts another server from a backup of this one, restored to a named restore point.
     pub fn restored(&self, backup: BaseBackup, point: &str) -> Result<Self> {
         let BaseBackup(dir) = backup;
         let data = dir.path().join("data");
         let archive = self.archived();
-        // The last line of a name counts.
+        // Of several lines for a setting, the last one applies.
         let settings = [
             "archive_mode = off".to_owned(),
             format!("restore_command = 'cp {}/%f %p'", archive.display()),

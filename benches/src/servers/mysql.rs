@@ -1,4 +1,4 @@
-//! A MariaDB server, for what runs on MySQL.
+//! A MariaDB server, for tests on MySQL.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub struct Mysql {
 }
 
 impl Mysql {
-    /// Makes a data folder and starts the server on it.
+    /// Creates a data folder and starts the server on it.
     pub fn start() -> Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("mainspring-my-")
@@ -50,7 +50,7 @@ impl Mysql {
         Ok(server)
     }
 
-    /// Starts the server, after a stop or the first time, and waits until it answers.
+    /// Starts or restarts the server, and waits until it answers.
     pub fn restart(&mut self) -> Result<()> {
         self.stop();
         let log = std::fs::File::create(self.dir.path().join("log"))?;
@@ -78,7 +78,7 @@ impl Mysql {
             if let Some(status) = child.try_wait()? {
                 bail!("mariadbd ended with {status}");
             }
-            // Another server may have been quicker on the port.
+            // Another server may have taken the port first.
             let folder = self.dir.path().join("data").display().to_string();
             let said = self.query("mysql", "SELECT @@datadir");
             Ok(said.is_ok_and(|said| said.trim_end_matches('/') == folder))
@@ -93,19 +93,19 @@ impl Mysql {
         }
     }
 
-    /// The address of a database.
+    /// The URL of a database.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
         format!("mysql://root@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Creates a database and returns its address.
+    /// Creates a database and returns its URL.
     pub fn create_database(&self, name: &str) -> Result<String> {
         self.query("mysql", &format!("CREATE DATABASE {name}"))?;
         Ok(self.url(name))
     }
 
-    /// Runs SQL and returns what it prints as psql does, unaligned; ids as their digits.
+    /// Runs SQL and returns its output as psql prints it, unaligned, with ids as hex digits.
     pub fn query(&self, database: &str, sql: &str) -> Result<String> {
         let output = Command::new(find_program("mariadb")?)
             .args(["--no-defaults", "-h127.0.0.1", "-uroot", "-BN"])

@@ -1,4 +1,4 @@
-//! A second Postgres server that follows a first one and takes its place.
+//! A second Postgres server that replicates a first one and takes over from it.
 
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -12,14 +12,14 @@ use super::{Postgres, as_server_user, find_program, free_port, wait_for};
 const LIMIT: Duration = Duration::from_mins(1);
 
 impl Postgres {
-    /// Starts a standby. From then on a synchronous commit of this server is answered once the
+    /// Starts a standby. From then on a synchronous commit on this server returns only once the
     /// standby has it on disk.
     pub fn standby(&self) -> Result<Self> {
         let dir = server_folder()?;
         let mut copy = Command::new(find_program("pg_basebackup")?);
         copy.args(["-h", "127.0.0.1", "-U", "postgres", "-p"])
             .arg(self.port.to_string())
-            // Written so that the copy follows this server, from a checkpoint made at once.
+            // Configured as a standby of this server, from an immediate checkpoint.
             .args(["--write-recovery-conf", "--checkpoint=fast", "-D"])
             .arg(dir.path().join("data"));
         succeeded("pg_basebackup", &as_server_user(copy).output()?)?;
@@ -45,7 +45,7 @@ impl Postgres {
         Ok(standby)
     }
 
-    /// Makes a standby, whose primary is gone, a primary.
+    /// Promotes a standby, whose primary is gone, to primary.
     pub fn promote(&self) -> Result<()> {
         let promoted = self.query("postgres", "SELECT pg_promote(TRUE, 60)")?;
         if promoted != "t" {

@@ -9,7 +9,7 @@ use crate::cluster::{Cluster, Options, sessions};
 use crate::load::now;
 use crate::stats::measurement;
 
-/// Connections that post batches side by side.
+/// Connections that post batches concurrently.
 const CLIENTS: usize = 4;
 const BATCH: usize = 1000;
 

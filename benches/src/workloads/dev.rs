@@ -1,4 +1,5 @@
-//! One-round sends at 64 clients in `dev` on SQLite, against a scheduler and a worker on Postgres and Redis.
+//! One-round sends at 64 clients: `dev` on SQLite against a scheduler and a worker on Postgres and
+//! Redis.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use crate::stats::measurement;
 const CLIENTS: usize = 64;
 const SESSIONS: usize = 256;
 
-/// Both stay up and take turns, so that they meet the same machine.
+/// Both stay up and are measured in turns, so that they see the same machine conditions.
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
     let cluster = Cluster::start(options, 1, &[])?;
     let dir = tempfile::Builder::new()
@@ -24,7 +25,8 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     };
     let dev = program.dev("dev", &dir.path().join("data"))?;
     dev.wait_until_ready()?;
-    // Bounded as in `throughput`: else each run would read longer conversations than the one before.
+    // Bounded as in `throughput`, or else each run would read longer conversations than the
+    // previous one.
     let agent = json!({ "context": { "last_messages": 50 } });
     let bases = [cluster.scheduler.url(), dev.url()];
     let mut ids = Vec::new();

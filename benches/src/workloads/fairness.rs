@@ -1,4 +1,4 @@
-//! How soon a tenant is served while another one floods the workers, against alone.
+//! How soon a tenant is served while another one floods the workers, compared with being alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,14 +12,14 @@ use crate::cluster::{Cluster, Options, ROOT_KEY, many_sessions, new_tenant};
 use crate::load::{closed_loop_of, pause};
 use crate::stats::{measurement, millis, percentile};
 
-/// Slots of the workers together. Each tenant's share is a half.
+/// The number of workers, and the slots of each. Each tenant's share is half of all slots.
 const WORKERS: usize = 2;
 const SLOTS: usize = 32;
 
 /// The quiet tenant's clients, each with one send at a time.
 const CLIENTS: usize = 4;
 
-/// Sends that the other tenant has open all the time: a hundred times its share.
+/// Sends that the other tenant keeps open: a hundred times its share.
 const FLOOD: usize = 100 * WORKERS * SLOTS / 2;
 
 const OPEN: &str = "SELECT count(*) FROM sends WHERE finished_at IS NULL";
@@ -37,7 +37,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     let agent = json!({ "tools": [], "context": { "last_messages": 4 } });
     let quiet_ids = many_sessions(&quiet, CLIENTS * 4, CLIENTS, &agent).await?;
     let loud_ids = many_sessions(&loud, options.size(FLOOD, 600), 16, &agent).await?;
-    // As long as a model takes: slots are what is scarce, not this machine's processor.
+    // As long as a model takes, so that slots are scarce and not this machine's processor.
     let body = Bytes::from_static(br#"{"input":"!sleep 1s hello"}"#);
     let time = options.seconds(30, 3);
     let (mut alone, mut beside, mut ratios) = (vec![], vec![], vec![]);
@@ -49,7 +49,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
         alone.push(p95().await?);
         let stop = Arc::new(AtomicBool::new(false));
         let flood = tokio::spawn(flood(loud.clone(), loud_ids.clone(), stop.clone()));
-        // Until every slot is taken and nearly every session has a send.
+        // Wait until every slot is taken and nearly every session has a send.
         while cluster.number(OPEN)? < loud_ids.len() as i64 * 9 / 10 {
             ensure!(!flood.is_finished(), "the flood has ended");
             pause(100).await;
@@ -82,7 +82,7 @@ async fn flood(base: String, sessions: Vec<String>, stop: Arc<AtomicBool>) -> Re
                 return Ok(());
             }
             let send = |id| json!({ "session_id": id, "input": "!sleep 1s loud", "options": { "on_busy": "reject" } });
-            // Each session that still has one says so.
+            // A session that still has one rejects the next, which is expected.
             let sends: Vec<Value> = ids.iter().map(send).collect();
             client
                 .post("/v1/sends:batch", &json!({ "sends": sends }))

@@ -1,5 +1,5 @@
 //! Workflow runs: how fast one fans out over instant leaves, what a leaf costs in a large run, and
-//! how soon a leaf follows the one before it.
+//! how soon a leaf follows the previous one.
 
 use std::time::Duration;
 
@@ -16,13 +16,14 @@ use crate::stats::{measurement, millis, percentile};
 /// Leaves of the smaller run; the larger has ten times as many.
 const LEAVES: usize = 1_000;
 
-/// Leaves under way at once.
+/// Leaves in flight at once.
 const IN_FLIGHT: usize = 64;
 
-/// The lists that the larger run's leaves are spread over: one may not hold them all.
+/// The number of lists that the larger run's leaves are spread over, since one may not hold them
+/// all.
 const LISTS: usize = 4;
 
-/// Leaves one after another.
+/// Number of leaves in the chain.
 const CHAIN: usize = 100;
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
@@ -30,10 +31,10 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     let (mut large, mut memory) = (vec![], vec![]);
     let leaves = options.size(LEAVES, LEAVES / 10);
     for _ in 0..options.runs {
-        // Each pair on servers of its own, so that neither finds what earlier ones left.
+        // Each pair on its own servers, so that neither sees leftovers of earlier ones.
         let cluster = Cluster::start(options, 1, &[])?;
         let mut client = cluster.client().await?;
-        // Connections, plans and pages are there after one that does not count.
+        // A warm-up run, which is not counted, sets up connections, plans and pages.
         fan(&mut client, wide(leaves, 1), leaves).await?;
         let before = transactions(&cluster)?;
         let one = fan(&mut client, wide(leaves, 1), leaves).await?;
@@ -71,7 +72,7 @@ fn leaf(input: &str) -> Value {
     json!({ "type": "agent", "id": "leaf", "spec": spec, "input": input })
 }
 
-/// A run over instant leaves in one list, or in several side by side.
+/// A run over instant leaves in one list, or in several parallel ones.
 fn wide(leaves: usize, lists: usize) -> Value {
     let each = leaves / lists;
     let list = |n: usize| {
@@ -88,7 +89,7 @@ fn wide(leaves: usize, lists: usize) -> Value {
     json!({ "name": "wide", "root": root })
 }
 
-/// From the post of a run to its end.
+/// Time from the post of a run to its end.
 async fn fan(client: &mut Client, spec: Value, leaves: usize) -> Result<Duration> {
     let body = Bytes::from(json!({ "spec": spec }).to_string());
     let start = now();
@@ -109,7 +110,7 @@ async fn fan(client: &mut Client, spec: Value, leaves: usize) -> Result<Duration
     Ok(took)
 }
 
-/// The scheduler's largest resident memory while something goes on.
+/// Runs some work, and samples the scheduler's peak resident memory meanwhile.
 async fn watched(
     cluster: &Cluster,
     work: impl Future<Output = Result<Duration>>,
@@ -124,8 +125,8 @@ async fn watched(
     }
 }
 
-/// Leaves that each wait for the one before: from the end of one to the end of the next, which is a
-/// model call and its commit more than to the start of the model call; in whole milliseconds.
+/// A chain of leaves, each waiting for the previous one. Measures from the end of one to the end of
+/// the next in whole milliseconds, which includes a model call and its commit.
 async fn chain(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
     let cluster = Cluster::start(options, 1, &[])?;
     let mut client = cluster.client().await?;

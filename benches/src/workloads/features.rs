@@ -1,6 +1,8 @@
-//! What features cost that can be left out: one-round sends through HTTP with each of them, as a share of without.
+//! The cost of optional features: throughput of one-round sends over HTTP with each, as a share of
+//! that without.
 //!
-//! The processes of one installation are started with it and without it in turns, on the same servers.
+//! An installation's processes are restarted with and without the feature in turns, on the same
+//! servers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,18 +22,18 @@ use crate::stats::measurement;
 const CLIENTS: usize = 64;
 const SESSIONS: usize = 256;
 
-/// Something that is on or off.
+/// An optional feature.
 struct Feature {
     name: &'static str,
     bar: &'static str,
-    /// Settings of every process that has it.
+    /// Settings of every process when the feature is on.
     environment: Vec<(String, String)>,
-    /// Whether the load comes with a key of a tenant that has every limit.
+    /// Whether the load uses a key of a tenant that has every limit.
     limited: bool,
 }
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
-    // Without the auditor, which is a feature itself.
+    // Without the auditor, which is itself a feature under test.
     let mut bench = Bench::start(options).await?;
     let collector = Collector::start().await?;
     let journal = bench.journal.join("steps.jsonl");
@@ -71,7 +73,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
             bar: "reference",
             environment: vec![
                 set("MAINSPRING_ROOT_KEY", ROOT_KEY),
-                // With a price each call is set aside before it is made.
+                // With a price, an amount is reserved before each call is made.
                 set("MAINSPRING_PRICES", "demo=1/1"),
             ],
             limited: true,
@@ -86,7 +88,8 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     for feature in &features {
         let (mut with, mut without, mut shares) = (Vec::new(), Vec::new(), Vec::new());
         for run in 0..options.runs {
-            // Which comes first alternates: the servers still work off what came before.
+            // The order alternates, because the servers may still be busy with the previous
+            // measurement.
             let is_first_off = run % 2 == 0;
             let first = bench
                 .rate(options, (!is_first_off).then_some(feature))
@@ -117,14 +120,14 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     bench.cluster.audit()
 }
 
-/// The servers, and sessions of two tenants.
+/// The servers, and the sessions of two tenants.
 struct Bench {
     cluster: Cluster,
     open: Vec<String>,
     limited: Vec<String>,
     /// A key of the tenant with limits.
     key: String,
-    /// The folder in which a journal is written.
+    /// The folder for the journal.
     journal: PathBuf,
 }
 
@@ -137,7 +140,7 @@ impl Bench {
         let mut cluster = Cluster::start(options, 1, &environment)?;
         let agent = json!({ "context": { "last_messages": 50 } });
         let root = with_key(&cluster.scheduler.url(), ROOT_KEY);
-        // More than it can take, so that each is counted and none is in the way.
+        // Higher than the load, so that every limit is counted and none of them blocks.
         let limits = json!({ "requests_per_second": 100_000, "sends_open": 100_000, "tokens_per_minute": 1_000_000_000_u64,
             "usd_per_minute": 100_000, "usd_per_day": 100_000, "usd_per_month": 1_000_000, "bytes": 1_u64 << 40 });
         let key = new_tenant(&cluster.scheduler.url(), "limited", limits).await?;
@@ -157,11 +160,11 @@ impl Bench {
         })
     }
 
-    /// Sends per second of new processes, whose journal begins anew: one that was off would first write what happened
-    /// meanwhile.
+    /// Sends per second with freshly started processes and an empty journal: a process whose
+    /// journal was off would first write what happened meanwhile.
     async fn rate(&mut self, options: &Options, feature: Option<&Feature>) -> Result<f64> {
         let cluster = &mut self.cluster;
-        // Nobody else is there meanwhile.
+        // Kill the other processes first.
         cluster.workers.iter_mut().for_each(Process::kill);
         cluster.scheduler.kill();
         if self.journal.exists() {
@@ -187,10 +190,10 @@ impl Bench {
     }
 }
 
-/// A collector that takes everything and keeps nothing.
+/// A telemetry collector that accepts everything and keeps nothing.
 struct Collector {
     url: String,
-    /// Bytes of what came.
+    /// Bytes received.
     received: Arc<AtomicU64>,
 }
 
@@ -204,7 +207,7 @@ impl Collector {
             while let Ok((stream, _)) = listener.accept().await {
                 let counter = counter.clone();
                 tokio::spawn(async move {
-                    // Ends when the other side closes.
+                    // Ends when the peer closes the connection.
                     let _ = take(stream, &counter).await;
                 });
             }
@@ -213,7 +216,7 @@ impl Collector {
     }
 }
 
-/// Answers each request of a connection.
+/// Responds to each request of a connection.
 async fn take(stream: TcpStream, received: &AtomicU64) -> Result<()> {
     let mut stream = BufReader::new(stream);
     loop {

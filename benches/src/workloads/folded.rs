@@ -1,5 +1,6 @@
-//! A send in a session of 10 000 messages against one in a session of 100, in conversations that are folded and
-//! whose older sends are shown as digests, with the bytes that the worker reads from the database.
+//! A send in a session of 10 000 messages compared with one in a session of 100, in conversations
+//! that are folded and show older sends as digests; also the bytes that the worker reads from the
+//! database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +17,7 @@ use crate::cluster::{Cluster, Options, sessions};
 use crate::load::send_and_wait;
 use crate::stats::{measurement, millis, percentile, round};
 
-/// The name of the database's address in the environment.
+/// The environment variable with the database's URL.
 const DATABASE: &str = "MAINSPRING_DATABASE_URL";
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
@@ -24,7 +25,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     let url = cluster.program.environment.iter();
     let url = url.clone().find(|(name, _)| name == DATABASE);
     let (read, url) = counted(&url.context("the cluster has a database")?.1).await?;
-    // One that has each session in its cache, and one that never has.
+    // One worker that has each session in its cache, and one that never has.
     for (name, cache) in [("warm", "67108864"), ("cold", "0")] {
         let environment = [
             (DATABASE, url.as_str()),
@@ -33,7 +34,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
         let worker = cluster.program.worker(name, &environment)?;
         cluster.workers.push(worker);
         measure(&cluster, options, (name, &read), emit).await?;
-        // Dropped, it ends.
+        // Dropping a worker ends it.
         cluster.workers.clear();
     }
     cluster.audit()
@@ -100,7 +101,8 @@ async fn send(client: &mut Client, id: &str) -> Result<std::time::Duration> {
     send_and_wait(client, id, Bytes::from_static(b"{\"input\":\"hello\"}")).await
 }
 
-/// The address of something in front of a server that counts what is read from it.
+/// Starts a proxy in front of a server that counts the bytes read from it; returns the count and
+/// its URL.
 async fn counted(url: &str) -> Result<(Arc<AtomicU64>, String)> {
     let (head, rest) = url.split_once('@').context("the address names a user")?;
     let (server, path) = rest
@@ -114,7 +116,7 @@ async fn counted(url: &str) -> Result<(Arc<AtomicU64>, String)> {
         while let Ok((near, _)) = listener.accept().await {
             let (counter, server) = (Arc::clone(&counter), server.clone());
             tokio::spawn(async move {
-                // A connection that breaks is the business of both its ends.
+                // A broken connection concerns only its two ends.
                 let _ = forward(near, &server, &counter).await;
             });
         }

@@ -1,4 +1,4 @@
-//! Start of `dev` in an empty folder to its first answer.
+//! Time from starting `dev` in an empty folder to its first answer.
 
 use std::time::Duration;
 

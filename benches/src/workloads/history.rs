@@ -16,7 +16,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     let cluster = Cluster::start(options, 1, &[])?;
     let mut client = cluster.client().await?;
     let agent = json!({ "context": { "last_messages": 50 } });
-    // Several of each, so that the short ones stay short while samples are taken.
+    // Several of each, so that the short ones stay short during sampling.
     let short = sessions(&mut client, 40, &agent).await?;
     let long = sessions(&mut client, 4, &agent).await?;
     fill(&mut client, &short, 100).await?;
@@ -43,7 +43,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     Ok(())
 }
 
-/// Brings each session to `messages` messages by sends of its own.
+/// Fills each session to `messages` messages with its own sends.
 pub(super) async fn fill(client: &mut Client, ids: &[String], messages: usize) -> Result<()> {
     for id in ids {
         let mut left = messages / 2;

@@ -1,4 +1,4 @@
-//! Processor use of an installation in which nothing happens: sessions at rest, and readers of their events.
+//! Processor use of an idle installation: sessions at rest, and readers of their events.
 
 use std::time::Duration;
 
@@ -18,10 +18,11 @@ const WORKERS: usize = 4;
 const CLIENTS: usize = 32;
 const BATCH: usize = 1_000;
 
-/// What is measured, each in cores.
+/// The measured processes, each in cores.
 const PROCESSES: [&str; 4] = ["scheduler", "workers", "postgres", "redis"];
 
-/// Of four workers and a scheduler: without readers, then with them. Each session has had one send.
+/// Measures four workers and a scheduler, without readers and then with them. Each session has had
+/// one send.
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
     let cluster = Cluster::start(options, WORKERS, &[])?;
     let base = cluster.scheduler.url();
@@ -62,7 +63,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     Ok(())
 }
 
-/// Has every session's only send completed.
+/// Gives every session one send and waits until all have completed.
 async fn one_send_each(cluster: &Cluster, ids: &[String]) -> Result<()> {
     let mut client = cluster.client().await?;
     for ids in ids.chunks(BATCH) {
@@ -84,7 +85,8 @@ async fn one_send_each(cluster: &Cluster, ids: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// How many cores each of the processes uses, a minute a run, once workers have given their sessions back.
+/// Cores used by each process, over a minute per run, once the workers have released their
+/// sessions.
 async fn measure(cluster: &Cluster, options: &Options) -> Result<Vec<[f64; PROCESSES.len()]>> {
     pause(options.size(45_000, 1_000) as u64).await;
     let mut runs = Vec::new();

@@ -1,4 +1,4 @@
-//! POST to final with `?wait`, one client, nothing else going on.
+//! Latency from POST to the final state with `?wait`, one client, otherwise idle.
 
 use anyhow::Result;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Redis' memory after a million sends against after a thousand.
+//! Redis memory after a million sends compared with after a thousand.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     Ok(())
 }
 
-/// At least so many sends to their end.
+/// Runs at least this many sends to their end.
 async fn sends(cluster: &Cluster, ids: &[String], count: u64) -> Result<u64> {
     let mut done = 0;
     while done < count {
@@ -39,7 +39,7 @@ async fn sends(cluster: &Cluster, ids: &[String], count: u64) -> Result<u64> {
     Ok(done)
 }
 
-/// The memory once the janitors have been by: the least of half a minute.
+/// The memory after the janitors have run: the minimum over half a minute.
 async fn drained(cluster: &Cluster) -> Result<u64> {
     let (start, mut least) = (now(), u64::MAX);
     while start.elapsed() < Duration::from_secs(30) {

@@ -1,4 +1,4 @@
-//! Memory of one worker that carries thousands of sends on a slow streamed model.
+//! Memory of one worker that handles thousands of sends on a slow streaming model.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -64,19 +64,19 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     Ok(())
 }
 
-/// The worker's memory after three quiet seconds.
+/// The worker's memory after three idle seconds.
 async fn settled(cluster: &Cluster) -> Result<u64> {
     pause(3_000).await;
     cluster.workers[0].resident_memory()
 }
 
-/// A model that says a word every second and never ends.
+/// A model that emits a word every second and never ends.
 async fn serve(listener: TcpListener, open: Arc<AtomicUsize>) {
     while let Ok((stream, _)) = listener.accept().await {
         let open = open.clone();
         tokio::spawn(async move {
             open.fetch_add(1, Ordering::Relaxed);
-            // Ends when the other side closes.
+            // Ends when the peer closes the connection.
             let _ = answer(stream).await;
             open.fetch_sub(1, Ordering::Relaxed);
         });

@@ -1,4 +1,5 @@
-//! From `kill -9` of a worker to another's takeover of each of its sends, default settings.
+//! Time from `kill -9` of a worker to another worker's takeover of each of its sends, with default
+//! settings.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,7 +29,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     Ok(())
 }
 
-/// Lets the only worker take sends that last a while, kills it, and starts another beside.
+/// Lets the only worker take long sends, kills it, and starts another one.
 async fn one(cluster: &mut Cluster, count: usize, round: usize) -> Result<Vec<Duration>> {
     let mut client = cluster.client().await?;
     let ids = sessions(&mut client, count, &json!({})).await?;

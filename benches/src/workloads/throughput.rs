@@ -17,7 +17,7 @@ const CLIENTS: usize = 64;
 const SESSIONS: usize = 256;
 const MANY_SESSIONS: usize = 100_000;
 
-/// One worker and sessions that all fit its memory.
+/// One worker, and sessions that all fit into its memory.
 pub(super) async fn few(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
     let load = Load {
         name: "throughput",
@@ -29,7 +29,7 @@ pub(super) async fn few(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     run(&load, options, emit).await
 }
 
-/// Four workers, more sessions than they remember, and an idempotency key on each request.
+/// Four workers, more sessions than they cache, and an idempotency key on each request.
 pub(super) async fn many(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
     let load = Load {
         name: "throughput-many",
@@ -53,8 +53,8 @@ async fn run(load: &Load, options: &Options, emit: &mut dyn FnMut(Value)) -> Res
     let cluster = Cluster::start(options, load.workers, &[])?;
     let ceiling_dir = cluster.dir.path().join("ceiling");
     prepare_ceiling(&cluster, &ceiling_dir)?;
-    // Bounded, as a long conversation would be: else each run would ask the model more than the
-    // one before, and measure its reading.
+    // Bounded, or else each run would send the model more than the previous one, and measure how
+    // long that takes to read.
     let agent = json!({ "context": { "last_messages": 50 } });
     let base = cluster.scheduler.url();
     let ids = many_sessions(&base, load.sessions, CLIENTS, &agent).await?;
@@ -73,7 +73,7 @@ async fn run(load: &Load, options: &Options, emit: &mut dyn FnMut(Value)) -> Res
         rates.push(done.rate());
         ceilings.push(ceiling);
         shares.push(done.rate() / ceiling);
-        // Reading the counter takes no transaction id of its own.
+        // Reading the counter does not itself use a transaction id.
         writes.push((after.transactions - before.transactions) as f64 / sends);
         wal.push((after.wal - before.wal) as f64 / sends);
         cpu.push(after.cpu_per_send(&before, sends));
@@ -103,7 +103,7 @@ async fn run(load: &Load, options: &Options, emit: &mut dyn FnMut(Value)) -> Res
     Ok(())
 }
 
-/// Leaves nothing to be cleaned up for whoever is measured next.
+/// Cleans up, so that the next measurement does not pay for it.
 pub(super) fn settle(cluster: &Cluster) -> Result<()> {
     cluster.postgres.query("mainspring", "CHECKPOINT")?;
     cluster.postgres.query("mainspring", "VACUUM")?;
@@ -113,7 +113,7 @@ pub(super) fn settle(cluster: &Cluster) -> Result<()> {
 
 struct Counters {
     transactions: i64,
-    /// Bytes of the write-ahead log so far.
+    /// Bytes written to the write-ahead log so far.
     wal: i64,
     cpu: [Duration; 5],
 }
@@ -144,12 +144,12 @@ impl Counters {
     }
 }
 
-/// Write transactions so far: those that got a transaction id.
+/// Write transactions so far: those that were assigned a transaction id.
 pub(super) fn transactions(cluster: &Cluster) -> Result<i64> {
     cluster.number("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
 }
 
-/// Makes the schema that the ceilings are measured on.
+/// Creates the schema that the ceilings are measured on.
 pub(super) fn prepare_ceiling(cluster: &Cluster, dir: &Path) -> Result<()> {
     std::fs::create_dir_all(dir)?;
     std::fs::write(dir.join("send.sql"), include_str!("../../ceiling/send.sql"))?;
@@ -163,7 +163,7 @@ pub(super) fn prepare_ceiling(cluster: &Cluster, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Transactions per second that pgbench reaches with the least that a send could write.
+/// Transactions per second that pgbench reaches with the minimum that a send has to write.
 pub(super) fn ceiling(cluster: &Cluster, dir: &Path, script: &str, time: Duration) -> Result<f64> {
     let port = cluster.postgres.port().to_string();
     let seconds = time.as_secs().to_string();

@@ -1,4 +1,4 @@
-//! Timers: many that are due at once, a steady stream of them, and how fast they are made.
+//! Timers: many that are due at once, a steady stream of them, and how fast they are created.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, Options, sessions};
 use crate::load::{now, pause};
 use crate::stats::measurement;
 
-/// Connections that make timers side by side.
+/// Connections that create timers concurrently.
 const CLIENTS: usize = 4;
 const BATCH: usize = 1_000;
 const SESSIONS: usize = 1_000;
@@ -19,7 +19,7 @@ const SESSIONS: usize = 1_000;
 /// Timers per second of the steady stream.
 const STEADY: usize = 500;
 
-/// Milliseconds of the database's clock.
+/// The database's clock in milliseconds.
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
@@ -50,7 +50,7 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     Ok(())
 }
 
-/// Timers made per second through the API.
+/// Timers created per second through the API.
 async fn arming(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
     let cluster = Cluster::start(options, 0, &[])?;
     let ids = sessions(&mut cluster.client().await?, SESSIONS, &json!({})).await?;
@@ -66,7 +66,7 @@ async fn arming(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
     Ok(())
 }
 
-/// Makes timers over the sessions in turn; `when` says when the n-th is due.
+/// Creates timers over the sessions in turn; `when` says when the n-th is due.
 async fn arm(
     cluster: &Cluster,
     ids: &[String],
@@ -108,15 +108,15 @@ async fn arm(
     Ok(())
 }
 
-/// Seconds from when many timers are due at once.
+/// Seconds from the moment at which many timers are due at once.
 struct Burst {
-    /// Until the sends of all are committed.
+    /// Until the sends of all timers are committed.
     fired: f64,
     /// Until all these sends have ended.
     ended: f64,
 }
 
-/// Has many timers fire at once, while two workers run what was sent.
+/// Fires many timers at once, while two workers run the resulting sends.
 async fn burst(options: &Options, count: usize) -> Result<Burst> {
     let cluster = Cluster::start(options, 2, &[])?;
     let ids = sessions(&mut cluster.client().await?, SESSIONS, &json!({})).await?;
@@ -149,8 +149,8 @@ async fn burst(options: &Options, count: usize) -> Result<Burst> {
     })
 }
 
-/// How late timers are while five hundred are due each second: from when each is due to when the
-/// database's clock says that it is fired, in the transaction that does so.
+/// Lateness of timers while five hundred are due each second: from each due time to the database's
+/// clock in the transaction that fires the timer.
 async fn steady(options: &Options) -> Result<(f64, f64)> {
     let cluster = Cluster::start(options, 2, &[])?;
     let ids = sessions(&mut cluster.client().await?, SESSIONS, &json!({})).await?;
@@ -181,7 +181,7 @@ async fn steady(options: &Options) -> Result<(f64, f64)> {
     Ok((late(0.5)?, late(0.99)?))
 }
 
-/// Every timer fired once, none early, and the invariants hold.
+/// Checks that every timer fired once, none fired early, and the invariants hold.
 fn once(cluster: &Cluster, count: usize) -> Result<()> {
     let sql = "SELECT count(DISTINCT (timer_id, send_id)) FROM timer_occurrences
         WHERE fate = 'fired' AND fired_at >= due_at";

@@ -1,5 +1,5 @@
-//! Sends that call tools: three rounds against what Postgres alone can do, engine time when idle, and
-//! a round of parallel calls.
+//! Sends that call tools: three rounds compared with what Postgres alone can do, engine time when
+//! idle, and a round of parallel calls.
 
 use anyhow::{Result, ensure};
 use bytes::Bytes;
@@ -103,7 +103,7 @@ async fn idle(options: &Options, cluster: &Cluster, emit: &mut dyn FnMut(Value))
         p50.push(millis(percentile(&mut samples, 50.0)));
         p99.push(millis(percentile(&mut samples, 99.0)));
     }
-    // The model and the tool are instant: all of it is the engine's.
+    // The model and the tool are instant, so all of it is engine time.
     emit(measurement("tools.engine.p50", "ms", &p50, "<= 12"));
     emit(measurement("tools.engine.p99", "ms", &p99, "<= 40"));
     Ok(())
@@ -124,18 +124,18 @@ async fn parallel(options: &Options, cluster: &Cluster, emit: &mut dyn FnMut(Val
         for _ in 0..options.size(40, 3) {
             samples.push(send_and_wait(&mut client, &ids[0], body.clone()).await?);
         }
-        // The whole send: the round with the calls, and everything around it.
+        // Times the whole send: the round with the calls, and everything around it.
         rounds.push(millis(percentile(&mut samples, 50.0)));
     }
     emit(measurement("tools.parallel_round", "ms", &rounds, "<= 230"));
     Ok(())
 }
 
-/// A tool that takes its time.
+/// A slow tool.
 async fn serve(listener: TcpListener) {
     while let Ok((stream, _)) = listener.accept().await {
         tokio::spawn(async move {
-            // Ends when the other side closes.
+            // Ends when the peer closes the connection.
             let _ = answer(stream).await;
         });
     }
@@ -164,7 +164,7 @@ async fn answer(mut stream: TcpStream) -> Result<()> {
     }
 }
 
-/// Where a request's body begins, and how long it is.
+/// The offset and the length of a request's body.
 fn request(read: &[u8]) -> Option<(usize, usize)> {
     let head = read.windows(4).position(|end| end == b"\r\n\r\n")? + 4;
     let text = String::from_utf8_lossy(&read[..head]).to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! Sends that wait for people: what ten thousand of them cost, how soon one goes on, and how soon a
+//! Sends that wait for people: what ten thousand of them cost, how soon one resumes, and how soon a
 //! cancel ends a stream.
 
 use std::time::Duration;
@@ -22,16 +22,16 @@ pub(super) async fn run(options: &Options, emit: &mut dyn FnMut(Value)) -> Resul
     cluster.audit()
 }
 
-/// Ten thousand sends that wait.
+/// Measures ten thousand waiting sends.
 async fn suspended(options: &Options, emit: &mut dyn FnMut(Value)) -> Result<()> {
     let count = options.size(10_000, 300);
     let (mut growth, mut leases, mut slots) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..options.runs {
-        // Nothing is kept between sends: what grows is held by those that wait.
+        // Nothing is cached between sends, so the growth is due to those that wait.
         let cluster = Cluster::start(options, 1, &[("MAINSPRING_WORKER_CACHE_BYTES_MAX", "0")])?;
         let mut client = cluster.client().await?;
         let agent = json!({ "tools": ["ask_person"] });
-        // As many as are measured pass before, so that the allocator has what they need.
+        // Park the same number first, so that the allocator already has what they need.
         park(&cluster, &mut client, count, &agent, 0).await?;
         let before = settled(&cluster).await?;
         park(&cluster, &mut client, count, &agent, count).await?;
@@ -79,14 +79,14 @@ async fn park(
     Ok(())
 }
 
-/// The worker's memory once it has told the schedulers that it runs nothing.
+/// The worker's memory once it has had time to report to the schedulers that it runs nothing.
 async fn settled(cluster: &Cluster) -> Result<u64> {
     pause(5_000).await;
     cluster.workers[0].resident_memory()
 }
 
-/// From the post of an answer to the end of the send: a model call, a commit and the way back more
-/// than to the start of the model call.
+/// Time from the post of an answer to the end of the send, which includes a model call, a commit
+/// and the response.
 async fn resumed(options: &Options, cluster: &Cluster, emit: &mut dyn FnMut(Value)) -> Result<()> {
     let mut client = cluster.client().await?;
     let ids = sessions(&mut client, 16, &json!({ "tools": ["ask_person"] })).await?;
@@ -121,7 +121,7 @@ async fn ask(client: &mut Client, session: &str) -> Result<Duration> {
     Ok(took)
 }
 
-/// From a cancel to the end of a send whose model streams.
+/// Time from a cancel to the end of a send whose model is streaming.
 async fn cancelled(
     options: &Options,
     cluster: &Cluster,

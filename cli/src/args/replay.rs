@@ -1,4 +1,4 @@
-//! Reading a journal, on the command line.
+//! Replaying a journal, on the command line.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Server-sent events, resumed by id after a cut.
+//! Server-sent events, resumed by id after a disconnect.
 
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use serde_json::Value;
 use super::{Client, RETRY};
 use crate::failure::{Exit, Failure};
 
-/// Bytes that one event may have: a stored message with its JSON around it.
+/// Maximum bytes of an event: a stored message with its JSON around it.
 const EVENT_BYTES_MAX: usize = 64 << 20;
 
-/// A server speaks at least every 15 s; after twice that and some, the connection is dead.
+/// The server sends something at least every 15 s; if it is silent for over twice that, the
+/// connection is dead.
 const SILENCE_MAX: Duration = Duration::from_secs(40);
 
 /// One event of a stream.
@@ -21,13 +22,13 @@ const SILENCE_MAX: Duration = Duration::from_secs(40);
 pub(crate) struct Event {
     /// Its type.
     pub(crate) name: String,
-    /// Where to resume; only durable events have one.
+    /// The id to resume from; only durable events have one.
     pub(crate) id: Option<String>,
     pub(crate) data: Value,
 }
 
 impl Event {
-    /// As one JSON document.
+    /// The event as one JSON document.
     pub(crate) fn to_json(&self) -> Value {
         match &self.id {
             Some(id) => serde_json::json!({ "event": self.name, "id": id, "data": self.data }),
@@ -35,7 +36,7 @@ impl Event {
         }
     }
 
-    /// Whether a send's stream ends with it.
+    /// Whether this event ends a send's stream.
     pub(crate) fn is_final(&self) -> bool {
         matches!(
             self.name.as_str(),
@@ -44,7 +45,7 @@ impl Event {
     }
 }
 
-/// A stream of events that survives cuts.
+/// A stream of events that survives disconnects.
 #[derive(Debug)]
 pub(crate) struct Events {
     client: Client,
@@ -52,12 +53,12 @@ pub(crate) struct Events {
     last_id: Option<String>,
     response: Option<reqwest::Response>,
     parser: Parser,
-    /// Attempts in a row that brought nothing.
+    /// Consecutive attempts without an event.
     failed: u32,
 }
 
 impl Events {
-    /// Will read the events of a path, after the given one.
+    /// A stream of a path's events after the given id; does not connect yet.
     pub(crate) fn new(client: &Client, path: String, after: Option<String>) -> Self {
         Self {
             client: client.clone(),
@@ -69,7 +70,7 @@ impl Events {
         }
     }
 
-    /// Connects now: what happens from here on will be among the events.
+    /// Connects now, so that the stream includes everything that happens from here on.
     pub(crate) async fn open(&mut self) -> Result<(), Failure> {
         match self.response {
             Some(_) => Ok(()),
@@ -77,7 +78,7 @@ impl Events {
         }
     }
 
-    /// The next event; none when the server ended the stream. Reconnects where that helps.
+    /// The next event, or `None` if the server ended the stream. Reconnects where that may help.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>, Failure> {
         loop {
             if let Some(event) = self.parser.next() {
@@ -111,7 +112,7 @@ impl Events {
         }
     }
 
-    /// After the server ended the stream, but not for good: waits a little, then goes on.
+    /// Reconnects after a short wait, if the server ended the stream before its final event.
     pub(crate) async fn reconnect(&mut self) -> Result<(), Failure> {
         self.cut(Failure::new(
             Exit::Unavailable,
@@ -156,7 +157,7 @@ impl Events {
         }
     }
 
-    /// Waits before the next attempt; gives up with `failure` after too many in vain.
+    /// Waits before the next attempt; fails with `failure` after too many futile ones.
     async fn cut(&mut self, failure: Failure) -> Result<(), Failure> {
         self.response = None;
         self.failed += 1;
@@ -170,11 +171,11 @@ impl Events {
     }
 }
 
-/// Takes bytes as they come and gives events as they are complete.
+/// Parses bytes as they arrive into complete events.
 #[derive(Debug, Default)]
 struct Parser {
     buffer: Vec<u8>,
-    /// Bytes of the buffer that were looked at without finding a line's end.
+    /// Bytes of the buffer already searched for a line end.
     searched: usize,
     name: String,
     id: Option<String>,
@@ -182,7 +183,7 @@ struct Parser {
 }
 
 impl Parser {
-    /// Takes bytes; false when an event grows beyond its bound.
+    /// Appends bytes; returns false if an event exceeds its size limit.
     fn push(&mut self, bytes: &[u8]) -> bool {
         self.buffer.extend_from_slice(bytes);
         self.buffer.len() + self.data.len() <= EVENT_BYTES_MAX
@@ -223,7 +224,7 @@ impl Parser {
                 }
                 self.data.push_str(value);
             }
-            // A comment keeps the connection open; other fields are not for us.
+            // A comment is only a keep-alive; other fields do not matter to us.
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Who may use a scheduler: everyone who reaches it, or who has a key.
+//! Who may use a scheduler: everyone who can reach it, or holders of a key.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use mainspring_shared::store::{ListKeys, Store};
 use crate::config::Config;
 use crate::failure::{Failure, usage_text};
 
-/// Characters that a root key has at least.
+/// Minimum characters of a root key.
 const ROOT_KEY_CHARS_MIN: usize = 16;
 
 /// The operator's key, from the configuration or its file.
@@ -41,7 +41,7 @@ fn root_key(config: &Config) -> Result<Option<RootKey>, Failure> {
     Ok(Some(RootKey::new(text)))
 }
 
-/// Of `mainspring dev`: open on this machine and nowhere else.
+/// Access to `mainspring dev`: without keys, open on this machine and nowhere else.
 pub(super) fn of_dev(
     config: &Config,
     issuers: Option<Arc<dyn Verifier>>,
@@ -53,7 +53,7 @@ pub(super) fn of_dev(
     }
 }
 
-/// Of a scheduler: with keys wherever there are any.
+/// Access to a scheduler: with keys as soon as there are any.
 pub(super) async fn of_scheduler(
     config: &Config,
     store: &dyn Store,
@@ -90,7 +90,7 @@ pub(super) async fn of_scheduler(
     open(config, address)
 }
 
-/// Without keys: on this machine alone, unless the operator answers for more.
+/// Open access: on this machine only, unless the operator takes responsibility with `insecure`.
 fn open(config: &Config, address: SocketAddr) -> Result<Access, Failure> {
     if address.ip().is_loopback() || config.insecure {
         return Ok(Access::Open);

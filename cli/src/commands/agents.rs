@@ -92,7 +92,7 @@ pub(crate) async fn run(
     }
 }
 
-/// An agent, or the version that a reference means.
+/// An agent, or the version that a reference selects.
 async fn show(client: &Client, query: &AgentQuery) -> Result<Value, Failure> {
     let name = &query.name;
     let agent = async || client.ask(Request::get(format!("/v1/agents/{name}"))).await;
@@ -114,7 +114,7 @@ async fn show(client: &Client, query: &AgentQuery) -> Result<Value, Failure> {
     client.ask(Request::get(path)).await
 }
 
-/// Publishes the agents of files, in their order. All files are read before anything is published.
+/// Publishes the agents in files, in order. All files are read before anything is published.
 async fn apply(args: &ApplyArgs, format: Format, client: &Client) -> Result<(), Failure> {
     let mut agents = Vec::new();
     for file in &args.files {
@@ -127,7 +127,7 @@ async fn apply(args: &ApplyArgs, format: Format, client: &Client) -> Result<(), 
     for agent in agents {
         let name = agent.name.clone();
         let outcome = publish(client, agent, args).await;
-        // What was published before stays, and is said.
+        // Agents published before the failure stay, and are listed.
         match outcome {
             Ok(outcome) => applied.push(outcome),
             Err(failure) => {
@@ -179,7 +179,7 @@ async fn preview(
     Ok(())
 }
 
-/// A diff as people read one: a line with `-` for what was, and with `+` for what is.
+/// A diff for people: `-` lines for the old state, `+` lines for the new one.
 fn lines(diff: &Value) -> String {
     let name = diff["name"].as_str().unwrap_or_default();
     let (from, to) = (&diff["from"], &diff["to"]);
@@ -211,15 +211,15 @@ fn lines(diff: &Value) -> String {
     output::harmless(&text)
 }
 
-/// The aliases of an agent in one line.
+/// The aliases of an agent on one line.
 fn aliases(aliases: &Value) -> Value {
     let all = aliases.as_object().into_iter().flatten();
     let all: Vec<String> = all.map(|(name, n)| format!("{name}={n}")).collect();
     Value::String(all.join(" "))
 }
 
-/// Whether a text names a file with an agent, and no published one: it looks like a path, or there is such
-/// a file.
+/// Whether a text names an agent file rather than a published agent: it looks like a path, or such
+/// a file exists.
 pub(super) fn is_file(text: &str) -> bool {
     let path = Path::new(text);
     let ends = path.extension().and_then(|end| end.to_str());
@@ -227,7 +227,8 @@ pub(super) fn is_file(text: &str) -> bool {
     text.contains(['/', '\\']) || ends || path.is_file()
 }
 
-/// The members of the one agent that a file holds, without its limits: those are of published agents.
+/// The members of the only agent in a file, without its limits, which apply to published agents
+/// only.
 pub(super) fn read_one(file: &Path) -> Result<serde_json::Map<String, Value>, Failure> {
     let mut members = files::object(file)?;
     members.remove("limits");

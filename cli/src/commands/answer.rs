@@ -1,4 +1,4 @@
-//! Shows an answer while it comes in.
+//! Shows an answer as it arrives.
 
 use serde_json::Value;
 
@@ -7,17 +7,17 @@ use crate::client::Event;
 use crate::failure::Failure;
 use crate::output;
 
-/// What is on the screen of the answer that comes in. Without a screen, only whole messages are
-/// printed.
+/// The part of the current answer that is on the screen. Without a screen, only complete messages
+/// are printed.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// Whether pieces are shown as they come.
+    /// Whether pieces are shown as they arrive.
     live: bool,
     round: i64,
     attempt: i64,
-    /// What was shown of this attempt.
+    /// What has been shown of this attempt.
     shown: String,
-    /// Pieces were missed: the rest comes with the whole message.
+    /// Pieces were missed, so the rest is shown with the complete message.
     gap: bool,
     wrap: Wrap,
 }
@@ -34,12 +34,12 @@ impl Answer {
         }
     }
 
-    /// Whether a part of an answer is on the screen.
+    /// Whether part of an answer is on the screen.
     pub(crate) fn is_begun(&self) -> bool {
         !self.shown.is_empty()
     }
 
-    /// Shows what an event brings.
+    /// Shows the content of an event.
     pub(crate) fn event(&mut self, event: &Event) -> Result<(), Failure> {
         let data = &event.data;
         match event.name.as_str() {
@@ -102,7 +102,7 @@ impl Answer {
         }
     }
 
-    /// The message as stored: shows what is not on the screen yet.
+    /// Shows the part of the stored message that is not on the screen yet.
     fn message(&mut self, data: &Value) -> Result<(), Failure> {
         let text = text_of(data);
         let shown = std::mem::take(&mut self.shown);
@@ -117,7 +117,7 @@ impl Answer {
         }
     }
 
-    /// The last of a message, as it goes to the screen.
+    /// The last part of a message, formatted for the screen.
     fn last(&mut self, text: &str) -> String {
         if !self.live {
             return text.to_owned();

@@ -1,4 +1,4 @@
-//! Archives of sessions, from and to files.
+//! Reads and writes archives of sessions.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -8,7 +8,7 @@ use crate::client::{Client, Request};
 use crate::failure::{Exit, Failure};
 use crate::output;
 
-/// Writes what the request is answered with; into a file only once it is whole.
+/// Writes the response to the request; a file is replaced only once the response is complete.
 pub(crate) async fn export(
     client: &Client,
     request: Request,
@@ -21,11 +21,12 @@ pub(crate) async fn export(
     target.finish()
 }
 
-/// Where an archive goes: stdout, or a file, which is replaced only once it is whole.
+/// Where an archive is written: stdout, or a file, which is replaced only once the archive is
+/// complete.
 #[derive(Debug)]
 pub(super) struct Target(Option<Part>);
 
-/// What is there of a file so far, beside it; removed unless it becomes the file.
+/// A partial file next to the target; removed unless it becomes the target.
 #[derive(Debug)]
 struct Part {
     writer: BufWriter<File>,
@@ -57,7 +58,7 @@ impl Target {
         }
     }
 
-    /// It is whole.
+    /// Completes the archive and puts it in place.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         let Some(part) = &mut self.0 else {
             return Ok(());
@@ -71,7 +72,7 @@ impl Target {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // What is left of it is of no use, or it is not there any more; that it cannot be removed changes nothing.
+        // Best effort: a partial file is useless, and after a rename there is none.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,4 +1,5 @@
-//! `mainspring bench`: becomes `mainspring-bench`, which measures this program from outside and is no part of it.
+//! `mainspring bench`: executes `mainspring-bench`, a separate program that measures this one from
+//! outside.
 
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt as _;
@@ -8,11 +9,11 @@ use std::process::Command;
 use crate::args::{BenchArgs, Format};
 use crate::failure::{Exit, Failure};
 
-/// The program that measures.
+/// The measuring program.
 const PROGRAM: &str = "mainspring-bench";
 
-/// Becomes the program that measures, with these arguments: whatever it prints, and how it ends, is what this
-/// command does.
+/// Replaces this process with the measuring program and these arguments, so that its output and
+/// exit code are those of this command.
 pub(crate) fn run(args: &BenchArgs, format: Format) -> Result<(), Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::new(Exit::Failure, format!("where am I? {error}")))?;
@@ -42,7 +43,7 @@ fn command(args: &BenchArgs, format: Format, own: &Path) -> Command {
     command
 }
 
-/// The one that was built with this program, or else the one on the PATH.
+/// The program next to this one, or else the one on the `PATH`.
 fn program(own: &Path) -> PathBuf {
     let beside = own.with_file_name(PROGRAM);
     if beside.is_file() {

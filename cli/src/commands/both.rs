@@ -10,7 +10,7 @@ use crate::wiring;
 
 pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
     let mut base = Base::prepare()?;
-    // Other schedulers, which are met through Redis, would not have a key that is made here.
+    // A key generated here would be missing on the other schedulers, which connect through Redis.
     let config = &match config.redis_url {
         Some(_) => wiring::with_printed_key(config)?,
         None => wiring::with_own_key(config, base.entropy.as_ref())?,
@@ -18,13 +18,13 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
     let store = base
         .patiently(|| wiring::store(config, config.migrate))
         .await?;
-    // Other processes are met through Redis. Alone, a process enqueues for itself.
+    // Other processes connect through Redis. Without it, this process enqueues for itself.
     let wires = match config.redis_url {
         Some(_) => wiring::redis(config, &base.clock, &base.entropy)?,
         None => wiring::local(&base.clock),
     };
     base.mount_skills(config, &store).await;
-    // Last, so that whoever gets through is served.
+    // Last, so that every connection that is accepted is also served.
     let listener = bind(&config.listen, "--listen").await?;
     let address = address_of(&listener)?;
     let issuers = wiring::issuers(config, &base.clock)?;

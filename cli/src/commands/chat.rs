@@ -1,8 +1,8 @@
 //! `mainspring chat`
 //!
-//! The session's events are listened to before anything is sent, so no piece of an answer is
-//! missed. While an answer comes, lines are read on: they answer what the agent asks, or wait for
-//! their turn.
+//! The session's events are subscribed to before anything is sent, so that no piece of an answer is
+//! missed. While an answer arrives, lines are still read: they answer the agent's questions, or
+//! wait for their turn.
 
 mod editor;
 mod input;
@@ -23,10 +23,10 @@ use crate::client::{Client, Event, Events, Request};
 use crate::failure::{Exit, Failure};
 use crate::output;
 
-/// How often what the agent asks is looked for while its send waits.
+/// How often to look for the agent's questions while its send waits.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Looks without any event after which a sign of life is given.
+/// Looks without any event after which a sign of life is shown.
 const SILENT: u32 = 4;
 
 const HELP: &str = "\
@@ -63,21 +63,21 @@ pub(crate) async fn run(args: &ChatArgs, client: Client) -> Result<(), Failure> 
 
 struct Chat {
     client: Client,
-    /// What a new session's agent is given.
+    /// Settings for the agent of a new session.
     choices: send::Choices,
-    /// What each send to a session that was there before is given.
+    /// Options for each send to an existing session.
     options: Value,
-    /// Whether someone sits there.
+    /// Whether a person is at the terminal.
     attended: bool,
     input: Input,
-    /// Lines that came while something else was answered.
+    /// Lines typed while something else was being answered.
     typed: VecDeque<String>,
-    /// No more lines will come.
+    /// The input has ended.
     over: bool,
     session: Option<(String, Events)>,
 }
 
-/// What happens beside a send's events.
+/// What can happen besides a send's events.
 enum Beside {
     Line(Option<String>),
     Interrupt,
@@ -119,7 +119,7 @@ impl Chat {
         Ok(())
     }
 
-    /// Someone who sits there can decide after a failure; a script cannot.
+    /// A person can decide what to do after a failure; a script cannot.
     fn settle(&self, result: Result<(), Failure>) -> Result<(), Failure> {
         match result {
             Err(failure) if self.attended && failure.exit != Exit::NotFound => {
@@ -130,7 +130,7 @@ impl Chat {
         }
     }
 
-    /// The next line; none at the end of the input, or when someone interrupts the prompt.
+    /// The next line; `None` at the end of the input, or if the prompt is interrupted.
     async fn next_line(&mut self) -> Result<Option<String>, Failure> {
         if let Some(line) = self.typed.pop_front() {
             return Ok(Some(line));
@@ -141,7 +141,8 @@ impl Chat {
         self.input.prompted().await
     }
 
-    /// Listens to a session that is there, from now on; returns its send that is not final.
+    /// Listens to an existing session from its current state on; returns its unfinished send, if
+    /// any.
     async fn enter(&mut self, session: &str) -> Result<Option<String>, Failure> {
         let request = Request::get("/v1/sends")
             .query("session_id", Some(session))
@@ -152,7 +153,7 @@ impl Chat {
         let mut after = None;
         let mut open = None;
         if follow::is_final(&newest) {
-            // What it told last is where the session stands.
+            // The send's last event marks the current position of the session.
             let path = format!("/v1/sends/{}/events", follow::id(&newest));
             let mut told = Events::new(&self.client, path, None);
             while let Some(event) = told.next().await? {
@@ -161,7 +162,7 @@ impl Chat {
         } else if newest.is_object() {
             open = Some(follow::id(&newest).to_owned());
         } else {
-            // A session without sends, or none at all: then that is said now.
+            // A session without sends, or one that does not exist, which this request reports.
             let path = format!("/v1/sessions/{session}");
             self.client.ask(Request::get(path)).await?;
         }
@@ -198,7 +199,7 @@ impl Chat {
         self.follow(follow::id(&accepted)).await
     }
 
-    /// Shows a send's events to its end, and reads on meanwhile.
+    /// Shows a send's events until its end, and keeps reading lines meanwhile.
     async fn follow(&mut self, send: &str) -> Result<(), Failure> {
         let mut under_way = UnderWay::new();
         loop {
@@ -252,7 +253,7 @@ impl Chat {
         }
     }
 
-    /// The server that told the events goes away.
+    /// Reconnects after the server ended the event stream.
     async fn reconnect(&mut self) -> Result<(), Failure> {
         match &mut self.session {
             Some((_, events)) => events.reconnect().await,
@@ -261,11 +262,11 @@ impl Chat {
     }
 }
 
-/// What is known of a send that is followed.
+/// The state of a send being followed.
 struct UnderWay {
     answer: Answer,
     questions: Questions,
-    /// Whether it waits for something outside.
+    /// Whether it waits for something external.
     waits: bool,
     /// Looks since its last event.
     silent: u32,
@@ -281,7 +282,7 @@ impl UnderWay {
         }
     }
 
-    /// Whether the next line is an answer.
+    /// Whether the next line answers a question.
     fn asks(&self) -> bool {
         self.questions.first().is_some()
     }
@@ -299,7 +300,7 @@ impl UnderWay {
         self.answer.event(event)
     }
 
-    /// Some time has passed: what is asked is shown, and else that the agent is at work.
+    /// Called at intervals: shows open questions, or else that the agent is working.
     async fn look(
         &mut self,
         client: &Client,
@@ -326,7 +327,7 @@ async fn beside(client: &Client, input: &mut Input, reads: bool) -> Result<Besid
     }
 }
 
-/// Nobody will answer here what the agent asks.
+/// Reports that nobody here will answer the agent's question.
 fn left(attended: bool, send: &str) -> Result<(), Failure> {
     let next = format!("`mainspring sends answer {send} TEXT` answers it; the send waits");
     if attended {

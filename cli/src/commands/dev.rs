@@ -1,4 +1,4 @@
-//! `mainspring dev`: both roles in one process, on an embedded database or on the one that was named.
+//! `mainspring dev`: both roles in one process, on the embedded database or the configured one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::args::DevArgs;
 use crate::failure::Failure;
 use crate::{output, wiring};
 
-/// What a stop may take beyond the answers under way.
+/// How long stopping may take beyond the requests in flight.
 const MARGIN: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(args: &DevArgs, config: &Config) -> Result<(), Failure> {
@@ -38,8 +38,8 @@ pub(crate) async fn run(args: &DevArgs, config: &Config) -> Result<(), Failure> 
     .await
 }
 
-/// The same without a database that takes a server: a variable that is there for other programs
-/// must not decide where a first try leaves its data.
+/// The configuration with the embedded database instead of a database server: a variable that is
+/// set for other programs must not decide where a first try stores its data.
 pub(super) fn embedded(config: &Config) -> Config {
     let mut config = config.clone();
     if config.backend() != Backend::Sqlite {
@@ -51,10 +51,11 @@ pub(super) fn embedded(config: &Config) -> Config {
     config
 }
 
-/// Where the process that uses a data folder serves, for `mainspring run` in the same place.
+/// The file in a data folder with the URL of the process that serves it, for `mainspring run`
+/// there.
 const ADDRESS: &str = "mainspring.url";
 
-/// Where the folder's process says that it serves.
+/// The URL at which the process that uses the data folder serves.
 pub(super) fn served_at(config: &Config) -> Option<String> {
     let said = std::fs::read_to_string(config.data_dir.join(ADDRESS)).ok()?;
     let url = said.trim();
@@ -75,14 +76,14 @@ fn welcome(config: &Config) -> impl FnOnce(SocketAddr) + Send + 'static {
     let server = config.server.clone();
     let address_file = config.data_dir.join(ADDRESS);
     move |address| {
-        // Who listens everywhere is reached from here at the usual address.
+        // A listener on all interfaces is reached locally over the loopback address.
         let near = match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from(Ipv4Addr::LOCALHOST),
             IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from(Ipv6Addr::LOCALHOST),
             ip => ip,
         };
         let url = format!("http://{}", SocketAddr::new(near, address.port()));
-        // Without it, others are only told less exactly where to ask.
+        // Without the file, other commands only give a less precise hint about where to connect.
         if let Err(error) = std::fs::write(&address_file, &url) {
             tracing::debug!(%error, "the address could not be written to the data folder");
         }
@@ -96,7 +97,7 @@ fn welcome(config: &Config) -> impl FnOnce(SocketAddr) + Send + 'static {
              Next, in another terminal:\n  {program}{at} send --wait \"hello\"\n\
              \x20 {program}{at} chat\n"
         );
-        // Whoever does not read it knows the address already.
+        // If nobody reads it, nothing is lost.
         drop(output::raw(&text));
     }
 }

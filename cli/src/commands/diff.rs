@@ -1,4 +1,4 @@
-//! `mainspring diff`: renders recorded rounds again, and shows where requests begin to differ.
+//! `mainspring diff`: re-renders recorded rounds, and shows where requests start to differ.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::config::Config;
 use crate::failure::{Exit, Failure, causes, usage_text};
 use crate::{output, wiring};
 
-/// The first agent, where one was named, and the second.
+/// The first agent, if one was named, and the second.
 type Agents = (Option<Other>, Other);
 
-/// Bytes shown before and behind the first one that differs.
+/// Bytes shown before and after the first differing byte.
 const AROUND: usize = 48;
 
 pub(crate) async fn run(args: &DiffArgs, format: Format, config: &Config) -> Result<(), Failure> {
@@ -61,10 +61,10 @@ pub(crate) async fn run(args: &DiffArgs, format: Format, config: &Config) -> Res
     found.print(format)
 }
 
-/// The agents of `A..B`, or of `B` alone, which is compared with the sessions' own.
+/// Parses `A..B`, or `B` alone, which is compared with the sessions' own agents.
 async fn agents(text: &str, tenant: TenantId, store: &dyn Store) -> Result<Agents, Failure> {
     match text.split_once("..").filter(|(left, _)| !left.is_empty()) {
-        // A path may begin with two dots.
+        // A path may start with two dots.
         Some((left, right)) if !right.starts_with('/') || Path::new(left).exists() => {
             let left = agent(left, tenant, store).await?;
             Ok((Some(left), agent(right, tenant, store).await?))
@@ -73,7 +73,7 @@ async fn agents(text: &str, tenant: TenantId, store: &dyn Store) -> Result<Agent
     }
 }
 
-/// The agent of a file, or a published one.
+/// The agent in a file, or a published one.
 async fn agent(text: &str, tenant: TenantId, store: &dyn Store) -> Result<Other, Failure> {
     let hint = "name a file that holds an agent, or a published one: NAME, NAME@3 or NAME@ALIAS";
     if Path::new(text).exists() {
@@ -138,13 +138,13 @@ async fn sends(
     Ok(begun.collect())
 }
 
-/// What was found.
+/// The result of the comparison.
 #[derive(Default)]
 struct Found {
     rows: Vec<Value>,
     same: usize,
     differ: usize,
-    /// Rounds that recorded no digest, and are compared with no other agent.
+    /// Rounds without a recorded digest that are not compared with another agent.
     unknown: usize,
     skipped: usize,
 }
@@ -183,7 +183,7 @@ impl Found {
             .push(json!({ "send": send.id, "result": "skipped", "detail": why }));
     }
 
-    /// Compares a round with what it recorded.
+    /// Compares a round with its recorded digest.
     fn recorded(&mut self, send: &SendRecord, round: &Replayed) {
         let now = round.request.digest();
         let result = match round.recorded {
@@ -204,7 +204,7 @@ impl Found {
         }));
     }
 
-    /// Compares a round as two agents are asked it.
+    /// Compares a round's requests for two agents.
     fn pair(&mut self, send: &SendRecord, left: &Replayed, right: &Replayed) {
         let (a, b) = (left.request.canonical(), right.request.canonical());
         let Some(at) = first_difference(&a, &b) else {
@@ -263,7 +263,7 @@ fn print_row(row: &Value) -> Result<(), Failure> {
     }
 }
 
-/// The place of the first byte that differs, at the begin of its character.
+/// The position of the first differing byte, moved back to the start of its character.
 fn first_difference(a: &str, b: &str) -> Option<usize> {
     if a == b {
         return None;
@@ -276,7 +276,7 @@ fn first_difference(a: &str, b: &str) -> Option<usize> {
     Some(at)
 }
 
-/// What stands around a place.
+/// The text around a position.
 fn around(text: &str, at: usize) -> String {
     let begin = text.floor_char_boundary(at.saturating_sub(AROUND));
     let end = text.floor_char_boundary(at.saturating_add(AROUND).min(text.len()));

@@ -1,4 +1,4 @@
-//! `mainspring doctor`: what stands in the way, one line each.
+//! `mainspring doctor`: reports what is wrong, one line per check.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,30 +21,30 @@ use crate::args::{DoctorArgs, Format};
 use crate::failure::{Exit, Failure, causes, next_of};
 use crate::{output, wiring};
 
-/// Beyond this, times that people compare by eye mislead them. Nothing else depends on it: leases
-/// and due times are the database's.
+/// Clock skew above which timestamps mislead people who compare them. Nothing else depends on it:
+/// leases and due times use the database's clock.
 const SKEW: Duration = Duration::from_secs(2);
 
-/// How long a new connection to Redis may take to show itself.
+/// How long a new connection to Redis may take to come up.
 const REDIS: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What one check found.
+/// The result of one check.
 struct Finding {
     status: Status,
     check: String,
     detail: String,
-    /// What to do, where something is wrong.
+    /// What to do if something is wrong.
     next: Option<String>,
-    /// What was found out of a model, by the name that the configuration gives it.
+    /// What was found out about a model, under the name that the configuration uses.
     facts: Option<(String, FactsOverride)>,
 }
 
-/// How bad it is.
+/// The severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Status {
     Ok,
-    /// It works, but perhaps not as it was meant.
+    /// It works, but perhaps not as intended.
     Warning,
     Problem,
 }
@@ -78,7 +78,7 @@ impl Finding {
         }
     }
 
-    /// The same, if it need not be wrong.
+    /// The same as a mere warning.
     fn only_a_warning(self) -> Self {
         Self {
             status: Status::Warning,
@@ -139,7 +139,7 @@ pub(crate) async fn run(args: &DoctorArgs, format: Format, config: &Config) -> R
 }
 
 fn configuration(config: &Config) -> Vec<Finding> {
-    // Without a database of one's own, this machine runs `dev`.
+    // Without a database server, this machine runs `dev`.
     let purpose = match config.backend() {
         Backend::Sqlite => Purpose::Dev,
         Backend::Postgres | Backend::Mysql => Purpose::Scheduler,
@@ -178,7 +178,7 @@ async fn database(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
                 schema(store.as_ref(), info.schema).await,
                 skew(before, info.now, clock.now()),
             ];
-            // Beside an embedded database, its one process has its own worker.
+            // An embedded database is used by one process, which has its own worker.
             if config.backend() != Backend::Sqlite {
                 findings.push(workers(store.as_ref(), info.now).await);
             }
@@ -187,7 +187,7 @@ async fn database(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
     }
 }
 
-/// The databases besides the home, each as it alone says.
+/// The databases besides the home database, each checked on its own.
 async fn other_databases(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
     if config.databases.is_empty() {
         return Vec::new();
@@ -217,7 +217,7 @@ async fn other_databases(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
     findings
 }
 
-/// The schema's version, and whether everything of it is there.
+/// The schema's version, and whether the schema is complete.
 async fn schema(store: &dyn Store, version: i64) -> Finding {
     match store.schema_faults().await {
         Ok(faults) => match faults.first() {
@@ -243,7 +243,7 @@ async fn schema(store: &dyn Store, version: i64) -> Finding {
     }
 }
 
-/// Writes, reads and removes a blob where their bytes are, if not in the database.
+/// Writes, reads and removes a blob in the blob store, if that is not the database.
 async fn blobs(config: &Config) -> Option<Finding> {
     let store = match wiring::blob_store(config) {
         Ok(store) => store?,
@@ -262,7 +262,7 @@ async fn blobs(config: &Config) -> Option<Finding> {
     })
 }
 
-/// Who is there to do the work, by pool.
+/// The live workers, by pool.
 async fn workers(store: &dyn Store, now: Timestamp) -> Finding {
     let boots = match store.list_boots().await {
         Ok(boots) => boots,
@@ -290,7 +290,7 @@ async fn workers(store: &dyn Store, now: Timestamp) -> Finding {
     Finding::good("workers", pools.collect::<Vec<_>>().join(", "))
 }
 
-/// Two releases side by side, as in the middle of an upgrade.
+/// Reports two releases running side by side, as in the middle of an upgrade.
 fn mixed(protocols: &BTreeMap<u32, usize>) -> Option<Finding> {
     if protocols.len() < 2 {
         return None;
@@ -336,7 +336,7 @@ async fn mcp_servers(config: &Config, clock: &Arc<dyn Clock>) -> Vec<Finding> {
     futures::future::join_all(all).await
 }
 
-/// Compares the database's clock, read between two looks at ours.
+/// Compares the database's clock with two readings of ours, before and after.
 fn skew(before: Timestamp, theirs: Timestamp, after: Timestamp) -> Finding {
     let apart = before.since(theirs).max(theirs.since(after));
     let detail = format!("{} ms apart from the database's", apart.as_millis());
@@ -385,7 +385,7 @@ async fn redis(config: &Config, clock: &Arc<dyn Clock>) -> Option<Finding> {
 }
 
 async fn providers(config: &Config, clock: &Arc<dyn Clock>, args: &DoctorArgs) -> Vec<Finding> {
-    // A scheduler's machine needs none.
+    // A scheduler's machine does not need a provider.
     if config.backend() != Backend::Sqlite && config.has_no_provider() {
         let next =
             "set OPENAI_API_KEY, ANTHROPIC_API_KEY or MAINSPRING_LLM_BASE_URL where workers run";
@@ -426,7 +426,7 @@ async fn provider_finding(
         Some(name) => format!("{} ({name})", provider.kind.as_str()),
         None => provider.kind.as_str().to_owned(),
     };
-    // A vendor's own endpoint takes nobody without a key.
+    // A vendor's own endpoint always requires a key.
     if provider.needs_key() {
         let detail = format!("{shown}: has no key");
         return Finding::bad(
@@ -451,7 +451,7 @@ async fn provider_finding(
     probed(wired, name, &format!("{shown}: model {model}")).await
 }
 
-/// Asks a model what it can. `shown` is what people call it.
+/// Probes what a model can do. `shown` is its name for people.
 async fn probed(wired: &Providers, name: &str, shown: &str) -> Finding {
     let failed = |error: &mainspring_worker::llm::Error| {
         let detail = format!("{shown}: {} ({})", causes(error), error.code());
@@ -507,13 +507,14 @@ async fn probed(wired: &Providers, name: &str, shown: &str) -> Finding {
     }
 }
 
-/// Prints facts as the configuration takes them.
+/// Prints facts in the form in which the configuration takes them.
 fn pasteable((model, facts): &(String, FactsOverride)) -> Result<(), Failure> {
     if *facts == FactsOverride::default() {
         return Ok(());
     }
     output::line(&format!("\n[models.{}]", Value::from(model.as_str())))?;
-    // Each is a number, a word, a truth or a list of words: TOML writes them as JSON does.
+    // Each value is a number, a string, a boolean or a list of strings, which look the same in TOML
+    // and JSON.
     let members = serde_json::to_value(facts).unwrap_or_default();
     for (name, value) in members.as_object().into_iter().flatten() {
         output::line(&format!("{name} = {value}"))?;

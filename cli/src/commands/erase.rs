@@ -11,10 +11,11 @@ use crate::config::Config;
 use crate::failure::{Failure, usage_text};
 use crate::output;
 
-/// How often the server is asked how far it is.
+/// How often the server is polled for progress.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Erases the tenant of `--tenant`, whose name has to be this one, and says how far it is until nothing is left.
+/// Erases the tenant given by `--tenant`, whose name must be this one, and reports progress until
+/// nothing is left.
 pub(crate) async fn run(
     name: &str,
     waits: bool,
@@ -27,7 +28,8 @@ pub(crate) async fn run(
             "say --tenant ID: mainspring tenants list has them",
         ));
     };
-    // The operator asks for itself: nothing acts for a tenant that is being erased.
+    // The request is made as the operator, because no request can act for a tenant that is being
+    // erased.
     let client = Client::new(&Config {
         tenant: None,
         ..config.clone()

@@ -10,13 +10,14 @@ use crate::client::{Client, Event, Events, Request};
 use crate::failure::{Exit, Failure, next_of};
 use crate::output;
 
-/// How long one question for a send's end waits.
+/// How long one request waits for a send's end.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// Between two looks at a send that waits for a person or a tool: the server answers at once then.
+/// Poll interval for a send that waits for a person or a tool, because the server then responds at
+/// once.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Whether nothing can change a send any more.
+/// Whether a send is in a final state.
 pub(crate) fn is_final(send: &Value) -> bool {
     matches!(
         send["status"].as_str(),
@@ -24,7 +25,7 @@ pub(crate) fn is_final(send: &Value) -> bool {
     )
 }
 
-/// Waits for a send's end, without its events.
+/// Waits for a send's end, without reading its events.
 pub(crate) async fn wait_for(client: &Client, id: &str) -> Result<Value, Failure> {
     loop {
         let send = client
@@ -39,7 +40,7 @@ pub(crate) async fn wait_for(client: &Client, id: &str) -> Result<Value, Failure
     }
 }
 
-/// Hands every event of a send to `show`, to the last one; returns the send as it ended.
+/// Passes every event of a send to `show`; returns the send once it has ended.
 pub(crate) async fn events(
     client: &Client,
     id: &str,
@@ -55,7 +56,8 @@ pub(crate) async fn events(
             }
             continue;
         }
-        // The server goes away, or everything was seen before: the send itself tells which.
+        // Either the server is shutting down, or all events were seen before: the send itself tells
+        // which.
         let send = client.ask(Request::get(format!("/v1/sends/{id}"))).await?;
         if is_final(&send) {
             return Ok(send);
@@ -64,7 +66,7 @@ pub(crate) async fn events(
     }
 }
 
-/// Turns how a send ended into how the command ends.
+/// Turns the outcome of a send into the outcome of the command.
 pub(crate) fn verdict(send: &Value) -> Result<(), Failure> {
     match send["status"].as_str() {
         Some("failed") => {

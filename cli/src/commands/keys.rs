@@ -60,7 +60,7 @@ pub(crate) async fn run(
             if let Some(time) = expires_at {
                 body.insert("expires_at".to_owned(), json!(time));
             }
-            // Without an idempotency key: a repeated answer would not have the secret.
+            // Without an idempotency key, because a replayed response would not contain the secret.
             let request = Request::post("/v1/keys").body(Value::Object(body));
             reveal(format, &client.ask(request).await?)
         }
@@ -78,7 +78,7 @@ pub(crate) async fn run(
     }
 }
 
-/// What a key is to be bound to; nothing where no argument says so.
+/// The binding of a key; `None` if no argument sets one.
 fn bound(args: &BindingArgs) -> Option<Value> {
     let mut binding = Map::new();
     if !args.agents.is_empty() {
@@ -97,7 +97,7 @@ fn bound(args: &BindingArgs) -> Option<Value> {
     (!binding.is_empty()).then_some(Value::Object(binding))
 }
 
-/// Prints a key that was just made.
+/// Prints a key that was just created.
 fn reveal(format: Format, key: &Value) -> Result<(), Failure> {
     output::note("note: keep the key now, it cannot be shown again");
     output::object(format, key)

@@ -1,4 +1,4 @@
-//! Lists: their pages, and the short ones whole.
+//! Lists: paged ones, and short ones that come as a whole.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::client::{Client, PAGE_MAX, Request};
 use crate::failure::{Exit, Failure};
 use crate::output;
 
-/// Asks for pages until there are enough rows.
+/// Fetches pages until there are enough rows.
 pub(super) async fn rows(
     client: &Client,
     request: &Request,
@@ -37,7 +37,7 @@ pub(super) async fn rows(
     }
 }
 
-/// The rows of a list that comes whole.
+/// The rows of a list that is not paged.
 async fn all(client: &Client, path: &str) -> Result<Vec<Value>, Failure> {
     let mut answer = client.ask(Request::get(path)).await?;
     Ok(match answer["data"].take() {
@@ -114,7 +114,7 @@ pub(crate) async fn queue(format: Format, client: Client) -> Result<(), Failure>
     output::list(format, &columns, &rows)
 }
 
-/// How long something has waited, as people write it.
+/// How long something has waited, in readable form.
 fn age(millis: &Value) -> Value {
     match millis.as_u64().map(Duration::from_millis) {
         None => Value::Null,

@@ -36,7 +36,7 @@ pub(crate) async fn run(args: &MigrateArgs, config: &Config) -> Result<(), Failu
     Ok(())
 }
 
-/// Says what the database lacks, as a script, and nothing else on standard output.
+/// Prints what the database lacks as a script on stdout, and nothing else there.
 async fn verify(config: &Config) -> Result<(), Failure> {
     let store = wiring::store_to_read(config).await?;
     let failed = |error| wiring::store_failure(config, &error);
@@ -63,7 +63,7 @@ async fn verify(config: &Config) -> Result<(), Failure> {
     ))
 }
 
-/// What is wrong with one thing, and the statement that mends it where that is known.
+/// Describes one fault, with the statement that fixes it if that is known.
 fn told(fault: &SchemaFault) -> String {
     let SchemaObject {
         kind,

@@ -19,7 +19,7 @@ const COLUMNS: [Column; 5] = [
     ("SINCE", "since"),
 ];
 
-/// Moves a tenant; back where it was without a database to move it to.
+/// Moves a tenant; without a target database, aborts a move and leaves it where it was.
 pub(crate) async fn run(
     tenant: &str,
     to: Option<&str>,

@@ -1,4 +1,4 @@
-//! How far a run is: a live tree for who watches, lines for everyone else. All on stderr.
+//! Progress of a run on stderr: a live tree on a terminal, plain lines otherwise.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -9,10 +9,10 @@ use serde_json::Value;
 use crate::client::Event;
 use crate::output;
 
-/// Nodes that are shown with a line of their own at once.
+/// Maximum number of nodes shown on lines of their own.
 const SHOWN_MAX: usize = 16;
 
-/// Pictures of a spinner in a second.
+/// Interval between two frames of a spinner.
 const TICK: std::time::Duration = std::time::Duration::from_millis(120);
 
 /// The display.
@@ -23,7 +23,7 @@ pub(super) enum Progress {
     Lines,
 }
 
-/// One line for what is under way, and a bar over all leaves.
+/// One line for each running node, and a bar for all leaves.
 pub(super) struct Tree {
     all: MultiProgress,
     bar: ProgressBar,
@@ -45,7 +45,7 @@ impl Progress {
         ));
         bar.set_prefix(name);
         bar.enable_steady_tick(TICK);
-        // Nobody is left to tell when stderr is gone.
+        // If stderr is closed there is nobody to report to.
         let _ = all.println(id);
         let live = BTreeMap::new();
         Self::Tree(Box::new(Tree { all, bar, live }))
@@ -58,7 +58,7 @@ impl Progress {
         }
     }
 
-    /// Takes the display away.
+    /// Removes the display.
     pub(super) fn finish(self) {
         if let Self::Tree(tree) = self {
             for bar in tree.live.values() {
@@ -116,7 +116,7 @@ impl Tree {
                     "skipped" => '-',
                     _ => '✘',
                 };
-                // Nobody is left to tell when stderr is gone.
+                // If stderr is closed there is nobody to report to.
                 let _ = self
                     .all
                     .println(format!("{mark} {shown}{}", why(&event.data)));
@@ -136,7 +136,7 @@ impl Tree {
     }
 }
 
-/// A node's last segment, as far to the right as it is deep.
+/// The last segment of a node's path, indented by its depth.
 fn line(path: &str) -> String {
     let path = output::harmless(path);
     let depth = path.matches('/').count().saturating_sub(1);

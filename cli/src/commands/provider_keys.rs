@@ -50,7 +50,7 @@ fn path(provider: &str) -> String {
     format!("/v1/provider-keys/{}", segment(provider))
 }
 
-/// The key: never an argument, which other users of the machine could see.
+/// Reads the key; never from an argument, which other users of the machine could see.
 fn key(variable: Option<&str>, file: Option<&Path>) -> Result<String, Failure> {
     let unreadable = |what: &str, error: &dyn std::fmt::Display| {
         usage_text(

@@ -42,14 +42,14 @@ pub(crate) fn run(args: &ReplayArgs, format: Format) -> Result<(), Failure> {
 
 type Key = (TenantId, SessionId);
 
-/// The lines of each session by their numbers: what was written twice is there once.
+/// The lines of each session by number, so that duplicates are dropped.
 #[derive(Debug, Default)]
 struct Sessions {
     order: Vec<Key>,
     lines: HashMap<Key, BTreeMap<i64, JournalLine>>,
 }
 
-/// Reads a file. A line that is damaged is reported and left out.
+/// Reads a file. A damaged line is reported and skipped.
 fn read(path: &Path, args: &ReplayArgs, sessions: &mut Sessions) -> Result<(), Failure> {
     let name = path.display();
     let unreadable = |error| {
@@ -102,7 +102,7 @@ impl Sessions {
     }
 }
 
-/// What a send took so far.
+/// The running totals of a send.
 #[derive(Debug, Default)]
 struct Sum {
     since: Option<Timestamp>,

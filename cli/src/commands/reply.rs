@@ -17,20 +17,20 @@ const COLUMNS: [Column; 6] = [
     ("SESSION", "session_id"),
 ];
 
-/// What was said.
+/// The answer given on the command line.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Answer {
-    /// Nothing: what waits is listed.
+    /// No answer: waiting calls are listed.
     Nothing,
-    /// Permission, or its refusal with a note.
+    /// Approval, or denial with a note.
     Permission { approved: bool, note: String },
     /// Any value.
     Value(Value),
-    /// That it failed.
+    /// The failure of the call.
     Error(String),
 }
 
-/// What the arguments say.
+/// The answer that the arguments give.
 pub(crate) fn said(text: Option<&str>, verdict: &Verdict) -> Result<Answer, Failure> {
     if verdict.approve {
         let note = String::new();
@@ -63,7 +63,7 @@ pub(crate) async fn list(client: Client, format: Format, id: &str) -> Result<(),
     run(&client, format, id, None, Answer::Nothing).await
 }
 
-/// Lists what waits, or answers it.
+/// Lists the waiting calls, or answers one.
 pub(crate) async fn run(
     client: &Client,
     format: Format,
@@ -93,8 +93,8 @@ pub(crate) async fn run(
     }
 }
 
-/// The session to answer at, and what waits: of a send, its own calls and those of the agents that
-/// it asked; of a session, everything in it and below.
+/// The session to answer in, and the waiting calls: for a send, its own and those of the agents
+/// that it called; for a session, everything in it and below.
 async fn waiting(client: &Client, id: &str) -> Result<(String, Vec<Value>), Failure> {
     let session = if id.starts_with("snd_") {
         let send = client.ask(Request::get(format!("/v1/sends/{id}"))).await?;
@@ -106,13 +106,14 @@ async fn waiting(client: &Client, id: &str) -> Result<(String, Vec<Value>), Fail
     let listed = client.ask(Request::get(path)).await?;
     let mut waiting = listed["data"].as_array().cloned().unwrap_or_default();
     waiting.retain(|call| {
-        // A session runs one send at a time, so what waits below it works for that one.
+        // A session runs one send at a time, so everything that waits below it belongs to that
+        // send.
         !id.starts_with("snd_") || call["session_id"] != session || call["send_id"] == id
     });
     Ok((session, waiting))
 }
 
-/// What waits, as it is listed: people are told what is asked, programs get it as it is.
+/// The waiting calls for output: a table shows the question, JSON the call unchanged.
 fn listed(format: Format, mut waiting: Vec<Value>) -> Vec<Value> {
     if format == Format::Table {
         for call in &mut waiting {

@@ -1,4 +1,4 @@
-//! `mainspring run`: a workflow to its end, against a server or all in this process.
+//! `mainspring run`: runs a workflow to its end, on a server or entirely in this process.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::client::{Client, Request};
 use crate::failure::{Exit, Failure, causes, usage_text};
 use crate::{output, wiring};
 
-/// What a stop of the embedded parts may take.
+/// How long stopping the embedded roles may take.
 const STOP: Duration = Duration::from_secs(10);
 
 /// Starts the run on a server and follows it.
@@ -48,7 +48,7 @@ pub(crate) async fn embedded(
     let worker = base.worker(&config, store.clone(), &wires)?;
     let (tell, told) = oneshot::channel();
     let accepting = move |address| {
-        // Whoever waits for it may have gone.
+        // The receiver may be gone already.
         let _ = tell.send(address);
     };
     let scheduler = base.scheduler(&config, store, &wires, listener, Access::Open, accepting)?;
@@ -69,7 +69,7 @@ pub(crate) async fn embedded(
     tokio::select! {
         result = &mut work => {
             lifecycle.stop();
-            // What was said of the run stands, however the parts end.
+            // The outcome of the run takes precedence over how the roles ended.
             let stopped = serving.await;
             result.and(stopped)
         }
@@ -81,7 +81,7 @@ pub(crate) async fn embedded(
     }
 }
 
-/// Where another process has the folder, and serves, the run is that one's.
+/// If another process is using the folder and serves, starts the run there.
 async fn beside(
     args: &RunArgs,
     format: Format,

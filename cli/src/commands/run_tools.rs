@@ -7,7 +7,7 @@ use mainspring_tools::builtin::{confine, run_child};
 
 use crate::failure::{Exit, Failure};
 
-/// Makes calls until the worker closes its end.
+/// Runs calls until the worker closes the connection.
 pub(crate) async fn run() -> Result<(), Failure> {
     let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
     let ended = run_child(input, output, Arc::new(SystemClock::new()), confine).await;

@@ -111,13 +111,13 @@ pub(crate) async fn run(
     }
 }
 
-/// A request about one node, whose path is one segment.
+/// A request about one node, whose path is encoded as one segment.
 fn of_node(id: &str, path: &str, verb: &str) -> Request {
     let segment = segment(path);
     Request::post(format!("/v1/runs/{id}/nodes/{segment}/{verb}"))
 }
 
-/// A leaf's result, as people write it.
+/// The body that amends a leaf's result.
 fn amendment(text: Option<&str>, value: Option<&str>) -> Result<Value, Failure> {
     let mut body = json!({});
     if let Some(text) = text {
@@ -135,12 +135,12 @@ fn amendment(text: Option<&str>, value: Option<&str>) -> Result<Value, Failure> 
     Ok(body)
 }
 
-/// Whether nothing but a retry can change a run any more.
+/// Whether only a retry can still change the run.
 fn is_final(run: &Value) -> bool {
     super::follow::is_final(run)
 }
 
-/// Hands every event of a run to `show`, to the last one; returns the run as it ended.
+/// Passes every event of a run to `show`; returns the run once it has ended.
 pub(super) async fn events(
     client: &Client,
     id: &str,
@@ -153,7 +153,7 @@ pub(super) async fn events(
             show(&event)?;
             continue;
         }
-        // The server goes away, or everything was seen: the run itself tells which.
+        // Either the server is shutting down, or all events were seen: the run itself tells which.
         let run = client.ask(Request::get(format!("/v1/runs/{id}"))).await?;
         if is_final(&run) {
             return Ok(run);
@@ -162,7 +162,7 @@ pub(super) async fn events(
     }
 }
 
-/// Turns how a run ended into how the command ends.
+/// Turns the outcome of a run into the outcome of the command.
 pub(super) fn verdict(run: &Value) -> Result<(), Failure> {
     match run["status"].as_str() {
         Some("failed") => {

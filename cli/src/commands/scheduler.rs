@@ -15,7 +15,7 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
         .await?;
     let wires = wiring::redis(config, &base.clock, &base.entropy)?;
     base.mount_skills(config, &store).await;
-    // Last, so that whoever gets through is served.
+    // Last, so that every connection that is accepted is also served.
     let listener = bind(&config.listen, "--listen").await?;
     let address = address_of(&listener)?;
     let issuers = wiring::issuers(config, &base.clock)?;

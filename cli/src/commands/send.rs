@@ -17,7 +17,7 @@ use crate::client::{Client, Request};
 use crate::failure::{Exit, Failure, usage_text};
 use crate::output;
 
-/// How long a send may be queued before it is worth asking whether anybody is there to take it.
+/// How long a send may be queued before checking whether any worker serves its pool.
 const QUEUED: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(args: &SendArgs, format: Format, client: Client) -> Result<(), Failure> {
@@ -58,7 +58,7 @@ fn not_accepted_in_time(limit: Duration, key: &str) -> Failure {
     ))
 }
 
-/// Shows the answer; gives up when the time that is left is over.
+/// Shows the answer; gives up when the remaining time is over.
 async fn answer_within(
     client: &Client,
     send: &Value,
@@ -110,7 +110,7 @@ fn no_worker(pool: &str) -> String {
     format!("no worker of pool {} is alive", output::harmless(pool))
 }
 
-/// The pool of a send that is still queued and that no live worker serves.
+/// The pool of a send that is still queued, if no live worker serves that pool.
 async fn pool_without_worker(client: &Client, send: &Value) -> Option<String> {
     let now = Request::get(format!("/v1/sends/{}", follow::id(send)));
     if client.ask(now).await.ok()?["status"] != "queued" {
@@ -128,18 +128,18 @@ async fn pool_without_worker(client: &Client, send: &Value) -> Option<String> {
     (!served.any(|served| served == pool)).then(|| pool.to_owned())
 }
 
-/// What was said about the agent.
+/// The agent settings given on the command line.
 #[derive(Debug, Clone)]
 pub(super) struct Choices {
-    /// The members of an agent, which have the same names in the options of a send, or the name of a
-    /// published one.
+    /// An agent's members, which are named as in the options of a send, or the name of a published
+    /// agent.
     agent: Value,
-    /// Values of its variables.
+    /// Values of the agent's variables.
     variables: Map<String, Value>,
 }
 
 impl Choices {
-    /// The members of a session to create.
+    /// The members of the session to create.
     pub(super) fn session(&self) -> Value {
         let mut session = json!({ "agent": self.agent });
         if !self.variables.is_empty() {
@@ -148,10 +148,10 @@ impl Choices {
         session
     }
 
-    /// The options of a send in a session that has its agent already.
+    /// The options of a send in an existing session, which already has an agent.
     pub(super) fn options(&self) -> Result<Value, Failure> {
         if self.agent.is_string() {
-            // The send alone is run with it.
+            // Only this send runs with the agent.
             let mut options = json!({ "agent": self.agent });
             if !self.variables.is_empty() {
                 options["variables"] = json!(self.variables);
@@ -168,7 +168,7 @@ impl Choices {
         Ok(self.agent.clone())
     }
 
-    /// Labels the agent of a new session.
+    /// Sets the name of a new session's agent.
     pub(super) fn label(&mut self, name: &str) -> Result<(), Failure> {
         if self.agent.is_string() {
             let next = "leave out --name with --agent NAME";
@@ -179,13 +179,13 @@ impl Choices {
     }
 }
 
-/// The request that creates a send in a session.
+/// The request that creates a send in an existing session.
 pub(super) fn in_session(text: &str, session: &str, options: &Value) -> Request {
     Request::post(format!("/v1/sessions/{session}/sends"))
         .body(json!({ "input": text, "options": options }))
 }
 
-/// The request that creates a send: in a session, or with a new one.
+/// The request that creates a send in an existing session or in a new one.
 pub(super) fn request(
     text: &str,
     session: Option<&str>,
@@ -199,7 +199,7 @@ pub(super) fn request(
     })
 }
 
-/// What was said about the agent: a published one, or what its file holds and over it what the flags say.
+/// The agent settings: a published agent, or the content of a file with the flags applied on top.
 pub(super) fn choices(agent: &AgentArgs) -> Result<Choices, Failure> {
     let variables = agent.variables.iter();
     let variables = variables.map(|(name, text)| (name.clone(), json!(text)));
@@ -240,7 +240,7 @@ pub(super) fn choices(agent: &AgentArgs) -> Result<Choices, Failure> {
     })
 }
 
-/// A reference to a published agent, which has its settings.
+/// A reference to a published agent, whose settings are fixed.
 fn published(name: &str, agent: &AgentArgs) -> Result<Value, Failure> {
     let query: Result<AgentQuery, _> = name.parse();
     let query = query.map_err(|fault| {
@@ -254,7 +254,7 @@ fn published(name: &str, agent: &AgentArgs) -> Result<Value, Failure> {
     Ok(json!(query))
 }
 
-/// Whether a tool or a preset of this name ships.
+/// Whether there is a built-in tool or preset with this name.
 fn ships(name: &str) -> bool {
     PRESETS.contains(&name) || built_in().iter().any(|tool| tool.name == name)
 }
@@ -289,7 +289,7 @@ fn continue_with(send: &Value) {
 
 async fn answer(client: &Client, send: &Value, format: Format) -> Result<(), Failure> {
     let id = follow::id(send);
-    // Only someone who watches wants to see it grow.
+    // Only show the answer as it grows if someone is watching.
     let live = format == Format::Table && output::is_terminal();
     let send = if live {
         let mut answer = Answer::new(true);

@@ -1,4 +1,4 @@
-//! What every process that serves does: prepare, run its roles, stop in order.
+//! The life of every serving process: prepare, run its roles, stop in order.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -23,24 +23,24 @@ use crate::pod::Pod;
 use crate::signals::Signals;
 use crate::wiring::{self, Wires};
 
-/// Sockets that a process may want: as many as the system lets it have.
+/// Open files that a process asks for; it gets as many as the system allows.
 const FILES: u64 = 1 << 20;
 
-/// How long what was told to drop everything may take to do so.
+/// How long roles may take to end once they were told to drop their work.
 const ABORT: Duration = Duration::from_secs(3);
 
-/// How long a process waits at its start for a database that is away or has no schema yet: as
-/// long as the processes beside it may take to start.
+/// How long a process waits at startup for a database that is unavailable or has no schema yet; the
+/// processes next to it may take as long to start.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How often it says why it still waits.
+/// How often it reports why it is still waiting.
 const REMINDER: Duration = Duration::from_secs(5);
 
 /// A role that runs until the lifecycle stops.
 pub(super) type Running = BoxFuture<'static, Result<(), Failure>>;
 
-/// What the roles of a process share.
+/// State that the roles of a process share.
 pub(super) struct Base {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) entropy: Arc<dyn Entropy>,
@@ -51,15 +51,16 @@ pub(super) struct Base {
 }
 
 impl Base {
-    /// Prepares the process. From here on a signal is heard, not obeyed blindly.
+    /// Prepares the process. From here on signals are handled instead of killing it.
     pub(super) fn prepare() -> Result<Self, Failure> {
         let signals = Signals::listen()?;
-        // What is in a core: every key that the process holds, also those that are sealed in the database.
+        // A core dump would contain every key that the process holds, including those sealed in the
+        // database.
         if let Err(error) = rlimit::setrlimit(rlimit::Resource::CORE, 0, 0) {
             tracing::warn!(%error, "a crash of this process may leave a core with its secrets");
         }
-        // Each stream needs a socket, and the usual soft limit is 1024. What cannot be had is not
-        // had; connections beyond it are refused later.
+        // Each stream needs a socket, and the usual soft limit is 1024. If the limit cannot be
+        // raised, later connections beyond it are refused.
         match rlimit::increase_nofile_limit(FILES) {
             Ok(files) => tracing::debug!(files, "open files allowed"),
             Err(error) => tracing::debug!(%error, "the open file limit is unchanged"),
@@ -79,8 +80,8 @@ impl Base {
         })
     }
 
-    /// Opens something until it is there, within the time that others may take to start. A signal
-    /// ends the wait.
+    /// Retries to open something, for as long as other processes may take to start. A signal ends
+    /// the wait.
     pub(super) async fn patiently<T, F>(&mut self, open: impl Fn() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Failure>>,
@@ -152,7 +153,7 @@ impl Base {
         Ok(role.boxed())
     }
 
-    /// Has metrics say what is used of the store's connections; one role of a process is enough for it.
+    /// Exports metrics of the store's connection usage; once per process is enough.
     fn watch(&self, store: &Arc<dyn Store>) {
         self.watched.call_once(|| {
             let (store, clock) = (store.clone(), self.clock.clone());
@@ -218,7 +219,7 @@ impl Base {
         Ok(run.boxed())
     }
 
-    /// Publishes the skills in the folders that the configuration names, now and whenever they change.
+    /// Publishes the skills in the configured folders, now and whenever they change.
     pub(super) async fn mount_skills(&self, config: &Config, store: &Arc<dyn Store>) {
         if config.skills.dirs.is_empty() {
             return;
@@ -233,9 +234,8 @@ impl Base {
         self.lifecycle.spawn(mounted.keep(store, clock, stopping));
     }
 
-    /// Runs the roles until a signal, or until one of them fails. The first signal asks them to
-    /// finish, at most `limit`; the second one, or the end of that time, makes them drop what they
-    /// do.
+    /// Runs the roles until a signal arrives or one of them fails. The first signal asks them to
+    /// finish within `limit`; a second one, or the end of that time, makes them drop their work.
     pub(super) async fn run(mut self, roles: Vec<Running>, limit: Duration) -> Result<(), Failure> {
         let mut running = JoinSet::new();
         for role in roles {
@@ -262,7 +262,8 @@ impl Base {
             return result.and(ended);
         }
         self.lifecycle.abort();
-        // Whoever ignores even that is left behind: the leases decide, not this process.
+        // A role that does not end even then is abandoned: the leases protect its work, not this
+        // process.
         let _ = tokio::time::timeout(ABORT, drain(&mut running)).await;
         result.and(Err(Failure::new(
             Exit::Failure,
@@ -272,7 +273,7 @@ impl Base {
     }
 }
 
-/// Says so where others than this machine can connect: nobody is asked who they are.
+/// Warns if other machines can connect, since no authentication is required.
 fn warn_of_strangers(address: SocketAddr) {
     if !address.ip().is_loopback() {
         tracing::warn!(
@@ -295,13 +296,13 @@ fn flatten(ended: Result<Result<(), Failure>, tokio::task::JoinError>) -> Result
     ended.unwrap_or_else(|error| Err(Failure::new(Exit::Failure, causes(&error))))
 }
 
-/// The address that a listener got.
+/// The address that a listener is bound to.
 pub(super) fn address_of(listener: &TcpListener) -> Result<SocketAddr, Failure> {
     let address = listener.local_addr();
     address.map_err(|error| Failure::new(Exit::Failure, causes(&error)))
 }
 
-/// Takes a port.
+/// Listens on a TCP address.
 pub(super) async fn bind(address: &str, flag: &str) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|error| {
         Failure::new(

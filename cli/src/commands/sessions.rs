@@ -78,7 +78,7 @@ pub(crate) async fn run(
             loop {
                 match events.next().await? {
                     Some(event) => print_event(&event, format)?,
-                    // A session's stream never ends by itself: this server goes away.
+                    // A session's stream never ends on its own, so this server is shutting down.
                     None => events.reconnect().await?,
                 }
             }
@@ -169,7 +169,7 @@ async fn create(
     client.ask(request).await
 }
 
-/// A transcript; for people, as one reads a conversation.
+/// Prints a transcript; as a table, like a conversation.
 fn messages(format: Format, rows: &[Value]) -> Result<(), Failure> {
     if format != Format::Table {
         return output::list(format, &[], rows);
@@ -186,7 +186,7 @@ fn messages(format: Format, rows: &[Value]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A line for each model, of the session itself and of all below it together.
+/// Shows the request of the session's next model call, with tokens and cost by part.
 async fn context(
     client: &Client,
     format: Format,

@@ -65,7 +65,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Says which mounted skills are not there.
+/// Warns of mounted skills that could not be loaded.
 async fn warn_of_broken(client: &Client) -> Result<(), Failure> {
     let request = Request::get("/v1/skills").query("limit", Some(1));
     let answer = client.ask(request).await?;
@@ -81,7 +81,7 @@ async fn warn_of_broken(client: &Client) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The request that publishes what is at a path.
+/// The request that publishes the skill at a path.
 fn upload(path: &Path) -> Result<Request, Failure> {
     let request = Request::post("/v1/skills");
     if !path.is_dir() {
@@ -150,7 +150,7 @@ fn row(skill: &Skill) -> Value {
     })
 }
 
-/// The skills that are meant: the folder itself, or those in it.
+/// The skill folders: the folder itself, or those in it.
 fn folders(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     if dir.join(SKILL_FILE).exists() {
         return Ok(vec![dir.to_owned()]);
@@ -173,7 +173,7 @@ fn folders(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
         }
     }
     folders.sort();
-    // A folder without any is a skill that lacks its file.
+    // A folder without subfolders is taken for a skill whose file is missing.
     Ok(if folders.is_empty() {
         vec![dir.to_owned()]
     } else {

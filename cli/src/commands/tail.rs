@@ -1,4 +1,4 @@
-//! Events on a line each: for people in words, for programs as they are.
+//! One event per line: readable for people, unchanged for programs.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::client::Event;
 use crate::failure::Failure;
 use crate::output;
 
-/// Characters of a line's words.
+/// Maximum characters of an event's description.
 const WORDS_MAX: usize = 120;
 
 /// Prints an event on a line of its own.
@@ -23,7 +23,7 @@ pub(super) fn print_event(event: &Event, format: Format) -> Result<(), Failure> 
     }
 }
 
-/// What an event says, on one line.
+/// The description of an event, on one line.
 fn words(event: &Event) -> String {
     let data = &event.data;
     let text = |name: &str| data[name].as_str().unwrap_or_default();
@@ -84,7 +84,7 @@ fn call(data: &Value) -> String {
     )
 }
 
-/// How many leaves of a run stand where.
+/// The number of a run's leaves in each state.
 fn counts(data: &Value) -> String {
     let members = data["counts"].as_object().into_iter().flatten();
     let some = members.filter(|(_, count)| count.as_u64().is_some_and(|count| count > 0));

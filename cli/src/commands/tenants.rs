@@ -63,7 +63,7 @@ pub(crate) async fn run(
                 Format::Json | Format::Jsonl => output::object(format, &used),
             }
         }
-        // They need the databases, and no server.
+        // They use the databases directly, not a server.
         TenantsCommand::Move { .. } | TenantsCommand::Places => Ok(()),
         TenantsCommand::Delete { id } => {
             let request = Request::new(Method::DELETE, format!("/v1/tenants/{id}"));

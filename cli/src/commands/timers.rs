@@ -75,7 +75,7 @@ async fn act(client: &Client, format: Format, id: &str, verb: &str) -> Result<()
     output::object(format, &client.ask(request).await?)
 }
 
-/// The timer that the arguments ask for: what was not given is left to the server.
+/// The body for the requested timer; the server decides what is not given.
 fn body(args: &NewTimerArgs) -> Value {
     let texts = [
         ("session_id", Some(&args.session)),

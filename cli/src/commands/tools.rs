@@ -14,7 +14,7 @@ const COLUMNS: [Column; 4] = [
     ("DOES", "does"),
 ];
 
-/// Lists what ships.
+/// Lists the built-in tools.
 pub(crate) fn run(format: Format) -> Result<(), Failure> {
     let rows: Vec<_> = built_in()
         .iter()

@@ -1,9 +1,9 @@
-//! `mainspring export` and `mainspring import`: what a tenant has, as lines of JSON.
+//! `mainspring export` and `mainspring import`: a tenant's data as lines of JSON.
 //!
-//! The first line is `{format, version}`. Then come a line per version of a skill, the versions and the state of each
-//! agent, a line per entry of the memory, and the archive of each session between two lines that name it; the
-//! last line has the counts. Whatever is numbered or listed by age comes oldest first, so that an import makes it
-//! in the order in which it was made.
+//! The first line is `{format, version}`. Then come one line per version of a skill, the versions
+//! and the state of each agent, one line per memory entry, and the archive of each session between
+//! two lines that name it; the last line has the counts. Everything that is numbered or ordered by
+//! age comes oldest first, so that an import creates it in the original order.
 
 mod export;
 mod import;
@@ -17,13 +17,13 @@ use crate::client::segment;
 pub(super) use self::export::run as export;
 pub(super) use self::import::run as import;
 
-/// What every export calls itself.
+/// The format name in every export.
 const FORMAT: &str = "mainspring.tenant";
 
-/// The one version that there is.
+/// The only version of the format.
 const VERSION: u32 = 1;
 
-/// A line between those of sessions' archives.
+/// A line outside the archives of sessions.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Line {
@@ -31,19 +31,19 @@ enum Line {
     Skill(SkillLine),
     /// A version of an agent.
     Agent(AgentLine),
-    /// What follows an agent's versions.
+    /// The state of an agent, which follows its versions.
     AgentState(StateLine),
     /// An entry of the memory.
     Memory(MemoryLine),
-    /// The lines up to the next one of these are the archive of this session.
+    /// The lines up to the next one of these kinds are the archive of this session.
     Session(String),
-    /// The archive of this session ends.
+    /// The end of this session's archive.
     SessionEnd(String),
     /// The last line.
     End(Counts),
 }
 
-/// A version of a skill, with its files as they are published.
+/// A version of a skill, with its files in the form in which they are published.
 #[derive(Debug, Serialize, Deserialize)]
 struct SkillLine {
     name: String,
@@ -66,7 +66,8 @@ struct StateLine {
     archived: bool,
 }
 
-/// An entry. The conversations that it came from are not part of it: their ids are others after an import.
+/// A memory entry. It does not include the conversations that it came from, because an import
+/// changes their ids.
 #[derive(Debug, Serialize, Deserialize)]
 struct MemoryLine {
     id: String,
@@ -78,7 +79,7 @@ struct MemoryLine {
     expires_at: Option<String>,
 }
 
-/// How many lines of each kind stand before the last one.
+/// The number of lines of each kind before the last line.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Counts {
     skills: u64,
@@ -87,7 +88,7 @@ struct Counts {
     sessions: u64,
 }
 
-/// A path whose segments may have any characters.
+/// Encodes a path segment by segment.
 fn escaped(path: &str) -> String {
     path.split('/').map(segment).collect::<Vec<_>>().join("/")
 }

@@ -53,7 +53,7 @@ pub(crate) async fn run(
             if let Some(name) = secret_env {
                 body["secret"] = json!(secret(name)?);
             }
-            // Without an idempotency key: a repeated answer would not have the secret.
+            // Without an idempotency key, because a replayed response would not contain the secret.
             let request = Request::post("/v1/webhooks").body(body);
             reveal(format, &client.ask(request).await?)
         }
@@ -102,7 +102,7 @@ pub(crate) async fn run(
     }
 }
 
-/// A secret from the environment, where no list of processes shows it.
+/// Reads a secret from the environment, because arguments show up in process lists.
 fn secret(name: &str) -> Result<String, Failure> {
     let found = Environment::read().get(name).map(str::to_owned);
     found.ok_or_else(|| {
@@ -113,7 +113,7 @@ fn secret(name: &str) -> Result<String, Failure> {
     })
 }
 
-/// Prints a webhook whose secret was just made.
+/// Prints a webhook with the secret that was just generated.
 fn reveal(format: Format, webhook: &Value) -> Result<(), Failure> {
     output::note("note: keep the secret now, it cannot be shown again");
     output::object(format, webhook)

@@ -10,7 +10,7 @@ use crate::{ops, wiring};
 
 pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
     let mut base = Base::prepare()?;
-    // The schema is the schedulers' business; a worker waits until it is there.
+    // Schedulers create the schema; a worker waits until it exists.
     let store = base
         .patiently(|| wiring::store(config, Migrate::Verify))
         .await?;

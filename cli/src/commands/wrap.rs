@@ -1,9 +1,9 @@
-//! Breaks lines between words, for text that comes piece by piece.
+//! Wraps text between words as it arrives in pieces.
 
-/// Text on its way to a terminal. A word is held until it is whole.
+/// Text on its way to a terminal. A word is held back until it is complete.
 #[derive(Debug, Default)]
 pub(super) struct Wrap {
-    /// Characters of a line; none where nothing is broken.
+    /// Characters per line; `None` does not wrap.
     width: Option<usize>,
     column: usize,
     word: String,
@@ -17,7 +17,7 @@ impl Wrap {
         }
     }
 
-    /// Takes a piece; gives what can be shown now.
+    /// Adds a piece; returns what can be shown so far.
     pub(super) fn push(&mut self, text: &str) -> String {
         if self.width.is_none() {
             self.column = text.rsplit('\n').next().map_or(0, str::len);
@@ -35,7 +35,7 @@ impl Wrap {
         out
     }
 
-    /// What is still held.
+    /// Returns what is still held back.
     pub(super) fn finish(&mut self) -> String {
         let mut out = String::new();
         self.place(&mut out);
@@ -48,7 +48,7 @@ impl Wrap {
         let length = word.chars().count();
         let width = self.width.unwrap_or(usize::MAX);
         if length > 0 && self.column > 0 && self.column + length > width {
-            // The space before it is at the end of the line, where nobody sees it.
+            // The preceding space is at the end of the line, where it is invisible.
             out.push('\n');
             self.column = 0;
         }

@@ -1,4 +1,4 @@
-//! Where blobs are.
+//! Where blobs are stored.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -51,7 +51,7 @@ choice! {
 }
 
 impl BlobsConfig {
-    /// The bucket; none without its name.
+    /// Settings of the bucket; `None` if it has no name.
     pub(crate) fn s3(&self) -> Option<S3Settings> {
         let shown = |secret: &Option<Secret>| secret.as_ref().map(|it| it.reveal().to_owned());
         Some(S3Settings {
@@ -65,7 +65,7 @@ impl BlobsConfig {
         })
     }
 
-    /// What of the store `s3` is missing.
+    /// The setting that the store `s3` lacks.
     pub(super) fn missing(&self) -> Option<(&'static str, &'static str)> {
         if self.store != BlobStore::S3 {
             return None;

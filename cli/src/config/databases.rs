@@ -1,21 +1,21 @@
-//! The databases of an installation that has several.
+//! The databases of an installation that has more than one.
 
 use mainspring_runtime::Secret;
 use mainspring_shared::store::placements::HOME;
 
 use super::{Backend, Config};
 
-/// A database besides the home.
+/// A database besides the home database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Database {
-    /// What the catalogue calls it.
+    /// Its name in the catalogue.
     pub(crate) name: String,
-    /// Its address, without the name.
+    /// Its URL, without the name.
     pub(crate) url: Secret,
 }
 
 impl Config {
-    /// The databases besides `database_url`, which is the home.
+    /// The databases besides `database_url`, which is the home database.
     pub(crate) fn other_databases(&self) -> Vec<Database> {
         let all = self.databases.iter().filter_map(|url| {
             let (url, name) = url.reveal().rsplit_once('#')?;

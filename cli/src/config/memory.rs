@@ -1,4 +1,4 @@
-//! What agents may remember with.
+//! Settings of agents' memory.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a configuration may say of a model: the members of
+//! What a configuration may set for a model: the members of
 //! [`FactsOverride`](mainspring_shared::model::FactsOverride).
 
 use mainspring_runtime::Kind;
@@ -33,7 +33,7 @@ const PRICE: Kind = Kind::Table {
     needs: &["input", "output"],
 };
 
-/// The members of what long requests cost.
+/// The members of the price of long requests.
 const LONG: Kind = Kind::Table {
     members: &[
         ("above", TOKENS),

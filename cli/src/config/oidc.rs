@@ -1,4 +1,4 @@
-//! Identity providers whose tokens are accepted in place of API keys.
+//! Identity providers whose tokens are accepted instead of API keys.
 
 use mainspring_runtime::{Key, settings};
 

@@ -1,5 +1,5 @@
-//! Providers of models: the default one, whose settings may come from names that other programs
-//! use, and named ones.
+//! Model providers: the default one, whose settings may come from other programs' variables, and
+//! named ones.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use mainspring_providers::{ExtraFault, RequestExtra};
 use super::{DAY, HTTP, MS};
 
 settings! {
-    /// How a model is asked.
+    /// The settings of a model provider.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct Provider {
         /// The protocol it speaks.
@@ -31,7 +31,7 @@ settings! {
         native_schema: Option<bool> => Key::switch("llm.native_schema");
         /// Whether requests to Anthropic say up to where it may keep them in its prompt cache.
         prompt_cache: bool = true => Key::switch("llm.prompt_cache");
-        /// Whether OpenAI's Responses are asked for in the background.
+        /// Whether OpenAI's Responses run in background mode.
         background: bool = false => Key::switch("llm.background");
         /// How long a connection may take to be made.
         connect_timeout: Duration = Duration::from_secs(10)
@@ -49,26 +49,26 @@ settings! {
         headers: BTreeMap<String, Secret> => Key::secret("llm.headers.*");
         /// More members for every request: a JSON object.
         request_extra: Option<String> => Key::text("llm.request_extra");
-        /// The same by model. They win.
+        /// The same per model, which takes precedence.
         model_extra: BTreeMap<String, String> => Key::text("llm.model_extra.*");
-        /// Requests per minute of one worker; no limit of ours when 0.
+        /// Requests per minute of one worker; no limit on our side when 0.
         requests_per_minute: u32 = 0 => Key::integer("llm.requests_per_minute", 0, 1_000_000_000);
         /// Input tokens per minute of one worker, likewise.
         tokens_per_minute: u32 = 0 => Key::integer("llm.tokens_per_minute", 0, 4_000_000_000);
         /// Outages in a row after which the provider is only probed; never when 0.
         breaker_failures: u32 = 20 => Key::integer("llm.breaker_failures", 0, 1_000_000);
-        /// How long nobody asks before the first probe.
+        /// How long no requests are sent before the first probe.
         breaker_pause: Duration = Duration::from_secs(10)
             => Key::span("llm.breaker_pause", MS, DAY);
     }
 }
 
-/// The variable that holds a provider's key, instead of the key itself.
+/// The setting that names the variable with a provider's key, instead of the key itself.
 pub(super) const KEY_VARIABLE: Key = Key::text("llm.api_key_env");
 
 impl Provider {
-    /// Whether it lacks a key without which it cannot work: a vendor's own endpoint takes nobody
-    /// without one, others may.
+    /// Whether it lacks a key that it needs: a vendor's own endpoint always needs one, others may
+    /// not.
     pub(crate) fn needs_key(&self) -> bool {
         let vendor = self.kind != ProviderKind::Demo && self.base_url.is_none();
         vendor && self.api_key.is_none()
@@ -90,7 +90,7 @@ choice! {
 }
 
 impl ProviderKind {
-    /// The variable in which its users keep their key.
+    /// The variable in which users usually keep their key.
     pub(super) const fn key_variable(self) -> Option<&'static str> {
         match self {
             Self::Openai | Self::OpenaiResponses => Some("OPENAI_API_KEY"),
@@ -99,8 +99,8 @@ impl ProviderKind {
         }
     }
 
-    /// What a vendor's own endpoint is asked for when nobody names a model. Elsewhere there is no
-    /// telling which models exist.
+    /// The default model at a vendor's own endpoint. For other endpoints there is no telling which
+    /// models exist.
     const fn model_default(self) -> &'static str {
         match self {
             Self::Openai | Self::OpenaiResponses => "gpt-5-mini",
@@ -110,7 +110,7 @@ impl ProviderKind {
     }
 }
 
-/// What another program's names for a provider mean here.
+/// Maps another program's provider name to a provider.
 fn foreign_kind(text: &str) -> ProviderKind {
     match text.trim().to_ascii_lowercase().as_str() {
         "anthropic" | "claude" | "dashscope-anthropic" => ProviderKind::Anthropic,
@@ -120,7 +120,7 @@ fn foreign_kind(text: &str) -> ProviderKind {
     }
 }
 
-/// What a named provider takes from `[llm]` where it does not say otherwise.
+/// The settings that a named provider inherits from `[llm]` if it does not set them.
 const INHERITED: [&str; 11] = [
     "stream",
     "prompt_cache",
@@ -135,11 +135,11 @@ const INHERITED: [&str; 11] = [
     "tokens_per_minute",
 ];
 
-/// The prefix of the other program's names, which count when ours are not set.
+/// The prefix of the other program's variables, which apply if ours are not set.
 const FOREIGN: &str = "POWER_LOOP_";
 
-/// Completes the providers: fallback names, keys kept in variables, defaults of `[llm]` for named
-/// ones.
+/// Completes the providers: fallback variables, keys kept in variables, and defaults inherited from
+/// `[llm]` by named ones.
 pub(super) fn resolve(layers: &mut Layers, environment: &Environment) {
     resolve_default(layers, environment);
     for name in layers.names("providers") {
@@ -160,7 +160,7 @@ fn resolve_default(layers: &mut Layers, environment: &Environment) {
     let theirs = foreign_kind
         .as_ref()
         .map_or(ProviderKind::Openai, |(kind, _)| *kind);
-    // Settings of another provider would not fit.
+    // Settings for another kind of provider would not fit.
     if named.as_deref().is_none_or(|ours| ours == theirs.as_str()) {
         for (field, name) in [
             ("base_url", "BASE_URL"),
@@ -173,7 +173,8 @@ fn resolve_default(layers: &mut Layers, environment: &Environment) {
             }
         }
     }
-    // An address or a key without a kind is taken for one of what most endpoints speak.
+    // An address or a key without a kind is assumed to be for the protocol that most endpoints
+    // speak.
     let implied = ["base_url", "api_key"].into_iter().find_map(|field| {
         let (_, origin) = layers.get(&format!("llm.{field}"))?;
         Some((ProviderKind::Openai, origin.clone()))
@@ -230,7 +231,7 @@ pub(crate) fn extra(provider: &Provider) -> Result<RequestExtra, ExtraFault> {
     Ok(extra)
 }
 
-/// Replaces `api_key_env` by the key that it points to.
+/// Replaces `api_key_env` with the key in that variable.
 fn key_from_variable(layers: &mut Layers, environment: &Environment, prefix: &str) {
     let Some((variable, origin)) = layers.take(&format!("{prefix}.api_key_env")) else {
         return;
@@ -250,14 +251,14 @@ fn key_from_variable(layers: &mut Layers, environment: &Environment, prefix: &st
     }
 }
 
-/// Fills in what follows from the kind: the vendor's usual variable and model.
+/// Fills in what follows from the provider's kind: the vendor's usual variable and model.
 fn complete(layers: &mut Layers, environment: &Environment, prefix: &str, kind: ProviderKind) {
     let path = |field: &str| format!("{prefix}.{field}");
     let usual = kind
         .key_variable()
         .and_then(|name| Some((environment.get(name)?, name)));
     let own_endpoint = layers.text_at(&path("base_url")).is_none();
-    // A named provider elsewhere must not be handed the vendor's key by accident.
+    // A named provider at another endpoint must not receive the vendor's key by accident.
     let may_use_usual = prefix == "llm" || own_endpoint;
     if let (None, Some((key, name)), true) =
         (layers.text_at(&path("api_key")), usual, may_use_usual)

@@ -1,5 +1,5 @@
-//! The JSON Schema of a configuration file, for editors and charts. It says what the keys say; a
-//! test compares it with the one that is committed.
+//! The JSON Schema of a configuration file, for editors and charts, generated from the keys. A test
+//! compares it with the committed one.
 
 use mainspring_runtime::{Environment, Key, Kind, Layers, Sources};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::keys;
 use crate::settings::MANUAL;
 
-/// The schema, with the defaults that the manual names.
+/// The schema, with the defaults from the manual.
 fn schema() -> Value {
     let mut root = json!({ "type": "object" });
     let defaults = defaults();
@@ -15,7 +15,7 @@ fn schema() -> Value {
         let default = defaults.get(key.path).map(|(value, _)| value);
         insert(&mut root, key, default.map(|value| json!(value)));
     }
-    // What a provider leaves out it takes from the defaults, which `[llm]` shows.
+    // A provider inherits what it leaves out; the defaults are shown under `[llm]`.
     let mut provider = root["properties"]["llm"].clone();
     for member in provider["properties"].as_object_mut().into_iter().flatten() {
         if let Some(member) = member.1.as_object_mut() {
@@ -28,7 +28,7 @@ fn schema() -> Value {
     root
 }
 
-/// What the manual says by itself.
+/// The manual's settings alone.
 fn defaults() -> Layers {
     let sources = Sources {
         defaults: MANUAL,
@@ -39,7 +39,7 @@ fn defaults() -> Layers {
     Layers::read(keys(), &sources)
 }
 
-/// Puts a key where its path says, into objects that have nothing but what is put there.
+/// Inserts a key at its path, into objects that allow no other members.
 fn insert(root: &mut Value, key: &Key, default: Option<Value>) {
     let mut names = key.path.split('.').peekable();
     let mut object = root;
@@ -51,7 +51,7 @@ fn insert(root: &mut Value, key: &Key, default: Option<Value>) {
             };
             return;
         }
-        // A table may have names of its own beside those that people choose.
+        // A table may have fixed names besides those that users choose.
         let is_table = object["additionalProperties"].is_object();
         if !is_table {
             object["additionalProperties"] = if name == "*" { json!({}) } else { json!(false) };

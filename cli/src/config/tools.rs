@@ -1,4 +1,4 @@
-//! What tools may use.
+//! Settings of tools, skills, hooks and MCP servers.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Whether the values make sense together, for what a command wants to do with them.
+//! Checks whether the values make sense together for what a command does with them.
 
 use mainspring_runtime::Problem;
 use mainspring_shared::budget::Price;
@@ -8,9 +8,9 @@ use super::{Config, Provider, extra};
 /// What a configuration is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Both roles in one process, to try things out.
+    /// Both roles in one process, for trying things out.
     Dev,
-    /// Both roles in one process, for people who expect a model.
+    /// Both roles in one process, for users who expect a real model.
     Serve,
     /// The API and the background loops.
     Scheduler,
@@ -20,7 +20,7 @@ pub(crate) enum Purpose {
     Database,
 }
 
-/// The databases that a URL may name.
+/// The databases that a URL may select.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
     /// PostgreSQL.
@@ -32,7 +32,7 @@ pub(crate) enum Backend {
 }
 
 impl Config {
-    /// The database's kind: what the URL's scheme says, SQLite when there is no URL.
+    /// The kind of database according to the URL's scheme; SQLite if there is no URL.
     pub(crate) fn backend(&self) -> Backend {
         let url = self
             .database_url
@@ -45,14 +45,14 @@ impl Config {
         }
     }
 
-    /// Every provider with its section.
+    /// Every provider, with the name of its section.
     fn all_providers(&self) -> impl Iterator<Item = (String, &Provider)> {
         let default = std::iter::once(("llm".to_owned(), &self.llm));
         let named = self.providers.iter();
         default.chain(named.map(|(name, provider)| (format!("providers.{name}"), provider)))
     }
 
-    /// Everything that stands in the way of `purpose`; nothing when it can begin.
+    /// Every problem that prevents `purpose`; empty if there is none.
     pub(crate) fn validate(&self, purpose: Purpose) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut add = |code, origin: &str, detail: &str| {
@@ -123,7 +123,7 @@ impl Config {
             let detail = "must not be longer than lease_ttl";
             add("config.invalid_value", "sweep_interval", detail);
         }
-        // What answers by itself is for trying things out, never for people who expect a model.
+        // The built-in demo model is for trying things out, not for users who expect a real model.
         if matches!(purpose, Purpose::Worker | Purpose::Serve) && self.has_no_provider() {
             let detail = "a model provider is required: set OPENAI_API_KEY, ANTHROPIC_API_KEY or \
                           MAINSPRING_LLM_BASE_URL; --provider demo answers without a model";
@@ -151,7 +151,7 @@ impl Config {
         problems
     }
 
-    /// What is wrong with the name of the schema, and its code.
+    /// What is wrong with the schema's name, and the error code.
     fn wrong_schema(&self) -> Option<(&'static str, &'static str)> {
         let schema = self.database_schema.as_deref()?;
         if self.backend() != Backend::Postgres {
@@ -165,13 +165,13 @@ impl Config {
     }
 }
 
-/// Whether the names in Redis can begin with a text: it has nothing that divides their parts.
+/// Whether a text can be a prefix of names in Redis: it must not contain a separator.
 fn is_prefix(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     (1..=64).contains(&text.len()) && text.chars().all(plain)
 }
 
-/// Whether a text is a name that Postgres takes without quotes for something of one's own.
+/// Whether a text is a valid unquoted Postgres identifier that is not reserved.
 fn is_identifier(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let begins_well = text.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');

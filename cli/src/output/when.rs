@@ -1,19 +1,20 @@
-//! Points in time as people say them.
+//! Formats points in time as people say them.
 
 use std::time::Duration;
 
 use mainspring_shared::time::Timestamp;
 use serde_json::Value;
 
-/// Units from the largest, each from so many of itself on: two minutes are `2m`, one is `60s`.
+/// Units from the largest, with the number of units from which each is used: two minutes are `2m`,
+/// one is `60s`.
 const UNITS: [(&str, u64, u64); 4] = [("d", 86_400, 2), ("h", 3_600, 2), ("m", 60, 2), ("s", 1, 1)];
 
-/// Whether a member of this name is a point in time.
+/// Whether a member with this name is a point in time.
 pub(super) fn is_time(name: &str) -> bool {
     name.ends_with("_at") || name.ends_with("_until")
 }
 
-/// How far a time is from now: `in 5m`, `3h ago`. None where it is no time.
+/// How far a time is from now: `in 5m`, `3h ago`. `None` if the value is not a time.
 pub(super) fn relative(time: &Value, now: Timestamp) -> Option<String> {
     let at = serde_json::from_value::<Timestamp>(time.clone()).ok()?;
     Some(if at > now {
@@ -25,7 +26,7 @@ pub(super) fn relative(time: &Value, now: Timestamp) -> Option<String> {
     })
 }
 
-/// A length in the largest unit that says enough of it.
+/// A duration, rounded in the largest unit that is precise enough.
 fn rough(length: Duration) -> Option<String> {
     let seconds = (length.as_millis() as u64 + 500) / 1_000;
     let fitting = UNITS

@@ -1,4 +1,4 @@
-//! The bounds of a scheduler and of a worker, with what they share with others.
+//! The limits of schedulers and workers, with the settings that they share with other components.
 
 use mainspring_scheduler::SchedulerConfig;
 use mainspring_worker::WorkerConfig;

@@ -12,7 +12,7 @@ use super::{postgres, store_failure};
 use crate::config::{Config, Migrate};
 use crate::failure::{Failure, causes};
 
-/// The databases by their names, the home first.
+/// The databases with their names, the home database first.
 fn settings(config: &Config, migrate: Migrate) -> Vec<(String, Settings)> {
     let home = postgres(config, migrate);
     let mut all = vec![(HOME.to_owned(), home.clone())];
@@ -29,7 +29,8 @@ fn settings(config: &Config, migrate: Migrate) -> Vec<(String, Settings)> {
     all
 }
 
-/// The store over all databases. One that is away keeps no process from its work for the others; the home has to be there.
+/// The store over all databases. An unavailable one does not keep a process from serving the
+/// others, but the home database must be available.
 pub(super) async fn store(config: &Config, migrate: Migrate) -> Result<Arc<dyn Store>, Failure> {
     let mut databases = Vec::new();
     for (name, settings) in settings(config, migrate) {
@@ -57,7 +58,7 @@ pub(super) async fn store(config: &Config, migrate: Migrate) -> Result<Arc<dyn S
     Ok(Arc::new(PlacedStore::new(home, databases)))
 }
 
-/// Each database besides the home, or why it cannot be used.
+/// Each database besides the home database, or why it cannot be used.
 pub(crate) async fn others(
     config: &Config,
     migrate: Migrate,
@@ -74,7 +75,7 @@ pub(crate) async fn others(
     others
 }
 
-/// What moves tenants between the databases, all of which have to be there.
+/// Moves tenants between the databases, all of which must be available.
 pub(crate) async fn mover(config: &Config) -> Result<Mover, Failure> {
     let mut places = BTreeMap::new();
     for (name, settings) in settings(config, Migrate::Verify) {
@@ -85,7 +86,7 @@ pub(crate) async fn mover(config: &Config) -> Result<Mover, Failure> {
     Ok(Mover::new(places))
 }
 
-/// The same as of one database, with its name.
+/// The failure of one database, with its name.
 fn failure(config: &Config, name: &str, error: &Error) -> Failure {
     let mut failure = store_failure(config, error);
     if name != HOME {

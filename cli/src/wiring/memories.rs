@@ -1,4 +1,4 @@
-//! What agents may remember with.
+//! The memory of agents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +20,13 @@ use super::models::{facts, settings_of};
 use crate::config::Config;
 use crate::failure::{Failure, usage, usage_text};
 
-/// Every address: who runs the workers decides where their memory is.
+/// Every address, since the operator of the workers decides where their memory is.
 const ANYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
-/// How long a vector of an entry may take, which nobody waits for.
+/// How long computing an entry's vector may take; nobody waits for it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The providers of memory: the one in the store, and those that the configuration names.
+/// The memory providers: the one in the store, and those that the configuration names.
 pub(crate) fn memories(
     config: &Config,
     store: &Arc<dyn Store>,
@@ -79,7 +79,7 @@ fn embedder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, Failure> {
             settings_of(name, provider)
         }
     };
-    // Who waits for an answer has a limit of its own: entries are given more time than questions.
+    // Queries have their own shorter limit; entries are given more time.
     let patience = settings.timeout.max(PATIENCE);
     let made = Embeddings::open(&provider, model, settings.dimensions, patience);
     let price = match facts(config).remove(model).and_then(|said| said.price) {

@@ -1,4 +1,4 @@
-//! The providers of models.
+//! The model providers.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -15,7 +15,7 @@ use mainspring_worker::llm::{Providers, Secret};
 use super::webhooks::sealer;
 use crate::failure::{Failure, usage};
 
-/// Every configured provider; the default one is called by its kind.
+/// Every configured provider; the default one is named after its kind.
 pub(crate) fn providers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Providers, Failure> {
     let default = config.llm.kind.as_str();
     let mut settings: Vec<ProviderSettings> = config
@@ -23,8 +23,8 @@ pub(crate) fn providers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Provi
         .iter()
         .map(|(name, provider)| waiting(name, provider, config))
         .collect();
-    // A named provider may take the name of the default one's kind; then the default one has none
-    // of its own left to clash with.
+    // If a named provider is called like the default provider's kind, the default one gets another
+    // name, so that they do not clash.
     let default = if config.providers.contains_key(default) {
         "default"
     } else {
@@ -36,7 +36,7 @@ pub(crate) fn providers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Provi
     Ok(providers.with_facts(facts(config)).with_sealer(sealer))
 }
 
-/// What the configuration says of models: `prices`, and `[models]`, which wins.
+/// What the configuration says about models: `prices` and `[models]`, which takes precedence.
 pub(super) fn facts(config: &Config) -> BTreeMap<String, FactsOverride> {
     let prices = config.prices.iter();
     let prices = prices.filter_map(|entry| Price::parse_entry(entry));
@@ -54,7 +54,7 @@ pub(super) fn facts(config: &Config) -> BTreeMap<String, FactsOverride> {
     facts
 }
 
-/// As [`settings_of`], with how long a call may wait in memory for its turn.
+/// As [`settings_of`], with the time that a call may wait in memory for its turn.
 fn waiting(name: &str, provider: &Provider, config: &Config) -> ProviderSettings {
     let mut settings = settings_of(name, provider);
     settings.limits.wait_max = config.worker.hold_max;
@@ -87,7 +87,7 @@ pub(super) fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {
             .iter()
             .map(|(name, it)| (name.clone(), secret(it)))
             .collect(),
-        // What cannot be read was refused when the configuration was validated.
+        // Malformed members were already refused when the configuration was validated.
         extra: extra(provider).unwrap_or_default(),
         limits: Limits {
             requests_per_minute: NonZeroU32::new(provider.requests_per_minute),

@@ -1,4 +1,4 @@
-//! Tokens of identity providers: who signed them, for whom, and what they say.
+//! Verifies tokens of identity providers: who signed them, for whom, and what they claim.
 
 mod keys;
 #[cfg(test)]
@@ -18,20 +18,20 @@ use self::keys::{Found, KeySet, Source};
 use crate::config::{Config, OidcIssuer};
 use crate::failure::{Failure, usage_text};
 
-/// Seconds by which the clocks of an issuer and of this machine may differ.
+/// Maximum clock skew, in seconds, between an issuer and this machine.
 const LEEWAY_SECONDS: u64 = 30;
 
-/// Bytes of a token: as many as fit into the head of a request with room for the rest of it.
+/// Maximum bytes of a token: what fits into the head of a request with room for the rest of it.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
 /// Characters of a subject that are kept: as many as the narrowest column for it holds.
 const SUBJECT_CHARS_MAX: usize = 700;
 
-/// The claim that names the tenant unless the configuration says otherwise.
+/// The default claim that names the tenant.
 const TENANT_CLAIM: &str = "tenant";
 
-/// What signs with a private key and is verified with a public one. A secret that both know would make everyone who
-/// reads the public key an issuer.
+/// Signature algorithms with a private and a public key only. With a shared secret, everyone who
+/// can read the public key could issue tokens.
 const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::RS256,
     Algorithm::RS384,
@@ -44,7 +44,7 @@ const ALGORITHMS: [Algorithm; 9] = [
     Algorithm::EdDSA,
 ];
 
-/// The issuers that a configuration names; none where it names none.
+/// The issuers that a configuration names; `None` if it names none.
 pub(crate) fn verifier(
     config: &Config,
     clock: &Arc<dyn Clock>,
@@ -67,33 +67,33 @@ pub(crate) fn verifier(
     Ok(Some(Arc::new(Issuers(issuers))))
 }
 
-/// Everyone whose tokens are accepted.
+/// All issuers whose tokens are accepted.
 #[derive(Debug)]
 struct Issuers(Vec<Issuer>);
 
-/// One of them.
+/// An issuer.
 #[derive(Debug)]
 struct Issuer {
-    /// What the configuration calls it.
+    /// The name of its section in the configuration.
     section: String,
-    /// What its tokens say of who made them, in `iss`.
+    /// The `iss` claim of its tokens.
     name: String,
-    /// Whom its tokens are for: one of these.
+    /// The accepted audiences; a token must be for one of them.
     audience: Vec<String>,
     tenant_claim: String,
-    /// The claim with the scopes; those below where there is none.
+    /// The claim with the scopes; if there is none, `scopes` apply.
     scope_claim: Option<String>,
     scopes: Scopes,
     keys: KeySet,
 }
 
-/// The one claim that is read before the signature is checked, to know whose key to check it with.
+/// The only claim that is read before the signature is checked, to find the issuer's key.
 #[derive(Deserialize)]
 struct Claimed {
     iss: String,
 }
 
-/// What is wrong with a section of the configuration, and what helps.
+/// What is wrong with a section of the configuration, and how to fix it.
 type Fault = (&'static str, &'static str);
 
 impl Issuer {
@@ -156,7 +156,7 @@ impl Issuer {
         };
         let subject = text(&claims, "sub");
         let subject = subject.ok_or_else(|| invalid("it has no sub"))?;
-        // By itself it could be the name of a key, of the operator, or of someone else's user.
+        // On its own it could be the name of a key, of the operator, or of another issuer's user.
         let subject = format!("{}#{subject}", self.section);
         let expires = claims
             .get("exp")
@@ -181,7 +181,7 @@ impl Issuer {
         algorithm: Algorithm,
         key: &DecodingKey,
     ) -> Result<Value, Refused> {
-        // Only what the key itself is for: a header cannot choose another family.
+        // Only the algorithm that the key is for, so that a header cannot choose another family.
         let mut validation = Validation::new(algorithm);
         validation.leeway = LEEWAY_SECONDS;
         validation.validate_nbf = true;
@@ -213,7 +213,7 @@ fn invalid(why: &str) -> Refused {
     Refused::Invalid(why.to_owned())
 }
 
-/// Why a token was refused, in words that quote nothing of it.
+/// Why a token was refused, without quoting any of it.
 fn why(error: &jsonwebtoken::errors::Error) -> &'static str {
     use jsonwebtoken::errors::ErrorKind;
 
@@ -228,7 +228,7 @@ fn why(error: &jsonwebtoken::errors::Error) -> &'static str {
     }
 }
 
-/// A claim by its name, or by a JSON pointer to it.
+/// Looks up a claim by its name, or by a JSON pointer to it.
 fn at<'a>(claims: &'a Value, claim: &str) -> Option<&'a Value> {
     if claim.starts_with('/') {
         claims.pointer(claim)
@@ -242,8 +242,8 @@ fn text<'a>(claims: &'a Value, claim: &str) -> Option<&'a str> {
     text.filter(|text| !text.is_empty())
 }
 
-/// Scopes as a claim has them: names in a list, or in a text with spaces between them. What is none of ours is for
-/// someone else.
+/// Parses a claim with scopes: names in a list, or in a text separated by spaces. Unknown names
+/// belong to other services and are ignored.
 fn scopes_of(claim: Option<&Value>) -> Scopes {
     let names: Vec<&str> = match claim {
         Some(Value::String(text)) => text.split_whitespace().collect(),

@@ -1,4 +1,4 @@
-//! What agents may call, and what is asked before they do.
+//! The tools that agents may call, and the hooks that are asked before they do.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use mainspring_worker::tool::Tools;
 use super::depot;
 use crate::failure::{Exit, Failure, usage, usage_text};
 
-/// How services behind URLs are called.
+/// How HTTP tools and hooks are called.
 fn caller_settings(
     config: &Config,
     (timeout, signing_hosts): (Duration, &[String]),
@@ -144,7 +144,7 @@ pub(crate) fn hooks(
     Ok(hooks)
 }
 
-/// The MCP servers that the configuration names; none of them is started.
+/// The MCP servers that the configuration names; starts none of them.
 pub(crate) fn mcp_servers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Pool, Failure> {
     Pool::new(server_settings(config)?, clock).map_err(usage)
 }
@@ -187,7 +187,7 @@ fn server_settings(config: &Config) -> Result<BTreeMap<String, ServerSettings>, 
     Ok(servers)
 }
 
-/// Everything that agents may name, and how the tools that they declare are called.
+/// Every tool that agents may name, and how the tools that they declare are called.
 pub(crate) fn tools(
     config: &Config,
     clock: &Arc<dyn Clock>,
@@ -228,7 +228,7 @@ pub(crate) fn tools(
     Ok(tools)
 }
 
-/// How agents are isolated that ask for it, if anything says how a process is started.
+/// How agents that ask for it are isolated, if the settings say how to start a process.
 fn isolation(
     config: &Config,
     entropy: &Arc<dyn Entropy>,
@@ -243,7 +243,8 @@ fn isolation(
     let Some(launcher) = launcher(argv, entropy, lifecycle)? else {
         return Ok(None);
     };
-    // What runs there may be of the same user, and in no sandbox that hides processes.
+    // Processes started for these agents may run as the same user without a sandbox that hides
+    // processes.
     builtin::conceal().map_err(|error| {
         let message = format!(
             "this process cannot be protected from other processes of its user: \
@@ -284,7 +285,7 @@ fn launcher(
 
 fn builtin_settings(config: &Config, environment: &Environment) -> builtin::Settings {
     let settings = &config.tools;
-    // On one machine files have a place without being asked for.
+    // On a single machine files have a default place.
     let embedded = config.redis_url.is_none();
     let root = settings.workspace.clone();
     let root = root.or_else(|| embedded.then(|| config.data_dir.join("workspaces")));

@@ -1,4 +1,4 @@
-//! What a scheduler tells endpoints with.
+//! What a scheduler needs to deliver webhooks.
 
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -20,20 +20,20 @@ use tokio::time::timeout;
 use crate::config::Config;
 use crate::failure::{Failure, usage, usage_text};
 
-/// Where `mainspring dev` keeps the key that it makes.
+/// The file in which `mainspring dev` keeps the key that it generates.
 const KEY_FILE: &str = "secrets.key";
 
-/// How long the command for the keys may take, and how much it may print.
+/// Limits on the run time and the output of the command that prints the keys.
 const KEY_LIMIT: Duration = Duration::from_secs(30);
 const KEY_BYTES_MAX: u64 = 64 << 10;
 
-/// How to make a key.
+/// How to generate a key.
 const HOW: &str = "`openssl rand -base64 32` generates one";
 
-/// The poster, and the keys that secrets are sealed under if there are any.
+/// The poster, and the keys that seal secrets, if there are any.
 pub(crate) fn webhooks(config: &Config, clock: &Arc<dyn Clock>) -> Result<WebhookParts, Failure> {
     let settings = &config.scheduler;
-    // What tools may reach, messages may.
+    // Webhooks may reach everything that tools may reach.
     let tools = config.tools.allow_private.iter();
     let allowed: Vec<String> = tools
         .chain(&settings.webhook_allow_private)
@@ -46,7 +46,7 @@ pub(crate) fn webhooks(config: &Config, clock: &Arc<dyn Clock>) -> Result<Webhoo
     })
 }
 
-/// What opens secrets of the database, if there are keys for it.
+/// Opens the secrets in the database, if there are keys for it.
 pub(super) fn sealer(config: &Config) -> Result<Option<Sealer>, Failure> {
     let command = &config.secrets_key_command;
     let text = match (&config.secrets_key, &config.secrets_key_file) {
@@ -66,7 +66,7 @@ pub(super) fn sealer(config: &Config) -> Result<Option<Sealer>, Failure> {
     Ok(Some(sealer))
 }
 
-/// What the command for the keys prints. Neither that nor what it says of errors is ever shown.
+/// Runs the command that prints the keys. Neither its output nor its error output is ever shown.
 fn printed(command: &[String]) -> Result<String, Failure> {
     let failed = |why: String| {
         usage_text(
@@ -75,7 +75,7 @@ fn printed(command: &[String]) -> Result<String, Failure> {
         )
     };
     let command = command.to_owned();
-    // A runtime of its own: this is called in one that must not be blocked on.
+    // On a runtime of its own: the caller runs in one that must not be blocked.
     let printing = std::thread::spawn(move || {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| format!("cannot be run: {error}"))?;
@@ -124,8 +124,8 @@ fn read(file: &Path) -> Result<String, Failure> {
     })
 }
 
-/// The configuration with the key that its command prints in the command's place: processes with both roles run it
-/// once, before they serve, and both have the same key.
+/// The configuration with the key command replaced by the key that it prints, so that a process
+/// with both roles runs it once, before it serves, and both roles have the same key.
 pub(crate) fn with_printed_key(config: &Config) -> Result<Config, Failure> {
     let mut config = config.clone();
     let is_only = config.secrets_key.is_none() && config.secrets_key_file.is_none();
@@ -137,7 +137,7 @@ pub(crate) fn with_printed_key(config: &Config) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// The same with a key in the data folder, which is made there the first time, unless one is configured.
+/// The same, but if no key is configured, one in the data folder is used, generated on first use.
 pub(crate) fn with_own_key(config: &Config, entropy: &dyn Entropy) -> Result<Config, Failure> {
     let mut config = with_printed_key(config)?;
     let has_command = !config.secrets_key_command.is_empty();
@@ -158,7 +158,8 @@ pub(crate) fn with_own_key(config: &Config, entropy: &dyn Entropy) -> Result<Con
         }
     });
     if let Err(error) = made {
-        // Without one it serves all the same, and says so where a secret is to be kept.
+        // Without a key the process still serves, and reports the lack when a secret is to be
+        // stored.
         tracing::warn!(file = %file.display(), %error, "no key for secrets could be created");
         return Ok(config);
     }
@@ -203,7 +204,7 @@ mod tests {
         assert!(sealer(&Config::default()).expect("none").is_none());
     }
 
-    /// What a shell prints that does this.
+    /// The sealer for a key command that runs this shell script.
     fn by(script: &str) -> Result<Option<Sealer>, Failure> {
         sealer(&Config {
             secrets_key_command: ["sh", "-c", script].map(str::to_owned).to_vec(),

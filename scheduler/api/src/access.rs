@@ -1,4 +1,5 @@
-//! Who sends a request, for which tenant, and what that key allows.
+//! Authentication and authorization: who sends a request, for which tenant, and what its key
+//! allows.
 
 mod fleet;
 mod issuers;
@@ -32,30 +33,30 @@ use self::rate::{Payer, Rate, Rates};
 pub(crate) use self::scopes::Needs;
 use super::problem::Problem;
 
-/// Names the tenant that an operator acts for.
+/// The header that names the tenant an operator acts for.
 pub(crate) const TENANT: HeaderName = HeaderName::from_static("mainspring-tenant");
 
-/// How long a key is believed that was looked up: a revoked one is refused everywhere after this
-/// time.
+/// How long a key that was looked up is cached. After this time a revoked key is refused
+/// everywhere.
 const BELIEVED: Duration = Duration::from_secs(5);
 
 /// Who may use the API.
 #[derive(Debug, Clone, Default)]
 pub enum Access {
-    /// Whoever reaches it. A request without a key acts as the operator for the default tenant; a
-    /// key that is sent is checked.
+    /// Everyone who can reach the API. A request without a key acts as the operator for the default
+    /// tenant; a key that is sent is still checked.
     #[default]
     Open,
-    /// Who has a key.
+    /// Everyone who has a key.
     Keys {
         /// The operator's own key, which is in no database.
         root: Option<RootKey>,
-        /// Who verifies tokens that others sign; without one they are refused.
+        /// Verifies tokens signed by external issuers; if absent, such tokens are refused.
         issuers: Option<Arc<dyn Verifier>>,
     },
 }
 
-/// A key that is known by its hash alone.
+/// A key of which only the hash is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RootKey([u8; 32]);
 
@@ -66,27 +67,28 @@ impl RootKey {
     }
 }
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
-    /// The tenant whose rows the request sees and changes.
+    /// The tenant whose rows the request reads and changes.
     pub(crate) tenant: TenantId,
     scopes: Scopes,
-    /// Whether it may see and change the system as a whole: the root key, and the keys of the
+    /// Whether it may read and change the system as a whole: the root key, and the keys of the
     /// default tenant.
     operates: bool,
-    /// The key that it sends, which has to stay valid while an answer is streamed.
+    /// Its key, which has to stay valid while a response is streamed.
     key: Option<Arc<KeyRecord>>,
-    /// What idempotency keys are kept apart by, where its key is bound. A batch asks for it with each item.
+    /// The fingerprint of the key's binding, if any, which separates idempotency keys. It is cached
+    /// because a batch needs it for each item.
     fingerprint: OnceLock<String>,
-    /// Who it is, and until when, where a token of an issuer says so.
+    /// The subject and the expiry of an issuer's token, if it sent one.
     subject: Option<(Arc<str>, Timestamp)>,
-    /// The limits of requests that this one counts among.
+    /// The request limits that this request counts towards.
     pub(crate) quotas: Vec<Quota>,
 }
 
 impl Caller {
-    /// The tenant that a member of a body names, which only an operator may do for another than its
+    /// The tenant that a member of a body names. Only an operator may name a tenant other than its
     /// own.
     pub(crate) fn tenant_for(&self, named: Option<&str>) -> Result<TenantId, Error> {
         let Some(named) = named else {
@@ -99,12 +101,13 @@ impl Caller {
         Ok(tenant)
     }
 
-    /// What its key is bound to: the part of its tenant that it sees and changes, and all of it where there is none.
+    /// What its key is bound to: the part of its tenant that it can access, or none for the whole
+    /// tenant.
     pub(crate) fn binding(&self) -> Option<&Binding> {
         self.key.as_ref()?.binding.as_ref()
     }
 
-    /// Its key, where that may have only so many open sends.
+    /// Its key, if that has a limit on open sends.
     pub(crate) fn limited_sends(&self) -> Option<KeySends> {
         let record = self.key.as_deref()?;
         let max = record.limits.sends_open?;
@@ -112,8 +115,8 @@ impl Caller {
         Some(KeySends { key, max })
     }
 
-    /// A route as idempotency keys are kept for it. Keys with one binding share theirs, and nobody else: what another
-    /// one made is not shown to them.
+    /// The route under which idempotency keys are stored. Keys with the same binding share them,
+    /// and no others: a key must not see what one with another binding created.
     pub(crate) fn route(&self, route: &str) -> String {
         match self.binding() {
             Some(binding) => {
@@ -124,7 +127,7 @@ impl Caller {
         }
     }
 
-    /// Who it is, for the record: the id of its key, whom its token stands for, or the operator.
+    /// Its name for records: the id of its key, the subject of its token, or the operator.
     pub(crate) fn name(&self) -> String {
         match (&self.key, &self.subject) {
             (Some(key), _) => key.id.to_string(),
@@ -133,12 +136,13 @@ impl Caller {
         }
     }
 
-    /// Whether it sees what all tenants have: the operator, unless it acts for another tenant.
+    /// Whether it sees the data of all tenants: an operator does, unless it acts for another
+    /// tenant.
     pub(crate) fn sees_all(&self) -> bool {
         self.operates && self.tenant == TenantId::DEFAULT
     }
 
-    /// The tenant on whose behalf the store is asked; none for an operator, who asks for the whole.
+    /// The tenant that the store is queried for; none for an operator, who queries everything.
     pub(crate) fn scope(&self) -> Option<TenantId> {
         (!self.operates).then_some(self.tenant)
     }
@@ -160,13 +164,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        // Every request under /v1 has been given one on its way in.
+        // The gate has added one to every request under /v1.
         let caller = parts.extensions.get::<Self>().cloned();
         caller.ok_or_else(|| Error::internal().into())
     }
 }
 
-/// Refuses to remove anything of a tenant while it is held. Read anew: a hold is in force once it was set.
+/// Refuses deletions for a tenant on legal hold. Reads the tenant each time, so that a hold takes
+/// effect at once.
 pub(crate) async fn refuse_held(app: &App, tenant: TenantId) -> Result<(), Error> {
     let found = app.store.get_tenant(tenant).await?;
     if found.is_some_and(|tenant| tenant.retention.hold) {
@@ -195,8 +200,8 @@ impl Gatekeeper {
         }
     }
 
-    /// Finds out who sends a request, and whether its key allows it. What a bound key reaches is judged by
-    /// [`reach::enter`].
+    /// Identifies the sender of a request and checks that its key allows the request. What a bound
+    /// key can reach is checked by [`reach::enter`].
     pub(crate) async fn admit(
         &self,
         app: &App,
@@ -218,8 +223,8 @@ impl Gatekeeper {
         Ok(caller)
     }
 
-    /// Takes one request of a caller's, where its tenant or its key may send only so many. Returns the limits that it
-    /// counts among.
+    /// Counts a request against the rate limits of its tenant and its key, if any. Returns the
+    /// limits that it counts towards.
     async fn take(&self, app: &App, caller: &Caller, limits: &Limits) -> Result<Vec<Quota>, Error> {
         let tenant = Payer::Tenant(caller.tenant);
         if limits.requests_per_second.is_none() {
@@ -248,7 +253,7 @@ impl Gatekeeper {
                 )),
             };
         };
-        // Hashes are compared, so that the time it takes says nothing about the key.
+        // Comparing hashes keeps the timing from revealing anything about the key.
         if let Access::Keys {
             root: Some(root), ..
         } = &self.access
@@ -267,7 +272,7 @@ impl Gatekeeper {
         let token: Token = text.parse().map_err(|_| refused())?;
         let now = app.database_time().await;
         let mut found = self.keys.find(app, token.id).await?;
-        // It may have been rotated since it was looked up.
+        // It may have been rotated since it was cached.
         let is_other =
             |record: &KeyRecord| record.is_live(now) && !record.accepts(&token.secret, now);
         if found.as_deref().is_some_and(is_other) {
@@ -286,7 +291,8 @@ impl Gatekeeper {
         })
     }
 
-    /// Whom a token of an issuer stands for. It never operates the system: what it says is someone else's to decide.
+    /// The caller that an issuer's token stands for. It is never an operator, because others decide
+    /// what the token says.
     async fn identified(&self, app: &App, identity: Identity) -> Result<Caller, Error> {
         let tenant = self.keys.named(app, &identity.tenant).await?;
         let unknown = || {
@@ -304,7 +310,7 @@ impl Gatekeeper {
         })
     }
 
-    /// The tenant that a request names in a header, for an operator.
+    /// The tenant that an operator's request names in a header.
     async fn other_tenant(
         &self,
         app: &App,
@@ -327,8 +333,8 @@ impl Gatekeeper {
         Ok(found.id)
     }
 
-    /// Ends a stream whose key was revoked, deleted or has expired, or whose token has, at its next piece: an event or
-    /// a heartbeat.
+    /// Ends a stream at its next piece (an event or a heartbeat) once its key was revoked, deleted
+    /// or has expired, or its token has expired.
     pub(crate) fn watched(self: Arc<Self>, app: Arc<App>, caller: &Caller, body: Body) -> Body {
         let key = caller.key.as_ref().map(|key| key.id);
         let until = caller.subject.as_ref().map(|(_, until)| *until);
@@ -338,11 +344,11 @@ impl Gatekeeper {
         let start = (body.into_data_stream(), self, app);
         let pieces = futures::stream::unfold(start, move |(mut pieces, keeper, app)| async move {
             let piece = pieces.next().await?;
-            // By the clock that it was verified by.
+            // By the same clock that the token was verified with.
             let mut ended = until.is_some_and(|until| app.clock.now() >= until);
             if let Some(key) = key {
                 let now = app.database_time().await;
-                // An unavailable database is no reason to end a stream.
+                // An unavailable database does not end a stream.
                 ended |= match keeper.keys.find(&app, key).await {
                     Ok(found) => !found.is_some_and(|record| record.is_live(now)),
                     Err(_) => false,
@@ -365,7 +371,7 @@ fn refused() -> Error {
     )
 }
 
-/// The key that a request carries.
+/// The bearer token of a request.
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Error> {
     let Some(value) = headers.get(AUTHORIZATION) else {
         return Ok(None);

@@ -37,7 +37,7 @@ use crate::extract::{
 use crate::openapi::form;
 use crate::router::Api;
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list, publish))
@@ -49,7 +49,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(diff::preview))
 }
 
-/// The agent that a path names, and what else is in it.
+/// The agent that a path names, and the path's other parameters.
 #[derive(Debug)]
 pub(super) struct AgentPath {
     key: AgentKey,
@@ -105,7 +105,8 @@ impl JsonBody for NewAgentBody {
 
     fn checked(mut self, checks: &mut Checks) -> Self::Checked {
         checks.own_agent("/spec", &self.spec);
-        // Whoever takes the agent gets its name; whether it was written here makes no other version.
+        // A session gets the agent's published name anyway, so repeating it in the spec must not
+        // create a new version.
         let own = self.spec.name.take();
         if own.is_some_and(|own| own != self.name.as_str()) {
             checks.refuse("/spec/name", "is not the agent's name; leave it out");
@@ -157,14 +158,15 @@ pub(super) async fn publish(
         PublishOutcome::Mismatch => return Err(Error::mismatch().into()),
     };
     if is_limited {
-        // Here it applies at once, elsewhere within seconds. The version is stored, whatever this says.
+        // The limits apply here at once, and elsewhere within seconds. The version is stored even
+        // if this fails.
         match app.store.limited_agents(tenant).await {
             Ok(agents) => app.known.agents.note(tenant, agents),
             Err(error) => tracing::debug!(%error, "limits of agents are read again later"),
         }
-        // Workers look whose money is limited; else they do it within a second.
+        // Workers check at once whose spending is limited; otherwise they would within a second.
         app.notifier.pauses_changed();
-        // There may be more seats now; else the sweep finds out.
+        // More seats may be free now. If this fails, the sweep notices.
         if let Ok(called) = app.store.call_seats(Some(tenant)).await {
             app.notifier.enqueue(called.enqueue);
         }
@@ -235,8 +237,8 @@ pub(super) async fn list(
     respond::page(&app, begin, read, place, NamedAgentView::from).await
 }
 
-/// The agents that a binding names, each looked up by itself: a cursor is a name, so that one beyond a hidden agent
-/// would tell its name.
+/// The agents that a binding names, each looked up separately: a cursor is a name, so paging over
+/// hidden agents would reveal their names.
 async fn own(
     app: &App,
     binding: &Binding,

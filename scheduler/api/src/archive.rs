@@ -1,8 +1,8 @@
-//! A session as lines of JSON: what it is, its messages, and what proves that nothing is missing.
+//! A session as JSON lines: its description, its messages, and a proof that nothing is missing.
 //!
-//! The first line is `{format, version, session}`, then comes a line per message, as the API shows
-//! it; the last one has the counts of what stands before it and a SHA-256 over those bytes. The content of
-//! blobs stands in lines with a member `blob`, before the first message that names it.
+//! The first line is `{format, version, session}`. It is followed by a line per message, as the API
+//! shows it. The last line has the counts of what precedes it and a SHA-256 over those bytes. The
+//! content of blobs is in lines with a member `blob`, before the first message that names the blob.
 
 mod blobs;
 mod lines;
@@ -31,13 +31,13 @@ use self::lines::{Footer, Header, Kind, MessageLine, SessionLine};
 use super::validate::{Checks, has_nul};
 use crate::extract::parse;
 
-/// What every archive calls itself.
+/// The `format` of every archive.
 const FORMAT: &str = "mainspring.session";
 
-/// The one version that there is.
+/// The only version so far.
 const VERSION: u32 = 1;
 
-/// What an archive brings back.
+/// The contents of an archive.
 #[derive(Debug)]
 pub(super) struct Archive {
     pub(super) agent: AgentSpec,
@@ -47,14 +47,14 @@ pub(super) struct Archive {
     pub(super) folds: Vec<Fold>,
 }
 
-/// The lists that go where a session's transcript goes.
+/// The lists that accompany a session's transcript.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     pub(super) todo: List,
     pub(super) notes: List,
 }
 
-/// What lists of an archive hold at most.
+/// The limits of lists in an archive.
 const fn bounds(entries_max: u32, chars_max: usize) -> Bounds {
     Bounds {
         entries_max,
@@ -63,7 +63,7 @@ const fn bounds(entries_max: u32, chars_max: usize) -> Bounds {
     }
 }
 
-/// Writes an archive, piece by piece.
+/// Writes an archive piece by piece.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     hash: Sha256,
@@ -106,7 +106,7 @@ impl Writer {
         self.lines(messages)
     }
 
-    /// The line of a piece of a blob.
+    /// The line with a piece of a blob.
     pub(super) fn piece(
         &mut self,
         blob: &BlobRef,
@@ -150,26 +150,26 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Reads an archive line by line. What is wrong with it is told with the number of its line, at the end:
-/// only then is it known whether it was whole, which comes first.
+/// Reads an archive line by line. Faults are reported at the end with their line numbers, because
+/// only then is it known whether the archive is complete, which is reported first.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    /// Lines that came.
+    /// Number of lines received.
     lines: usize,
     hash: Sha256,
-    /// The line that came last: the last one of all, or else one like others.
+    /// The last line received: either the final line, or one like any other.
     held: Vec<u8>,
     header: Option<Box<SessionLine>>,
     transcript: Transcript,
     blobs: Incoming,
-    /// Why nothing of it can be read.
+    /// Why the archive cannot be read at all.
     unknown: Option<Error>,
-    /// The first thing that is wrong with what it says.
+    /// The first fault in its contents.
     fault: Option<Error>,
 }
 
 impl Reader {
-    /// Takes the next line, without its end.
+    /// Takes the next line, without its line break.
     pub(super) fn push(&mut self, line: Vec<u8>) {
         self.lines += 1;
         if self.lines == 1 {
@@ -208,22 +208,22 @@ impl Reader {
         self.fault = on(line, read).err();
     }
 
-    /// Bytes of the lines that it keeps.
+    /// Bytes of the lines that are held in memory.
     pub(super) fn kept_bytes(&self) -> usize {
         self.held.len() + self.transcript.bytes + self.blobs.bytes()
     }
 
-    /// Bytes of lines with pieces of blobs that came since this was asked.
+    /// Bytes of lines with pieces of blobs, received since the last call.
     pub(super) fn carried(&mut self) -> usize {
         self.blobs.carried()
     }
 
-    /// A blob that came whole, where nothing is wrong so far: its content has its hash.
+    /// A completely received blob whose content matches its hash, if there was no fault so far.
     pub(super) fn blob(&mut self) -> Option<Content> {
         self.blobs.take().filter(|_| self.fault.is_none())
     }
 
-    /// A blob is at most so long.
+    /// A reader that accepts blobs of at most this size.
     pub(super) fn bounded(bytes_max: usize) -> Self {
         Self {
             blobs: Incoming::bounded(bytes_max),
@@ -231,8 +231,8 @@ impl Reader {
         }
     }
 
-    /// The messages so far, with the agent and the folds that they are for, where they are as long as this, nothing is
-    /// wrong, and no call waits for its result.
+    /// The messages so far, with the agent and the folds that they belong to. None unless they have
+    /// reached this size, there was no fault, and no call waits for its result.
     pub(super) fn page(&mut self, bytes: usize) -> Option<(&AgentSpec, &[Fold], Vec<Message>)> {
         let header = self.header.as_ref()?;
         let transcript = &mut self.transcript;
@@ -245,7 +245,7 @@ impl Reader {
         Some((&header.agent, &header.folds, messages))
     }
 
-    /// What it brings back, but for the pages that were taken out.
+    /// The contents of the archive, except the pages that were already taken.
     pub(super) fn finish(mut self) -> Result<Archive, Error> {
         if self.lines == 0 {
             self.push(Vec::new());
@@ -287,7 +287,7 @@ impl Reader {
     }
 }
 
-/// Whether the first line is that of an archive which is read here.
+/// Checks that the first line is that of a supported archive.
 fn kind(line: &[u8]) -> Result<(), Error> {
     let kind: Kind = parse(line, "")?;
     if kind.format != FORMAT {
@@ -338,14 +338,14 @@ fn header(line: &[u8]) -> Result<SessionLine, Error> {
         }
     }
     checks.finish()?;
-    // An archive keeps what its session was shown; one that was written by hand has nothing yet.
+    // An archive keeps the prompt that its session was shown. A hand-written one has none yet.
     if session.agent.prompt.is_some() && session.agent.bound.is_none() {
         session.agent = rebind(session.agent, None, None, &session.metadata)?;
     }
     Ok(session)
 }
 
-/// What is wrong with each fold among the others.
+/// The fault of each fold in relation to the others, if any.
 fn fold_faults(folds: &[Fold]) -> impl Iterator<Item = Option<(&'static str, &'static str)>> {
     let number = |place: usize| place as i64 + 1;
     folds.iter().enumerate().map(move |(place, fold)| {
@@ -376,17 +376,17 @@ fn on<T>(line: usize, outcome: Result<T, Error>) -> Result<T, Error> {
     outcome.map_err(|error| error.on_line(line))
 }
 
-/// Messages that fit together.
+/// A consistent sequence of messages.
 #[derive(Debug, Default)]
 struct Transcript {
-    /// The last ones, as far as they were not taken out.
+    /// The latest messages, except those that were taken.
     messages: Vec<Message>,
-    /// The bytes of their lines.
+    /// The size of their lines in bytes.
     bytes: usize,
     count: u64,
-    /// The send of the last one.
+    /// The send of the last message.
     send: Option<SendId>,
-    /// A part of the hash of every call's id so far: ids may be long.
+    /// A part of the hash of each call id so far, because ids may be long.
     calls: BTreeSet<[u8; 16]>,
     /// The calls that wait for their results, in order.
     open: VecDeque<String>,
@@ -452,7 +452,7 @@ impl Transcript {
     }
 }
 
-/// What a message may have by its role.
+/// Checks which members a message may have, by its role.
 fn shape(checks: &mut Checks, line: &MessageLine) {
     if line.round < 0 {
         checks.refuse("/round", "must not be negative");
@@ -524,7 +524,7 @@ fn message(line: MessageLine) -> Message {
         failed: line.failed,
         round: line.round,
         created_at: line.created_at,
-        // The target store counts these itself.
+        // The importing store counts these itself.
         asked_at_seq: None,
         epoch: 0,
     }

@@ -1,8 +1,9 @@
-//! Many things made in one request. Each is made or refused on its own, in order.
+//! Creates many items in one request. Each is created or refused on its own, in order.
 //!
-//! A key for the whole request is taken before anything is made, whatever becomes of the items:
-//! another body under it makes nothing. Each item has a key of its own, derived from it, so that a
-//! repeat makes what a crash or a refusal left out and nothing twice.
+//! A key for the whole request is taken before any item is created, whatever happens to the items:
+//! a request with the same key but another body creates nothing. Each item has its own key derived
+//! from that one, so that a repeated request creates what a crash or a refusal left out, and
+//! nothing twice.
 
 pub(super) mod sends;
 
@@ -35,7 +36,7 @@ use crate::access::Caller;
 use crate::extract::{Key, NoQuery, Query, Weight, json_body, parse};
 use crate::router::Api;
 
-/// What became of an item that was not refused.
+/// The outcome of an item that was not refused.
 pub(super) enum Creation<I, V> {
     /// It was created by this request.
     New(V),
@@ -91,32 +92,32 @@ struct Results<B: Batch> {
     results: Vec<ItemResult<B>>,
 }
 
-/// A kind of thing that is made in batches.
+/// A kind of item that is created in batches.
 pub(super) trait Batch: 'static {
-    /// The member of the body that holds them.
+    /// The member of the body that contains the items.
     const ITEMS: &'static str;
-    /// The member of a result that holds one.
+    /// The member of a result that contains an item.
     const ITEM: &'static str;
-    /// What idempotency keys are used for.
+    /// The route that idempotency keys are stored under.
     const ROUTE: &'static str;
-    /// The status of one that was made.
+    /// The status of an item that was created.
     const STATUS: StatusCode;
     /// An item of the request.
     type Input: DeserializeOwned + Send;
     /// An item as it is stored.
     type Item: Send;
-    /// What names one.
+    /// The id of an item.
     type Id: Copy + Ord + Send;
-    /// One, as it is shown.
+    /// An item as it is shown.
     type View: Serialize + Clone + Send;
 
-    /// The items of a body, unread: one that makes no sense must not harm the others.
+    /// The unparsed items of a body, so that a malformed one does not affect the others.
     fn items(json: &[u8]) -> Result<Vec<&RawValue>, Error>;
 
-    /// Takes the key that an item brings.
+    /// Takes the idempotency key out of an item.
     fn take_key(input: &mut Self::Input) -> Option<String>;
 
-    /// What an item asks for.
+    /// Checks an item and resolves it to what is to be stored.
     fn item(
         agents: &mut Resolver<'_>,
         app: &App,
@@ -128,17 +129,17 @@ pub(super) trait Batch: 'static {
     where
         Self: Sized;
 
-    /// Does what needs time before an item can be stored; `at` is where it stands in the request.
+    /// Does what takes time before an item can be stored. `at` points to the item in the request.
     fn prepare(
         app: &App,
         item: &mut Self::Item,
         at: &str,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Reserves capacity for `count` items in flight, until the permit is dropped.
+    /// Reserves capacity for `count` items in flight until the permit is dropped.
     fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Error>;
 
-    /// Stores items, in order. Keeps the permits until then, even if the client disconnects.
+    /// Stores items in order. Keeps the permits until then, even if the client disconnects.
     fn store(
         app: &Arc<App>,
         items: Vec<Self::Item>,
@@ -148,7 +149,7 @@ pub(super) trait Batch: 'static {
     where
         Self: Sized;
 
-    /// The present state of what had been made before.
+    /// The current state of items that had been created before.
     fn read(
         app: &App,
         tenant: TenantId,
@@ -156,7 +157,7 @@ pub(super) trait Batch: 'static {
     ) -> impl Future<Output = Vec<Result<Self::View, Error>>> + Send;
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(create_sends))
@@ -201,7 +202,7 @@ async fn create_timers(
     create::<crate::timers::Timers>(app, caller, headers, body).await
 }
 
-/// `POST` of a batch.
+/// Handles the `POST` of a batch.
 async fn create<B: Batch>(
     app: Arc<Api>,
     caller: Caller,
@@ -267,7 +268,7 @@ async fn create<B: Batch>(
     Ok(response)
 }
 
-/// What one item asks for.
+/// Checks one item and resolves it to what is to be stored.
 async fn item<B: Batch>(
     agents: &mut Resolver<'_>,
     app: &App,
@@ -295,14 +296,14 @@ async fn item<B: Batch>(
     B::item(agents, app, caller.tenant, Checks::at(at), input, key).await
 }
 
-/// Takes the key of the whole batch. True when the same batch had it already.
+/// Takes the key of the whole batch. Returns true if the same batch has already used it.
 async fn take_key<B: Batch>(
     app: &App,
     caller: &Caller,
     key: &str,
     hash: [u8; 32],
 ) -> Result<bool, Error> {
-    // Apart from the keys that items bring.
+    // Keeps these keys apart from the keys of items.
     let route = format!("{} (whole)", B::ROUTE);
     let key = idempotency::key(caller, &route, key, hash);
     match app.store.take_key(key).await? {
@@ -312,7 +313,7 @@ async fn take_key<B: Batch>(
     }
 }
 
-/// Puts the outcomes where nothing stands yet. Returns whether any item had been made before.
+/// Fills the missing results with the outcomes. Returns whether any item had been created before.
 async fn fill<B: Batch>(
     app: &App,
     tenant: TenantId,
@@ -344,7 +345,8 @@ async fn fill<B: Batch>(
     !before.is_empty()
 }
 
-/// The items of a body, as `Raw` reads them and `Checked` explains what is wrong with it.
+/// The items of a body, parsed as `Raw`. If that fails, parsing it as `Checked` explains what is
+/// wrong.
 pub(super) fn items<'a, Raw, Checked>(json: &'a [u8], member: &str) -> Result<Raw, Error>
 where
     Raw: serde::Deserialize<'a>,

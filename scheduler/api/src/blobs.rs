@@ -24,7 +24,7 @@ use crate::access::Caller;
 use crate::extract::{NoQuery, Query, read_body};
 use crate::router::Api;
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(put))
@@ -76,7 +76,7 @@ pub(super) async fn put(
     respond::created(status, &path, &stored.blob)
 }
 
-/// What the body is, without parameters such as a character set.
+/// The media type of the body, without parameters such as a character set.
 fn media_type(headers: &HeaderMap) -> Result<String, Error> {
     let Some(given) = headers.get(CONTENT_TYPE) else {
         return Err(Error::media_type("Content-Type is missing".to_owned()));
@@ -167,7 +167,7 @@ fn insert(response: &mut Response, name: axum::http::HeaderName, value: &str) {
     }
 }
 
-/// An answer that browsers neither interpret nor show, whatever the content calls itself.
+/// A response that browsers neither interpret nor display, whatever its media type is.
 fn marked(status: StatusCode, body: Body, tag: &str, media_type: Option<&str>) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -180,7 +180,7 @@ fn marked(status: StatusCode, body: Body, tag: &str, media_type: Option<&str>) -
     response
 }
 
-/// Whether the caller has the content.
+/// Whether the caller already has the content.
 fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     let known = headers.get(IF_NONE_MATCH);
     let known = known.and_then(|value| value.to_str().ok());
@@ -190,16 +190,17 @@ fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     })
 }
 
-/// What is asked of the content.
+/// The requested part of the content.
 #[derive(Debug, PartialEq, Eq)]
 enum Requested {
     Whole,
     Part(Range<u64>),
-    /// What lies behind its end.
+    /// A range beyond the end.
     Nothing,
 }
 
-/// One range of bytes is served; several, or another unit, are answered with the whole.
+/// Parses `Range`. Only a single range of bytes is served; several ranges or another unit get the
+/// whole content.
 fn range(headers: &HeaderMap, bytes: u64) -> Requested {
     let asked = headers.get(RANGE).and_then(|value| value.to_str().ok());
     let asked = asked.and_then(|text| text.trim().strip_prefix("bytes="));
@@ -213,7 +214,7 @@ fn range(headers: &HeaderMap, bytes: u64) -> Requested {
             Ok(last) if last >= first => Requested::Part(first..bytes.min(last.saturating_add(1))),
             Ok(_) | Err(_) => Requested::Whole,
         },
-        // The last so many bytes.
+        // The last `last` bytes.
         (Err(_), last) if first.trim().is_empty() => match last.parse::<u64>() {
             Ok(0) => Requested::Nothing,
             Ok(_) if bytes == 0 => Requested::Nothing,

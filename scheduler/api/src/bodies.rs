@@ -1,4 +1,4 @@
-//! What the bodies of sessions and sends may say: their shapes.
+//! The shapes of the bodies of sessions and sends.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -44,7 +44,7 @@ pub(super) struct NewSessionBody {
 impl JsonBody for NewSessionBody {
     type Checked = SessionAsk;
 
-    // Everything about a session has a default, so nothing at all is a valid body.
+    // Everything about a session has a default, so an empty body is valid.
     fn absent() -> Option<Self> {
         Some(Self::default())
     }
@@ -54,7 +54,7 @@ impl JsonBody for NewSessionBody {
     }
 }
 
-/// A session to create, checked: what it takes, and its metadata.
+/// A session to create, checked: its agent and its metadata.
 #[derive(Debug)]
 pub(super) struct SessionAsk {
     pub(super) taken: Taken,
@@ -62,7 +62,7 @@ pub(super) struct SessionAsk {
 }
 
 impl SessionAsk {
-    /// The session, with the version of its agent that is meant now.
+    /// Builds the session, with its agent resolved to the current version.
     pub(super) async fn new_session(
         mut self,
         agents: &mut Resolver<'_>,
@@ -145,8 +145,8 @@ pub(super) struct SessionChange {
 }
 
 impl SessionChange {
-    /// What is to be stored. An agent is bound to the metadata and the values that the session has when
-    /// this is read, and its skills are the versions that they mean then.
+    /// The patch to store. The agent is bound to the metadata and values that the session has at
+    /// the time of this call, and its skills are resolved to their current versions.
     pub(super) async fn patch(
         mut self,
         app: &App,
@@ -180,7 +180,8 @@ impl SessionChange {
             if rebinds {
                 pin(app.store.as_ref(), key.tenant, &mut becomes, "/agent").await?;
             }
-            // What was judged together is stored together: either may change meanwhile and lead elsewhere.
+            // The agent and the metadata were checked together, so they are stored together:
+            // changing only one of them could move the session out of the binding.
             let is_pair = binding.is_some_and(|binding| binding.namespace.is_some());
             agent = (rebinds || is_pair).then_some(becomes);
             if is_pair && self.metadata.is_none() {
@@ -285,8 +286,8 @@ pub(super) struct Options {
     pub(super) on_busy: Option<String>,
 }
 
-/// A member that is an object or null. Left alone, serde would also take a list of its members'
-/// values in their order.
+/// Deserializes a member that is an object or null. By default, serde would also accept a list with
+/// the values of its members in order.
 pub(super) fn object<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,

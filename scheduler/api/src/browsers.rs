@@ -1,8 +1,8 @@
-//! What keeps web pages off. A browser sends requests in the name of whoever sits before it, from any
-//! page that person opens: such a page must not be able to use this server, and under a name of its
-//! own that leads here it must not be able to read answers either.
+//! Keeps foreign web pages from using the API. A browser sends requests on behalf of its user from
+//! any page that the user opens. Such a page must not be able to use this server, nor to read
+//! responses by pointing a host name of its own at this server.
 //!
-//! Programs that are no browsers say nothing of where they come from, and are let in.
+//! Programs other than browsers do not send an origin, and are let in.
 
 use std::net::IpAddr;
 
@@ -22,32 +22,32 @@ use mainspring_shared::error::Code;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// Suffixes that cannot be registered publicly, so that no foreign page is served under them.
+/// Suffixes that cannot be registered publicly, so no foreign page can be served under them.
 const PRIVATE_ENDS: [&str; 4] = [".localhost", ".local", ".internal", ".svc"];
 
-/// What a page of an allowed origin may say.
+/// The request headers that a page of an allowed origin may send.
 const MAY_SAY: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, idempotency-key, last-event-id, mainspring-tenant, x-request-id",
 );
 
-/// What it may read besides the body.
+/// The response headers that it may read.
 const MAY_READ: HeaderValue = HeaderValue::from_static(
     "content-disposition, idempotency-replayed, location, retry-after, x-request-id",
 );
 
-/// What became of a request at the door.
+/// The outcome of the check of a request's origin.
 pub(super) enum Visit {
-    /// It may come in.
+    /// The request may proceed.
     Welcome(Option<Cors>),
-    /// A browser asked whether a page of an allowed origin may send a request.
+    /// It is a preflight request for a page of an allowed origin; this is the response.
     Preflight(Box<Response>),
 }
 
-/// The origin whose pages may read the answer.
+/// The origin whose pages may read the response.
 pub(super) struct Cors(HeaderValue);
 
 impl Cors {
-    /// Says so.
+    /// Adds the CORS headers to a response.
     pub(super) fn mark(self, headers: &mut HeaderMap) {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, self.0);
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, MAY_READ);
@@ -55,11 +55,11 @@ impl Cors {
     }
 }
 
-/// Lets a request in, or says why not.
+/// Checks where a request comes from. The error says why it is refused.
 pub(super) fn receive(config: &SchedulerConfig, request: &Request) -> Result<Visit, Error> {
     let headers = request.headers();
     let authority = authority(request)?;
-    // Probes come under any name, and learn nothing.
+    // Probes may use any name, since their responses reveal nothing.
     let is_probe = matches!(request.uri().path(), "/livez" | "/readyz");
     if let Some(authority) = authority
         && !is_probe
@@ -109,8 +109,8 @@ fn from_elsewhere(origin: &str) -> Error {
     )
 }
 
-/// Without an origin, a browser says at least how far away the page is. Following a link is no
-/// harm: the page that it is on does not see the answer.
+/// Checks a request without an origin, for which a browser at least says whether it comes from
+/// another site. Following a link is harmless, because the linking page does not see the response.
 fn same_site(request: &Request) -> Result<(), Error> {
     let text = |name| request.headers().get(name).map(HeaderValue::as_bytes);
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -121,7 +121,7 @@ fn same_site(request: &Request) -> Result<(), Error> {
     }
 }
 
-/// The answer to whether a page of an allowed origin may send a request.
+/// The response to a preflight request for a page of an allowed origin.
 fn yes(cors: Cors) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -134,14 +134,14 @@ fn yes(cors: Cors) -> Response {
     response
 }
 
-/// What the request calls this server: name and port.
+/// The name and port under which the request addresses this server.
 fn authority(request: &Request) -> Result<Option<&str>, Error> {
     if let Some(authority) = request.uri().authority() {
         return Ok(Some(authority.as_str()));
     }
     let mut hosts = request.headers().get_all(HOST).iter();
     let Some(host) = hosts.next() else {
-        // Only what is older than browsers.
+        // Only clients older than any browser omit it.
         return Ok(None);
     };
     let text = host.to_str().ok().filter(|_| hosts.next().is_none());
@@ -158,15 +158,15 @@ fn name_of(authority: &str) -> &str {
     }
 }
 
-/// As it is compared: browsers leave the usual ports out.
+/// An authority in the form used for comparison: browsers omit the default ports.
 fn plain(authority: &str) -> String {
     let lower = authority.to_ascii_lowercase();
     let short = lower.strip_suffix(":80").or(lower.strip_suffix(":443"));
     short.map_or_else(|| lower.clone(), str::to_owned)
 }
 
-/// Whether this server may be called so. An address, or a name without a dot or of a private end,
-/// belongs to no page of a stranger; any other has to be configured.
+/// Whether a request may use this name for the server. An IP address, a name without a dot and a
+/// name with a private suffix cannot belong to a foreign page. Any other name has to be configured.
 fn may_be_called(config: &SchedulerConfig, name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let name = lower.strip_suffix('.').unwrap_or(&lower);
@@ -184,7 +184,7 @@ fn may_be_called(config: &SchedulerConfig, name: &str) -> bool {
     }
     config.allowed_hosts.iter().any(|allowed| {
         let allowed = allowed.to_ascii_lowercase();
-        // One that begins with a dot stands for every name that ends so.
+        // A leading dot stands for every name with that suffix.
         allowed == "*" || allowed == name || (allowed.starts_with('.') && name.ends_with(&allowed))
     })
 }
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(visit(&one, "OPTIONS", &asked), Ok(true));
         let evil = ("origin", "https://app.example.com.evil.example");
         assert_eq!(visit(&one, "POST", &[here, evil]), refused);
-        // A name that a page made point here does not help it.
+        // Pointing a host name at this server does not help a page.
         let rebound = [
             ("host", "evil.example:7464"),
             ("origin", "http://evil.example:7464"),

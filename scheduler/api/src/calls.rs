@@ -1,4 +1,4 @@
-//! Tool calls from outside: results of external tools, people's answers, long outputs.
+//! Tool calls answered from outside: results of external tools, people's answers, long outputs.
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ use crate::access::Caller;
 use crate::extract::{Json, JsonBody, NoQuery, Query, SessionPath};
 use crate::router::Api;
 
-/// Results of one request.
+/// Maximum number of results per request.
 const RESULTS_MAX: usize = 1_000;
 
-/// Characters of a result that the model is shown.
+/// Maximum number of characters of a result that the model is shown.
 const OUTPUT_CHARS_MAX: usize = 50_000;
 
 /// Results of calls.
@@ -96,7 +96,7 @@ impl JsonBody for ResultsBody {
     }
 }
 
-/// A member that is there: null is a value like others, where it is one at all.
+/// Deserializes a member that is present, so that null counts as a value.
 fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -105,7 +105,7 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
-/// Permission, or its refusal.
+/// A person's decision on a call that waits for permission.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Permission {
@@ -130,7 +130,7 @@ pub(super) struct PostedResult {
     status: &'static str,
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(post_results))

@@ -1,4 +1,4 @@
-//! The agent of a session as a body writes it: a spec, or the name of a published one.
+//! The agent of a session as given in a body: a spec, or the name of a published agent.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ pub(super) fn choice_schema() -> utoipa::openapi::schema::Schema {
     Schema::OneOf(forms.build())
 }
 
-/// `NAME`, `NAME@VERSION` or `NAME@ALIAS`.
+/// The pattern of `NAME`, `NAME@VERSION` and `NAME@ALIAS`.
 pub(super) const REFERENCE: &str =
     "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@([1-9][0-9]{0,8}|[A-Za-z][A-Za-z0-9._-]{0,63}))?$";
 

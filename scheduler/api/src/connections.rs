@@ -1,4 +1,4 @@
-//! Connections: how many there are, and how long one may keep its place without using it.
+//! Connections: how many are accepted, and how long one may stay idle.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -27,26 +27,26 @@ use tower::Service;
 
 use crate::problem::Problem;
 
-/// Connections that are told at once that there is no place for them. Beyond these they are just
-/// closed.
+/// Maximum number of connections that are being told that there is no capacity for them. Any more
+/// are closed without a response.
 const REFUSALS_MAX: usize = 256;
 
-/// How long telling one may take.
+/// How long telling one of them may take.
 const REFUSAL_MAX: Duration = Duration::from_secs(1);
 
-/// How long its request is waited for, of that: it may be a probe, which is answered.
+/// How much of that time is spent waiting for its request, which may be a probe that is answered.
 const QUESTION_MAX: Duration = Duration::from_millis(500);
 
-/// Bytes of its request that are looked at.
+/// How many bytes of its request are read.
 const QUESTION_BYTES_MAX: usize = 2_048;
 
-/// How often an HTTP/2 client is asked whether it is there, and how long it may take to say so.
+/// How often an HTTP/2 client is pinged, and how long it may take to answer.
 const PING: Duration = Duration::from_secs(20);
 
-/// Pause after the system had no connection to give.
+/// Pause after the system ran out of resources for connections.
 const EXHAUSTED: Duration = Duration::from_secs(1);
 
-/// How long a connection may do nothing.
+/// How long a connection may make no progress, and how long a head may be.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
     head: Duration,
@@ -54,7 +54,8 @@ struct Patience {
     write: Duration,
 }
 
-/// Serves connections until `lifecycle` stops, and then until the requests in flight are answered.
+/// Serves connections until `lifecycle` stops, and then until the requests in flight have been
+/// answered.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -99,7 +100,7 @@ pub(crate) async fn serve(
             let problem = Problem::from(Error::too_much("connection"));
             if let Ok(refusal) = refusals.clone().try_acquire_owned() {
                 tasks.spawn(async move {
-                    // Whoever does not listen is left alone.
+                    // A client that does not read the response in time is disconnected.
                     let _ = tokio::time::timeout(REFUSAL_MAX, refuse(stream, &problem)).await;
                     drop(refusal);
                 });
@@ -111,7 +112,7 @@ pub(crate) async fn serve(
     tasks.wait().await;
 }
 
-/// Whether accepting failed because of the one who came.
+/// Whether accepting failed because of the peer.
 fn is_of_the_peer(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -141,7 +142,7 @@ async fn connection(stream: TcpStream, router: Router, patience: Patience, lifec
     builder
         .http1()
         .timer(TokioTimer::new())
-        // From the answer before: so it is the end of idle connections, too.
+        // Counted from the previous response, so it also closes idle connections.
         .header_read_timeout(patience.head)
         .max_buf_size(patience.head_bytes.max(8 << 10));
     builder
@@ -156,7 +157,7 @@ async fn connection(stream: TcpStream, router: Router, patience: Patience, lifec
         stuck: None,
     });
     let mut serving = pin!(builder.serve_connection(stream, service));
-    // Until the first request it is not even known which protocol is spoken.
+    // Before the first request the protocol is unknown, so hyper's timeouts do not apply yet.
     let mut first = pin!(tokio::time::sleep(patience.head));
     let mut stopping = pin!(lifecycle.stopping());
     let mut aborting = pin!(lifecycle.aborting());
@@ -185,11 +186,11 @@ async fn connection(stream: TcpStream, router: Router, patience: Patience, lifec
     }
 }
 
-/// Says that there is no place, and waits until that was heard. Only whether the process lives is
-/// answered: one that is full must not be taken for dead, and lose all it serves.
+/// Responds that there is no capacity, and waits until the client has read that. Liveness probes
+/// get a positive answer: a process at capacity must not be mistaken for dead and restarted.
 async fn refuse(mut stream: TcpStream, problem: &Problem) -> io::Result<()> {
     let mut head = Vec::with_capacity(QUESTION_BYTES_MAX);
-    // A client that sends nothing in time also gets the response.
+    // A client that sends nothing in time gets the response too.
     if let Ok(read) = tokio::time::timeout(QUESTION_MAX, question(&mut stream, &mut head)).await {
         read?;
     }
@@ -208,13 +209,13 @@ async fn refuse(mut stream: TcpStream, problem: &Problem) -> io::Result<()> {
     };
     stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await?;
-    // To close it with something unread would take the answer back.
+    // Closing a socket with unread data would discard the response.
     let mut unread = [0; 4096];
     while stream.read(&mut unread).await? > 0 {}
     Ok(())
 }
 
-/// Reads to the end of a request's head, or as much of it as is looked at.
+/// Reads a request's head to its end, or up to the limit.
 async fn question(stream: &mut TcpStream, head: &mut Vec<u8>) -> io::Result<()> {
     let mut piece = [0; 512];
     while head.len() < QUESTION_BYTES_MAX && !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -239,7 +240,7 @@ fn asks_for_life(head: &[u8]) -> bool {
             .is_some_and(|version| version.starts_with(b"HTTP/1."))
 }
 
-/// A connection that breaks when the other side takes nothing for too long.
+/// A connection that fails if the peer reads nothing for too long.
 struct Patient {
     stream: TcpStream,
     patience: Duration,
@@ -247,7 +248,7 @@ struct Patient {
 }
 
 impl Patient {
-    /// What a write came to, if it did before the patience ended.
+    /// The result of a write, or a timeout if it has been pending for too long.
     #[expect(
         clippy::disallowed_methods,
         reason = "sockets live in the runtime's time, as hyper's own timers do"

@@ -1,4 +1,4 @@
-//! What a session's next model call would be asked.
+//! Previews of a session's next model call.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl JsonBody for ContextBody {
     }
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new().routes(routes!(show, imagine))
 }

@@ -1,4 +1,4 @@
-//! Sessions from sessions: forks, and archives read back.
+//! Copies of sessions: forks, and imported archives.
 
 use std::sync::Arc;
 
@@ -39,14 +39,14 @@ use crate::extract::{
 };
 use crate::router::Api;
 
-/// Messages read at once: each may be long.
+/// Messages per read, since each may be long.
 pub(super) const PAGE: u32 = 64;
 
-/// Bytes of an archive's lines that are kept before their messages are stored, at most an eighth of what
-/// all bodies may have.
+/// Bytes of an archive's lines that are buffered before their messages are stored, at most an
+/// eighth of the limit on all bodies.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// What an archive is called on the wire.
+/// The media type of an archive.
 pub(super) const LINES: &str = "application/x-ndjson";
 
 /// Options of a fork; all of them have defaults.
@@ -73,13 +73,13 @@ impl JsonBody for ForkBody {
         Some(Self::default())
     }
 
-    // What it asks for is checked against the session that it copies.
+    // Its members are checked against the session that is copied.
     fn checked(self, _checks: &mut Checks) -> Self {
         self
     }
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(import))
@@ -107,7 +107,7 @@ pub(super) async fn fork(
     let body = json.value;
     let source = app.store.get_session(key).await?;
     let source = source.ok_or_else(Error::session_not_found)?;
-    // What stands before the first message: nothing, or what was pruned.
+    // The number of pruned messages, and the last message.
     let (before, there) = (source.first_seq - 1, source.last_seq());
     let mut metadata = body.metadata.unwrap_or(source.metadata);
     let mut agents = Resolver::new(&app, key.tenant, caller.binding());
@@ -126,7 +126,7 @@ pub(super) async fn fork(
     checks.finish()?;
     let variables = body.variables;
     let agent = match body.agent {
-        // The copy is shown the same as the session was.
+        // The copy keeps the prompt that the session was shown.
         None if variables.is_none() => {
             agents.admit_pool(&source.agent, "/agent").await?;
             source.agent
@@ -195,7 +195,7 @@ pub(super) async fn fork(
     answer_creation(&app, key.tenant, outcome).await
 }
 
-/// What a session has to do, and its notes.
+/// A session's to-do list and notes.
 pub(super) async fn lists(app: &Api, key: SessionKey) -> Result<Lists, Error> {
     let todo = app.store.read_list(key.tenant, ListName::Todo(key.session));
     let notes = app
@@ -207,8 +207,8 @@ pub(super) async fn lists(app: &Api, key: SessionKey) -> Result<Lists, Error> {
     })
 }
 
-/// A transcript on its way into a fork. It is stored in pages, as archives are, so that only one is in
-/// memory: a transcript may be longer than any body.
+/// A transcript being copied into a fork. It is stored in pages, like an archive, so that only one
+/// page is in memory: a transcript may be longer than any body.
 struct Copying<'a> {
     app: &'a Api,
     copy: SessionKey,
@@ -216,11 +216,11 @@ struct Copying<'a> {
     source: SessionKey,
     /// The last message that was read.
     after: i64,
-    /// Messages that were read and not stored.
+    /// Messages that were read but not stored.
     kept: Vec<Message>,
-    /// Messages that were stored.
+    /// Number of messages that were stored.
     behind: i64,
-    /// What is shown of its sends once they are old, where the agent shows digests.
+    /// Collects what is shown of its sends once they are old, if the agent shows digests.
     copied: Option<Copied>,
     weight: OwnedSemaphorePermit,
 }
@@ -246,7 +246,7 @@ impl<'a> Copying<'a> {
         })
     }
 
-    /// What is shown of all sends once they are old, with those of the last messages.
+    /// What is shown of all sends once they are old, including those of the last messages.
     fn projections(&mut self) -> Vec<Projection> {
         let copied = self.copied.take().map(|mut copied| {
             copied.add(&self.kept, self.behind);
@@ -255,7 +255,7 @@ impl<'a> Copying<'a> {
         copied.unwrap_or_default()
     }
 
-    /// Reads up to a message that is there.
+    /// Reads up to an existing message.
     async fn read(&mut self, last: i64) -> Result<(), Error> {
         let page_bytes = page_bytes(self.app);
         let bytes_max = self.app.config.bodies_bytes_max;
@@ -268,13 +268,13 @@ impl<'a> Copying<'a> {
             };
             let page = self.app.store.read_messages(page).await?;
             let Some(read) = page.last().map(|message| message.seq) else {
-                // It was deleted, or pruned, meanwhile.
+                // It was deleted or pruned in the meantime.
                 return Err(Error::session_not_found());
             };
             let bytes = json_len(&page);
             if self.weight.num_permits() + bytes > bytes_max {
                 if page.len() == 1 {
-                    // There can never be room for it.
+                    // It is too large ever to fit.
                     return Err(Error::too_large(bytes_max));
                 }
                 limit = (page.len() / 2) as u32;
@@ -290,7 +290,7 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    /// Stores what was read but for calls without results.
+    /// Stores what was read, except calls without results.
     async fn store_page(&mut self) -> Result<(), Error> {
         let open = self.kept.split_off(settled_len(&self.kept));
         let page = std::mem::replace(&mut self.kept, open);
@@ -308,7 +308,7 @@ impl<'a> Copying<'a> {
     }
 }
 
-/// What notes the projections of a copy with these folds, for an agent that shows digests.
+/// Collects the projections of a copy with these folds, if its agent shows digests.
 fn copied(agent: &AgentSpec, folds: &[Fold]) -> Option<Copied> {
     let is_stored = agent.context.representation.is_stored();
     is_stored.then(|| Copied::new(fold::end(folds)))
@@ -318,12 +318,13 @@ fn json_len(messages: &[Message]) -> usize {
     serde_json::to_vec(messages).map_or(0, |json| json.len())
 }
 
-/// Bytes of messages that are kept before they are stored.
+/// Bytes of messages that are buffered before they are stored.
 fn page_bytes(app: &Api) -> usize {
     PAGE_BYTES.min(app.config.bodies_bytes_max / 8)
 }
 
-/// Stores a page of a session that is made once its last one is there. How many messages that were.
+/// Stores a page of a session that comes into existence with its last page. Returns the number of
+/// messages.
 async fn stage(
     app: &Api,
     session: SessionKey,
@@ -382,11 +383,11 @@ pub(super) async fn import(
     refuse_encoded(&headers)?;
     let key = idempotency::header(&headers)?;
     if caller.binding().is_some_and(Binding::names_agents) {
-        // An archive says itself which agent it had.
+        // An archive brings its own agent, which the binding cannot allow.
         return Err(Error::outside(&Outside::Agent).into());
     }
     app.boot_id()?;
-    // A root without sends: nothing of it acts before someone sends to it.
+    // A top-level session without sends: nothing happens in it until someone sends to it.
     let session = app.new_session_key(caller.tenant);
     let mut importing = Importing::begin(&app, session)?;
     let mut chunks = Chunks::of(&app, body);
@@ -408,18 +409,19 @@ pub(super) async fn import(
     answer_creation(&app, caller.tenant, outcome).await
 }
 
-/// An archive on its way in. A transcript is stored in pages, so that only one is in memory; what is
-/// wrong with it is known at the end, and nobody sees the session before.
+/// An archive being imported. Its transcript is stored in pages, so that only one is in memory.
+/// Faults are only known at the end, and nobody sees the session before that.
 struct Importing<'a> {
     app: &'a Api,
     session: SessionKey,
     reader: archive::Reader,
-    /// The begin of a line.
+    /// The incomplete last line.
     line: Vec<u8>,
     hash: Sha256,
-    /// Messages that were stored.
+    /// Number of messages that were stored.
     behind: i64,
-    /// What is shown of its sends once they are old, where the agent shows digests and pages were stored.
+    /// Collects what is shown of its sends once they are old, if the agent shows digests and pages
+    /// were stored.
     copied: Option<Copied>,
     weight: OwnedSemaphorePermit,
 }
@@ -438,7 +440,8 @@ impl<'a> Importing<'a> {
         })
     }
 
-    /// Takes what came. Bytes of it, and of what came before, that are content of blobs.
+    /// Takes a chunk. Returns how many of the bytes so far, not counted before, were content of
+    /// blobs.
     async fn take(&mut self, chunk: &[u8]) -> Result<usize, Error> {
         self.weight.merge(weigh(self.app, chunk.len())?);
         self.hash.update(chunk);
@@ -458,7 +461,7 @@ impl<'a> Importing<'a> {
         Ok(self.reader.carried())
     }
 
-    /// Takes the last line, where it has no end.
+    /// Takes the last line if it has no line break.
     async fn end(&mut self) -> Result<(), Error> {
         if !self.line.is_empty() {
             self.reader.push(std::mem::take(&mut self.line));
@@ -467,7 +470,7 @@ impl<'a> Importing<'a> {
         Ok(())
     }
 
-    /// Stores a blob that came whole, for the session that is made.
+    /// Stores a completely received blob for the new session.
     async fn store_blob(&mut self) -> Result<(), Error> {
         let Some(content) = self.reader.blob() else {
             return Ok(());
@@ -497,7 +500,7 @@ impl<'a> Importing<'a> {
         Ok(())
     }
 
-    /// The last page.
+    /// Finishes the import, with the last page.
     fn finish(
         self,
         caller: &Caller,

@@ -1,4 +1,4 @@
-//! Words for a session that may be busy, and its inbox.
+//! Messages to a session that may be busy, and its inbox.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl From<SendView> for AcceptedSend {
 }
 
 impl AcceptedSend {
-    /// A send that took words in.
+    /// A send that took the message into its inbox.
     pub(super) fn joined(send: SendRecord, item: InboxItem) -> Self {
         Self {
             send: SendView::from(send),
@@ -81,7 +81,7 @@ pub(super) struct InboxQuery {
     fate: Option<Pending>,
 }
 
-/// The only fate that can be asked for.
+/// The only value of `fate` that can be filtered by.
 #[derive(Debug)]
 struct Pending;
 
@@ -102,7 +102,7 @@ impl FromText for Pending {
     }
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new().routes(routes!(inbox))
 }
@@ -128,7 +128,7 @@ pub(super) async fn inbox(
         limit: query.limit.0,
     };
     let read = async |after: Option<i64>, limit: u32| {
-        // One more than requested shows whether there are more.
+        // Read one more than requested to see whether there are more.
         let wanted = ReadInbox {
             key,
             pending: query.fate.is_some(),

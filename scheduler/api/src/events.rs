@@ -21,7 +21,7 @@ use crate::openapi::form;
 use crate::router::Api;
 use crate::sse;
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(of_session))
@@ -101,8 +101,8 @@ pub(super) struct EventsQuery {
 }
 
 impl EventsQuery {
-    /// The last event that the caller has. The header wins: a browser that reconnects sends it along
-    /// with the query of its first request.
+    /// The last event that the caller has. The header takes precedence: a browser that reconnects
+    /// sends it along with the query of its first request.
     pub(super) fn seen(&self, headers: &HeaderMap) -> Result<Option<EventId>, Error> {
         let Some(header) = headers
             .get("last-event-id")

@@ -1,4 +1,4 @@
-//! Archives of sessions on their way out.
+//! Exports of sessions as archives.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(super) struct ExportQuery {
     blobs: Option<bool>,
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new().routes(routes!(export))
 }
@@ -102,28 +102,28 @@ pub(super) async fn export(
     Ok(response)
 }
 
-/// An archive on its way. It ends where every call has its result, so that it can be imported.
+/// An archive being sent. It ends where every call has its result, so that it can be imported.
 struct Exporting {
     app: Arc<Api>,
     _admission: Admission,
     key: SessionKey,
     writer: Writer,
     place: Progress,
-    /// Messages with a call whose result was not read yet.
+    /// Messages starting with the first call whose result has not been read.
     held: Vec<Message>,
-    /// Messages that go out once the blobs have that they name.
+    /// Messages to be sent after the blobs that they name.
     ready: Vec<Message>,
-    /// The blobs that go out; none where they are not wanted.
+    /// The blobs to be sent; none if they are not wanted.
     blobs: Option<BlobsNamed>,
-    /// What goes out before more is read.
+    /// A piece to be sent before anything else is read.
     piece: Option<Vec<u8>>,
 }
 
-/// How far the transcript was read.
+/// The progress of reading the transcript.
 struct Progress {
-    /// Messages to read: those that there were when it began.
+    /// Number of messages left to read, of those that existed at the start.
     left: i64,
-    /// What was pruned: an archive is numbered from 1.
+    /// Number of messages that were pruned: an archive is numbered from 1.
     before: i64,
     after: i64,
 }
@@ -132,9 +132,9 @@ struct Progress {
 #[derive(Default)]
 struct BlobsNamed {
     wanted: VecDeque<BlobHash>,
-    /// Those that went out, or could not.
+    /// Blobs that were sent or could not be.
     known: BTreeSet<BlobHash>,
-    /// The one that goes out.
+    /// The blob being sent.
     going: Option<Outgoing>,
 }
 
@@ -142,13 +142,13 @@ struct Outgoing {
     blob: BlobRef,
     data: Bytes,
     at: usize,
-    /// Its part of what may go out at a time.
+    /// Its share of the bytes that may be exported at a time.
     _weight: OwnedSemaphorePermit,
 }
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// What is told of a failure before anything was answered.
+/// The error to report if a failure occurs before the response has begun.
 fn problem(failed: Failed) -> Error {
     match failed.downcast::<blob::Error>() {
         Ok(error) => Error::from(*error),
@@ -160,8 +160,8 @@ fn problem(failed: Failed) -> Error {
 }
 
 impl Exporting {
-    /// Its first two pieces, and what comes behind them: a store that is away at once is told of while an
-    /// answer can do so.
+    /// The first two pieces and the rest. If the store is unavailable from the start, this can
+    /// still be reported as an error response.
     async fn begin(self) -> Result<(Bytes, Option<Self>), Failed> {
         let mut pieces = BytesMut::new();
         let mut left = Some(self);
@@ -177,8 +177,8 @@ impl Exporting {
         Ok((pieces.freeze(), left))
     }
 
-    /// The next piece, and what comes behind it. A failure breaks the answer off: without its last
-    /// line, nobody takes it for whole.
+    /// The next piece and the rest. A failure breaks off the response: without its last line,
+    /// nobody takes the archive for complete.
     async fn next(mut self) -> Result<Option<(Bytes, Option<Self>)>, Failed> {
         if let Some(piece) = self.piece.take() {
             return Ok(Some((piece.into(), Some(self))));
@@ -233,8 +233,8 @@ impl Exporting {
         Ok(())
     }
 
-    /// Reads a blob whole: its content is compared with its hash before any of it goes out. What is gone or
-    /// damaged is left out, as models are shown it.
+    /// Reads a whole blob, whose content is checked against its hash before any of it is sent.
+    /// Blobs that are gone or damaged are left out, and models see them as missing.
     async fn read_blob(&self, sha256: BlobHash) -> Result<Option<Outgoing>, Failed> {
         let (blobs, tenant) = (&self.app.outside.blobs, self.key.tenant);
         let Some(record) = blobs.find(tenant, sha256).await? else {
@@ -264,7 +264,7 @@ impl Exporting {
         }
     }
 
-    /// The next line of the blob that goes out.
+    /// The next line of the blob being sent.
     fn blob_line(&mut self) -> Result<Option<Vec<u8>>, Failed> {
         let Some(blobs) = &mut self.blobs else {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! What requests are made of: paths, queries and bodies, each refused with a problem that says
-//! where it is wrong.
+//! Extracts paths, queries and bodies from requests. Invalid ones are refused with a problem that
+//! says where the fault is.
 
 mod json;
 mod query;
@@ -36,8 +36,8 @@ use crate::router::Api;
 use crate::validate::Checks;
 use mainspring_scheduler::error::Error;
 
-/// Bytes of JSON that are read or hashed in well under a millisecond; more is work to be done beside
-/// other requests.
+/// Up to this many bytes, JSON is parsed or hashed in well under a millisecond. Longer JSON is
+/// processed without blocking other requests.
 pub(super) const BESIDE: usize = 128 << 10;
 
 /// The session that a path names.
@@ -79,25 +79,25 @@ async fn path_text<S: Send + Sync>(parts: &mut Parts, state: &S) -> Option<Strin
     path.ok().map(|Path(text)| text)
 }
 
-/// A whole body. As long as it is held, it counts among the bytes that all bodies may have.
+/// A complete body. While it is held, it counts towards the limit on all bodies.
 #[derive(Debug)]
 pub(super) struct Whole {
     bytes: Bytes,
     weight: Weight,
 }
 
-/// A body's part of the bytes that all bodies may have.
+/// A body's share of the bytes that all bodies may have.
 pub(crate) type Weight = Option<OwnedSemaphorePermit>;
 
 impl Whole {
-    /// What it weighs, for what outlives the bytes.
+    /// Takes its share, to keep it for longer than the bytes.
     pub(super) fn weight(&mut self) -> Weight {
         self.weight.take()
     }
 }
 
 impl Whole {
-    /// The bytes, without a copy; they count as long as this is held.
+    /// The bytes, without a copy. They count towards the limit as long as this body is held.
     pub(super) fn bytes(&self) -> Bytes {
         self.bytes.clone()
     }
@@ -111,7 +111,7 @@ impl Deref for Whole {
     }
 }
 
-/// Reads a whole body, at most `bytes_max` long.
+/// Reads a complete body of at most `bytes_max` bytes.
 pub(super) async fn read_body(
     app: &Api,
     headers: &HeaderMap,
@@ -119,12 +119,12 @@ pub(super) async fn read_body(
     bytes_max: usize,
 ) -> Result<Whole, Error> {
     refuse_encoded(headers)?;
-    // One that can never have room is too large.
+    // A body that exceeds the limit on all bodies can never be accepted.
     let bytes_max = bytes_max.min(app.config.bodies_bytes_max);
     refuse_announced(headers, bytes_max)?;
     let mut stream = body.into_data_stream();
     let mut reading = Box::pin(collect(app, &mut stream, bytes_max));
-    // Most bodies have arrived with their heads: no timer for those.
+    // Most bodies arrive along with their heads, and need no timer.
     if let Some(read) = reading.as_mut().now_or_never() {
         return read;
     }
@@ -142,7 +142,7 @@ async fn collect(app: &Api, stream: &mut BodyDataStream, bytes_max: usize) -> Re
             weight: None,
         });
     };
-    // An announced size reserves nothing: only received bytes count.
+    // The announced size reserves nothing: only received bytes count.
     let mut weight = weigh(app, first.len())?;
     let mut whole: Option<BytesMut> = None;
     let mut length = first.len();
@@ -161,14 +161,14 @@ async fn collect(app: &Api, stream: &mut BodyDataStream, bytes_max: usize) -> Re
     Err(Error::too_large(bytes_max))
 }
 
-/// A body that is read as it comes, at most `batch_bytes_max` long.
+/// A body that is read in chunks, at most `batch_bytes_max` bytes in total.
 pub(super) struct Chunks<'a> {
     stream: BodyDataStream,
     left: usize,
     bytes_max: usize,
-    /// Bytes that did not count since there was time anew.
+    /// Exempt bytes since the deadline was last extended.
     carried: usize,
-    /// When all of it has to be there.
+    /// The deadline for the whole body.
     late: BoxFuture<'a, ()>,
 }
 
@@ -184,8 +184,9 @@ impl<'a> Chunks<'a> {
         }
     }
 
-    /// So many of those that came do not count: they are content of blobs, which have their own bound.
-    /// With each piece's worth of them, what follows has time anew: who sends slowly gains none.
+    /// Exempts this many of the received bytes from the limit: they are content of blobs, which
+    /// have a limit of their own. Each time they add up to a piece, the deadline is extended, so
+    /// that sending slowly gains nothing.
     pub(super) fn go_on(&mut self, app: &'a Api, bytes: usize) {
         self.left = (self.left + bytes).min(self.bytes_max);
         self.carried += bytes;
@@ -195,7 +196,7 @@ impl<'a> Chunks<'a> {
         }
     }
 
-    /// The next ones; none at the end.
+    /// The next chunk; none at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         let chunk = tokio::select! {
             biased;
@@ -209,7 +210,7 @@ impl<'a> Chunks<'a> {
     }
 }
 
-/// Refuses a body that is compressed: it is taken as it comes.
+/// Refuses a compressed body, because bodies are not decoded.
 pub(super) fn refuse_encoded(headers: &HeaderMap) -> Result<(), Error> {
     let is_plain = |value: &HeaderValue| {
         let mut names = value.to_str().unwrap_or("?").split(',').map(str::trim);
@@ -240,18 +241,19 @@ fn late() -> Error {
     Error::new(Code::RequestInvalid, "the body did not arrive in time")
 }
 
-/// A part of the bytes that all bodies may have.
+/// Reserves a share of the bytes that all bodies may have.
 pub(super) fn weigh(app: &Api, bytes: usize) -> Result<OwnedSemaphorePermit, Error> {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     let room = app.bodies.clone().try_acquire_many_owned(bytes);
     room.map_err(|_| Error::too_much("bytes"))
 }
 
-/// The part of the room that bodies which come in pieces leave to those which come in one, as a divisor.
+/// The divisor of the share that bodies arriving in several chunks leave for those arriving in one.
 const KEPT: usize = 16;
 
-/// More of a body that has `length` bytes. Unless it is alone, it leaves room for small ones: large ones that drip must
-/// not have those of everybody else refused. Of those that grow at the same moment, some may take a little of it.
+/// Reserves more bytes for a body that has `length` bytes already. Unless it is the only body, it
+/// leaves room for small ones, so that large bodies that arrive slowly do not cause all others to
+/// be refused. Bodies that grow at the same moment may use a little of that room.
 fn grow(app: &Api, length: usize, bytes: usize) -> Result<OwnedSemaphorePermit, Error> {
     let (all, free) = (app.config.bodies_bytes_max, app.bodies.available_permits());
     let is_alone = all.saturating_sub(free) <= length;
@@ -261,8 +263,8 @@ fn grow(app: &Api, length: usize, bytes: usize) -> Result<OwnedSemaphorePermit, 
     weigh(app, bytes)
 }
 
-/// Refuses a body that is not of one of these kinds. One that says nothing of itself is refused as
-/// well: browsers let any page send such a body.
+/// Refuses a body whose media type does not fit. A body without a media type is refused too,
+/// because browsers let any page send one.
 pub(super) fn expect_kind(
     headers: &HeaderMap,
     body: &[u8],
@@ -286,7 +288,7 @@ pub(super) fn expect_kind(
     }
 }
 
-/// Whether a media type, in lower case and without parameters, is that of JSON.
+/// Whether a media type, in lower case and without parameters, is JSON.
 pub(super) fn is_json(essence: &str) -> bool {
     essence == "application/json"
         || (essence.starts_with("application/") && essence.ends_with("+json"))
@@ -304,7 +306,7 @@ pub(super) async fn json_body(
     body: Body,
     bytes_max: usize,
 ) -> Result<Whole, Error> {
-    // What says that it is something else is not read at all.
+    // If another media type is declared, the body is not read at all.
     if headers.contains_key(CONTENT_TYPE) {
         expect_json(headers, &[])?;
     }
@@ -313,27 +315,27 @@ pub(super) async fn json_body(
     Ok(whole)
 }
 
-/// The body of a request, as its members are written.
+/// The body of a request, as it is parsed.
 pub(crate) trait JsonBody: DeserializeOwned + Send {
-    /// What its rules make of it.
+    /// The result of checking it.
     type Checked;
 
-    /// What a request without a body asks for; none where there must be one.
+    /// The value for a request without a body; none if a body is required.
     fn absent() -> Option<Self> {
         None
     }
 
-    /// The error for an unreadable body.
+    /// Adapts the error for a body that cannot be parsed.
     fn unreadable(error: Error) -> Error {
         error
     }
 
-    /// Looks for all that its shape cannot say.
+    /// Checks everything that the type does not express.
     fn checked(self, checks: &mut Checks) -> Self::Checked;
 }
 
-/// A JSON body, read whole, parsed and checked: everything that is wrong with it is said at once. As
-/// long as it is held, its bytes count among those that all bodies may have.
+/// A complete JSON body, parsed and checked. All faults are reported at once. While it is held, its
+/// bytes count towards the limit on all bodies.
 #[derive(Debug)]
 pub(crate) struct Json<T: JsonBody> {
     pub(crate) value: T::Checked,
@@ -343,7 +345,7 @@ pub(crate) struct Json<T: JsonBody> {
 }
 
 impl<T: JsonBody> Json<T> {
-    /// The request's idempotency key for this route, where its head has one.
+    /// The request's idempotency key for this route, if it has the header.
     pub(crate) fn idempotency(&self, route: &str) -> Result<Option<IdempotencyKey>, Error> {
         idempotency::of_request(&self.caller, &self.headers, route, &self.whole)
     }
@@ -377,7 +379,7 @@ impl<T: JsonBody> FromRequest<Arc<Api>> for Json<T> {
     }
 }
 
-/// No body, or one without members: for requests that have nothing to say.
+/// No body, or one without members, for requests that take none.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
@@ -392,8 +394,8 @@ impl JsonBody for Nothing {
     fn checked(self, _checks: &mut Checks) {}
 }
 
-/// Reads a JSON body that may be absent. Many clients name a kind also of nothing, so that is only
-/// looked at where there is something.
+/// Reads a JSON body that may be absent. Many clients send a content type even without a body, so
+/// it is checked only if there is one.
 async fn maybe_json_body(api: &Api, headers: &HeaderMap, body: Body) -> Result<Whole, Error> {
     let whole = read_body(api, headers, body, api.config.body_bytes_max).await?;
     if !whole.trim_ascii().is_empty() {
@@ -402,7 +404,7 @@ async fn maybe_json_body(api: &Api, headers: &HeaderMap, body: Body) -> Result<W
     Ok(whole)
 }
 
-/// Does work that may take tens of milliseconds without holding up the requests beside this one.
+/// Does work that may take tens of milliseconds without blocking other requests.
 pub(super) fn beside<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
@@ -410,12 +412,12 @@ pub(super) fn beside<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The same for what is long only now and then.
+/// Like `beside`, but only if the work is long.
 pub(super) fn beside_if<T>(long: bool, work: impl FnOnce() -> T) -> T {
     if long { beside(work) } else { work() }
 }
 
-/// The id in a body, whose malformed form is as unknown as an unused one.
+/// Parses a session id in a body. A malformed id counts as an unknown one.
 pub(super) fn session_id(text: &str) -> Result<SessionId, Error> {
     text.parse().map_err(|_| Error::session_not_found())
 }
@@ -426,7 +428,7 @@ mod tests {
 
     use super::*;
 
-    /// A value whose reading waits until something else was done.
+    /// A value whose parsing waits until another task is done.
     struct Patient(bool);
 
     static DONE: std::sync::Mutex<Option<std::sync::mpsc::Receiver<()>>> =
@@ -451,7 +453,7 @@ mod tests {
         let runtime = runtime.expect("a runtime");
         let json = format!("{{\"text\": \"{}\"}}", "x".repeat(BESIDE));
         let reading = runtime.spawn(async move {
-            // It has the only thread, which this one keeps until it has read.
+            // The runtime's only thread is busy with this parse until it is done.
             let other = tokio::spawn(async move { done.send(()).is_ok() });
             let Patient(was_done) = parse(json.as_bytes(), "").expect("is JSON");
             (was_done, other.await.is_ok_and(|sent| sent))

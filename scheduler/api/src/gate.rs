@@ -1,5 +1,5 @@
-//! What every request passes: a look at where it comes from, a bound on how many are under way, a
-//! name and a span.
+//! What every request passes through: checks of its origin, a limit on requests in flight, a
+//! request id and a span.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::router::Api;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// A caller's request id longer than this is replaced.
+/// Maximum length of a caller's request id; a longer one is replaced.
 const REQUEST_ID_MAX: usize = 128;
 
 /// The permit of a request that waits or streams; a stream holds it until it ends.
@@ -125,15 +125,15 @@ pub(super) async fn pass(
     response
 }
 
-/// A request that may be served.
+/// An admitted request.
 struct Admitted {
-    /// Who sends it; nobody outside `/v1`.
+    /// The sender; none outside `/v1`.
     caller: Option<Caller>,
-    /// Its place among the requests in flight.
+    /// Its permit among the requests in flight.
     admission: Option<Admission>,
 }
 
-/// Finds out who sends a request, and admits it.
+/// Identifies the sender of a request, and admits the request.
 async fn admit(app: &Api, request: &mut Request, route: &str) -> Result<Admitted, Error> {
     if !request.uri().path().starts_with("/v1/") {
         return Ok(Admitted {
@@ -141,7 +141,7 @@ async fn admit(app: &Api, request: &mut Request, route: &str) -> Result<Admitted
             admission: None,
         });
     }
-    // First: a request whose key is looked up is in flight.
+    // Before the key is looked up, which already counts as in flight.
     let admission = enter(app, request)?;
     if let Some(work) = work(request.method(), route)
         && app.acceptor.refuses(work)
@@ -154,7 +154,7 @@ async fn admit(app: &Api, request: &mut Request, route: &str) -> Result<Admitted
     let caller = keeper.admit(scheduler, method, route, headers).await?;
     if let Some(binding) = caller.binding() {
         let method = method.clone();
-        // A path whose parts cannot be read names nothing.
+        // A path whose parameters cannot be read names nothing.
         let path: Result<RawPathParams, _> = request.extract_parts().await;
         let (path, within) = (path.as_ref().ok(), (caller.tenant, binding));
         reach::enter(scheduler, within, &method, route, path).await?;
@@ -166,7 +166,7 @@ async fn admit(app: &Api, request: &mut Request, route: &str) -> Result<Admitted
     })
 }
 
-/// Lists of what tenants have, whose pages cost the database most.
+/// Lists of tenants' data, whose pages cost the database the most.
 const LISTS: [&str; 11] = [
     "/v1/memories",
     "/v1/runs",
@@ -181,7 +181,7 @@ const LISTS: [&str; 11] = [
     "/v1/webhooks/{id}/deliveries",
 ];
 
-/// What new work is given with.
+/// The routes that create single pieces of new work.
 const SINGLE: [&str; 6] = [
     "/v1/memories",
     "/v1/runs",
@@ -191,8 +191,9 @@ const SINGLE: [&str; 6] = [
     "/v1/timers",
 ];
 
-/// What may be refused while the database is slow. Nothing that ends or steers what there is, reads one thing,
-/// tells operators how things are, or lets a worker's calls go on.
+/// The kind of work that may be refused while the database is slow. Never refused are requests that
+/// end or steer existing work, read a single item, inform operators, or let a worker's calls
+/// continue.
 fn work(method: &Method, route: &str) -> Option<Work> {
     let bulk = [":batch", ":import", "/export", "/fork"];
     if bulk.iter().any(|end| route.ends_with(end)) {
@@ -206,7 +207,8 @@ fn work(method: &Method, route: &str) -> Option<Work> {
     }
 }
 
-/// Serves a request on behalf of its tenant alone, with what is read while its answer is written.
+/// Serves a request on behalf of its tenant only, including reads while the response is being
+/// streamed.
 async fn within(tenant: TenantId, served: impl Future<Output = Response>) -> Response {
     let response = scoped(tenant, served).await;
     if response.body().size_hint().exact().is_some() {
@@ -220,14 +222,14 @@ async fn within(tenant: TenantId, served: impl Future<Output = Response>) -> Res
     })
 }
 
-/// Whether an answer is an event stream, which may go on after its key was revoked.
+/// Whether a response is an event stream, which may outlive its key.
 fn streams(response: &Response) -> bool {
     let kind = response.headers().get(CONTENT_TYPE);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }
 
-/// Admits a request. Those that wait or stream are counted apart, since they
-/// hold little and last long; probes are always let in.
+/// Takes a permit for a request. Those that wait or stream are counted separately, since they hold
+/// few resources and last long. Probes always pass.
 fn enter(app: &Api, request: &mut Request) -> Result<Option<Admission>, Error> {
     let path = request.uri().path();
     let streams = path.ends_with("/events") || path.ends_with("/export");
@@ -261,7 +263,7 @@ fn enter(app: &Api, request: &mut Request) -> Result<Option<Admission>, Error> {
     Ok(Some(admission))
 }
 
-/// The caller's id of the request, or a fresh one.
+/// The caller's request id, or a new one.
 fn request_id(app: &Api, headers: &HeaderMap) -> HeaderValue {
     let given = headers.get(REQUEST_ID).filter(|value| {
         let bytes = value.as_bytes();
@@ -273,7 +275,7 @@ fn request_id(app: &Api, headers: &HeaderMap) -> HeaderValue {
     })
 }
 
-/// A label value for a method; what callers invent shares one.
+/// The label value for a method. Unknown methods share one, so that callers cannot create labels.
 fn method_label(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",

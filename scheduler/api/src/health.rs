@@ -1,4 +1,4 @@
-//! What probes and operators ask of one process.
+//! Endpoints for probes and operators about one process.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::respond;
 use crate::extract::{NoQuery, Query};
 use crate::router::Api;
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(info))

@@ -1,4 +1,4 @@
-//! Idempotency keys: what makes a repeated request harmless.
+//! Idempotency keys, which make repeated requests harmless.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use sha2::{Digest, Sha256};
 use super::extract::{BESIDE, beside_if, parse};
 use crate::access::Caller;
 
-/// Characters that a key may have.
+/// Maximum number of characters of a key.
 const KEY_MAX: usize = 255;
 
 /// The error for an invalid key.
 const EXPECTED: &str = "an idempotency key has 1 to 255 visible ASCII characters";
 
-/// Whether a caller's key has the form that keys have.
+/// Whether a key has a valid form.
 pub(super) fn is_key(text: &str) -> bool {
     (1..=KEY_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
 }
@@ -46,7 +46,7 @@ pub(super) fn check(text: &str, pointer: &str) -> Result<(), Error> {
     }
 }
 
-/// The key of a caller's request with this body.
+/// The idempotency key of a caller's request with this body.
 pub(super) fn key(caller: &Caller, route: &str, key: &str, body_hash: [u8; 32]) -> IdempotencyKey {
     IdempotencyKey {
         tenant: caller.tenant,
@@ -56,7 +56,7 @@ pub(super) fn key(caller: &Caller, route: &str, key: &str, body_hash: [u8; 32]) 
     }
 }
 
-/// A name for what a keyed request makes: the same whenever it is repeated.
+/// A name for what a request with this key creates: the same for every repetition.
 pub(super) fn digest(key: &IdempotencyKey) -> String {
     let mut hash = Sha256::new();
     for part in [&key.route, "\n", &key.key] {
@@ -67,7 +67,7 @@ pub(super) fn digest(key: &IdempotencyKey) -> String {
     uuid::Uuid::from_bytes(half).simple().to_string()
 }
 
-/// The key of a request, where its header has one.
+/// The idempotency key of a request, if it has the header.
 pub(super) fn of_request(
     caller: &Caller,
     headers: &HeaderMap,
@@ -80,7 +80,7 @@ pub(super) fn of_request(
     Ok(Some(key(caller, route, text, body_hash(body)?)))
 }
 
-/// SHA-256 of the body's canonical JSON: members sorted, no blanks.
+/// SHA-256 of the body's canonical JSON: members sorted, no whitespace.
 pub(super) fn body_hash(body: &[u8]) -> Result<[u8; 32], Error> {
     let body = body.trim_ascii();
     beside_if(body.len() > BESIDE, || {
@@ -94,7 +94,7 @@ pub(super) fn body_hash(body: &[u8]) -> Result<[u8; 32], Error> {
     })
 }
 
-/// The value with every object's members in order, however objects are kept in memory.
+/// The value with the members of every object sorted, however objects are represented in memory.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(members) => {

@@ -1,4 +1,4 @@
-//! What someone says: a text, or parts of text, pictures and files.
+//! The input of a message: a text, or parts of text, pictures and files.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub(super) fn input_schema() -> utoipa::openapi::schema::Schema {
     Schema::OneOf(OneOfBuilder::new().item(text).item(list).build())
 }
 
-/// A part that a caller may write. Every member is its own, so that a fault is pointed at.
+/// A part as a caller writes it. Each member is parsed separately, so that a fault can be located.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PartBody {
@@ -45,7 +45,7 @@ enum Kind {
 struct SourceBody {
     r#type: SourceKind,
     sha256: Option<BlobHash>,
-    /// As answers say it; what counts is the blob's own.
+    /// As responses show it. Ignored: the blob's own size counts.
     bytes: Option<u64>,
     media_type: Option<String>,
     data: Option<String>,
@@ -103,8 +103,8 @@ impl SourceBody {
         }
     }
 
-    /// The blob, with its media type where another one is meant than it was stored with. The rest is
-    /// known once it was looked up.
+    /// The blob, with its media type if that should differ from the stored one. The rest is known
+    /// once the blob is looked up.
     fn blob(&self) -> Result<Option<(BlobHash, String)>, &'static str> {
         let others = [&self.data, &self.url, &self.text];
         let others = others.into_iter().any(Option::is_some);
@@ -144,7 +144,7 @@ impl SourceBody {
     }
 }
 
-/// A part, refused where it stands.
+/// A part, refused where it is wrong.
 struct Part(ContentPart);
 
 impl<'de> Deserialize<'de> for Part {

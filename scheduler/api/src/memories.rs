@@ -1,4 +1,4 @@
-//! What agents remember: entries by namespace, and the erasure of a namespace.
+//! The memory of agents: entries by namespace, and the erasure of a namespace.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ pub(crate) fn not_found() -> Error {
     Error::new(Code::MemoryNotFound, "no entry of the memory has this id")
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list, create, erase))
@@ -79,7 +79,7 @@ pub(super) struct NewMemoryBody {
     expires_at: Option<Timestamp>,
 }
 
-/// An entry to enter, without its identity.
+/// An entry to create, without its identity.
 #[derive(Debug)]
 pub(super) struct NewEntry {
     namespace: Option<Namespace>,
@@ -120,7 +120,7 @@ fn check_text(checks: &mut Checks, text: &str) {
 
 fn check_metadata(checks: &mut Checks, metadata: &Map<String, Value>) {
     checks.metadata("/metadata", metadata);
-    // Names and texts are JSON already: this cannot fail.
+    // Metadata is JSON already, so this cannot fail.
     let bytes = serde_json::to_vec(metadata).map_or(0, |json| json.len());
     if bytes > METADATA_BYTES_MAX {
         let detail = format!("must have at most {METADATA_BYTES_MAX} bytes of JSON");
@@ -146,7 +146,7 @@ pub(super) struct MemoryChangeBody {
     expires_at: Option<Option<Timestamp>>,
 }
 
-/// A member that is there, null or not.
+/// Deserializes a member that is present, whether null or not.
 fn given<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -287,7 +287,7 @@ pub(super) async fn list(
     respond::page(&app, begin, read, |entry| entry.id, |entry| entry).await
 }
 
-/// What of a namespace the caller sees: nothing of one that lies outside of its binding.
+/// The part of a namespace that the caller may see: none if it lies outside its binding.
 fn narrow(caller: &Caller, asked: Option<Namespace>) -> Option<Narrowed> {
     match caller.binding() {
         Some(binding) => binding.narrow(asked),
@@ -348,7 +348,7 @@ pub(super) async fn change(
         expires_at,
     } = body;
     let changed = if text.is_none() && metadata.is_none() && expires_at.is_none() {
-        // Nothing changes, the time of the last change neither.
+        // Nothing changes, not even the time of the last change.
         app.store.get_memory(caller.tenant, id).await?
     } else {
         let item = ChangeMemory {
@@ -459,7 +459,7 @@ pub(super) async fn erasures(
     caller: Caller,
     Query(query): Query<ErasuresQuery>,
 ) -> Result<Response, Problem> {
-    // The records say no names, so only those of one namespace can be told to lie inside.
+    // The records contain no names, so without a namespace it is unknown which of them lie inside.
     let is_outside = |binding: &Binding| match &query.namespace {
         Some(namespace) => !binding.covers(namespace),
         None => binding.namespace.is_some(),

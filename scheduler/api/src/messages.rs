@@ -42,7 +42,7 @@ pub(super) struct MessagesQuery {
     folded: Option<bool>,
 }
 
-/// A place in a transcript: behind a message, and behind so many of the folds that end with it.
+/// A place in a transcript: after a message, and after this many of the folds that end with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Seq(i64, u32);
 
@@ -99,10 +99,10 @@ pub(super) struct FoldEntry {
     fold: Fold,
 }
 
-/// An entry with its place.
+/// An entry and its place.
 type Placed = (Seq, Entry);
 
-/// Folds in their places: behind the last message that each stands for.
+/// Folds with their places: each after the last message that it replaces.
 fn placed(mut folds: Vec<Fold>) -> Vec<(Seq, Fold)> {
     folds.retain(|fold| fold.covered_by.is_none());
     folds.sort_by_key(|fold| (fold.to_seq, fold.from_seq));
@@ -119,7 +119,7 @@ fn placed(mut folds: Vec<Fold>) -> Vec<(Seq, Fold)> {
     placed.collect()
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new().routes(routes!(list))
 }
@@ -152,7 +152,7 @@ pub(super) async fn list(
     };
     let read = async |after: Option<Seq>, limit: u32| {
         let after = after.unwrap_or(Seq(0, 0));
-        // One more than requested shows whether there are more.
+        // Read one more than requested to see whether there are more.
         let wanted = ReadMessages {
             key,
             after: after.0,

@@ -1,4 +1,4 @@
-//! The API's description: paths and shapes come from the annotations of the handlers.
+//! The OpenAPI document. Paths and schemas come from the annotations of the handlers.
 
 mod events;
 pub(crate) mod form;
@@ -22,7 +22,7 @@ use super::skills::ARCHIVE;
 use super::{respond, router};
 use crate::router::Api;
 
-/// What the names of pages begin with.
+/// The prefix of the schema names of pages.
 const PAGE: &str = "List_";
 
 /// An event of a send or a session.
@@ -40,7 +40,7 @@ pub(crate) struct RunEvent {}
 ))]
 struct About;
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new().routes(routes!(show))
 }
@@ -57,7 +57,7 @@ pub(super) async fn show() -> Result<Response, Problem> {
     respond::json(StatusCode::OK, &*DOCUMENT)
 }
 
-/// What the operations are sorted by: the first part of a path, and what it is about.
+/// The tags of operations: the first segment of the path, and a description.
 const TAGS: [(&str, &str); 13] = [
     (
         "agents",
@@ -83,7 +83,7 @@ const TAGS: [(&str, &str); 13] = [
     ("operations", "For operators, autoscalers and probes."),
 ];
 
-/// Where the id in an answer leads: schema, parameter, operations.
+/// Where the id in a response can be used: schema, parameter, operations.
 const LINKS: [(&str, &[&str]); 5] = [
     (
         "SessionView",
@@ -120,7 +120,7 @@ const LINKS: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// Shapes that are stored with members of later releases, and are sent without.
+/// Schemas that are stored with unknown members of later releases, but are shown without them.
 const STORED: [&str; 15] = [
     "AgentSpec",
     "Budget",
@@ -145,7 +145,7 @@ fn document() -> Value {
     let described = serde_json::to_value(api).unwrap_or_default();
     document["components"] = described["components"].clone();
     if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
-        // Pages are written out where they are answered.
+        // The schemas of pages are inlined in their responses.
         schemas.retain(|name, _| !name.starts_with(PAGE));
     }
     for name in STORED {
@@ -187,7 +187,7 @@ fn describe(operation: &Operation) -> Value {
     let parameters: Vec<Value> = in_path.chain(operation.takes.iter().cloned()).collect();
     let mut responses = Map::new();
     for status in &operation.answers {
-        // Neither has the content.
+        // These responses do not contain the content.
         let says = match status.as_str() {
             "304" | "416" => json!({ "description": operation.says }),
             _ => answer(operation),
@@ -232,7 +232,7 @@ fn describe(operation: &Operation) -> Value {
     described
 }
 
-/// A body that works as it is.
+/// A working example of a body.
 fn example(body: &str) -> Option<Value> {
     Some(match body {
         "NewSessionBody" => json!({ "agent": { "system_prompt": "Be brief.", "tools": ["core"] } }),

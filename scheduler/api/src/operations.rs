@@ -1,4 +1,4 @@
-//! What operators and autoscalers ask of the whole system.
+//! Endpoints for operators and autoscalers about the whole system.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(super) struct WorkerView {
     protocol: u32,
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(workers))

@@ -90,7 +90,7 @@ impl JsonBody for PauseBody {
     }
 }
 
-/// What a path names that can be paused.
+/// The name in a path of something that can be paused.
 #[derive(Debug, Clone)]
 pub(super) struct PausedName(String);
 
@@ -111,7 +111,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PausedName {
     }
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list))

@@ -1,4 +1,4 @@
-//! Errors as answers: problem documents of RFC 9457, made from codes.
+//! Error responses: problem documents of RFC 9457, derived from error codes.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// A request that was not served, as it is answered.
+/// An error as the response to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem(Error);
 
 impl Problem {
-    /// The status that it is answered with.
+    /// The HTTP status of the response.
     pub(crate) fn status(&self) -> u16 {
         self.0.code().http_status()
     }
@@ -65,7 +65,7 @@ impl Serialize for Problem {
     }
 }
 
-/// The first sentence of the code's page of advice.
+/// The first sentence of the code's advice page.
 fn title(code: Code) -> &'static str {
     let page = code.advice();
     let text = page
@@ -110,7 +110,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Tells of a limit, as draft-ietf-httpapi-ratelimit-headers-10 has it.
+/// Adds the headers for a limit, as defined by draft-ietf-httpapi-ratelimit-headers-10.
 pub(crate) fn mark_quota(headers: &mut HeaderMap, quota: &Quota) {
     let fields = [
         (RATE_LIMIT_POLICY, quota.policy()),
@@ -123,12 +123,12 @@ pub(crate) fn mark_quota(headers: &mut HeaderMap, quota: &Quota) {
     }
 }
 
-/// What an unknown path answers.
+/// The response to an unknown path.
 pub(crate) async fn nothing_here() -> Problem {
     Problem(Error::new(Code::RequestNotFound, "no such path"))
 }
 
-/// What a known path answers to a method that it does not have; the router adds `Allow`.
+/// The response to a known path with an unsupported method; the router adds `Allow`.
 pub(crate) async fn method_not_allowed() -> Problem {
     Problem(Error::new(
         Code::RequestMethodNotAllowed,
@@ -136,13 +136,13 @@ pub(crate) async fn method_not_allowed() -> Problem {
     ))
 }
 
-/// What a request answers whose handler panicked. The panic hook has printed what happened.
+/// The response to a request whose handler panicked. The panic hook has already printed the cause.
 pub(crate) fn panicked(_payload: Box<dyn Any + Send>) -> Response {
     tracing::error!("a handler panicked");
     Problem(Error::internal()).into_response()
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new().routes(routes!(advice))
 }

@@ -1,4 +1,4 @@
-//! Keys that the caller's tenant brings for model providers.
+//! The tenant's own keys for model providers.
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ fn no_key() -> Error {
     )
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list))

@@ -1,4 +1,4 @@
-//! Removing what a transcript begins with.
+//! Removes the beginning of a transcript.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ pub(super) struct Pruned {
     dry_run: bool,
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new().routes(routes!(prune))
 }

@@ -1,4 +1,4 @@
-//! Answers.
+//! Builds responses.
 
 use std::fmt::Display;
 
@@ -13,13 +13,14 @@ use serde::Serialize;
 
 use super::problem::Problem;
 
-/// Says that a request had been served before.
+/// The header that marks the response to a repeated request.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Rows of a list that are read at once: what is in memory of a page beyond its bytes.
+/// Rows of a list per read. It bounds how much of a page is in memory beyond its bytes.
 const PIECE: u32 = 50;
 
-/// Rows that a page passes over before it ends early. Each may be of another session, which is read to judge it.
+/// Maximum number of rows that a page skips before it ends early. Each may belong to another
+/// session, which is read to check it.
 const PASSED_MAX: u32 = 1_000;
 
 /// A page of a list.
@@ -39,18 +40,18 @@ impl<T> List<T> {
     }
 }
 
-/// Where a page of a list begins, and how many items it may have.
+/// Where a page of a list begins, and its maximum size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Begin<C> {
-    /// The `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     pub(super) cursor: Option<C>,
-    /// Items that it may have.
+    /// Maximum number of items.
     pub(super) limit: u32,
 }
 
-/// One page of a list: at most `limit` items, fewer where they have no room together, but at least
-/// one. `read` gives up to so many rows that come after a cursor, and whether there are more;
-/// `place` is that of a row, and `view` what is shown of it.
+/// One page of a list: at most `limit` items, fewer if they do not fit, but at least one. `read`
+/// returns up to the given number of rows after a cursor, and whether there are more. `place`
+/// returns the cursor of a row, and `view` what is shown of it.
 pub(super) async fn page<C, T, V, R>(
     app: &App,
     from: Begin<C>,
@@ -74,8 +75,8 @@ where
     page_of_some(app, from, read, place, view).await
 }
 
-/// The same of rows of which some are left out: `read` says of each whether it is shown. A page ends early after many
-/// rows, with fewer items or none, so that no request reads a whole table.
+/// Like `page`, but some rows are left out: `read` tells for each whether it is shown. After many
+/// rows a page ends early, with fewer items or none, so that no request reads a whole table.
 pub(super) async fn page_of_some<C, T, V, R>(
     app: &App,
     from: Begin<C>,
@@ -113,7 +114,7 @@ where
     }
 }
 
-/// The bytes of a page as it is written.
+/// The serialized bytes of a page.
 struct Page {
     bytes: Vec<u8>,
     items: u32,
@@ -131,7 +132,7 @@ impl Page {
         }
     }
 
-    /// Appends an item, unless there is no room for it; the first has room in any case.
+    /// Appends an item unless it does not fit. The first item always fits.
     fn push<V: Serialize>(&mut self, item: &V) -> Result<bool, Error> {
         let before = self.bytes.len();
         if self.items > 0 {
@@ -162,7 +163,7 @@ fn write<T: Serialize>(bytes: &mut Vec<u8>, value: &T) -> Result<(), Error> {
     })
 }
 
-/// A JSON answer.
+/// A JSON response.
 pub(super) fn json<T: Serialize>(status: StatusCode, value: &T) -> Result<Response, Problem> {
     let mut bytes = Vec::with_capacity(512);
     write(&mut bytes, value)?;
@@ -178,7 +179,7 @@ fn whole(status: StatusCode, bytes: Vec<u8>) -> Response {
     response
 }
 
-/// A JSON answer that says where the thing is.
+/// A JSON response with the location of the item.
 pub(super) fn created<T: Serialize>(
     status: StatusCode,
     path: &str,
@@ -191,14 +192,14 @@ pub(super) fn created<T: Serialize>(
     Ok(response)
 }
 
-/// Marks an answer as a repeated one.
+/// Marks the response to a repeated request.
 pub(super) fn mark_replayed(response: &mut Response) {
     response
         .headers_mut()
         .insert(REPLAYED, HeaderValue::from_static("true"));
 }
 
-/// A send that was asked for with `?wait`: 200 when it is final, else 202.
+/// The status for a send requested with `?wait`: 200 if it is final, else 202.
 pub(super) fn status_of(send: &SendView) -> StatusCode {
     if send.status.is_final() {
         StatusCode::OK
@@ -207,7 +208,7 @@ pub(super) fn status_of(send: &SendView) -> StatusCode {
     }
 }
 
-/// A send with its place.
+/// The response for a send, with its location.
 pub(super) fn send(status: StatusCode, view: &SendView) -> Result<Response, Problem> {
     created(status, &format!("/v1/sends/{}", view.id), view)
 }

@@ -1,4 +1,4 @@
-//! Every path, and what its handlers share.
+//! All routes, and the state that their handlers share.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use crate::{
     skills, tenants, timers, usage, waiting, webhooks, workflows,
 };
 
-/// The scheduler and the limits of requests in flight. Derefs to the scheduler.
+/// The scheduler, and the limits of requests in flight. Derefs to the scheduler.
 pub(crate) struct Api {
     pub(crate) scheduler: Arc<App>,
-    /// Requests in flight.
+    /// Permits for requests in flight.
     pub(crate) requests: Arc<Semaphore>,
-    /// Requests that wait or stream.
+    /// Permits for requests that wait or stream.
     pub(crate) waiters: Arc<Semaphore>,
-    /// Bytes of the bodies that are held.
+    /// Permits for the bytes of bodies that are held.
     pub(crate) bodies: Arc<Semaphore>,
-    /// Bytes of the blobs that go out in archives. They are not those of bodies: a reader that reads slowly
-    /// delays other archives, and no request.
+    /// Permits for the bytes of blobs being sent in archives. They are separate from those of
+    /// bodies, so that a slow reader delays other archives, but no requests.
     pub(crate) exported: Arc<Semaphore>,
     /// Who may use the API.
     pub(crate) gatekeeper: Arc<Gatekeeper>,
-    /// What `/metrics` shows; without it the path does not exist.
+    /// Renders the content of `/metrics`; if absent, the path does not exist.
     pub(crate) metrics: Option<RenderMetrics>,
 }
 
@@ -53,7 +53,7 @@ impl Api {
     }
 }
 
-/// The most bytes of blobs that go out in archives at a time.
+/// Maximum bytes of blobs that are being sent in archives at a time.
 pub(crate) fn exported_bytes_max(config: &SchedulerConfig) -> usize {
     (config.bodies_bytes_max / 4).max(1)
 }
@@ -66,7 +66,7 @@ impl Deref for Api {
     }
 }
 
-/// The API over a scheduler.
+/// The router of a scheduler's API.
 pub(crate) fn router(
     scheduler: Arc<App>,
     metrics: Option<RenderMetrics>,
@@ -82,7 +82,7 @@ pub(crate) fn router(
             api.clone(),
             gate::pass,
         ))
-        // A browser shows what someone else wrote as what it says it is.
+        // Browsers must not guess the type of content that others wrote.
         .layer(SetResponseHeaderLayer::overriding(
             X_CONTENT_TYPE_OPTIONS,
             HeaderValue::from_static("nosniff"),
@@ -90,7 +90,7 @@ pub(crate) fn router(
         .with_state(api)
 }
 
-/// Every operation of the API description under `/v1/`, for tests that say something of each.
+/// Every operation of the OpenAPI document under `/v1/`, for tests that cover all of them.
 #[cfg(test)]
 pub(crate) fn operations() -> Vec<(axum::http::Method, String)> {
     let (_, document) = paths().split_for_parts();

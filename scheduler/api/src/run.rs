@@ -1,4 +1,4 @@
-//! One scheduler and its API, from start to stop.
+//! Runs one scheduler and its API, from start to stop.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,20 +13,20 @@ use crate::access::Access;
 use crate::connections;
 use crate::router::router;
 
-/// Prints the process's metrics in the Prometheus text format.
+/// Renders the process's metrics in the Prometheus text format.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Called once with the address, when the first request can be answered.
+/// Called once with the address when requests can be answered.
 pub type OnAccepting = Box<dyn FnOnce(SocketAddr) + Send>;
 
-/// What the API does beside serving the scheduler.
+/// What the API needs besides the scheduler.
 #[derive(Default)]
 pub struct Serving {
-    /// What `/metrics` shows; without it the path does not exist.
+    /// Renders the content of `/metrics`; if absent, the path does not exist.
     pub metrics: Option<RenderMetrics>,
-    /// Notified once requests are accepted.
+    /// Called once requests are accepted.
     pub on_accepting: Option<OnAccepting>,
-    /// Who may use the API; everyone who reaches it unless set.
+    /// Who may use the API; by default, everyone who can reach it.
     pub access: Access,
 }
 
@@ -48,13 +48,13 @@ pub enum Error {
     },
 }
 
-/// Serves the API on `listener` and runs the background loops until `lifecycle` stops. Then no
-/// new connection is taken, requests under way are answered with what is known, and streams end,
-/// so that their readers go on elsewhere; a hard stop drops what is left.
+/// Serves the API on `listener` and runs the background loops until `lifecycle` stops. Then no new
+/// connections are accepted, requests in flight are answered with what is known, and streams end so
+/// that their readers can continue elsewhere. A hard stop drops what is left.
 ///
-/// A database or a queue that is away is waited for, at start too: meanwhile `/readyz` and every
-/// request that needs it say so. A crash at any moment loses nothing that was answered: whoever
-/// comes next finds it in the database.
+/// An unavailable database or queue is waited for, even at startup. In the meantime, `/readyz` and
+/// every request that needs it report that it is unavailable. A crash at any moment loses nothing
+/// that was acknowledged: it is in the database, where other processes find it.
 pub async fn run(
     parts: Parts,
     serving: Serving,
@@ -75,16 +75,16 @@ pub async fn run(
     tokio::select! {
         biased;
         () = lifecycle.aborting() => {}
-        // Serving ends with the stop only; failures to accept are waited out.
+        // Serving ends only at the stop. Failures to accept are retried.
         () = server => {}
     }
     loops.end().await;
     Ok(())
 }
 
-/// The same without a listener: requests are handed to the router by the caller, in this process.
-/// The loops run until the future that is returned with it ends, after `lifecycle` stops; dropping
-/// it ends them at once.
+/// Like `run`, but without a listener: the caller passes requests to the router within this
+/// process. The loops run until `lifecycle` stops and the returned future has ended. Dropping the
+/// future ends them at once.
 pub fn embedded(parts: Parts, lifecycle: Lifecycle) -> (Router, impl Future<Output = ()> + Send) {
     let (app, loops) = start(parts, &lifecycle);
     let until_stopped = async move {

@@ -39,7 +39,7 @@ use crate::extract::{
 use crate::openapi::form;
 use crate::router::Api;
 
-/// What is said of a limit that nothing fits into.
+/// The message for a limit of zero.
 const AT_LEAST_1: &str = "must be at least 1";
 
 /// The run that a path names.
@@ -75,8 +75,8 @@ pub(super) struct RunBody {
 }
 
 impl RunBody {
-    /// What a timer's runs are made of. Every fault of the timer and of the spec is reported at
-    /// once; the members are those of `run`.
+    /// Builds the template of a timer's runs. All faults of the timer and of the spec are reported
+    /// at once, with pointers to members of `run`.
     pub(super) async fn checked(
         self,
         agents: &mut Resolver<'_>,
@@ -100,7 +100,8 @@ impl RunBody {
     }
 }
 
-/// Checks what a run is given besides its spec: the members `input` and `options` below `at`.
+/// Checks the parameters of a run other than its spec: the members `input` and `options` below
+/// `at`.
 fn check_given(
     checks: &mut Checks,
     at: &str,
@@ -127,7 +128,7 @@ fn check_given(
     checks.text(&format!("{at}/options/pool"), options.pool.as_deref());
 }
 
-/// A run's parts, or why its budget admits none.
+/// Builds a run's parts, or explains why its options do not allow that.
 fn made_of(spec: &Spec, input: Option<Value>, options: RunOptions) -> Result<TimerRun, Error> {
     if options.starter.is_some() {
         let detail = "unknown field `starter`: only runs that agents start have one";
@@ -176,7 +177,7 @@ pub(super) struct NewRunBody {
     options: Option<RunOptions>,
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
@@ -242,7 +243,7 @@ pub(super) async fn create(
     };
     let waiting = wait.map(|wait| (app.watch.run(new.key), wait));
     let mut outcomes = app.store.create_runs(vec![new]).await?;
-    // Whoever waits holds nothing.
+    // A waiting request must not hold its body.
     drop(whole);
     match outcomes.pop().ok_or_else(Error::internal)? {
         CreateRunOutcome::Created(record) => {
@@ -484,7 +485,8 @@ fn conflict(record: &RunRecord, what: &str) -> Error {
     Error::new(Code::WorkflowNotResumable, detail)
 }
 
-/// Stores an ask for the run's owner: 202, or 200 if the run is final within `wait`.
+/// Stores an ask for the run's owner. Responds with 202, or with 200 if the run is final within
+/// `wait`.
 pub(super) async fn asked(
     app: &App,
     key: RunKey,

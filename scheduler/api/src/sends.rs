@@ -36,7 +36,7 @@ use crate::extract::{
 use crate::openapi::form;
 use crate::router::Api;
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(create_in_session))
@@ -115,7 +115,7 @@ pub(super) async fn create(
     accept(&app, item, json.whole, wait, caller.limited_sends()).await
 }
 
-/// A send as its body asks for it, checked.
+/// A send as requested by a body, checked.
 #[derive(Debug)]
 pub(super) struct SendAsk {
     input: Vec<ContentPart>,
@@ -125,7 +125,7 @@ pub(super) struct SendAsk {
 
 #[derive(Debug)]
 enum SendTo {
-    /// The session of this id.
+    /// An existing session.
     Existing(String),
     /// A session that is created with the send.
     New(Box<SessionAsk>),
@@ -179,7 +179,7 @@ impl JsonBody for SendAnywhereBody {
 }
 
 impl SendAsk {
-    /// The send, to be accepted.
+    /// Builds the send to be accepted.
     pub(super) async fn item(
         self,
         agents: &mut Resolver<'_>,
@@ -220,7 +220,7 @@ impl SendAsk {
     }
 }
 
-/// Accepts a send and waits for it if asked to; its body is held until it is stored.
+/// Accepts a send, and waits for it if requested. The body is held until the send is stored.
 async fn accept(
     app: &App,
     mut item: AcceptSend,
@@ -230,7 +230,8 @@ async fn accept(
 ) -> Result<Response, Problem> {
     blobs::of_send(app, &mut item, "").await?;
     let submitted = submit(app, item, body, wait, limited).await?;
-    // Without a wait the first answer was 202, whatever has become of the send since.
+    // The first response without a wait was 202, so a repeated request gets 202 too, whatever the
+    // send's state is now.
     let status = if wait.is_some() && submitted.send.status.is_final() {
         StatusCode::OK
     } else {

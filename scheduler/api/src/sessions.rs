@@ -30,7 +30,7 @@ use crate::extract::{Json, Key, Limit, NoQuery, Nothing, Query, SessionPath, cur
 use crate::openapi::form;
 use crate::router::Api;
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
@@ -72,7 +72,7 @@ pub(super) async fn create(
     answer_creation(&app, caller.tenant, outcome).await
 }
 
-/// So much time went by between two parts of an archive that what was stored of it is gone.
+/// So much time passed between two parts of an archive that the parts stored so far are gone.
 pub(super) fn too_slow() -> Error {
     Error::new(
         Code::StoreUnavailable,
@@ -80,7 +80,7 @@ pub(super) fn too_slow() -> Error {
     )
 }
 
-/// The answer to a request that creates a session.
+/// The response to a request that creates a session.
 pub(super) async fn answer_creation(
     app: &App,
     tenant: TenantId,
@@ -165,7 +165,8 @@ pub(super) async fn list(
     };
     let mut metadata = query.metadata;
     if let Some(binding) = caller.binding() {
-        // The database leaves out most of what lies outside; what it finds is judged below.
+        // The database leaves out most sessions outside the binding. Those that it finds are
+        // checked below.
         for (name, text) in &binding.metadata {
             let asked = metadata.entry(name.clone());
             asked.or_insert_with(|| text.clone());

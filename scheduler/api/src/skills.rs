@@ -34,7 +34,7 @@ use crate::extract::{Json, Key, Limit, NoQuery, Nothing, Query};
 use crate::openapi::form;
 use crate::router::Api;
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list, publish))
@@ -332,7 +332,7 @@ pub(super) async fn remove(
     _: Json<Nothing>,
 ) -> Result<Response, Problem> {
     let versions = query.versions.unwrap_or(false);
-    // Folders of mounted skills that were left out may be called otherwise.
+    // No check of the name: folders of mounted skills that were left out may have other names.
     let removed = app
         .store
         .remove_skill(caller.tenant, name, versions)
@@ -370,12 +370,12 @@ pub(super) async fn file(
     let mut response = Response::new(Body::from(content));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    // What a skill holds is never taken for a page of this origin.
+    // A skill's file must never be interpreted as a page of this origin.
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)
 }
 
-/// What a path names; what is not text is as unknown as an unused name.
+/// The parameters of a path. Malformed ones count as unknown names.
 #[derive(Debug)]
 pub(super) struct SkillPath<T>(T);
 
@@ -398,7 +398,7 @@ async fn find(app: &App, tenant: TenantId, wanted: SkillRef) -> Result<SkillReco
     found.into_iter().next().flatten().ok_or_else(not_found)
 }
 
-/// What a path names; a malformed name is as unknown as an unused one.
+/// The reference in a path. A malformed one counts as an unknown name.
 fn reference(text: &str) -> Result<SkillRef, Error> {
     text.parse().map_err(|_| not_found())
 }

@@ -1,4 +1,4 @@
-//! Answers that are event streams.
+//! Responses that are event streams.
 
 use std::convert::Infallible;
 use std::task::Poll;
@@ -12,11 +12,11 @@ use futures::{Stream, StreamExt};
 
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Bytes that are written at once at most, but for what one event has more.
+/// Maximum bytes per write, unless a single event is longer.
 const PIECE: usize = 128 << 10;
 
-/// An event stream of these events, as many at a time as one read brought; where there are none, the
-/// connection is kept open by a comment.
+/// An event stream of these events. Each item contains the events of one read; an empty item sends
+/// a keep-alive comment.
 pub(super) fn answer<S>(reads: S) -> Response
 where
     S: Stream<Item = Vec<Event>> + Send + 'static,
@@ -28,13 +28,13 @@ where
     });
     let mut response = Sse::new(events).into_response().map(in_pieces);
     let headers = response.headers_mut();
-    // A proxy that collects what it passes on would delay every event.
+    // A buffering proxy would delay every event.
     headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     response
 }
 
-/// The same body, with all that is ready in one piece: the library gives a frame for each event, and a reader
-/// behind a thousand steps would cost thousands of small writes.
+/// Merges all frames that are ready into one piece. The library produces a frame per event, and a
+/// reader that is a thousand steps behind would cost thousands of small writes.
 fn in_pieces(body: Body) -> Body {
     let mut frames = body.into_data_stream().fuse();
     Body::from_stream(futures::stream::poll_fn(move |context| {
@@ -55,7 +55,7 @@ fn in_pieces(body: Body) -> Body {
     }))
 }
 
-/// What is written at once. A frame that is alone is not copied.
+/// The bytes of one write. A single frame is not copied.
 #[derive(Debug, Default)]
 struct Piece {
     first: Bytes,
@@ -112,7 +112,7 @@ mod tests {
     #[tokio::test]
     async fn one_read_is_one_piece_and_nothing_is_a_comment() {
         let reads = [vec![event("3.0", "{\"a\":1}"), event("3.1", "2")], vec![]];
-        // Something is waited for between two reads.
+        // Yields between two reads.
         let reads = stream::iter(reads).then(|read| async {
             tokio::task::yield_now().await;
             read

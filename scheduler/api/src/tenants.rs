@@ -1,4 +1,4 @@
-//! Tenants: for operators.
+//! Tenants, for operators.
 
 mod erasure;
 pub(crate) mod keys;
@@ -36,13 +36,14 @@ use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor
 use crate::openapi::form;
 use crate::router::Api;
 
-/// Requests per second that a limit may allow: beyond that it limits nothing.
+/// Maximum limit on requests per second. A higher one would limit nothing.
 const REQUESTS_MAX: u32 = 1_000_000;
 
-/// Pools that a tenant may list.
+/// Maximum number of pools that a tenant may list.
 const POOLS_MAX: usize = 100;
 
-/// Sends, open or in flight, that a limit may allow: as many are looked at where there seems to be no place left.
+/// Maximum limit on sends, open or in flight. When no place seems to be left, this many rows may be
+/// checked.
 const SENDS_MAX: u32 = 100_000;
 
 /// A tenant.
@@ -188,8 +189,8 @@ fn weight(checks: &mut Checks, weight: u32) {
     }
 }
 
-/// Refuses to keep something for less than `least`, for which the key of a request is kept: whoever repeats it is to
-/// find what it made.
+/// Refuses retention periods shorter than `least`, which is how long idempotency keys are kept: a
+/// repeated request must find what it created.
 fn check_retention(retention: &Retention, least: Duration) -> Result<(), Error> {
     let mut checks = Checks::new();
     let Retention {
@@ -251,7 +252,7 @@ fn limits(checks: &mut Checks, limits: &Limits) {
     requests_per_second(checks, limits.requests_per_second);
 }
 
-/// Checks limits of money and tokens, of a tenant or an agent.
+/// Checks the limits on money and tokens of a tenant or an agent.
 pub(super) fn spending(checks: &mut Checks, limits: &Limits) {
     for (tokens, name) in [
         (limits.tokens_per_minute, "tokens_per_minute"),
@@ -273,7 +274,7 @@ pub(super) fn spending(checks: &mut Checks, limits: &Limits) {
     }
 }
 
-/// Checks a limit of requests, of a tenant or a key.
+/// Checks the limit on requests of a tenant or a key.
 pub(super) fn requests_per_second(checks: &mut Checks, rate: Option<u32>) {
     if rate.is_some_and(|rate| !(1..=REQUESTS_MAX).contains(&rate)) {
         let detail = format!("must be from 1 to {REQUESTS_MAX}");
@@ -281,7 +282,7 @@ pub(super) fn requests_per_second(checks: &mut Checks, rate: Option<u32>) {
     }
 }
 
-/// Checks a limit of sends, of a tenant or a key.
+/// Checks the limit on sends of a tenant or a key.
 pub(super) fn sends(checks: &mut Checks, name: &str, sends: Option<u32>) {
     if sends.is_some_and(|sends| !(1..=SENDS_MAX).contains(&sends)) {
         let pointer = format!("/limits/{name}");
@@ -307,7 +308,7 @@ fn name_taken() -> Error {
     Error::new(Code::TenantNameTaken, "another tenant has this name")
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
@@ -426,11 +427,12 @@ pub(super) async fn change(
     }
     match app.store.update_tenant(id, patch).await? {
         UpdateTenantOutcome::Updated(tenant) => {
-            // There may be more seats now; else the sweep finds out.
+            // More seats may be free now. If this fails, the sweep notices.
             if let Ok(called) = app.store.call_seats(Some(id)).await {
                 app.notifier.enqueue(called.enqueue);
             }
-            // Workers look whose money is limited; else they do it within a second.
+            // Workers check at once whose spending is limited; otherwise they would within a
+            // second.
             app.notifier.pauses_changed();
             app.known.pools.changed(id, &tenant.pools);
             respond::json(StatusCode::OK, &TenantView::from(*tenant))

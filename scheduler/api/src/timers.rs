@@ -57,7 +57,7 @@ pub(crate) fn not_found() -> Error {
     Error::new(Code::TimerNotFound, "no timer has this id")
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
@@ -121,7 +121,7 @@ fn answer(status: StatusCode, record: TimerRecord) -> Result<Response, Problem> 
     respond::json(status, &view)
 }
 
-/// Wakes the schedulers for timers that are due before they would look by themselves.
+/// Wakes the schedulers if timers are due before their next check.
 fn tell(app: &App, armed: &[TimerRecord]) {
     let interval = app.config.timer_interval;
     let soon = |timer: &&TimerRecord| {

@@ -1,4 +1,4 @@
-//! What sessions cost.
+//! The cost of sessions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl From<SessionUsage> for SessionUsageView {
     }
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new().routes(routes!(of_session))
 }

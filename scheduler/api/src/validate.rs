@@ -1,6 +1,6 @@
-//! What requests may say: the rules that a shape cannot express.
+//! Rules for requests that their types cannot express.
 //!
-//! Whatever passes here can be stored and run; every fault of a request is reported at once.
+//! Whatever passes here can be stored and run. All faults of a request are reported at once.
 
 use mainspring_scheduler::error::{Error, FieldError};
 use mainspring_scheduler::services::agents::{AgentAsk, Choice, OptionsAsk, Taken};
@@ -26,45 +26,46 @@ use super::choice::AgentChoice;
 use super::input::Input;
 use crate::extract::beside;
 
-/// Bytes that a name, a model or another label may have.
+/// Maximum bytes of a name, a model or another label.
 const LABEL_BYTES_MAX: usize = 200;
 
-/// Rounds that anyone may ask for: a send that needs more is a loop.
+/// Maximum number of rounds: a send that needs more is in a loop.
 const MAX_ROUNDS_MAX: u32 = 10_000;
 
-/// Sends that may be kept out of folds: more fit no window.
+/// Maximum number of sends kept out of folds: more would not fit any context window.
 const KEEP_SENDS_MAX: u32 = 1_000;
 
-/// Tokens that one answer may be allowed: more than any model gives.
+/// Maximum number of tokens of one response: more than any model produces.
 const MAX_TOKENS_MAX: u32 = 10_000_000;
 
-/// Published agents that one may be allowed to start.
+/// Maximum number of published agents that an agent may be allowed to start.
 const ALLOW_AGENTS_MAX: usize = 100;
 
-/// Tokens that a budget may name: what every reader of JSON can tell apart.
+/// Maximum number of tokens of a budget: the largest integer that every JSON reader represents
+/// exactly.
 pub(super) const TOKENS_MAX: u64 = (1 << 53) - 1;
 
-/// Numbers that are counted in 32 bits.
+/// Maximum for counts that are stored in 32 bits.
 pub(super) const COUNT_MAX: u32 = i32::MAX as u32;
 
-/// Collects what is wrong with a request.
+/// Collects the faults of a request.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
     at: String,
     errors: Vec<FieldError>,
-    /// How many of them are about schedules.
+    /// How many of the faults are about schedules.
     schedules: usize,
-    /// How many of them are about specs of workflows.
+    /// How many of the faults are about workflow specs.
     specs: usize,
 }
 
 impl Checks {
-    /// Checks of a whole body.
+    /// Checks for a whole body.
     pub(super) fn new() -> Self {
         Self::default()
     }
 
-    /// Checks of a part of a body, which `at` points to.
+    /// Checks for the part of a body that `at` points to.
     pub(super) fn at(at: impl Into<String>) -> Self {
         Self {
             at: at.into(),
@@ -72,7 +73,7 @@ impl Checks {
         }
     }
 
-    /// The faults as one problem.
+    /// Returns the faults, if any, as one error.
     pub(super) fn finish(self) -> Result<(), Error> {
         if self.errors.is_empty() {
             Ok(())
@@ -85,13 +86,14 @@ impl Checks {
         }
     }
 
-    /// A schedule that cannot be followed. Where nothing else is wrong, its own code says so.
+    /// Records an invalid schedule. If there are no other faults, the error gets a code of its own.
     pub(super) fn refuse_schedule(&mut self, member: &str, detail: &str) {
         self.schedules += 1;
         self.refuse(member, detail);
     }
 
-    /// A fault of a workflow's spec. Where nothing else is wrong, its own code says so.
+    /// Records a fault of a workflow's spec. If there are no other faults, the error gets a code of
+    /// its own.
     pub(super) fn refuse_spec(&mut self, member: &str, detail: &str) {
         self.specs += 1;
         self.refuse(member, detail);
@@ -105,14 +107,14 @@ impl Checks {
         });
     }
 
-    /// A picture or a file.
+    /// Checks a picture or a file.
     pub(super) fn media(&mut self, member: &str, part: &ContentPart) {
         if let Some(fault) = part.media_fault() {
             self.refuse(&format!("{member}{}", fault.pointer), &fault.detail);
         }
     }
 
-    /// Parts that someone wrote; true when they say something.
+    /// Checks the parts of a message. Returns true if they are not empty.
     pub(super) fn parts(&mut self, member: &str, parts: &[ContentPart]) -> bool {
         let mut empty = true;
         for (place, part) in parts.iter().enumerate() {
@@ -133,7 +135,7 @@ impl Checks {
                     let member = format!("{member}/{place}/type");
                     self.refuse(&member, "is only allowed in a tool message of an archive");
                 }
-                // What a blob is, is looked up before it is stored.
+                // A blob is looked up and checked before it is stored.
                 ContentPart::Image { .. } | ContentPart::File { .. } if part.blob().is_some() => {
                     empty = false;
                 }
@@ -146,7 +148,7 @@ impl Checks {
         !empty
     }
 
-    /// The words of a send.
+    /// Checks the input of a send.
     pub(super) fn input(&mut self, input: &Input) {
         let empty = !self.parts("/input", &input.0);
         if empty {
@@ -154,7 +156,7 @@ impl Checks {
         }
     }
 
-    /// The agent of a session.
+    /// Checks the agent of a session.
     pub(super) fn agent(&mut self, member: &str, agent: &AgentSpec) {
         self.label(&format!("{member}/name"), agent.name.as_deref());
         self.text(
@@ -194,7 +196,7 @@ impl Checks {
             i32::MAX as u32,
         );
         self.context(&format!("{member}/context"), &agent.context);
-        // None to keep is a number like others.
+        // Keeping none (0) is allowed.
         let keep = agent.context.images.keep.filter(|keep| *keep > 0);
         let keep_member = format!("{member}/context/images/keep");
         self.within(&keep_member, keep, i32::MAX as u32);
@@ -247,7 +249,7 @@ impl Checks {
         }
     }
 
-    /// How the transcript is folded and shown.
+    /// Checks how the transcript is folded and shown.
     fn context(&mut self, member: &str, context: &ContextSpec) {
         let fold = &context.fold;
         let is_share = |share: f64| share > 0.0 && share <= 1.0;
@@ -303,7 +305,7 @@ impl Checks {
         }
     }
 
-    /// A session to create.
+    /// Checks a session to create.
     pub(super) fn session(&mut self, member: &str, body: NewSessionBody) -> SessionAsk {
         let AgentChoice(agent) = body.agent.unwrap_or_default();
         let metadata = body.metadata.unwrap_or_default();
@@ -317,7 +319,7 @@ impl Checks {
                 .as_ref()
                 .filter(|memory| memory.faults().is_empty())
         {
-            // The session's id is not known here, and every id has a place.
+            // The session's id is not known yet, but every id fits.
             let any = SessionId(Uuid::nil());
             if let Err(fault) = Namespace::render(&memory.namespace, &metadata, any) {
                 let pointer = format!("{member}/agent/memory/namespace");
@@ -332,7 +334,7 @@ impl Checks {
         SessionAsk { taken, metadata }
     }
 
-    /// An agent that a request brings, and no session has taken yet.
+    /// Checks an agent that comes with a request and is not bound to a session yet.
     pub(super) fn own_agent(&mut self, member: &str, agent: &AgentSpec) {
         if agent.bound.is_some() {
             let detail = "unknown field `bound`, which no request has";
@@ -341,12 +343,12 @@ impl Checks {
         self.agent(member, agent);
     }
 
-    /// Where a member of what is checked is in the whole body.
+    /// The pointer to a member of the checked part, within the whole body.
     pub(super) fn pointer(&self, member: &str) -> String {
         format!("{}{member}", self.at)
     }
 
-    /// The data of a session's creator.
+    /// Checks the metadata of a session.
     pub(super) fn metadata(&mut self, member: &str, metadata: &Map<String, Value>) {
         if !has_room(metadata) {
             self.refuse(member, METADATA_TOO_LONG);
@@ -360,7 +362,7 @@ impl Checks {
         }
     }
 
-    /// The sender's decisions, as they are kept.
+    /// Checks the options of a send.
     pub(super) fn options(&mut self, options: Option<Options>) -> OptionsAsk {
         let Some(mut options) = options else {
             return OptionsAsk::default();
@@ -380,7 +382,7 @@ impl Checks {
         }
     }
 
-    /// Those that need nothing that is stored.
+    /// Checks the options that need no stored data.
     fn own_options(&mut self, options: Options) -> SendOptions {
         self.label("/options/model", options.model.as_deref());
         self.text("/options/system_prompt", options.system_prompt.as_deref());
@@ -431,7 +433,7 @@ impl Checks {
         }
     }
 
-    /// The schema of an answer.
+    /// Checks the output schema.
     fn output(&mut self, member: &str, schema: Option<&Value>) {
         let Some(schema) = schema else {
             return;
@@ -463,10 +465,10 @@ impl Checks {
     }
 }
 
-/// What is said of a text that the database cannot keep.
+/// The message for a text that the database cannot store.
 pub(super) const NUL: &str = "must not contain U+0000";
 
-/// Whether a text in it, or a name, has U+0000.
+/// Whether a string or a member name in it contains U+0000.
 pub(super) fn has_nul(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\0'),
@@ -476,7 +478,7 @@ pub(super) fn has_nul(value: &Value) -> bool {
     }
 }
 
-/// Whether a board may be called so. The ids of sessions are the names of their own boards.
+/// Whether a board may have this name. Session ids are reserved for the sessions' own boards.
 fn is_board(text: &str) -> bool {
     let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
     (1..=64).contains(&text.len()) && text.bytes().all(fits) && !text.starts_with("ses_")

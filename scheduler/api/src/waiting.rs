@@ -1,4 +1,4 @@
-//! What of a session, and of the agents below it, waits for an answer from outside.
+//! Calls of a session, and of the agents below it, that wait for an answer from outside.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::respond::{self, List};
 use crate::extract::{NoQuery, Query, SessionPath};
 use crate::router::Api;
 
-/// Sessions of one tree that are looked at.
+/// Maximum number of sessions of one tree that are checked.
 const SESSIONS_MAX: usize = 1_000;
 
 /// A call that waits for an answer.
@@ -75,7 +75,7 @@ impl From<CallRecord> for WaitingCall {
     }
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new().routes(routes!(list))
 }
@@ -106,8 +106,8 @@ pub(super) async fn list(
     respond::json(StatusCode::OK, &List::whole(found))
 }
 
-/// The calls of one session that someone outside can answer. A round is open only while its asking
-/// message is the transcript's last.
+/// The calls of one session that can be answered from outside. A round is open only while the
+/// message with its calls is the last of the transcript.
 async fn waiting(app: &App, key: SessionKey) -> Result<Vec<WaitingCall>, Error> {
     let Some(session) = app.store.get_session(key).await? else {
         return Ok(Vec::new());

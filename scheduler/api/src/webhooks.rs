@@ -1,4 +1,4 @@
-//! Webhooks: endpoints that are told of events, and deliveries to them.
+//! Webhooks: endpoints that are notified of events, and deliveries to them.
 
 mod deliveries;
 
@@ -30,8 +30,8 @@ use crate::respond::{self, Begin, List};
 use crate::router::Api;
 use crate::validate::Checks;
 
-/// How long the secret before a rotation signs unless the request says otherwise: time for the next
-/// deployment of whoever verifies.
+/// How long the previous secret still signs after a rotation, unless the request says otherwise:
+/// time for the verifying side to deploy the new one.
 const OVERLAP_DEFAULT: Duration = Duration::from_hours(24);
 
 const OVERLAP_MAX: Duration = Duration::from_hours(24 * 30);
@@ -236,7 +236,7 @@ fn no_webhook() -> Error {
     )
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
@@ -245,7 +245,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
         .merge(deliveries::routes())
 }
 
-/// Refuses URLs to which nothing would be posted.
+/// Refuses URLs that nothing would be posted to.
 fn check_url(app: &Api, url: &str) -> Result<(), Error> {
     let checked = app.outside.webhooks.check_url(url);
     checked.map_err(|why| Error::invalid("/url", why))

@@ -30,7 +30,7 @@ pub(super) struct ValidateBody {
     spec: Value,
 }
 
-/// A spec as it is, or as a member of the body.
+/// A bare spec, or a body that contains it as a member.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub(super) struct SpecOrBody(Value);
@@ -58,7 +58,7 @@ pub(super) struct SpecSummary {
     ids: Vec<String>,
 }
 
-/// Checks a spec; every problem is named by a pointer that begins with `at`.
+/// Checks a spec. The pointers to its faults begin with `at`.
 pub(super) fn check(spec: &Value, at: &str) -> Result<Spec, Error> {
     beside(|| validate(spec)).map_err(|problems| {
         let errors = problems.into_iter().map(|problem| FieldError {
@@ -69,7 +69,7 @@ pub(super) fn check(spec: &Value, at: &str) -> Result<Spec, Error> {
     })
 }
 
-/// The same, with every problem noted beside what else is wrong with the request.
+/// Like `check`, but adds the faults to the request's other faults.
 pub(super) fn check_into(spec: &Value, at: &str, checks: &mut Checks) -> Option<Spec> {
     match beside(|| validate(spec)) {
         Ok(spec) => Some(spec),
@@ -83,7 +83,7 @@ pub(super) fn check_into(spec: &Value, at: &str, checks: &mut Checks) -> Option<
     }
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(check_spec))
@@ -103,7 +103,7 @@ pub(super) async fn check_spec(
     _: Query<NoQuery>,
     json: Json<SpecOrBody>,
 ) -> Result<Response, Problem> {
-    // A spec may also come as it is: none has a member of this name.
+    // A bare spec is accepted too: no spec has a member named `spec`.
     let bare = json
         .value
         .as_object()

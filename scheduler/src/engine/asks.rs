@@ -1,4 +1,4 @@
-//! Requests of people: cancel, retry, amend, steer.
+//! Requests by people: cancel, retry, amend, steer.
 
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::workflow::run::{NodeState, RunAsk, RunStatus, Steered};
@@ -62,7 +62,7 @@ impl Run {
             } => {
                 let slot = self.find(&path)?;
                 let told = &mut self.slots[slot].record.steered;
-                // The request may be repeated, because a response was lost.
+                // The request may be a retry whose first response was lost.
                 if told.iter().all(|word| word.item_id != item_id) {
                     let at = self.now;
                     told.push(Steered { item_id, text, at });
@@ -92,7 +92,7 @@ impl Run {
         Ok(())
     }
 
-    /// Runs again what failed, was ended or was never reached.
+    /// Reruns every node that failed, was cancelled or was never reached.
     fn retry(&mut self, max_tokens: Option<u64>) -> Result<(), Failure> {
         if !matches!(self.record.status, RunStatus::Failed | RunStatus::Cancelled) {
             return Err(not_now(format!(
@@ -124,7 +124,7 @@ impl Run {
         }
     }
 
-    /// Blocks a node that did not succeed, and those below it, to run again.
+    /// Blocks a node that did not succeed, and those below it that did not, so that they run again.
     fn block_failed(&mut self, slot: SlotIx) {
         if self.is_good(slot) || self.state(slot) == NodeState::Blocked {
             return;
@@ -147,7 +147,8 @@ impl Run {
         self.changes.dirty.insert(slot);
     }
 
-    /// Blocks a settled node and everything below it to run again from the start.
+    /// Blocks everything below a node, and with `with_own` the settled node itself, to run again
+    /// from the start.
     fn reset(&mut self, slot: SlotIx, with_own: bool) {
         let children: Vec<_> = self.slots[slot].children.values().copied().collect();
         for child in children {
@@ -160,7 +161,7 @@ impl Run {
         }
     }
 
-    /// Reopens the nodes around a settled node that is to change, and resets its dependants.
+    /// Reopens the nodes around a settled node that is about to change, and resets its dependants.
     fn reopen(&mut self, slot: SlotIx) -> Result<(), Failure> {
         let closing = std::iter::successors(Some(slot), |slot| self.slots[*slot].parent);
         if closing.into_iter().any(|slot| self.is_closing(slot)) {
@@ -212,7 +213,7 @@ impl Run {
         parents.collect()
     }
 
-    /// Settled nodes that read this node's result or that of a node around it, transitively.
+    /// Settled nodes that read the result of this node or of a node around it, transitively.
     fn dependants(&self, slot: SlotIx) -> Vec<SlotIx> {
         let mut found = Vec::new();
         let mut changed: Vec<NodeIx> = vec![self.slots[slot].ix];
@@ -226,7 +227,7 @@ impl Run {
                 if !settled || at == slot || found.contains(&at) || !self.reads(one.ix, read) {
                     continue;
                 }
-                // Other iterations read results of their own.
+                // Nodes in other iterations read the results of their own iteration.
                 if !self.same_iteration(slot, at, read) {
                     continue;
                 }
@@ -288,7 +289,7 @@ impl Run {
                 self.reopen(slot)?;
                 self.reset(slot, false);
                 self.count_settled(self.state(slot), false);
-                // Settling counts it like any other end of a running leaf.
+                // As a running leaf, it is counted by `settle` like any other.
                 self.slots[slot].record.state = NodeState::Running;
                 self.slots[slot].record.send = None;
                 self.recount_above(slot);

@@ -1,4 +1,5 @@
-//! Budgets: a slice is reserved before a leaf starts; the unused part is released when it ends.
+//! Budgets: a slice is reserved before a leaf starts, and its unused part is released when the leaf
+//! ends.
 
 use mainspring_shared::budget::{Caps, Spent, Used};
 use mainspring_shared::workflow::nodes::Body;
@@ -11,12 +12,12 @@ use super::tree::SlotIx;
 /// The budget that the leaves below one node share.
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// The most that may be reserved and spent.
+    /// The most that may be spent and reserved in total.
     limit: Caps,
     spent: Spent,
     reserved: Spent,
     parent: Option<usize>,
-    /// The nested workflow that it belongs to; none for the run's own.
+    /// The nested workflow that the pool belongs to; none for the run's own pool.
     pub(super) of: Option<SlotIx>,
 }
 
@@ -32,16 +33,16 @@ impl Pool {
     }
 }
 
-/// Whether a leaf may start, and with what budget.
+/// Whether a leaf may start, and with which budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slice {
     /// Without a limit.
     Unlimited,
-    /// With this much.
+    /// With this budget.
     Of(Caps),
-    /// Not before other leaves release what they do not use.
+    /// Only after other leaves release what they do not use.
     Later,
-    /// Never: this pool is spent.
+    /// Never: the pool with this index is spent.
     Spent(usize),
 }
 
@@ -52,8 +53,8 @@ fn usable(budget: Budget) -> u64 {
 }
 
 impl Run {
-    /// The pool of the run itself: the smallest of what its spec, its creator and its starter allow,
-    /// unless a retry raised it.
+    /// The run's own pool. Its limit is the smallest that its spec, its creator and its starter
+    /// allow, unless a retry raised it.
     pub(super) fn run_pool(&self) -> Pool {
         let options = &self.record.options;
         let spec = self.spec.envelope.budget;
@@ -80,12 +81,12 @@ impl Run {
         Pool::new(limit, None, None)
     }
 
-    /// Recomputes the run's limit; what was spent and reserved stays.
+    /// Recomputes the run's limit. What was spent and reserved is unchanged.
     pub(super) fn raise(&mut self) {
         self.pools[0].limit = self.run_pool().limit;
     }
 
-    /// What the run has used.
+    /// What the run has used so far.
     pub fn used(&self) -> Used {
         let usage = self.record.usage;
         Used {
@@ -94,7 +95,8 @@ impl Run {
         }
     }
 
-    /// The pool of a node: its own, where it is a workflow with a budget.
+    /// The pool of a node: a new one if the node is a workflow with a budget, else the pool above
+    /// it.
     pub(super) fn own_pool(&mut self, slot: SlotIx, above: usize) -> usize {
         let Body::Workflow(workflow) = self.body(slot) else {
             return above;
@@ -135,8 +137,8 @@ impl Run {
         }
     }
 
-    /// The budget of a leaf: what it asks for, else an even share of the rest among the `rivals` that
-    /// could start now. Never less than one call may need.
+    /// The budget of a leaf: what it asks for, else an even share of what is left among the
+    /// `rivals` that could start now. It is never less than one call may need.
     pub(super) fn slice(&self, slot: SlotIx, rivals: u64) -> Slice {
         let Some((own, call)) = self.leaf(slot).and_then(Leaf::wanted) else {
             return Slice::Unlimited;
@@ -153,7 +155,7 @@ impl Run {
                 ..
             } = self.pools[pool];
             let free = limit.less(spent.plus(reserved));
-            // A small budget is still worth one call.
+            // A pool smaller than one call may need can still fund one call.
             let tokens = own.unwrap_or(u64::MAX).min(call.into());
             let least = Spent {
                 tokens: tokens.min(limit.tokens.unwrap_or(u64::MAX)).max(1),
@@ -169,7 +171,7 @@ impl Run {
             }
             let share = free.part(rivals, least);
             let most = Caps {
-                // An explicit request is met in full if the budget allows it.
+                // An explicit request is granted in full if the budget allows it.
                 tokens: if own.is_some() {
                     free.tokens
                 } else {

@@ -1,4 +1,4 @@
-//! Entering nodes: containers open, leaves become ready.
+//! Entering nodes: containers open, and leaves become ready.
 
 use mainspring_shared::budget::Spent;
 use mainspring_shared::stored::Extra;
@@ -22,7 +22,7 @@ impl Run {
         self.arrive(root);
     }
 
-    /// Enters a container's child, for the first time or again.
+    /// Enters a container's child, whether for the first time or again.
     pub(super) fn enter(&mut self, parent: SlotIx, key: u32) {
         self.slots[parent].below.open += 1;
         let known = self.slots[parent].children.get(&key).copied();
@@ -86,7 +86,8 @@ impl Run {
         self.with_node(slot, |node, run| node.enter(run, slot));
     }
 
-    /// Clears the results of an earlier pass; a leaf that had been started begins a new attempt.
+    /// Clears the results of an earlier pass. A leaf that had already been started begins a new
+    /// attempt.
     fn renew(&mut self, slot: SlotIx) {
         let own = &mut self.slots[slot];
         own.rendered = None;
@@ -102,7 +103,7 @@ impl Run {
                 });
             }
             record.attempt += 1;
-            // Attempts are counted anew for `retry`.
+            // Attempts for `retry` are counted from here.
             let mut frozen = record.frozen.take().unwrap_or_else(|| json!({}));
             frozen["first"] = json!(record.attempt);
             if let Some(frozen) = frozen.as_object_mut() {

@@ -1,4 +1,4 @@
-//! Leaves: starting their sends, and what the end of a send means.
+//! Leaves: starting their sends, and interpreting how the sends end.
 
 use mainspring_shared::agent::{AgentSpec, SendOptions};
 use mainspring_shared::budget::Budget;
@@ -16,13 +16,13 @@ use super::nodes::Leaf;
 use super::tree::SlotIx;
 use super::{LIVE_MAX_DEFAULT, Run};
 
-/// The frozen value that counts the further sends of a leaf's attempt.
+/// The key of the frozen value that counts the additional sends of a leaf's attempt.
 pub(super) const CONTINUED: &str = "continued";
 
 /// The longest pause between two attempts.
 const BACKOFF_MAX_MS: f64 = 60_000.0;
 
-/// Leaves per advance that are considered although the budget has no tokens for them now.
+/// How many leaves per advance may be passed over because the budget cannot fund them yet.
 const UNFUNDED_MAX: usize = 64;
 
 /// How one attempt ended.
@@ -31,7 +31,7 @@ pub(super) enum Outcome {
     Empty,
     RoundLimit(Failure),
     Failed(Failure),
-    /// Final: another attempt would end in the same way, or is not wanted.
+    /// Final: another attempt would end the same way, or is not wanted.
     Final(NodeState, Failure),
 }
 
@@ -128,7 +128,7 @@ impl Run {
         Ok(start)
     }
 
-    /// The metadata of the workflows around a leaf, from the outermost in, and its own.
+    /// The metadata of the workflows around a leaf, outermost first, and then its own.
     pub(super) fn metadata(&self, slot: SlotIx, leaf: &dyn Leaf) -> Map<String, Value> {
         let ix = self.slots[slot].ix;
         let scope = |ix: &NodeIx| self.spec.node(*ix).scope;
@@ -143,7 +143,7 @@ impl Run {
         metadata
     }
 
-    /// The agent of a leaf that calls this tool and asks no model.
+    /// The agent of a leaf that calls this tool directly, without a model.
     pub(super) fn direct_agent(&self, slot: SlotIx, tool: &str) -> AgentSpec {
         let options = &self.record.options;
         AgentSpec {
@@ -154,7 +154,7 @@ impl Run {
         }
     }
 
-    /// A leaf was entered.
+    /// Makes an entered leaf ready, or fails it if the run has too many leaves.
     pub(super) fn enter_leaf(&mut self, slot: SlotIx) {
         if self.leaves.known() > LEAVES_MAX {
             let detail = format!("the run has more than {LEAVES_MAX} leaves");
@@ -165,19 +165,19 @@ impl Run {
         }
     }
 
-    /// Lets a leaf start as soon as there is a free slot and a budget for it.
+    /// Lets a leaf start as soon as there is a free slot and enough budget.
     pub(super) fn make_ready(&mut self, slot: SlotIx) {
         self.slots[slot].record.state = NodeState::Ready;
         self.leaves.ready.insert((self.slots[slot].record.n, slot));
     }
 
-    /// A send is final.
+    /// Handles a leaf's final send.
     pub(super) fn leaf_ended(&mut self, path: &str, attempt: i32, end: LeafEnd) {
         let Some(slot) = self.by_path.get(path).copied() else {
             return;
         };
         self.visits += 1;
-        // Its usage counts even if its result comes too late.
+        // Its usage counts even if its result arrives too late.
         self.charge(slot, &end.usage, end.kept);
         if !self.is_live(slot) || self.slots[slot].record.attempt != attempt {
             return;
@@ -236,7 +236,7 @@ impl Run {
         }
     }
 
-    /// A leaf that is being cancelled keeps an answer that arrived first.
+    /// Ends a leaf that is being cancelled. An answer that arrived first is kept.
     fn ended_while_cancelling(&mut self, slot: SlotIx, end: LeafEnd, why: Failure) {
         self.slots[slot].record.error = None;
         match self.judge(slot, end) {
@@ -247,7 +247,8 @@ impl Run {
         }
     }
 
-    /// Attempts that count for `retry`: those since the node was entered or retried by a person.
+    /// Attempts that count towards `retry`: those since the node was entered or retried by a
+    /// person.
     pub(super) fn attempts_since_entered(&self, slot: SlotIx) -> u32 {
         let record = &self.slots[slot].record;
         let first = record
@@ -281,32 +282,32 @@ impl Run {
         }
     }
 
-    /// Whether another send follows in the session of a leaf that used up its rounds.
+    /// Whether a leaf that used up its rounds gets another send in the same session.
     fn continues(&self, slot: SlotIx, todo_left: bool) -> bool {
         let leaf = self.leaf(slot);
         leaf.is_some_and(|leaf| leaf.continues(self, slot, todo_left))
     }
 
-    /// Whether the session's to-do list decides what the end of a leaf means.
+    /// Whether the outcome of a leaf depends on its session's to-do list.
     pub fn needs_todo(&self, path: &str) -> bool {
         let slot = self.by_path.get(path).copied();
         slot.is_some_and(|slot| self.continues(slot, true) && !self.continues(slot, false))
     }
 
-    /// Further sends of the current attempt.
+    /// Additional sends of the current attempt.
     pub(super) fn continued(&self, slot: SlotIx) -> u64 {
         let frozen = self.slots[slot].record.frozen.as_ref();
         let done = frozen.and_then(|frozen| frozen.get(CONTINUED));
         done.and_then(Value::as_u64).unwrap_or_default()
     }
 
-    /// Starts a further send in the same session.
+    /// Starts another send in the same session.
     fn continue_leaf(&mut self, slot: SlotIx, failure: Failure) {
         let done = self.continued(slot) + 1;
         self.retry_leaf(slot, failure, 0);
         let record = &mut self.slots[slot].record;
         if let Some(frozen) = &mut record.frozen {
-            // It does not count as an attempt for `retry`.
+            // It does not count as an attempt towards `retry`.
             let first = frozen.get("first").and_then(Value::as_i64).unwrap_or(1);
             frozen["first"] = json!(first + 1);
             frozen[CONTINUED] = json!(done);
@@ -314,7 +315,8 @@ impl Run {
         self.changes.dirty.insert(slot);
     }
 
-    /// A leaf failed for good: its fallback runs, or the failure stands.
+    /// Handles the final failure of a leaf: enters its fallback, or settles the leaf with the
+    /// failure.
     pub(super) fn fail_leaf(&mut self, slot: SlotIx, state: NodeState, failure: Failure) {
         let fallback = self.body(slot).policy().and_then(|policy| policy.fallback);
         if fallback.is_none() || state == NodeState::Cancelled {
@@ -336,7 +338,7 @@ impl Run {
         self.enter(slot, 0);
     }
 
-    /// Settles a leaf with its fallback.
+    /// Settles a leaf with the result of its fallback.
     pub(super) fn fallback_ended(&mut self, slot: SlotIx) {
         if self.slots[slot].below.open > 0 {
             return;
@@ -353,14 +355,14 @@ impl Run {
         }
     }
 
-    /// Stores the answer of a send, and judges how the attempt ended.
+    /// Stores the answer of a send, and determines how the attempt ended.
     fn judge(&mut self, slot: SlotIx, end: LeafEnd) -> Outcome {
         let failed = |code, detail: &str| {
             let known = end.error.clone();
             known.unwrap_or_else(|| Failure::new(code, detail))
         };
         match (end.status, end.stop_reason) {
-            // A cut answer ends a send as completed only if its agent accepts cut answers.
+            // A truncated answer completes a send only if its agent accepts truncated answers.
             (SendStatus::Completed, StopReason::End | StopReason::Length) => {}
             (SendStatus::Completed, StopReason::RoundLimit) => {
                 let detail = "the leaf used up its rounds";

@@ -1,5 +1,5 @@
-//! What each kind of node does in a run: a file per kind, of the same name as the one that defines
-//! the kind's members in the language.
+//! How each kind of node behaves in a run. There is one file per kind, named like the file that
+//! defines the kind's members in the language.
 
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Failure;
@@ -14,10 +14,10 @@ use super::leaf::Outcome;
 use super::output::Output;
 use super::tree::{Slot, SlotIx};
 
-/// What the engine asks of a kind of node. Every answer depends on the run's records alone, so that
-/// an advance that is repeated after a crash decides the same.
+/// What the engine asks of a kind of node. Every answer depends only on the run's records, so that
+/// an advance repeated after a crash makes the same decisions.
 pub(super) trait Node {
-    /// Enters the node: opens a container, makes a leaf ready, begins a pause.
+    /// Enters the node: opens a container, makes a leaf ready, or begins a pause.
     fn enter(&self, run: &mut Run, slot: SlotIx) {
         match self.open(run, slot) {
             Ok(()) => {
@@ -33,56 +33,58 @@ pub(super) trait Node {
         Ok(())
     }
 
-    /// Takes the next step, on entry and whenever a child has settled: enters children, or settles.
+    /// Takes the next step, on entry and whenever a child has settled: enters children, or settles
+    /// the node.
     fn proceed(&self, run: &mut Run, slot: SlotIx);
 
-    /// Handles `due_at`. The node may have settled or closed at the same instant.
+    /// Handles `due_at` having passed. The node may have settled or started closing at the same
+    /// instant.
     fn due(&self, _run: &mut Run, _slot: SlotIx) {}
 
-    /// Its text and value, once it has completed.
+    /// Its text and value once it has completed.
     fn output(&self, run: &Run, slot: SlotIx) -> Output;
 
-    /// Whether its output is computed from many children, and worth caching.
+    /// Whether its output is computed from many children and therefore worth caching.
     fn caches_output(&self) -> bool {
         false
     }
 
-    /// Its children, where the spec lists them.
+    /// Its children, if the spec lists them.
     fn steps(&self) -> &[NodeIx] {
         &[]
     }
 
-    /// The spec's node for a child.
+    /// The spec's node of the child with this key.
     fn child(&self, key: u32) -> Option<NodeIx> {
         self.steps().get(key as usize).copied()
     }
 
-    /// The segment of a child's path.
+    /// The path segment of the child with this key.
     fn step<'a>(&'a self, key: u32, id: Option<&'a str>) -> Step<'a> {
         Step::At(key, id)
     }
 
-    /// The key of a child, from its path; `is_at` tells whether a key has that path.
+    /// The key of the child with this path; `is_at` tells whether a key belongs to that path.
     fn key_of(&self, path: &str, _is_at: &dyn Fn(u32) -> bool) -> Option<u32> {
         path::index(path)
     }
 
-    /// How many children it has in the end.
+    /// The final number of children.
     fn width(&self, _slot: &Slot) -> u32 {
         self.steps().len() as u32
     }
 
-    /// How its children run, where they run at once.
+    /// How its children run, if they run concurrently.
     fn fan(&self) -> Option<Fan> {
         None
     }
 
-    /// The body that a fan-out runs once for each item.
+    /// The body that a fan-out runs once per item.
     fn item_body(&self) -> Option<NodeIx> {
         None
     }
 
-    /// The same node as a leaf.
+    /// The node as a leaf, if it is one.
     fn leaf(&self) -> Option<&dyn Leaf> {
         None
     }
@@ -93,18 +95,19 @@ pub(super) trait Leaf {
     /// The agent of its session.
     fn agent(&self, run: &Run, slot: SlotIx) -> Result<AgentSpec, Failure>;
 
-    /// The message of its first send; frozen from then on.
+    /// The message of its first send, which is frozen from then on.
     fn input(&self, run: &Run, slot: SlotIx) -> Result<String, Failure>;
 
-    /// Stores the answer of a send that succeeded, and judges it.
+    /// Stores the answer of a successful send, and judges it.
     fn judge(&self, run: &mut Run, slot: SlotIx, end: LeafEnd) -> Outcome;
 
-    /// The tokens that it asks for, and those that one call may need; none for a leaf that uses none.
+    /// The tokens that it asks for, and the tokens that one call may need; none for a leaf that
+    /// uses no tokens.
     fn wanted(&self) -> Option<(Option<u64>, u32)> {
         None
     }
 
-    /// Whether another send follows in the same session, after one that used up its rounds.
+    /// Whether another send follows in the same session after a send that used up its rounds.
     fn continues(&self, _run: &Run, _slot: SlotIx, _todo_left: bool) -> bool {
         false
     }
@@ -114,7 +117,7 @@ pub(super) trait Leaf {
         None
     }
 
-    /// The metadata of its session, besides that of the workflows around it.
+    /// The metadata of its session, in addition to that of the workflows around it.
     fn metadata(&self) -> Map<String, Value> {
         Map::new()
     }
@@ -124,12 +127,12 @@ pub(super) trait Leaf {
         false
     }
 
-    /// Whether its session is deleted once it has succeeded.
+    /// Whether its session is deleted once the leaf has succeeded.
     fn is_ephemeral(&self) -> bool {
         false
     }
 
-    /// The node that replaces it when it failed for good.
+    /// The node that runs in its place when it has failed for good.
     fn fallback(&self) -> Option<NodeIx>;
 }
 
@@ -181,7 +184,7 @@ macro_rules! engine {
     ($($(#[$doc:meta])* $file:ident: $Kind:ident = $name:literal,)*) => {
         $(mod $file;)*
 
-        /// What a node of this kind does.
+        /// The behaviour of this kind of node.
         pub(super) fn behaviour(body: &Body) -> &dyn Node {
             match body { $(Body::$Kind(node) => node.as_ref(),)* }
         }

@@ -1,4 +1,4 @@
-//! Outputs of nodes, as references, templates and the run's own result read them. A container's
+//! Outputs of nodes, as seen by references, templates and the run's own result. A container's
 //! output is computed from its children on demand.
 
 use std::collections::BTreeMap;
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use super::Run;
 use super::tree::SlotIx;
 
-/// Bytes of a run's own result; its nodes have the complete outputs.
+/// Maximum size in bytes of a run's own result; its nodes have the complete outputs.
 const RESULT_BYTES_MAX: usize = 1 << 20;
 
 /// A node's text and value.
 pub(super) type Output = (Option<String>, Option<Value>);
 
-/// The names that one node sees.
+/// The names visible to one node.
 pub(super) struct NodeNames<'a> {
     run: &'a Run,
     slot: SlotIx,
@@ -45,7 +45,7 @@ impl Run {
         NodeNames { run: self, slot }
     }
 
-    /// The value that a name is bound to, seen from a node.
+    /// The value of a name binding, as seen from a node.
     fn bound(&self, from: SlotIx, binding: Binding) -> Result<Named, Failure> {
         let missing = || {
             Failure::new(
@@ -76,7 +76,7 @@ impl Run {
                 let before = before.and_then(|key| self.slots[slot].children.get(&key));
                 return Ok(Named::Node(match before {
                     Some(child) => self.rendered(*child),
-                    // Before the first round every member is empty.
+                    // Before the first round, every member is empty.
                     None => Arc::new(NodeText::notice(String::new())),
                 }));
             }
@@ -85,7 +85,7 @@ impl Run {
         Ok(Named::Value(value))
     }
 
-    /// The node around this one that the spec has at `ix`, and the key of the child that leads here.
+    /// The enclosing node at `ix` in the spec, and the key of its child that leads to this node.
     fn around(&self, from: SlotIx, ix: NodeIx) -> Option<(SlotIx, u32)> {
         let mut slot = from;
         loop {
@@ -97,7 +97,7 @@ impl Run {
         }
     }
 
-    /// The result of the node at `ix` that belongs to the same iterations as this one.
+    /// The result of the node at `ix` that is in the same iterations as this one.
     fn seen(&self, from: SlotIx, ix: NodeIx) -> Arc<NodeText> {
         let slots: BTreeMap<NodeIx, SlotIx> =
             std::iter::successors(Some(from), |slot| self.slots[*slot].parent)
@@ -129,7 +129,7 @@ impl Run {
         format!("[the node {id:?} was not run]")
     }
 
-    /// What other nodes see of a node: its output, or a notice in its place.
+    /// What other nodes see of a node: its output, or a notice instead.
     pub(super) fn rendered(&self, slot: SlotIx) -> Arc<NodeText> {
         if let Some(rendered) = &self.slots[slot].rendered {
             return rendered.clone();
@@ -182,7 +182,7 @@ impl Run {
         self.node_of(slot).output(self, slot)
     }
 
-    /// The output of a child that completed; nothing where there is none.
+    /// The output of a child if it has completed, else nothing.
     pub(super) fn output_of(&self, child: Option<SlotIx>) -> Output {
         match child {
             Some(child) if self.state(child) == NodeState::Completed => self.output(child),
@@ -190,7 +190,7 @@ impl Run {
         }
     }
 
-    /// The last child in such a state.
+    /// The last child whose state fits.
     pub(super) fn last(&self, slot: SlotIx, fits: impl Fn(NodeState) -> bool) -> Option<SlotIx> {
         let width = self.width(slot);
         let mut children = self.slots[slot].children.range(..width).rev();
@@ -199,7 +199,7 @@ impl Run {
             .map(|(_, child)| *child)
     }
 
-    /// The value of a reference, seen from a node.
+    /// The value of a reference, as seen from a node.
     pub(super) fn value_of(&self, slot: SlotIx, on: &Ref) -> Result<Value, Failure> {
         let ix = self.slots[slot].ix;
         let binding = self
@@ -209,7 +209,7 @@ impl Run {
         picked(&self.bound(slot, binding)?, on)
     }
 
-    /// The value of a reference in a loop's condition, after this round.
+    /// The value of a reference in a loop's condition after this round.
     pub(super) fn until_value(
         &self,
         slot: SlotIx,
@@ -224,7 +224,8 @@ impl Run {
         picked(&self.bound(round, binding)?, on)
     }
 
-    /// The list that a fan-out goes over: a node's value may be a list itself.
+    /// The list that a fan-out iterates over. A reference to a node without a member may mean a
+    /// list as the node's whole value.
     pub(super) fn list_of(&self, slot: SlotIx, from: &Ref) -> Result<Value, Failure> {
         let ix = self.slots[slot].ix;
         let binding = self
@@ -255,7 +256,7 @@ impl Run {
         }
     }
 
-    /// The run's own result: that of its root, truncated; the nodes have the complete output.
+    /// The run's own result: its root's output, truncated. The nodes have the complete output.
     pub(super) fn result(&self, root: SlotIx) -> Value {
         let (text, payload) = self.output(root);
         let mut text = text.unwrap_or_default();
@@ -279,7 +280,7 @@ impl Run {
     }
 }
 
-/// The value of a node that others see: its own, else its text.
+/// The value of a node as others see it: its own value, else its text.
 pub(super) fn value_of(rendered: &NodeText) -> Value {
     rendered
         .payload
@@ -287,7 +288,7 @@ pub(super) fn value_of(rendered: &NodeText) -> Value {
         .unwrap_or_else(|| Value::String(rendered.text.clone()))
 }
 
-/// A value, or the member that a reference names.
+/// The whole value, or the member that a reference names.
 fn picked(named: &Named, on: &Ref) -> Result<Value, Failure> {
     let unresolved = |detail: String| Err(Failure::new(Code::WorkflowRefUnresolved, detail));
     let (whole, payload) = match named {

@@ -1,4 +1,4 @@
-//! Settling nodes: how a parent goes on, and how nodes are ended early.
+//! Settling nodes: how a parent proceeds, and how nodes are ended early.
 
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::workflow::run::NodeState;
@@ -29,7 +29,7 @@ impl Run {
         self.work.push_back(slot);
     }
 
-    /// Adds a settled leaf to the run's counts, or removes it.
+    /// Adds a settled leaf to the run's counts, or removes it from them.
     pub(super) fn count_settled(&mut self, state: NodeState, more: bool) {
         let counts = &mut self.record.counts;
         let count = match state {
@@ -50,7 +50,7 @@ impl Run {
         };
     }
 
-    /// Removes a leaf from those that may start or are in flight.
+    /// Removes a leaf from those that are ready or in flight.
     pub(super) fn remove_pending(&mut self, slot: SlotIx) {
         if self.is_live(slot) {
             self.count_live(slot, false);
@@ -102,8 +102,8 @@ impl Run {
         }
     }
 
-    /// Cancels a node that has not settled, and everything below it. Leaves in flight are asked to
-    /// stop, and settle when their sends have ended.
+    /// Cancels an unsettled node and everything below it. Leaves in flight are asked to stop, and
+    /// settle when their sends have ended.
     pub(super) fn close(&mut self, slot: SlotIx, why: &Failure) {
         self.visits += 1;
         let state = self.state(slot);
@@ -111,7 +111,7 @@ impl Run {
             return;
         }
         if state == NodeState::Blocked {
-            // It waited to run again: its parent does not count it as open.
+            // It was waiting to run again, so its parent does not count it as open.
             self.slots[slot].below.open = 0;
             self.settle(slot, NodeState::Cancelled, Some(why.clone()));
             self.work.pop_back();
@@ -152,7 +152,7 @@ impl Run {
             self.changes.dirty.insert(slot);
             self.changes.cancel.push(send);
         } else {
-            // Its send has not been stored: this advance was to start it.
+            // Its send has not been stored yet: this advance was going to start it.
             let path = self.slots[slot].record.path.clone();
             self.changes.start.retain(|start| start.path != path);
             self.settle(slot, NodeState::Cancelled, Some(why.clone()));
@@ -165,7 +165,7 @@ impl Run {
         self.with_node(slot, |node, run| node.proceed(run, slot));
     }
 
-    /// Runs the one child of a container, and settles the container with it.
+    /// Runs the only child of a container, and settles the container when the child has settled.
     pub(super) fn run_only_child(&mut self, slot: SlotIx, key: u32) {
         if self.slots[slot].below.open > 0 {
             return;
@@ -196,7 +196,7 @@ impl Run {
         record.error.clone().filter(|_| !record.state.is_settled())
     }
 
-    /// The state and error that a container takes over from a failed child.
+    /// The state and error that a container takes from a failed child.
     pub(super) fn failure_of(&self, child: SlotIx) -> (NodeState, Failure) {
         let record = &self.slots[child].record;
         let error = record.error.clone();
@@ -204,7 +204,7 @@ impl Run {
         (record.state, error)
     }
 
-    /// The node's name in messages.
+    /// The node's name for messages.
     pub(super) fn name_of(&self, slot: SlotIx) -> String {
         let record = &self.slots[slot].record;
         match &record.id {
@@ -213,7 +213,7 @@ impl Run {
         }
     }
 
-    /// Handles a node whose `due_at` has come.
+    /// Handles a node whose `due_at` has passed.
     pub(super) fn node_due(&mut self, slot: SlotIx) {
         self.slots[slot].record.due_at = None;
         self.changes.dirty.insert(slot);

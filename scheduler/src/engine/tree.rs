@@ -1,4 +1,4 @@
-//! The tree of nodes in memory.
+//! The in-memory tree of nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,12 +36,12 @@ pub(super) struct Slot {
     pub(super) rendered: Option<Arc<NodeText>>,
 }
 
-/// How far a node's children are.
+/// The progress of a node's children.
 #[derive(Debug, Default)]
 pub(super) struct Below {
     /// Children that were entered and have not settled.
     pub(super) open: u32,
-    /// Children that failed and are not tolerated.
+    /// Children that failed and whose failure is not tolerated.
     pub(super) bad: u32,
     /// Children of a fan-out that are still to be entered.
     pub(super) todo: BTreeSet<u32>,
@@ -58,17 +58,17 @@ impl Run {
         &self.spec.node(self.slots[slot].ix).body
     }
 
-    /// What a node's kind does.
+    /// The behaviour of a node's kind.
     pub(super) fn node_of(&self, slot: SlotIx) -> &dyn Node {
         behaviour(self.body(slot))
     }
 
-    /// The node as a leaf, where it starts a send.
+    /// The node as a leaf, if it starts a send.
     pub(super) fn leaf(&self, slot: SlotIx) -> Option<&dyn Leaf> {
         self.node_of(slot).leaf()
     }
 
-    /// Lets a node's kind change the run.
+    /// Lets a node's kind modify the run.
     pub(super) fn with_node<T>(
         &mut self,
         slot: SlotIx,
@@ -128,7 +128,7 @@ impl Run {
             }
     }
 
-    /// The spec's node for a child.
+    /// The spec's node of the child with this key.
     pub(super) fn child_ix(&self, ix: NodeIx, key: u32) -> Option<NodeIx> {
         behaviour(&self.spec.node(ix).body).child(key)
     }
@@ -140,7 +140,7 @@ impl Run {
         path::child(&self.slots[parent].record.path, &step)
     }
 
-    /// The child's key, read from its path.
+    /// The key of a child, parsed from its path.
     fn key_of(&self, parent: SlotIx, own: &str) -> Option<u32> {
         let is_at = |key| self.is_at(parent, key, own);
         self.node_of(parent).key_of(own, &is_at)
@@ -229,7 +229,7 @@ impl Run {
             record.state.is_settled(),
         );
         if record.state == NodeState::Queued && record.send.is_none() {
-            // Its ids were not stored, so its send was not either.
+            // Its ids were not stored, so neither was its send.
             self.slots[slot].record.state = NodeState::Ready;
         }
         if self.is_stored_live(slot) {
@@ -260,7 +260,7 @@ impl Run {
         }
     }
 
-    /// Counts a container's children anew.
+    /// Recounts a container's children.
     pub(super) fn recount(&mut self, slot: SlotIx) {
         self.thaw(slot);
         self.forget_todo(slot);
@@ -305,12 +305,12 @@ impl Run {
         self.node_of(slot).fan().is_some()
     }
 
-    /// How many children a container has in the end; of a fan-out, once its items are known.
+    /// The final number of a container's children. For a fan-out it is known once its items are.
     pub(super) fn width(&self, slot: SlotIx) -> u32 {
         self.node_of(slot).width(&self.slots[slot])
     }
 
-    /// Leaves that the children still to be entered will have, as far as the spec tells.
+    /// Leaves below the children that are still to be entered, as far as the spec shows.
     pub(super) fn todo_weight(&self, slot: SlotIx) -> u64 {
         let Some(body) = self.node_of(slot).item_body() else {
             return 0;
@@ -330,7 +330,7 @@ impl Run {
         self.slots[slot].below.todo.clear();
     }
 
-    /// Leaves below a node of the spec that will be there at least, one in any case.
+    /// A lower bound on the leaves below a node of the spec, at least one.
     pub(super) fn weight(&self, ix: NodeIx) -> u64 {
         self.spec.leaves(ix).max(1)
     }

@@ -1,4 +1,4 @@
-//! Alarms: ends of delays, due retries, and deadlines.
+//! Handles alarms: ends of delays, due retries, and deadlines.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::{Health, orphans, pause};
 use crate::app::App;
 use crate::metrics::ALARMS;
 
-/// Alarms per transaction.
+/// Maximum number of alarms per transaction.
 const LIMIT: u32 = 500;
 
-/// The shortest pause: an alarm that stays due must not turn into a busy loop.
+/// Minimum pause, so that an alarm that stays due does not cause a busy loop.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
 /// Handles alarms until shutdown.
@@ -33,7 +33,7 @@ pub(crate) async fn run(app: &App) {
     }
 }
 
-/// Handles due alarms, and returns the time until the next one, at most the interval.
+/// Handles due alarms. Returns the time until the next one, at most the configured interval.
 async fn serve(app: &App) -> Result<Duration, store::Error> {
     let Some(boot) = app.process.registration.id() else {
         return Ok(app.config.alarm_interval);
@@ -60,7 +60,7 @@ async fn serve(app: &App) -> Result<Duration, store::Error> {
         .clamp(PAUSE_MIN, app.config.alarm_interval.max(PAUSE_MIN)))
 }
 
-/// Reports ended children to their parents, if their worker died before it did.
+/// Reports ended children to their parents if a worker died before it could.
 async fn report(app: &App) -> Result<usize, store::Error> {
     let reported = app.store.report_children(None, LIMIT).await?;
     let count = reported.len();

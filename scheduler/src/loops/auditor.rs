@@ -1,8 +1,10 @@
-//! Checks the invariants while the system works, a piece at a time, and tells once of each violation that lasts.
+//! Checks the invariants while the system runs, one piece at a time, and reports each lasting
+//! violation once.
 //!
-//! Two orders alternate: what was written lately comes first, as far as this process heard of it, and everything else is
-//! gone over by id, again and again. Pieces are kept so short and so far apart that they take no more than the share of
-//! the time that the settings allow. Several schedulers do the same work, each on its own.
+//! Two scans alternate: recently written sessions come first, as far as this process has heard of
+//! them, and everything else is scanned by id, over and over. Pieces are kept so short and so far
+//! apart that the audit takes no more than its configured share of the time. Schedulers audit
+//! independently of each other.
 
 mod suspects;
 
@@ -21,33 +23,35 @@ use super::{Health, jittered, pause};
 use crate::app::App;
 use crate::metrics::{AUDIT_PASS_SECONDS, AUDIT_VIOLATIONS, AUDITED};
 
-/// Sessions that are remembered as written lately. Those that find no room are met on the way through all of them.
+/// How many recently written sessions are remembered. The full scan covers those that do not fit.
 const LATELY_MAX: usize = 256;
 
-/// Of those, how many are looked at between two pieces of everything.
+/// How many of those are checked between two pieces of the full scan.
 const LATELY_EACH: usize = 8;
 
-/// A piece that takes less is made larger, one that takes more is made smaller.
+/// Target duration of a piece: the next piece is made larger after a shorter one, and smaller after
+/// a longer one.
 const PIECE: std::ops::Range<Duration> = Duration::from_millis(20)..Duration::from_millis(80);
 
-/// How many are in a piece at most: each of their rows is held in the database's memory for the moment.
+/// Maximum number of items in a piece. The database holds all of their rows in memory at once.
 const PIECE_MAX: u32 = 256;
 
-/// How long a piece waits at least behind the last one.
+/// Minimum pause between two pieces.
 const REST_MIN: Duration = Duration::from_millis(20);
 
-/// How long passes are apart at least: a small installation need not be read all the time.
+/// Minimum time from the start of one full scan to the next, since a small installation need not be
+/// read all the time.
 const PASS_MIN: Duration = Duration::from_secs(20);
 
-/// How often it looks for what was written lately while there is nothing else to do.
+/// Maximum interval between checks for recently written sessions while there is nothing else to do.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Sessions that were written lately.
+/// Sessions that were written recently.
 #[derive(Debug, Default)]
 pub(crate) struct Lately(Mutex<(VecDeque<SessionKey>, BTreeSet<SessionKey>)>);
 
 impl Lately {
-    /// Heard of a step of a session.
+    /// Records that a session has a new step.
     pub(crate) fn note(&self, key: SessionKey) {
         let mut lately = self.lock();
         let (order, known) = &mut *lately;
@@ -65,7 +69,8 @@ impl Lately {
     }
 
     fn lock(&self) -> MutexGuard<'_, (VecDeque<SessionKey>, BTreeSet<SessionKey>)> {
-        // Nothing between two statements under this lock can panic, so it is never half changed.
+        // No statement under this lock can panic between two changes, so the value is always
+        // consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -77,7 +82,7 @@ pub(crate) async fn run(app: &App) {
         return;
     }
     for (invariant, _) in INVARIANTS {
-        // Alerts look at how a counter grows, which the first time needs one that is there.
+        // Alerts watch how the counter increases, so it has to exist before the first violation.
         metrics::counter!(AUDIT_VIOLATIONS, "invariant" => *invariant).increment(0);
     }
     let mut health = Health::new("auditor");
@@ -98,14 +103,14 @@ pub(crate) async fn run(app: &App) {
 
 struct Auditor<'a> {
     app: &'a App,
-    /// The kind that the way through everything has reached, and the place.
+    /// The kind that the full scan has reached, and the place within that kind.
     kind: usize,
     from: AuditPlace,
-    /// When this way began, or is to begin.
+    /// When the current full scan began, or when the next one is to begin.
     begins: Duration,
-    /// How many are in its next piece.
+    /// The number of items in its next piece.
     limit: u32,
-    /// How many of those that were written lately may still be looked at before it.
+    /// How many recently written sessions may still be checked before that piece.
     lately: usize,
     options: AuditOptions,
     suspects: Suspects,
@@ -114,14 +119,15 @@ struct Auditor<'a> {
 impl<'a> Auditor<'a> {
     fn new(app: &'a App) -> Self {
         let options = AuditOptions::default();
-        // Whoever dies is found by the end of its lease and a sweep.
+        // The end of its lease and a sweep reveal that a process has died.
         let takeover_bound = options.takeover_bound.max(3 * app.config.lease_ttl);
         Self {
             app,
             kind: 0,
             from: AuditPlace::START,
             begins: app.clock.monotonic(),
-            // Of sessions as long as they may be: it grows as soon as it is seen that they are not.
+            // Sessions may be as long as is allowed. The limit grows once pieces turn out to be
+            // cheap.
             limit: 1,
             lately: LATELY_EACH,
             options: AuditOptions {
@@ -132,7 +138,7 @@ impl<'a> Auditor<'a> {
         }
     }
 
-    /// Looks at one piece. Returns how long to wait until the next one.
+    /// Checks one piece. Returns how long to wait until the next one.
     async fn look(&mut self) -> Result<Duration, store::Error> {
         let begin = self.app.clock.monotonic();
         let is_due = begin >= self.begins;
@@ -195,7 +201,7 @@ impl<'a> Auditor<'a> {
         let audited = self.app.store.audit_piece(piece).await?;
         let is_unreadable = |found: &Violation| found.invariant == READABLE;
         if limit > 1 && audited.violations.iter().any(is_unreadable) {
-            // One after the other, so that the others in the piece are checked.
+            // One item at a time from here on, so that the readable ones are still checked.
             self.limit = 1;
             return Ok(Audited {
                 next: Some(from),
@@ -211,6 +217,6 @@ impl<'a> Auditor<'a> {
 
 fn tell(Confirmed { invariant, row }: &Confirmed) {
     metrics::counter!(AUDIT_VIOLATIONS, "invariant" => invariant.clone()).increment(1);
-    // Rows name ids and numbers, and nothing that anybody said.
+    // Rows contain only ids and numbers, no content.
     tracing::error!(invariant, row = %row, "an invariant is violated");
 }

@@ -1,4 +1,4 @@
-//! Removes blobs that nothing names any more.
+//! Removes unreferenced blobs.
 
 use mainspring_shared::blob::SWEEP_GRACE;
 
@@ -7,15 +7,15 @@ use crate::app::App;
 use crate::metrics::{BLOBS_REMOVED, RETIRED};
 use crate::services::pressure::Work;
 
-/// Blobs of a page, each of which is a few row operations and at most one deletion.
+/// Blobs per page. Each takes a few row operations and at most one deletion.
 const PAGE: u32 = 200;
 
-/// Looks at all blobs, page by page, again and again until shutdown. Where a pass fails, the next one
-/// begins there.
+/// Scans all blobs page by page, over and over, until shutdown. After a failed pass, the next one
+/// continues where it stopped.
 pub(crate) async fn run(app: &App) {
     let mut health = Health::new("blobs");
     let mut after = None;
-    // Schedulers that start together begin at different times.
+    // Schedulers that start together get different offsets.
     let first = app.config.blob_interval.mul_f64(app.entropy.fraction());
     if !pause(app, first).await {
         return;

@@ -1,8 +1,9 @@
 //! Erases tenants, a piece at a time.
 //!
-//! Each pass looks anew at what is left: it needs no memory, so that any scheduler goes on where another one died, and
-//! several do no harm. What would make more work ends first: timers, runs, then sessions with their sends. Then rows go,
-//! table by table, and blobs with their bytes.
+//! Each pass determines anew what is left and keeps nothing in memory. So any scheduler can
+//! continue where another one died, and it is safe for several to work at once. What could create
+//! more work is ended first: timers, then runs, then sessions with their sends. Then the rows are
+//! removed, table by table, and then the blobs with their bytes.
 
 use std::time::Duration;
 
@@ -19,16 +20,16 @@ use crate::app::App;
 use crate::deleting;
 use crate::metrics::{BLOBS_REMOVED, TENANT_ROWS_ERASED};
 
-/// Sessions, timers and runs per pass, each of which is a transaction of its own.
+/// Sessions, timers and runs per pass. Each takes a transaction of its own.
 const PAGE: u32 = 20;
 
 /// Blobs per pass.
 const BLOBS: u32 = 200;
 
-/// How long other work has the database between two pieces.
+/// The pause between two pieces, which leaves the database to other work.
 const REST: Duration = Duration::from_millis(20);
 
-/// Erases what there is to erase until shutdown.
+/// Erases tenants until shutdown.
 pub(crate) async fn run(app: &App) {
     let mut health = Health::new("erasures");
     loop {
@@ -49,7 +50,7 @@ pub(crate) async fn run(app: &App) {
     }
 }
 
-/// One piece of each tenant. True if more is left of any that can go now.
+/// Erases one piece of each tenant. Returns true if any tenant has more that can be erased at once.
 async fn sweep(app: &App) -> Result<bool, store::Error> {
     let Some(boot) = app.process.registration.id() else {
         return Ok(false);
@@ -61,7 +62,7 @@ async fn sweep(app: &App) -> Result<bool, store::Error> {
         }
         match piece(app, boot, tenant).await {
             Ok(left) => more |= left,
-            // One tenant's data must not stand in the way of another one.
+            // One tenant's data must not block the erasure of others.
             Err(error) if error.is_of_data() => {
                 let cause = causes(&error);
                 tracing::warn!(tenant.id = %tenant, error = cause, "a tenant cannot be erased");
@@ -75,12 +76,13 @@ async fn sweep(app: &App) -> Result<bool, store::Error> {
 }
 
 async fn piece(app: &App, boot: BootId, tenant: TenantId) -> Result<bool, store::Error> {
-    // Read anew: a hold that was set since stops it where it is.
+    // Read again for each piece: a hold set in the meantime stops the erasure where it is.
     let found = app.store.get_tenant(tenant).await?;
     if found.is_none_or(|tenant| tenant.retention.hold) {
         return Ok(false);
     }
-    // Rows are removed once there is no more work; what comes late goes with its rows.
+    // Work is ended before the first rows are removed. Work that arrives later is removed with its
+    // rows.
     let begun = app.store.tenant_erasure(tenant).await?;
     let has_work = begun.is_none_or(|erasure| erasure.progress.removed.is_empty());
     if has_work && end_work(app, boot, tenant).await? {
@@ -102,7 +104,7 @@ async fn piece(app: &App, boot: BootId, tenant: TenantId) -> Result<bool, store:
     Ok(progress.quiet_since.is_none())
 }
 
-/// Ends what would go on by itself. True if there was any of it.
+/// Ends everything that would continue on its own. Returns true if there was any.
 async fn end_work(app: &App, boot: BootId, tenant: TenantId) -> Result<bool, store::Error> {
     let mut any = false;
     for status in [TimerStatus::Armed, TimerStatus::Paused] {
@@ -141,7 +143,8 @@ async fn end_work(app: &App, boot: BootId, tenant: TenantId) -> Result<bool, sto
     Ok(any)
 }
 
-/// Asks runs to end that were not asked yet. Those that do not are stopped by the removal of their rows.
+/// Cancels runs that have not been asked to end yet. Those that do not end are stopped when their
+/// rows are removed.
 async fn end_runs(app: &App, tenant: TenantId) -> Result<bool, store::Error> {
     let mut asks = Vec::new();
     for status in [RunStatus::Queued, RunStatus::Running, RunStatus::Waiting] {
@@ -172,9 +175,10 @@ async fn end_runs(app: &App, tenant: TenantId) -> Result<bool, store::Error> {
     Ok(true)
 }
 
-/// Removes blobs with their bytes. True if more may follow at once.
+/// Removes blobs with their bytes. Returns true if more may follow at once.
 async fn blobs(app: &App, tenant: TenantId) -> Result<bool, store::Error> {
-    // Those of the tenants behind it are kept as ever: the pass looks at all that are old.
+    // The page starts at this tenant but may reach later ones, whose blobs are swept by the usual
+    // rules.
     let before = Some((TenantId(tenant.0 - 1), BlobHash([u8::MAX; 32])));
     let swept = match app.outside.blobs.sweep(SWEEP_GRACE, before, BLOBS).await {
         Ok(swept) => swept,
@@ -194,7 +198,7 @@ async fn blobs(app: &App, tenant: TenantId) -> Result<bool, store::Error> {
     }
 }
 
-/// Notes what stands in the way, in words that name no content.
+/// Records why the erasure is blocked, in words that contain no content.
 async fn note(
     app: &App,
     tenant: TenantId,

@@ -1,10 +1,11 @@
-//! A journal: every step of every session as a line in a file, in order for each session, at least once and none left
-//! out, also over the deaths of processes.
+//! The journal: a file with one line per step of every session. Each session's steps are in order,
+//! and each step is written at least once, even if processes die.
 //!
-//! Lines of the file say how far it came. Steps are found by when they were committed, which is not quite the order in
-//! which they can be read: a transaction may take its time. So what was just read is read again a moment later,
-//! and once more after a longer while; and since a session's steps are numbered without gaps, whichever step of it
-//! is found leads to all that were missed before it.
+//! Head lines in the file record how far it is complete. Steps are found by their commit time, but
+//! they do not quite become visible in that order, because a transaction may take a while. So what
+//! was just read is read again a moment later, and once more after a longer time. And since a
+//! session's steps are numbered without gaps, any later step of the session reveals all steps that
+//! were missed before it.
 
 mod lines;
 #[cfg(test)]
@@ -23,7 +24,7 @@ use super::{Health, jittered};
 use crate::app::App;
 use crate::metrics::JOURNAL_BEHIND;
 
-/// Why nothing can be written.
+/// Why the journal cannot be written.
 #[derive(Debug, thiserror::Error)]
 enum Fault {
     #[error("the database could not be read")]
@@ -32,66 +33,66 @@ enum Fault {
     File(#[from] io::Error),
 }
 
-/// Where steps are read.
+/// Where steps are read from.
 struct Source {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// Whether lines hold what was said.
+    /// Whether lines include the content of messages.
     content: bool,
-    /// How many sessions are found at once.
+    /// Maximum number of sessions per query.
     found_max: u32,
 }
 
-/// The database's clock, which is asked once for each pass.
+/// The database's time, read once per pass.
 #[derive(Debug, Clone, Copy)]
 struct Now {
     at: Timestamp,
-    /// When it was asked.
+    /// When it was read, on the monotonic clock.
     time: Duration,
 }
 
 impl Now {
-    /// What it says by now.
+    /// The database's current time, extrapolated.
     fn on(self, source: &Source) -> Timestamp {
         let gone = source.clock.monotonic().saturating_sub(self.time);
         self.at.after(gone)
     }
 }
 
-/// How far the journal is behind; told also while nothing can be written.
+/// How far the journal lags behind. The gauge is updated even while the journal cannot be written.
 #[derive(Debug, Default)]
 struct Behind {
-    /// How far it was, and when that was so; none where another process writes.
+    /// The last known lag and when it was measured; none while another process writes the journal.
     known: Option<(Duration, Duration)>,
 }
 
 impl Behind {
-    /// It is this far at this time.
+    /// Records the lag at this time.
     fn is(&mut self, behind: Duration, time: Duration) {
         self.known = Some((behind, time));
         metrics::gauge!(JOURNAL_BEHIND).set(behind.as_secs_f64());
     }
 
-    /// Nothing was written since.
+    /// Records that nothing was written since the last measurement.
     fn grows(&mut self, time: Duration) {
         self.known.get_or_insert((Duration::ZERO, time));
         metrics::gauge!(JOURNAL_BEHIND).set(self.by(time).as_secs_f64());
     }
 
-    /// How far it is at this time.
+    /// The lag at this time.
     fn by(&self, time: Duration) -> Duration {
         let grown = |(behind, since): (Duration, _)| behind + time.saturating_sub(since);
         self.known.map_or(Duration::ZERO, grown)
     }
 
-    /// Another process writes.
+    /// Records that another process writes the journal.
     fn is_elsewhere(&mut self) {
         self.known = None;
         metrics::gauge!(JOURNAL_BEHIND).set(0.0);
     }
 }
 
-/// Writes the journal until shutdown, if this scheduler is to have one.
+/// Writes the journal until shutdown, if this scheduler is configured to.
 pub(crate) async fn run(app: &Arc<App>) {
     let Some(settings) = app.config.journal.clone() else {
         return;
@@ -128,7 +129,7 @@ pub(crate) async fn run(app: &Arc<App>) {
             () = app.clock.sleep(wait) => {}
         }
     }
-    // What was committed until here; the rest is written by whoever goes on.
+    // Write what was committed so far. The next process to write the journal adds the rest.
     if writer.writes()
         && let Err(error) = writer.pass().await
     {

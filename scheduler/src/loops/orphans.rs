@@ -1,8 +1,8 @@
-//! Cancelling the work below sends that have ended.
+//! Cancels the work below sends that have ended.
 //!
 //! The process that ends a send cancels its children and runs right afterwards, in separate
-//! transactions. If it dies in between, or the database is unavailable or a session locked, that
-//! work is orphaned: the sweep finds it in the database.
+//! transactions. If it dies in between, or if the database is unavailable or a session locked, that
+//! work is orphaned until the sweep finds it in the database.
 
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::store::{self, SweepOrphans, cancel_below};
@@ -17,7 +17,7 @@ const PAGE: u32 = 256;
 /// Reads per pass.
 const PAGES_MAX: u32 = 10;
 
-/// Where the next pass of the sweep continues: after the last send or run that was checked.
+/// The last send or run that was checked; the next pass of the sweep continues after it.
 pub(super) type Cursor = Option<(TenantId, Uuid)>;
 
 /// Cancels the work below these sends. The sweep retries what could not be cancelled.
@@ -31,7 +31,7 @@ pub(super) async fn cancel_work_of(
             Ok(outcomes) => {
                 app.notifier.cancelled(outcomes);
             }
-            // It must not delay the others.
+            // One failure must not delay the others.
             Err(error) if error.is_of_data() => {
                 let error = causes(&error);
                 tracing::warn!(send.id = %send, error, "the work below a send could not be cancelled");
@@ -42,7 +42,7 @@ pub(super) async fn cancel_work_of(
     Ok(())
 }
 
-/// Cancels orphaned work, starting at `cursor`. True if there is more to check.
+/// Cancels orphaned work, starting at `cursor`. Returns true if there is more to check.
 pub(super) async fn sweep(app: &App, cursor: &mut Cursor) -> Result<bool, store::Error> {
     let Some(boot) = app.process.registration.id() else {
         return Ok(false);

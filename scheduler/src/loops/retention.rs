@@ -20,7 +20,7 @@ use crate::deleting;
 use crate::metrics::{RETENTION_SKIPPED, RETIRED};
 use crate::services::pressure::Work;
 
-/// Consecutive removals before the loop pauses, to leave capacity to other work.
+/// Consecutive rounds before the loop pauses, to leave capacity for other work.
 const ROUNDS_MAX: u32 = 100;
 
 /// Sends per transaction, and nodes per read.
@@ -29,7 +29,7 @@ const PAGE: u32 = 500;
 /// Runs per pass.
 const RUNS: u32 = 20;
 
-/// A retention that never expires.
+/// A retention period that never expires.
 const FOR_EVER: Duration = Duration::from_hours(1_000_000);
 
 /// Removes old rows until shutdown.
@@ -40,7 +40,7 @@ pub(crate) async fn run(app: &App) {
         let mut wait = jittered(app, app.config.retention_interval);
         for _ in 0..ROUNDS_MAX {
             if app.acceptor.refuses(Work::Bulk) {
-                // What is old can get a little older.
+                // Old rows can wait a little longer.
                 break;
             }
             match sweep(app, &mut progress).await {
@@ -48,7 +48,7 @@ pub(crate) async fn run(app: &App) {
                     health.succeeded();
                     metrics::counter!(RETIRED).increment(rows);
                     progress.removed += rows;
-                    // A page without anything to remove may be followed by others.
+                    // A page with nothing to remove may be followed by pages with something.
                     if progress.tenants.is_empty() && std::mem::take(&mut progress.removed) == 0 {
                         break;
                     }
@@ -68,19 +68,19 @@ pub(crate) async fn run(app: &App) {
     }
 }
 
-/// Where the current pass over all tenants stands.
+/// The progress of the current pass over all tenants.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Tenants whose turn is still to come, the present one first; none at the start of a pass.
+    /// Tenants still to be processed, the current one first; empty at the start of a pass.
     tenants: VecDeque<TenantId>,
-    /// The present tenant's cursors.
+    /// The current tenant's cursors.
     send: Option<SendId>,
     run: Option<RunId>,
     session: Option<SessionId>,
     /// Rows that this pass removed.
     removed: u64,
-    /// Tenants of whose removed runs no leaves' sends are left. None at first: an earlier process
-    /// may have removed runs.
+    /// Tenants known to have no sends left from leaves of removed runs. Empty at first, because an
+    /// earlier process may have removed runs.
     swept: BTreeSet<TenantId>,
     /// Old sends and runs that this pass has kept.
     skipped: Skipped,
@@ -102,7 +102,7 @@ impl Skipped {
 }
 
 impl Progress {
-    /// The tenant whose turn it is. A new pass begins with the first one.
+    /// The current tenant. After the last one, a new pass starts with the first.
     async fn tenant(&mut self, app: &App) -> Result<TenantId, store::Error> {
         if self.tenants.is_empty() {
             self.tenants = all_tenants(app).await?;
@@ -110,7 +110,7 @@ impl Progress {
         Ok(self.tenants.front().copied().unwrap_or(TenantId::DEFAULT))
     }
 
-    /// Goes on to the next tenant once the present one has no page left.
+    /// Moves on to the next tenant once the current one has no pages left.
     fn advance(&mut self) {
         if self.send.is_some() || self.run.is_some() || self.session.is_some() {
             return;
@@ -139,11 +139,11 @@ async fn all_tenants(app: &App) -> Result<VecDeque<TenantId>, store::Error> {
     }
 }
 
-/// Removes one page of each kind, starting at `progress`; returns the number of removed rows.
+/// Removes one page of each kind, starting at `progress`. Returns the number of removed rows.
 async fn sweep(app: &App, progress: &mut Progress) -> Result<u64, store::Error> {
     let config = &app.config;
     let tenant = progress.tenant(app).await?;
-    // Read anew for each page: a hold that was set meanwhile is in force.
+    // Read again for each page, so that a hold set in the meantime takes effect.
     let own = app.store.get_tenant(tenant).await?;
     let own = own.map(|tenant| tenant.retention).unwrap_or_default();
     let least = config.idempotency_keep;
@@ -160,7 +160,7 @@ async fn sweep(app: &App, progress: &mut Progress) -> Result<u64, store::Error> 
         progress.advance();
         return Ok(rows);
     }
-    // A repeated request must find its result as long as its idempotency key is kept.
+    // A repeated request must find its result for as long as its idempotency key is kept.
     let kept = |own: Option<Span>, all: Option<Duration>| {
         own.map(|own| own.0).or(all).map(|keep| keep.max(least))
     };
@@ -200,8 +200,8 @@ async fn sweep(app: &App, progress: &mut Progress) -> Result<u64, store::Error> 
     Ok(rows)
 }
 
-/// Checks one page of old runs, newest first, and removes those that ended before the limit, after
-/// the sessions of their leaves.
+/// Checks one page of old runs, newest first. Removes the sessions of the leaves of those that
+/// ended before the limit, and then the runs.
 async fn runs(
     app: &App,
     tenant: TenantId,
@@ -253,7 +253,7 @@ async fn runs(
     app.store.forget_runs(old).await
 }
 
-/// The smallest run id of this time: ids start with their time of creation.
+/// The smallest run id with this creation time; ids start with their creation time.
 fn first_of(at: Timestamp) -> RunId {
     RunId(Uuid::from_u128(u128::from(at.0.unsigned_abs()) << 80))
 }

@@ -1,8 +1,8 @@
 //! Advances workflow runs that have new events.
 //!
-//! A scheduler caches the runs that it owns between two advances. The cache is fenced by the run's
+//! A scheduler caches the runs that it owns between advances. The cache is fenced by the run's
 //! step, and dropped after every error. Any number of schedulers may run: each claims runs that no
-//! live one owns.
+//! live scheduler owns.
 
 mod advance;
 mod memory;
@@ -39,7 +39,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(250);
 /// Minimum pause: a run that stays due must not cause a busy loop.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
-/// Advances runs until shutdown, then releases the owned ones.
+/// Advances runs until shutdown, then releases those it owns.
 pub(crate) async fn run(app: &App) {
     let mut health = Health::new("runs");
     let mut memory = Memory::default();
@@ -83,7 +83,7 @@ pub(crate) async fn run(app: &App) {
     }
 }
 
-/// Wakes the watchers of advanced runs; returns whether any run has new events.
+/// Wakes the watchers of advanced runs. Returns whether any run has new events.
 fn handle_notices(app: &App, payload: &[u8]) -> bool {
     let notices: Vec<RunNotice> = match serde_json::from_slice(payload) {
         Ok(notices) => notices,
@@ -112,7 +112,7 @@ async fn release_all(app: &App, memory: &Memory) {
     }
 }
 
-/// Advances runs with new events; returns the pause until the next pass.
+/// Advances runs with new events. Returns the pause until the next pass.
 async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> {
     let Some(boot) = app.process.registration.id() else {
         memory.forget_all();
@@ -153,7 +153,8 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
     }
     if !prepared.is_empty() {
         let locked = cancel(app, boot, &prepared).await?;
-        // Their cached state already contains the advance, and is dropped: they are loaded again.
+        // Their cached state already contains the advance, so it is dropped and they are loaded
+        // again.
         prepared.retain(|one| !locked.contains(&one.item.run.key));
         memory.skipped.pause(locked);
         forget(app, boot, &prepared).await?;
@@ -167,7 +168,7 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
     Ok(until.unwrap_or(PAUSE_MAX).clamp(PAUSE_MIN, PAUSE_MAX))
 }
 
-/// Leaves that the advances of one pass start, by tenant: slots taken by one run are not available
+/// Leaves started by the advances of one pass, by tenant: slots taken by one run are not available
 /// to the next.
 #[derive(Default)]
 struct LeavesStarted(BTreeMap<TenantId, i64>);
@@ -183,8 +184,8 @@ impl LeavesStarted {
     }
 }
 
-/// Applies new events to a run, which is loaded unless it is cached. None if the run is skipped
-/// because it cannot be read; a later release may be able to.
+/// Applies new events to a run, loading it unless it is cached. Returns none if the run is skipped
+/// because it cannot be read; a later release may be able to read it.
 async fn prepare(
     app: &App,
     memory: &mut Memory,
@@ -213,10 +214,10 @@ async fn prepare(
     Ok(Some(prepared))
 }
 
-/// Cancels the sends that the advances cancel, before these are committed: if this process dies in
-/// between, the next owner gets the ends as events and decides in the same way.
+/// Cancels the sends that the advances want cancelled, before the advances are committed. If this
+/// process dies in between, the next owner gets the ends as events and makes the same decisions.
 ///
-/// Returns the runs with a send whose session is locked: their advances must wait.
+/// Returns the runs with a send whose session is locked. Their advances must wait.
 async fn cancel(
     app: &App,
     boot: BootId,
@@ -255,9 +256,8 @@ async fn cancel(
     Ok(locked)
 }
 
-/// Deletes the sessions of ephemeral leaves, before the advances are committed. The results of
-/// their sends are kept, so that the next owner decides in the same way if this process dies in
-/// between.
+/// Deletes the sessions of ephemeral leaves before the advances are committed. The results of their
+/// sends are kept, so that the next owner makes the same decisions if this process dies in between.
 async fn forget(app: &App, boot: BootId, prepared: &[Prepared]) -> Result<(), store::Error> {
     for one in prepared {
         let tenant = one.item.run.key.tenant;
@@ -269,7 +269,7 @@ async fn forget(app: &App, boot: BootId, prepared: &[Prepared]) -> Result<(), st
     Ok(())
 }
 
-/// Commits advances, and then sends their notifications.
+/// Commits advances, then publishes their notifications.
 async fn commit(
     app: &App,
     boot: BootId,
@@ -307,8 +307,8 @@ async fn commit(
     Ok(())
 }
 
-/// Fails a run whose advance the database refuses, and cancels its leaves. If that is refused as
-/// well, the run is skipped for a while.
+/// Fails a run whose advance the database rejects, and cancels its leaves. If that is rejected too,
+/// the run is skipped for a while.
 async fn refused(
     app: &App,
     boot: BootId,

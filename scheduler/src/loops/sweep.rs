@@ -1,6 +1,6 @@
-//! The sweep: enqueues ready sessions again that no worker has claimed.
+//! The sweep re-enqueues ready sessions that no worker has claimed.
 //!
-//! It covers crashes, lost jobs and flushed queues, and feeds a queue that cannot hold all ready
+//! It covers crashes, lost jobs and flushed queues, and refills a queue that cannot hold all ready
 //! sessions. Any number of schedulers may sweep: a duplicate job only costs a failed claim.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,23 +20,23 @@ use crate::services::notify::pack;
 /// Sessions per read.
 const PAGE: u32 = 256;
 
-/// Pages per pool and pass: enough to fill both lanes. The rest is read in the next pass, so that a
+/// Pages per pool and pass: enough to fill both lanes. The next pass reads the rest, so that a
 /// backlog for a full lane is not read to its end every time.
 const PAGES_MAX: u32 = 40;
 
-/// Sends per transaction that are woken after a pause.
+/// Maximum number of sends per transaction that are woken after a pause.
 pub(crate) const WOKEN: u32 = 500;
 
-/// Reservations of dead workers that are settled at once.
+/// Maximum number of dead workers' reservations that are settled at once.
 const MONEY_SWEPT: u32 = 500;
 
-/// Passes between two sweeps for orphans, which are not urgent.
+/// Every how many passes orphans are swept, which is not urgent.
 const ORPHANS_EVERY: u32 = 5;
 
-/// Passes between two looks at how much waits, for the metrics.
+/// Every how many passes the queue metrics are measured.
 const MEASURED_EVERY: u32 = 15;
 
-/// Where the next pass over a lane continues: after the last session that was enqueued.
+/// The last session that was enqueued; the next pass over the lane continues after it.
 type Cursor = (Timestamp, SessionKey);
 
 /// The cursors of lanes that became full.
@@ -73,7 +73,7 @@ pub(crate) async fn run(app: &App) {
         seats.record(app, called.map(|called| note_called(app, called)));
         let swept = app.store.sweep_money(MONEY_SWEPT).await;
         more |= money.record(app, swept.map(note_swept));
-        // After the ready sessions, since deletions are not urgent.
+        // Deletions come after the ready sessions, since they are not urgent.
         let deleted = deleting::sweep(app, &mut deleted).await;
         more |= deletions.record(app, deleted);
         passes = passes.wrapping_add(1);
@@ -92,7 +92,7 @@ pub(crate) async fn run(app: &App) {
     }
 }
 
-/// Enqueues who was called to a seat; no more are to be called at once.
+/// Enqueues the sessions that were given a seat. Returns false: nothing more is to be done at once.
 pub(crate) fn note_called(app: &App, called: CalledSeats) -> bool {
     #[expect(clippy::cast_precision_loss, reason = "nobody has so many sessions")]
     metrics::gauge!(SEATS_WAITING).set(called.waiting as f64);
@@ -100,7 +100,7 @@ pub(crate) fn note_called(app: &App, called: CalledSeats) -> bool {
     false
 }
 
-/// Says what dead workers left set aside; true if there may be more.
+/// Reports the reservations that dead workers left behind. Returns true if there may be more.
 fn note_swept(swept: u32) -> bool {
     metrics::counter!(MONEY_LEFT).increment(u64::from(swept));
     if swept > 0 {
@@ -112,7 +112,7 @@ fn note_swept(swept: u32) -> bool {
     swept >= MONEY_SWEPT
 }
 
-/// The pools that metrics are set for: the default one, and those that had something to do before.
+/// The pools that metrics are set for: the default pool, and all that have had work.
 #[derive(Debug)]
 struct Measured {
     pools: BTreeSet<String>,
@@ -127,10 +127,10 @@ impl Default for Measured {
 }
 
 impl Measured {
-    /// Says how much waits and runs in each pool.
+    /// Sets the metrics of each pool: how many sessions wait and run.
     async fn look(&mut self, app: &App) {
         let Ok(found) = app.store.queue_stats().await else {
-            // The sweep tells of a database that is away.
+            // The sweep itself reports that the database is unavailable.
             return;
         };
         self.pools
@@ -153,8 +153,8 @@ fn set(pool: &str, (ready, running): (u64, u64), oldest: std::time::Duration) {
     metrics::gauge!(QUEUE_OLDEST, "pool" => pool).set(oldest.as_secs_f64());
 }
 
-/// One pass over the pools that have workers. True if a lane became full and more sessions are
-/// ready.
+/// Makes one pass over the pools that have workers. Returns true if a lane became full and more
+/// sessions are ready.
 async fn sweep(app: &App, cursors: &mut LaneCursors) -> Result<bool, store::Error> {
     let boots = app.store.list_boots().await?;
     let served = boots.into_iter().filter(|boot| boot.role == Role::Worker);
@@ -166,7 +166,7 @@ async fn sweep(app: &App, cursors: &mut LaneCursors) -> Result<bool, store::Erro
     cursors.retain(|lane, _| pools.contains(&lane.pool));
     let mut more = false;
     for pool in pools {
-        // Lanes with the same cursor, mostly none, share a pass.
+        // Lanes with the same cursor, usually none, share a pass.
         let mut passes: BTreeMap<Option<Cursor>, Vec<OpenLane>> = BTreeMap::new();
         for open_lane in open_lanes(app, &pool).await {
             let from = cursors.get(&open_lane.lane).copied();
@@ -192,7 +192,7 @@ async fn open_lanes(app: &App, pool: &str) -> Vec<OpenLane> {
             pool: pool.to_owned(),
             priority,
         };
-        // An unavailable queue accepts nothing: its workers poll the database in the meantime.
+        // An unavailable queue accepts nothing. Its workers poll the database in the meantime.
         if let Some(depth) = app.notifier.queue.depth(&lane).await
             && depth <= app.config.sweep_depth_low
         {
@@ -203,8 +203,8 @@ async fn open_lanes(app: &App, pool: &str) -> Vec<OpenLane> {
     lanes
 }
 
-/// Enqueues the ready sessions after `from` until the lanes are full. True if one of them became
-/// full.
+/// Enqueues the ready sessions after `from` until the lanes are full. Returns true if one of them
+/// became full.
 async fn pass(
     app: &App,
     cursors: &mut LaneCursors,
@@ -230,7 +230,7 @@ async fn pass(
                     filled = true;
                     cursors.insert(open_lane.lane, last);
                 }
-                // The queue accepts no more: retry in the next pass.
+                // The queue rejected jobs: the next pass retries.
                 Fill::Refused => {}
             }
         }
@@ -240,7 +240,7 @@ async fn pass(
             break;
         }
     }
-    // At the end of the list, a lane starts over: a session is enqueued again after a whole pass at
+    // At the end of the list, a lane starts over, so a session is re-enqueued after a whole pass at
     // the earliest.
     for open_lane in lanes {
         match after {
@@ -251,9 +251,9 @@ async fn pass(
     Ok(filled)
 }
 
-/// The result of filling a lane.
+/// The outcome of filling a lane.
 enum Fill {
-    /// It has free capacity.
+    /// It has capacity left.
     Open,
     /// It is full; the next pass continues after this session.
     Full(Cursor),

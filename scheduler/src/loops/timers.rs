@@ -1,4 +1,4 @@
-//! Firing due timers. Any number of schedulers may do so at the same time.
+//! Fires due timers. Any number of schedulers may do so at the same time.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use super::Health;
 use crate::app::App;
 use crate::metrics::{TIMER_LATENESS, TIMERS_FIRED};
 
-/// Timers per transaction: enough to amortise the commit, few enough that their sessions are only
-/// locked for a fraction of a second.
+/// Timers per transaction: enough to amortise the commit, few enough that their sessions are locked
+/// for only a fraction of a second.
 const LIMIT: u32 = 1_000;
 
-/// The shortest pause: a timer that stays due must not turn into a busy loop.
+/// Minimum pause, so that a timer that stays due does not cause a busy loop.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
 /// Fires timers until shutdown.
@@ -36,7 +36,7 @@ pub(crate) async fn run(app: &App) {
             () = app.process.lifecycle.stopping() => return,
             () = app.clock.sleep(wait) => {}
             word = armed.next() => match word {
-                // A timer is due before the end of the pause: check again.
+                // A timer is due before the pause would end: check again.
                 Some(Notice::Payload(_)) => {}
                 // The pause is short enough to ignore lost notifications.
                 Some(Notice::Gap) => app.clock.sleep(wait).await,
@@ -52,7 +52,7 @@ pub(crate) async fn run(app: &App) {
     }
 }
 
-/// Fires due timers, and returns the time until the next one, at most the interval.
+/// Fires due timers. Returns the time until the next one, at most the configured interval.
 async fn fire(app: &App) -> Result<Duration, store::Error> {
     let Some(boot) = app.process.registration.id() else {
         return Ok(app.config.timer_interval);

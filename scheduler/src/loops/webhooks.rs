@@ -1,8 +1,8 @@
-//! Telling endpoints of events. Any number of schedulers may do so at the same time.
+//! Delivers events to webhook endpoints. Any number of schedulers may do so at the same time.
 //!
-//! A message is posted under a lease of its delivery. A scheduler that dies between the post and its
-//! record leaves the delivery to the next one, which posts it again under the same id: an endpoint may get
-//! a message twice, and never none.
+//! A message is posted while its delivery is leased. If a scheduler dies after the post but before
+//! recording it, the next one posts the message again under the same id. So an endpoint gets each
+//! message at least once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,31 +26,31 @@ use crate::services::webhooks::body;
 /// Events per fan-out.
 const EVENTS: u32 = 200;
 
-/// Fan-outs before deliveries have their turn.
+/// Maximum number of fan-outs before deliveries get their turn.
 const FAN_OUTS_MAX: u32 = 20;
 
-/// What a lease has beyond the time of a post: for the wait for its turn, and to settle it.
+/// How much longer a lease is than a post may take: time to wait for its turn, and to settle it.
 const LEASE_MARGIN: Duration = Duration::from_secs(30);
 
-/// The status by which an endpoint says that it is there no more.
+/// The status by which an endpoint says that it is gone for good.
 const GONE: u16 = 410;
 
 type Endpoint = (TenantId, WebhookId);
 
-/// A post under way.
+/// A finished attempt to post a message.
 struct Attempt {
     endpoint: Endpoint,
     settle: SettleDelivery,
-    /// Whether the endpoint wants nothing any more.
+    /// Whether the endpoint is gone and wants no more messages.
     gone: bool,
 }
 
-/// Posts under way, and what became of others.
+/// Posts in flight, and the outcomes of finished ones.
 #[derive(Default)]
 struct Posts {
     tasks: JoinSet<Attempt>,
     of: BTreeMap<Endpoint, u32>,
-    /// What is to be settled: stays here while the database is away.
+    /// Attempts to be settled. They stay here while the database is unavailable.
     ended: Vec<Attempt>,
 }
 
@@ -63,7 +63,7 @@ impl Posts {
         self.ended.push(attempt);
     }
 
-    /// Takes up what ended, without waiting.
+    /// Collects finished posts without waiting.
     fn collect(&mut self) {
         while let Some(joined) = self.tasks.try_join_next() {
             self.note_joined(joined);
@@ -73,7 +73,8 @@ impl Posts {
     fn note_joined(&mut self, joined: Result<Attempt, tokio::task::JoinError>) {
         match joined {
             Ok(attempt) => self.note(attempt),
-            // Its lease ends. It counts as under way until none is: whose it was is not known.
+            // Its lease expires. Its endpoint is unknown, so it counts as in flight until no post
+            // is.
             Err(error) => tracing::error!(%error, "a delivery ended without an outcome"),
         }
         if self.tasks.is_empty() {
@@ -82,7 +83,7 @@ impl Posts {
     }
 }
 
-/// Tells endpoints until shutdown; then posts under way may end.
+/// Delivers webhooks until shutdown, then lets posts in flight finish.
 pub(crate) async fn run(app: &Arc<App>) {
     let Some(poster) = app.outside.webhooks.poster.clone() else {
         return;
@@ -101,7 +102,7 @@ pub(crate) async fn run(app: &Arc<App>) {
         tokio::select! {
             biased;
             () = app.process.lifecycle.stopping() => break,
-            // An endpoint with more to get does not wait for the interval.
+            // An endpoint with more deliveries does not wait for the interval.
             Some(joined) = posts.tasks.join_next() => posts.note_joined(joined),
             () = wait => {}
         }
@@ -132,7 +133,7 @@ async fn pass(
     if room == 0 {
         return Ok(());
     }
-    // Half of what an endpoint may have at a time, so that one that is slow does not hold up the others.
+    // Half of an endpoint's quota per claim, so that a slow endpoint does not hold up the others.
     let most = config.webhooks_in_flight_each;
     let each = most.div_ceil(2);
     let busy = posts.of.iter().filter(|(_, count)| **count + each > most);
@@ -208,12 +209,12 @@ async fn attempt(
     }
 }
 
-/// The outcome of an attempt to post a message.
+/// The outcome of trying to post a message.
 enum Attempted {
     Posted(Posted),
-    /// It could not be made, for now.
+    /// It could not be attempted for now.
     Not(String),
-    /// There is nothing to say any more.
+    /// The subject of the message is gone, so there is nothing to post.
     Nothing,
 }
 
@@ -256,7 +257,7 @@ async fn post(
     }
 }
 
-/// Records what became of posts, and disables endpoints that want nothing any more.
+/// Records the outcomes of posts, and disables endpoints that are gone.
 async fn settle(app: &App, posts: &mut Posts) -> Result<(), store::Error> {
     if posts.ended.is_empty() {
         return Ok(());

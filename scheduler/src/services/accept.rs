@@ -1,4 +1,4 @@
-//! Accepting sends. Sends of concurrent requests share a transaction.
+//! Accepts sends. Sends of concurrent requests share a transaction.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,17 +33,18 @@ use crate::error::Error;
 use crate::known_tools::KnownTools;
 use crate::metrics::{ACCEPT_GROUP, ACCEPTED};
 
-/// Groups of single sends that are committed concurrently. With one, groups are as large as the load
-/// allows, and the number of commits is minimal.
+/// Groups of single sends that are committed concurrently. With one at a time, groups grow with the
+/// load, and the number of commits is minimal.
 const GROUPS_IN_FLIGHT: usize = 1;
 
-/// Groups of batches in flight: while one is being committed, the next is written.
+/// Groups of batches in flight: while one is being committed, the next one's rows are written.
 const BATCHES_IN_FLIGHT: usize = 2;
 
 /// Pause before a retry of a send to a locked session.
 const LOCKED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Maximum retries: together longer than a process that is paused in a transaction keeps its locks.
+/// Maximum number of retries. Together they outlast the locks of a process that is paused in a
+/// transaction.
 const LOCKED_MAX: u32 = 50;
 
 /// A session to create, with the idempotency key of the request.
@@ -55,7 +56,8 @@ pub type AcceptResult = Result<AcceptOutcome, Error>;
 /// Accepts sends and creates sessions, in groups.
 pub struct Acceptor {
     group: Group<AcceptSend, AcceptResult>,
-    /// Retries of sends whose sessions were locked, apart from the others, which they must not delay.
+    /// Retries of sends whose sessions were locked. They are kept apart so that they do not delay
+    /// other sends.
     locked: Group<AcceptSend, AcceptResult>,
     clock: Arc<dyn Clock>,
     permits: Arc<Semaphore>,
@@ -63,9 +65,9 @@ pub struct Acceptor {
     accepting_max: usize,
     /// How long the database takes for groups.
     pressure: Pressure,
-    /// Creations of sessions that share a transaction.
+    /// Creates sessions; concurrent creations share a transaction.
     creations: Group<Creation, Result<CreateOutcome, Error>>,
-    /// Places of tenants that may have only so many open sends.
+    /// Places for sends of tenants with a limit on open sends.
     pub(super) places: PlaceTaker,
     /// The tools that workers publish.
     tools: KnownTools,
@@ -78,7 +80,7 @@ impl fmt::Debug for Acceptor {
 }
 
 impl Acceptor {
-    /// Starts the groups' tasks. They hold the application weakly, so that they end with it.
+    /// Starts the groups' tasks. They hold the application weakly, so they end with it.
     pub fn new(
         app: &std::sync::Weak<App>,
         store: Arc<dyn Store>,
@@ -119,8 +121,8 @@ impl Acceptor {
         }
     }
 
-    /// Accepts one send. Fails with `limit.exceeded` if too many are in flight. Retries for some seconds
-    /// while the session is locked, and then returns [`AcceptOutcome::Locked`].
+    /// Accepts one send. Fails with `limit.exceeded` if too many are in flight. Retries for some
+    /// seconds while the session is locked, and then returns [`AcceptOutcome::Locked`].
     pub async fn accept(&self, mut item: AcceptSend) -> AcceptResult {
         let span = spans::accept(item.target.key(), item.id, 1);
         item.options.traceparent = span.in_scope(telemetry::traceparent);
@@ -155,7 +157,8 @@ impl Acceptor {
         self.tools.missing(store, clock, agent).await
     }
 
-    /// Whether the database is so slow, or so much waits for it, that this kind of work is refused.
+    /// Whether this kind of work is refused because the database is slow or too many sends wait for
+    /// it.
     pub fn refuses(&self, work: Work) -> bool {
         let free = self.permits.available_permits();
         let filled = Filled {
@@ -165,7 +168,8 @@ impl Acceptor {
         self.pressure.refuses(work, filled, self.clock.monotonic())
     }
 
-    /// Reserves capacity for `count` sends in flight; fails with `limit.exceeded` if there is none.
+    /// Reserves capacity for `count` sends in flight. Fails with `limit.exceeded` if there is not
+    /// enough.
     pub fn reserve(&self, count: usize) -> Result<OwnedSemaphorePermit, Error> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let permits = self.permits.clone();
@@ -175,8 +179,9 @@ impl Acceptor {
     }
 }
 
-/// Accepts the sends of one batch, which are one tenant's, in order, in transactions of at most `batch_group_max`
-/// sends. Those that find no place among its open sends, or among those of their key, are refused, and only those.
+/// Accepts the sends of one batch, all of one tenant, in order, in transactions of at most
+/// `batch_group_max` sends. Sends that exceed the tenant's or the key's limit on open sends are
+/// refused; the others are not affected.
 pub async fn accept_many(
     app: &Arc<App>,
     mut items: Vec<AcceptSend>,
@@ -239,7 +244,7 @@ async fn accept_groups(app: &Arc<App>, mut items: Vec<AcceptSend>) -> Vec<Accept
     outcomes
 }
 
-/// How many of these, from the first on, share one transaction.
+/// How many of these items, from the first one, share one transaction.
 fn group_len(items: &[AcceptSend], config: &SchedulerConfig) -> usize {
     let mut bytes = 0_usize;
     let fits = items
@@ -252,8 +257,8 @@ fn group_len(items: &[AcceptSend], config: &SchedulerConfig) -> usize {
     fits.count().max(1)
 }
 
-/// Repeats `step` for the items that were locked, with pauses, until none is or the retries are used up.
-/// Returns `known` with their new outcomes.
+/// Repeats `step` for the locked items, with pauses, until none is locked or the retries are used
+/// up. Returns `known` with their new outcomes.
 pub async fn retry_locked<T, R, F, Fut>(
     app: &App,
     items: Vec<T>,
@@ -282,7 +287,7 @@ where
     known
 }
 
-/// Commits one transaction, and then sends the notifications for it.
+/// Commits one transaction, then publishes its notifications.
 async fn commit(app: &Arc<App>, items: Vec<AcceptSend>) -> Vec<AcceptResult> {
     let count = items.len();
     let boot = match app.boot_id() {
@@ -341,13 +346,13 @@ pub struct Submitted {
     pub send: SendView,
     /// The inbox item, if the message was delivered to another send.
     pub inbox_item: Option<InboxItem>,
-    /// Whether an earlier request with the same idempotency key had created it.
+    /// Whether it was created by an earlier request with the same idempotency key.
     pub replayed: bool,
 }
 
-/// Accepts a send, or delivers its message to an open send if its `on_busy` asks for that, and waits up
-/// to `wait` for the send to settle. `held` is dropped once the send is stored. `limited` is the key that it came with,
-/// where that may have only so many open sends.
+/// Accepts a send, or delivers its message to an open send if its `on_busy` asks for that. Then
+/// waits up to `wait` for the send to settle. `held` is dropped once the send is stored. `limited`
+/// is the request's key if that has a limit on open sends.
 pub async fn submit<H>(
     app: &App,
     mut item: AcceptSend,
@@ -399,7 +404,8 @@ pub async fn submit<H>(
                 Some((watcher, wait)) => wait_for(app, &watcher, key.tenant, None, wait).await,
                 None => Ok(None),
             };
-            // The send is accepted even if reading it fails: then it is returned as it was accepted.
+            // The send is accepted even if reading it fails. Then it is returned as it was
+            // accepted.
             let view = match ended {
                 Ok(Some(send)) => send,
                 Ok(None) | Err(_) => accepted_view(key, id, agent, &accepted),
@@ -418,7 +424,7 @@ pub async fn submit<H>(
     })
 }
 
-/// An existing send, as it is at the end of the wait.
+/// An existing send, as it is when the wait ends.
 async fn existing(
     app: &App,
     tenant: TenantId,
@@ -432,7 +438,7 @@ async fn existing(
     found.ok_or_else(Error::send_not_found)
 }
 
-/// The view of a send that has just been accepted, without reading it.
+/// The view of a send that has just been accepted, built without reading it.
 pub fn accepted_view(
     key: SessionKey,
     id: SendId,

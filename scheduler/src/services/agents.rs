@@ -1,5 +1,5 @@
-//! Which agent a request means: a spec that it brings, or a published version that it names. Names are
-//! resolved before anything is stored, and what is stored holds the version.
+//! Resolves the agent that a request means: an inline spec, or a published version that it names.
+//! Names are resolved before anything is stored, and what is stored contains the version.
 
 mod bound;
 mod send;
@@ -24,16 +24,16 @@ use crate::services::{pools, skills};
 pub use self::bound::admit_agent;
 pub use self::send::{AgentAsk, OptionsAsk};
 
-/// An agent as a request means it.
+/// An agent as given by a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Choice {
-    /// This one.
+    /// An inline spec.
     Inline(Box<AgentSpec>),
-    /// A published one.
+    /// A published agent.
     Named(AgentQuery),
 }
 
-/// What a session takes: an agent, with the values of its variables.
+/// The agent of a session, with the values of its variables.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Taken {
     /// A pointer to the object that has `agent` and `variables` as members.
@@ -42,14 +42,14 @@ pub struct Taken {
     pub variables: Map<String, Value>,
 }
 
-/// Finds published agents for the parts of one request: the same name means the same version in all of
-/// them.
+/// Finds published agents for the parts of one request, so that a name means the same version in
+/// all of them.
 #[derive(Debug)]
 pub struct Resolver<'a> {
     app: &'a App,
-    /// Whose agents they are.
+    /// The tenant whose agents are found.
     tenant: TenantId,
-    /// What the key of the request is bound to.
+    /// The binding of the request's key, if any.
     binding: Option<&'a Binding>,
     found: BTreeMap<AgentQuery, Option<AgentVersion>>,
 }
@@ -64,18 +64,18 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The tenant whose agents it finds.
+    /// The tenant whose agents are found.
     pub fn tenant(&self) -> TenantId {
         self.tenant
     }
 
-    /// What the key of the request is bound to.
+    /// The binding of the request's key, if any.
     pub fn binding(&self) -> Option<&'a Binding> {
         self.binding
     }
 
-    /// The version that a reference means. Fails with `agent.not_found`, and with `auth.binding` for one that the key
-    /// is not bound to, whether it exists or not.
+    /// The version that a reference means. Fails with `agent.not_found`, or with `auth.binding` for
+    /// an agent that the key is not bound to, whether that agent exists or not.
     pub async fn find(&mut self, query: &AgentQuery) -> Result<AgentVersion, Error> {
         admit_agent(self.binding, &query.name)?;
         if !self.found.contains_key(query) {
@@ -89,8 +89,9 @@ impl<'a> Resolver<'a> {
     }
 
     /// The agent as a session with this metadata takes it. Fails with `agent.not_found`, or with
-    /// `request.invalid` where the variables or the metadata do not fit its prompt. A request whose key
-    /// was used before is known to store nothing, whatever has become of the agent since.
+    /// `request.invalid` if the variables or the metadata do not fit its prompt. A request whose
+    /// idempotency key was used before will store nothing, so it does not fail if the agent has
+    /// changed or is gone.
     pub async fn take(
         &mut self,
         taken: Taken,
@@ -117,8 +118,8 @@ impl<'a> Resolver<'a> {
             .map_err(|faults| invalid(&taken.at, faults))
     }
 
-    /// The agent that a session takes in place of another one. Without new values it keeps those of
-    /// before that it declares.
+    /// The agent that replaces a session's current one. Without new values, it keeps the previous
+    /// values of the variables that it declares.
     pub async fn replace(
         &mut self,
         agent: Choice,
@@ -149,13 +150,14 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// Refuses an agent whose sends would run in a pool that the tenant may not name. `at` is a pointer to it.
+    /// Refuses an agent whose sends would run in a pool that the tenant may not name. `at` points
+    /// to the agent.
     pub async fn admit_pool(&self, agent: &AgentSpec, at: &str) -> Result<(), Error> {
         pools::admit_agent(self.app, self.tenant, agent, at).await
     }
 
-    /// Refuses a run with a leaf that would run in such a pool. A request whose key was used before starts none. `at` is
-    /// a pointer to the run.
+    /// Refuses a run with a leaf that would run in such a pool, unless its idempotency key was used
+    /// before, because then it starts nothing. `at` points to the run.
     pub async fn admit_run(
         &self,
         spec: &Spec,
@@ -170,7 +172,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The published agents that a run's spec names, as the run keeps them.
+    /// The published agents that a run's spec names, pinned for the run.
     pub async fn pin(
         &mut self,
         names: BTreeSet<AgentQuery>,
@@ -187,7 +189,7 @@ impl<'a> Resolver<'a> {
         Ok(pinned)
     }
 
-    /// The skills that a run's spec names, as the run keeps them; see [`skills::pin_leaves`].
+    /// The skills that a run's spec names, pinned for the run; see [`skills::pin_leaves`].
     pub async fn pin_skills(
         &mut self,
         spec: &Spec,
@@ -203,7 +205,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Whether a request with this idempotency key was served before, so that it stores nothing now.
+    /// Whether an earlier request used this idempotency key, so that this one stores nothing.
     pub async fn is_known(&self, key: Option<&IdempotencyKey>) -> Result<bool, Error> {
         match key {
             Some(key) => Ok(self.app.store.has_key(key.clone()).await?),
@@ -212,7 +214,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// The same agent, with other values of its variables or for other metadata.
+/// The same agent with other values of its variables, or for other metadata.
 pub fn rebind(
     agent: AgentSpec,
     reference: Option<AgentRef>,

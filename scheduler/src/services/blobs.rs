@@ -1,5 +1,5 @@
-//! Pictures and files of what is accepted: large ones are stored as blobs first, and blobs that it
-//! names are held for what will name them.
+//! Pictures and files of accepted content: large ones are stored as blobs first, and the blobs that
+//! the content names are held for its owner.
 
 use mainspring_shared::blob::{self, BlobHash, BlobOwner, of_message};
 use mainspring_shared::error::{Class, Code, Coded as _};
@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::error::{Error, FieldError};
 use crate::loops::causes;
 
-/// Prepares the input of a send; `at` is where its body stands in the request.
+/// Prepares the input of a send. `at` points to its body in the request.
 pub async fn of_send(app: &App, item: &mut AcceptSend, at: &str) -> Result<(), Error> {
     let key = item.target.key();
     let owner = key.session.into();
@@ -27,7 +27,7 @@ pub async fn of_send(app: &App, item: &mut AcceptSend, at: &str) -> Result<(), E
     .await
 }
 
-/// Prepares what a timer sends. It is kept for the session that gets it, and for the timer.
+/// Prepares what a timer sends. Its blobs are held for the session that gets it, and for the timer.
 pub async fn of_timer(app: &App, timer: &mut NewTimer, at: &str) -> Result<(), Error> {
     let TimerTarget::Send { session, input, .. } = &mut timer.target else {
         return Ok(());
@@ -40,9 +40,9 @@ pub async fn of_timer(app: &App, timer: &mut NewTimer, at: &str) -> Result<(), E
     Ok(())
 }
 
-/// Prepares parts that are about to be stored; `at` is where they stand in the request. Nothing is
-/// asked of the blob store unless they name a blob or hold more than `blobs.spill_bytes`. A store that is
-/// away leaves large parts where they are.
+/// Prepares parts that are about to be stored. `at` points to them in the request. The blob store
+/// is not used unless they name a blob or contain more than `blobs.spill_bytes`. If it is
+/// unavailable, large parts stay in their rows.
 pub async fn of_parts(
     app: &App,
     tenant: TenantId,
@@ -59,8 +59,8 @@ pub async fn of_parts(
     Ok(())
 }
 
-/// Prepares parts that nobody sends, as those of a send are, without storing or holding anything. Returns the
-/// content that they name and no store has.
+/// Prepares the parts of an imagined send like those of a real one, but stores and holds nothing.
+/// Returns the content of the blobs that they name but that are not stored.
 pub async fn of_imagined(
     app: &App,
     tenant: TenantId,
@@ -74,8 +74,8 @@ pub async fn of_imagined(
     Ok(app.outside.blobs.foresee_spill(parts))
 }
 
-/// Holds what copied messages name for the session that gets them. What is not there is said to be
-/// missing where it would be shown.
+/// Holds the blobs that copied messages name, for the session that gets the copies. Blobs that are
+/// gone are reported as missing where they would be shown.
 pub async fn of_copies(app: &App, copy: SessionKey, messages: &[Message]) -> Result<(), Error> {
     let named = named(messages).collect();
     let owner = copy.session.into();
@@ -83,12 +83,13 @@ pub async fn of_copies(app: &App, copy: SessionKey, messages: &[Message]) -> Res
     Ok(())
 }
 
-/// The blobs that messages name: pictures, files, and outputs that are shown in part.
+/// The blobs that messages name: pictures, files, and outputs that are shown only in part.
 pub fn named(messages: &[Message]) -> impl Iterator<Item = BlobHash> {
     messages.iter().flat_map(of_message)
 }
 
-/// Stores what is large of a call's result; a store that is away leaves it where it is.
+/// Stores large parts of a call's result as blobs. If the blob store is unavailable, they stay in
+/// their row.
 pub async fn of_result(app: &App, key: SessionKey, call_id: &str, result: &mut CallResult) {
     if let Err(error) = app.outside.blobs.spill_result(key, call_id, result).await {
         tracing::warn!(error = causes(&error), "a large result stays in its row");
@@ -106,7 +107,7 @@ async fn settle(
     check(parts, &unknown, at)
 }
 
-/// Refuses parts whose blobs are not there, those at the `unknown` places, or do not fit them.
+/// Refuses parts whose blobs do not exist (those at the indices `unknown`) or do not fit the parts.
 fn check(parts: &[ContentPart], unknown: &[usize], at: &str) -> Result<(), Error> {
     let mut errors: Vec<FieldError> = unknown
         .iter()

@@ -1,4 +1,4 @@
-//! Cancelling sends and the work below them.
+//! Cancels sends and the work below them.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use super::watch::wait_for;
 use crate::app::{App, each};
 use crate::error::Error;
 
-/// Cancels a send. One that no worker runs ends at once; otherwise its worker is signalled, and this waits
-/// up to `wait` for the end.
+/// Cancels a send. If no worker runs it, it ends at once. Otherwise its worker is signalled, and
+/// this function waits up to `wait` for the end.
 pub async fn send(
     app: &App,
     tenant: TenantId,
@@ -51,7 +51,7 @@ pub async fn send(
             outcomes.ok_or_else(Error::send_not_found)
         }
         Some(CancelOutcome::AlreadyFinal(send)) if send.status == SendStatus::Cancelled => {
-            // The process that cancelled it may have died before it cancelled the work below.
+            // The process that cancelled it may have died before cancelling the work below.
             cancel_work_of(app, send.key, id).await?;
             Ok(SendView::from(*send))
         }
@@ -65,8 +65,8 @@ pub async fn send(
     }
 }
 
-/// Cancels the sub-agents and runs of a send that ended without a worker. Locked sessions are retried
-/// for some seconds.
+/// Cancels the sub-agents and runs of a send that ended without a worker. Retries for some seconds
+/// while sessions are locked.
 async fn cancel_work_of(app: &App, key: SessionKey, send: SendId) -> Result<(), Error> {
     let boot = app.boot_id()?;
     let step = |items| try_cancel_work_of(app, boot, items);

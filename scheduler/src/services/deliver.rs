@@ -1,4 +1,4 @@
-//! Delivering messages to busy sessions.
+//! Delivers messages to busy sessions.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::error::Code;
@@ -43,8 +43,8 @@ pub fn delivery(item: &AcceptSend) -> Option<DeliverItem> {
     })
 }
 
-/// Delivers messages to the open sends of their sessions, and notifies the workers. None for a session
-/// without an open send: its message is to be accepted as a send of its own.
+/// Delivers messages to the open sends of their sessions, and notifies the workers. Returns none
+/// for a session without an open send: its message is then accepted as a send of its own.
 pub async fn deliver(app: &App, items: Vec<DeliverItem>) -> Vec<Result<Option<Delivery>, Error>> {
     let boot = match app.boot_id() {
         Ok(boot) => boot,
@@ -61,7 +61,7 @@ pub async fn deliver(app: &App, items: Vec<DeliverItem>) -> Vec<Result<Option<De
             .into_iter()
             .zip(targets)
             .map(|(outcome, (key, mode))| match outcome? {
-                // Only items other than messages are kept for the next send.
+                // Only items that are not messages are kept for the next send.
                 DeliverOutcome::Idle | DeliverOutcome::Kept(_) => Ok(None),
                 DeliverOutcome::Accepted {
                     send_id,

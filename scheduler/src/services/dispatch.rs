@@ -1,4 +1,4 @@
-//! Telling workers of the sessions that they were granted with their sends.
+//! Tells workers which sessions were granted to them, together with the sends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use mainspring_shared::store::{AcceptSend, Accepted};
 use crate::app::App;
 use crate::metrics::{DISPATCHED, UNDISPATCHED};
 
-/// What a group of accepts granted, by worker.
+/// The grants of a group of accepts, by worker.
 #[derive(Debug, Default)]
 pub struct Dispatches(BTreeMap<BootId, Vec<Dispatch>>);
 
 impl Dispatches {
-    /// Adds what an accept granted, if it did.
+    /// Adds the grant of an accept, if it has one.
     pub fn add(&mut self, item: AcceptSend, accepted: &mut Accepted) {
         if let Some((keeper, dispatch)) = Dispatch::of(item, accepted) {
             self.0.entry(keeper).or_default().push(dispatch);
         }
     }
 
-    /// Tells the workers, in the background. What one that does not listen was granted is given back at once and
-    /// enqueued. Where that fails, or this process dies before, the worker's own look at what it owns gives it
-    /// back, or the end of its lease.
+    /// Tells the workers in the background. If a worker does not listen, its grants are released
+    /// and enqueued at once. If that fails or this process dies first, they are released by the
+    /// worker's own check of what it owns, or when its lease ends.
     pub fn tell(self, app: &Arc<App>) {
         for (keeper, granted) in self.0 {
             let app = app.clone();

@@ -1,4 +1,4 @@
-//! Erasing a namespace of the memory.
+//! Erases namespaces of the memory.
 
 use mainspring_shared::blob::BlobHash;
 use mainspring_shared::id::{ErasureId, TenantId};
@@ -8,8 +8,8 @@ use mainspring_shared::store::{EraseMemories, MEMORIES_ERASED_AT_ONCE};
 use crate::app::App;
 use crate::error::Error;
 
-/// Deletes all entries of a namespace and below it, in small transactions; returns how many. When it
-/// fails half way, what was deleted stays deleted, and a repeat deletes the rest.
+/// Deletes all entries of a namespace and below it, in small transactions. Returns how many. If it
+/// fails halfway, what was deleted stays deleted, and a retry deletes the rest.
 pub async fn erase(
     app: &App,
     tenant: TenantId,
@@ -39,7 +39,8 @@ pub async fn erase(
     }
 }
 
-/// What tells whether a namespace was erased to someone who knows its name, and to nobody else.
+/// A fingerprint of a namespace: it proves an erasure to those who know the name, and reveals
+/// nothing to others.
 pub fn fingerprint(namespace: &Namespace) -> String {
     BlobHash::of(namespace.as_str().as_bytes()).to_string()
 }

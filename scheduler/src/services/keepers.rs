@@ -1,4 +1,5 @@
-//! Which worker keeps which session's window, as far as this process heard of it: hints for accepts.
+//! Which worker keeps which session's window, as far as this process has heard. These are hints for
+//! accepts.
 
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,13 +11,13 @@ use mainspring_shared::dispatch::is_direct;
 use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::store::{AcceptSend, Target};
 
-/// How long a hint is used. Workers keep windows for longer while they have room.
+/// How long a hint is used. Workers keep windows for longer if they have room.
 const USED_FOR: Duration = Duration::from_mins(5);
 
-/// Hints that are kept: some ten megabytes.
+/// Maximum number of hints, which take some ten megabytes.
 const HINTS_MAX: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
 
-/// Workers that keep sessions, the latest news of each session.
+/// The worker that keeps each session, according to the latest news of it.
 #[derive(Debug)]
 pub struct Keepers(Mutex<LruCache<SessionKey, Hint>>);
 
@@ -28,13 +29,13 @@ struct Hint {
 
 impl Default for Keepers {
     fn default() -> Self {
-        // Unbounded at first, so that what is never used takes no memory.
+        // Unbounded, because a bounded cache allocates its capacity up front.
         Self(Mutex::new(LruCache::unbounded()))
     }
 }
 
 impl Keepers {
-    /// Heard of a step, at this monotonic time.
+    /// Records the keeper that a step names, at this monotonic time.
     pub fn hear(&self, step: &StepNotice, now: Duration) {
         let Some(keeper) = step.keeper else {
             return;
@@ -47,8 +48,8 @@ impl Keepers {
         }
     }
 
-    /// Names the keepers of the sessions of these sends where they may be granted them. Each hint is used once:
-    /// the next end brings the next one.
+    /// Sets the keeper of each send that may be granted to one. Each hint is used once: the
+    /// session's next end brings the next hint.
     pub fn name(&self, mut items: Vec<AcceptSend>, now: Duration) -> Vec<AcceptSend> {
         let mut hints = self.lock();
         if hints.is_empty() {
@@ -66,7 +67,7 @@ impl Keepers {
         items
     }
 
-    /// A worker does not listen any more.
+    /// Forgets a worker that does not listen.
     pub fn forget(&self, keeper: BootId) {
         let mut hints = self.lock();
         let of = hints.iter().filter(|(_, hint)| hint.keeper == keeper);
@@ -77,7 +78,8 @@ impl Keepers {
     }
 
     fn lock(&self) -> MutexGuard<'_, LruCache<SessionKey, Hint>> {
-        // Nothing between two statements under this lock can panic, so it is never half changed.
+        // No statement under this lock can panic between two changes, so the value is always
+        // consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -123,7 +125,7 @@ mod tests {
         }
     }
 
-    /// The keepers that these sends name at this second.
+    /// The keepers that these sends name at `second`.
     fn named(keepers: &Keepers, items: Vec<AcceptSend>, second: u64) -> Vec<Option<BootId>> {
         let items = keepers.name(items, Duration::from_secs(second));
         items.iter().map(|item| item.keeper).collect()

@@ -1,9 +1,9 @@
-//! Limits of tenants, of their keys and of their agents: the open sends that they have at a time, and who is asked about
-//! the others.
+//! Limits of tenants, their keys and their agents. The limit on open sends is kept here; the limits
+//! on spending are checked in `spending`.
 //!
-//! Requests pass a gate that looks a tenant's limits up, at most some seconds ago, and notes them here. What no
-//! request asks for (leaves of runs, children, sends of timers) is not held to them. For a tenant without a
-//! limit none of this costs a statement.
+//! Requests pass a gate that reads a tenant's limits, at most some seconds old, and notes them
+//! here. Work that no request asks for (leaves of runs, children, sends of timers) is not limited.
+//! For a tenant without limits, none of this costs a statement.
 
 mod agents;
 mod ahead;
@@ -29,19 +29,19 @@ use self::agents::OfAgent;
 pub use self::agents::KnownAgents;
 pub(crate) use self::places::{PlaceHolder, PlaceOwner, PlaceTaker, Places};
 
-/// What a client is asked to wait whose tenant has no place for a send: some end every moment, and nobody knows
-/// which.
+/// How long a client should wait if its tenant has no place for a send. Sends end all the time, and
+/// nobody knows which is next.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// Open sends that are listed at once.
+/// Open sends per page.
 const OPEN_PAGE: u32 = 200;
 
-/// The limits of the tenants that sent requests, where they have any but that of requests.
+/// The limits of tenants that sent requests, if they have any besides the limit on requests.
 #[derive(Debug, Default)]
 pub struct KnownLimits(RwLock<HashMap<TenantId, Limits>>);
 
 impl KnownLimits {
-    /// Takes note of a tenant's limits.
+    /// Records a tenant's limits.
     pub fn note(&self, tenant: TenantId, limits: &Limits) {
         let others = Limits {
             requests_per_second: None,
@@ -59,24 +59,24 @@ impl KnownLimits {
         }
     }
 
-    /// The limits of a tenant that has any.
+    /// The limits of a tenant, if it has any.
     pub fn of(&self, tenant: TenantId) -> Option<Limits> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.get(&tenant).cloned()
     }
 }
 
-/// The key of a request that may have only so many open sends.
+/// A request's API key with a limit on open sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeySends {
-    /// The key.
+    /// The API key.
     pub key: KeyId,
-    /// How many.
+    /// The maximum number of open sends.
     pub max: u32,
 }
 
-/// Takes places for sends of one tenant, and of the key that they came with. Those that have none are to be
-/// refused; none are refused that repeat an earlier request, whose answer they get.
+/// Takes places for sends of one tenant, and of the API key that they came with. Sends without a
+/// place are to be refused, except those that repeat an earlier request, which get its response.
 pub(crate) async fn take_places(
     app: &App,
     items: &[AcceptSend],
@@ -99,7 +99,8 @@ pub(crate) async fn take_places(
     }
 }
 
-/// Takes the places of a key, of agents and of a tenant. What an earlier one has no place for takes none of a later one's.
+/// Takes the places of a key, then of agents, then of a tenant. A send that finds no place takes
+/// none of the later ones.
 async fn narrow_all(
     app: &App,
     places: &mut Places,
@@ -122,7 +123,8 @@ async fn narrow_all(
     Ok(())
 }
 
-/// Refuses sends of an agent that has spent what it may; of others, takes the agent's places. Which are left.
+/// Refuses the sends of an agent that has used up its budget, or else takes the agent's places.
+/// Returns the sends that are left.
 async fn narrow_agent<'a>(
     app: &App,
     places: &mut Places,
@@ -144,7 +146,8 @@ async fn narrow_agent<'a>(
     }
 }
 
-/// Takes places of one owner for as many of the first of these sends as there are; which those are.
+/// Takes places of one owner for as many of these sends as possible, in order. Returns the sends
+/// that have one.
 async fn narrow<'a>(
     app: &App,
     places: &mut Places,
@@ -160,7 +163,7 @@ async fn narrow<'a>(
     Ok(had.to_vec())
 }
 
-/// Takes places for one send, of which nobody has heard yet: it may get another id.
+/// Takes a place for one send that nobody has heard of yet, and so may still get another id.
 pub(crate) async fn take_place(
     app: &App,
     item: &mut AcceptSend,
@@ -192,15 +195,15 @@ pub(crate) async fn take_place(
     }
 }
 
-/// What the limits of a tenant say to its sends.
+/// How a tenant's limits apply to its sends.
 enum Admission {
-    /// It may have so many open ones; any number when absent.
+    /// It may have this many open sends, or any number if absent.
     Within(Option<u32>),
     /// None of them is accepted.
     Refused,
 }
 
-/// Refuses sends of a tenant that has spent what it may.
+/// Refuses the sends of a tenant that has used up its budget.
 async fn admit(
     app: &App,
     tenant: TenantId,
@@ -217,8 +220,9 @@ async fn admit(
     Ok(Admission::Within(limits.sends_open))
 }
 
-/// Why a send of a tenant, with this agent, would be refused now. Takes no place: how many are open is counted by what is
-/// listed, which may have some that no request made. An agent's are not counted.
+/// Why a send of a tenant with this agent would be refused at the moment. Takes no place. Open
+/// sends are counted by listing them, which may include sends that no request made. An agent's open
+/// sends are not counted.
 pub(crate) async fn refusals(
     app: &App,
     tenant: TenantId,
@@ -243,7 +247,7 @@ pub(crate) async fn refusals(
     Ok(refusals)
 }
 
-/// How many sends of a tenant are open, as far as it matters.
+/// The number of a tenant's open sends. Counting stops at `max`.
 async fn open_sends(app: &App, tenant: TenantId, max: u32) -> Result<u32, Error> {
     let mut open = 0;
     for status in [SendStatus::Running, SendStatus::Waiting, SendStatus::Queued] {
@@ -267,7 +271,7 @@ async fn open_sends(app: &App, tenant: TenantId, max: u32) -> Result<u32, Error>
     Ok(open)
 }
 
-/// Which of some sends repeat no earlier request.
+/// Those of some sends that do not repeat an earlier request.
 async fn new_among(
     app: &App,
     items: impl Iterator<Item = &AcceptSend>,

@@ -1,8 +1,8 @@
-//! Notifications after a commit: sessions with work are enqueued for workers, steps are published to
-//! schedulers, and signals to the workers of running sends.
+//! Notifications after a commit: sessions with work are enqueued for workers, steps are published
+//! to schedulers, and signals are sent to the workers of running sends.
 //!
-//! Notifications are hints. They never delay a response, and are dropped if a buffer is full: the sweep
-//! enqueues the session later.
+//! Notifications are hints. They never delay a response, and are dropped if a buffer is full: the
+//! sweep enqueues the session later.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,29 +22,30 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{ENQUEUED, ENQUEUES_DROPPED};
 
-/// Sessions that may wait for a push: several accept groups.
+/// Maximum number of sessions waiting for a push: several accept groups.
 const PENDING_MAX: usize = 8_192;
 
 /// Sessions per push.
 const BURST_MAX: usize = 1_024;
 
-/// Number of sessions up to which jobs have [`ACTIVATION_SPREAD`]; beyond it, jobs are filled.
+/// Maximum number of sessions that are spread over jobs of [`ACTIVATION_SPREAD`]. If there are
+/// more, jobs are filled up.
 const FEW: usize = 64;
 
-/// Sends notifications after a commit. All of them are hints that may get lost: workers and schedulers
-/// poll the database for the same information.
+/// Sends notifications after a commit. All of them are hints that may get lost: workers and
+/// schedulers poll the database for the same information.
 #[derive(Debug)]
 pub struct Notifier {
-    /// The queue through which workers learn of sessions with work.
+    /// The queue that tells workers which sessions have work.
     pub queue: Arc<dyn Queue>,
     bus: Arc<dyn Bus>,
     pending: mpsc::Sender<ReadySession>,
-    /// Notified when a run has events that came through this process.
+    /// Notified when a run has new events that came through this process.
     runs_changed: Notify,
 }
 
 impl Notifier {
-    /// A notifier, and the receiver of its sessions for [`run`].
+    /// Returns a notifier, and the receiver of its sessions for [`run`].
     pub fn new(queue: Arc<dyn Queue>, bus: Arc<dyn Bus>) -> (Self, mpsc::Receiver<ReadySession>) {
         let (pending, ready) = mpsc::channel(PENDING_MAX);
         let notifier = Self {
@@ -77,13 +78,14 @@ impl Notifier {
         }
     }
 
-    /// Signals the worker that runs this session. With no signals it reads them from the database.
+    /// Signals the worker that runs this session. If `signals` is 0, it reads them from the
+    /// database.
     pub fn signal(&self, key: SessionKey, signals: i32) {
         self.publish(Topic::Signals, &[(key, signals)]);
     }
 
-    /// Sends the notifications for cancelled sends. False if some could not be cancelled because their
-    /// sessions are locked.
+    /// Publishes the notifications for cancelled sends. Returns false if some could not be
+    /// cancelled because their sessions are locked.
     pub fn cancelled(&self, outcomes: Vec<CancelOutcome>) -> bool {
         let mut all = true;
         for outcome in outcomes {
@@ -104,7 +106,7 @@ impl Notifier {
         all
     }
 
-    /// Publishes runs that were advanced or have new events to all schedulers.
+    /// Tells all schedulers about runs that were advanced or have new events.
     pub fn publish_runs(&self, notices: &[RunNotice]) {
         if !notices.is_empty() {
             self.publish(Topic::Runs, notices);
@@ -117,12 +119,12 @@ impl Notifier {
         self.publish_runs(&[RunNotice { key, step: None }]);
     }
 
-    /// Wakes this process's loop of runs.
+    /// Wakes this process's run loop.
     pub fn wake_runs(&self) {
         self.runs_changed.notify_one();
     }
 
-    /// Resolves when [`Self::wake_runs`] was called.
+    /// Resolves once [`Self::wake_runs`] has been called.
     pub async fn runs_woken(&self) {
         self.runs_changed.notified().await;
     }
@@ -146,7 +148,7 @@ impl Notifier {
     }
 }
 
-/// Pushes ready until `closing` is cancelled and none is left.
+/// Pushes ready sessions until `closing` is cancelled and none is left.
 pub async fn run(
     queue: Arc<dyn Queue>,
     mut ready: mpsc::Receiver<ReadySession>,
@@ -189,7 +191,7 @@ fn by_lane(sessions: impl IntoIterator<Item = ReadySession>) -> BTreeMap<Lane, V
     lanes
 }
 
-/// Distributes sessions over jobs of about equal size.
+/// Distributes sessions over jobs of roughly equal size.
 pub fn pack(sessions: &[SessionKey]) -> Vec<Activation> {
     let size = if sessions.len() <= FEW {
         ACTIVATION_SPREAD

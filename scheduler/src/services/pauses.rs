@@ -1,4 +1,4 @@
-//! Pausing and resuming.
+//! Pauses and resumes work.
 
 use mainspring_shared::pause::{PauseKey, PauseRecord};
 use mainspring_shared::store::NewPause;
@@ -19,7 +19,8 @@ pub async fn pause(app: &App, item: NewPause) -> Result<PauseRecord, Error> {
 pub async fn resume(app: &App, key: PauseKey) -> Result<(), Error> {
     app.store.resume(key.clone()).await?;
     tracing::info!(pause = %key, "resumed");
-    // Before the sends: a worker that still believes in the pause would park them again.
+    // Workers are told before the sends are woken: one that still believes in the pause would park
+    // them again.
     app.notifier.pauses_changed();
     if let Err(error) = app.store.wake_paused(WOKEN).await {
         tracing::debug!(%error, "left to the sweep");

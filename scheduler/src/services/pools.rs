@@ -1,7 +1,9 @@
-//! Which pools of workers a tenant may name: what it is allowed, and none that is another tenant's own.
+//! Which worker pools a tenant may name: those that it is allowed, and never another tenant's own
+//! pool.
 //!
-//! It is looked at when an agent is published, when a session gets its agent and when a run is created. The default pool
-//! is nobody's own, so that for tenants that are allowed any nothing is read as long as they name no other one.
+//! This is checked when an agent is published, when a session gets its agent, and when a run is
+//! created. The default pool belongs to no tenant, so a tenant that is allowed any pool causes no
+//! read as long as it names no other one.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -16,21 +18,21 @@ use mainspring_shared::workflow::spec::Spec;
 use crate::app::App;
 use crate::error::Error;
 
-/// How long what was read is believed.
+/// How long the pools that were read are used.
 const BELIEVED: Duration = Duration::from_secs(5);
 
 type All = Arc<Vec<(TenantId, Pools)>>;
 
-/// What tenants say of pools, as it was read last.
+/// The pools of all tenants, as last read.
 #[derive(Debug, Default)]
 pub struct KnownPools {
-    /// Tenants that may name some pools only, of those that sent requests.
+    /// Tenants restricted to some pools, among those that sent requests.
     bounded: RwLock<BTreeSet<TenantId>>,
     read: Mutex<Option<(Duration, All)>>,
 }
 
 impl KnownPools {
-    /// Takes note of what a tenant that sends requests may name.
+    /// Records which pools a tenant that sends requests may name.
     pub fn note(&self, tenant: TenantId, pools: &Pools) {
         if self.is_bounded(tenant) == pools.is_bounded() {
             return;
@@ -43,7 +45,7 @@ impl KnownPools {
         }
     }
 
-    /// Somebody changed them.
+    /// Records a change of a tenant's pools, and drops what was read.
     pub fn changed(&self, tenant: TenantId, pools: &Pools) {
         self.note(tenant, pools);
         *self.read.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -73,7 +75,7 @@ impl KnownPools {
     }
 }
 
-/// Why a tenant may not name a pool; none where it may.
+/// Why a tenant may not name a pool; none if it may.
 async fn fault(app: &App, tenant: TenantId, pool: &str) -> Result<Option<String>, Error> {
     if pool == DEFAULT_POOL && !app.known.pools.is_bounded(tenant) {
         return Ok(None);
@@ -82,7 +84,8 @@ async fn fault(app: &App, tenant: TenantId, pool: &str) -> Result<Option<String>
     Ok(Pools::fault(&all, tenant, pool))
 }
 
-/// Refuses an agent whose sends would run in a pool that its tenant may not name. `at` is a pointer to it.
+/// Refuses an agent whose sends would run in a pool that its tenant may not name. `at` points to
+/// the agent.
 pub async fn admit_agent(
     app: &App,
     tenant: TenantId,
@@ -95,14 +98,14 @@ pub async fn admit_agent(
     }
 }
 
-/// The same of the leaves of a run.
+/// Like `admit_agent`, for the leaves of a run.
 pub async fn admit_run(
     app: &App,
     tenant: TenantId,
     (spec, options): (&Spec, &RunOptions),
     at: &str,
 ) -> Result<(), Error> {
-    // It is that of all leaves.
+    // This pool applies to all leaves.
     if let Some(pool) = &options.pool {
         return match fault(app, tenant, pool).await? {
             None => Ok(()),

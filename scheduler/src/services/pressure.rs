@@ -1,4 +1,5 @@
-//! What is refused first when the database is slow: what is large or can wait, so that single sends still get through.
+//! Load shedding: when the database is slow, large or deferrable work is refused first, so that
+//! single sends still succeed.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,22 +7,23 @@ use std::time::Duration;
 
 use mainspring_shared::time::Clock;
 
-/// How long the time of the last group says something: where nothing is accepted any more, something is let in to see.
+/// How long the duration of the last group counts. After that, some work is let in again to see
+/// whether the database has recovered.
 const RECENT: Duration = Duration::from_secs(5);
 
-/// What may be refused, what goes last first.
+/// The kinds of work that may be refused. The first is refused last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
     /// A send or a run.
     Single,
     /// A page of a list.
     List,
-    /// A batch, an archive, and what this process does in the background.
+    /// A batch, an archive, or background work of this process.
     Bulk,
 }
 
 impl Work {
-    /// From how many times the bound on a group on it is refused.
+    /// The multiple of the bound on a group's duration at which this work is refused.
     const fn times(self) -> u32 {
         match self {
             Self::Bulk => 1,
@@ -30,17 +32,17 @@ impl Work {
         }
     }
 
-    /// From which part of the sends that may be accepted at a time on, in eighths.
+    /// How full the accept capacity may get, in eighths, before this work is refused.
     const fn eighths(self) -> usize {
         match self {
             Self::Bulk => 6,
             Self::List => 7,
-            // That is refused with the one that finds no place.
+            // A single send is refused only when it finds no capacity.
             Self::Single => usize::MAX,
         }
     }
 
-    /// When it is worth another attempt.
+    /// When a retry is worthwhile.
     pub const fn retry_after(self) -> Duration {
         match self {
             Self::Bulk => Duration::from_secs(10),
@@ -49,7 +51,7 @@ impl Work {
         }
     }
 
-    /// For metrics.
+    /// The name for metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Bulk => "bulk",
@@ -59,26 +61,26 @@ impl Work {
     }
 }
 
-/// How many sends are being accepted, of how many at most.
+/// How much of the capacity for accepting sends is in use.
 #[derive(Debug, Clone, Copy)]
 pub struct Filled {
-    /// Now.
+    /// Sends being accepted.
     pub now: usize,
-    /// At most.
+    /// Maximum number of sends being accepted.
     pub max: usize,
 }
 
-/// How long groups of sends take that are accepted.
+/// Tracks how long groups of accepted sends take.
 #[derive(Debug)]
 pub struct Pressure {
-    /// From when on a group is late; none is where this is zero.
+    /// The duration from which a group counts as late; zero turns load shedding off.
     bound: Duration,
     groups: Mutex<Groups>,
 }
 
 #[derive(Debug, Default)]
 struct Groups {
-    /// When those under way began.
+    /// When each group in flight began.
     running: BTreeMap<u64, Duration>,
     began: u64,
     /// When the last one ended, and how long it took.
@@ -86,7 +88,7 @@ struct Groups {
 }
 
 impl Pressure {
-    /// Nothing is refused until a group takes longer than `bound`.
+    /// Refuses nothing until a group takes longer than `bound`.
     pub fn new(bound: Duration) -> Self {
         Self {
             bound,
@@ -98,7 +100,7 @@ impl Pressure {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the time of a group.
+    /// Measures the duration of a group.
     pub async fn timed<T>(&self, clock: &dyn Clock, group: impl Future<Output = T>) -> T {
         let running = self.enter(clock.monotonic());
         let done = group.await;
@@ -114,7 +116,7 @@ impl Pressure {
         Running { of: self, id }
     }
 
-    /// For how long the slowest of the groups under way and the last one took.
+    /// The longest duration so far among the groups in flight and the last one.
     fn late(&self, now: Duration) -> Duration {
         let groups = self.groups();
         let running = groups.running.values().min();
@@ -135,7 +137,7 @@ impl Pressure {
     }
 }
 
-/// A group under way; dropped, it was given up, and says nothing of the database.
+/// A group in flight. If it is dropped, it was abandoned and says nothing about the database.
 struct Running<'a> {
     of: &'a Pressure,
     id: u64,
@@ -184,7 +186,7 @@ mod tests {
         assert_eq!(refused(&pressure, FREE, 1_400), ALL);
         running.ended(ms(1_250));
         assert_eq!(refused(&pressure, FREE, 1_300), [Work::Bulk, Work::List]);
-        // Nothing has been accepted since: it may be over.
+        // Nothing has been accepted since, so it may be over.
         assert_eq!(refused(&pressure, FREE, 6_250), NONE);
         pressure.enter(ms(7_000)).ended(ms(7_001));
         assert_eq!(refused(&pressure, FREE, 7_002), NONE);

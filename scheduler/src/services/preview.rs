@@ -1,8 +1,8 @@
 //! Asks a worker what a session's next model call would be.
 //!
-//! Only workers have the tools and providers that a request is made of. One of the session's pool is asked
-//! over the bus, and another one when it does not answer. Nothing is stored: where no worker answers, so does
-//! nobody else.
+//! Only workers have the tools and providers that a request is built from. A worker of the
+//! session's pool is asked over the bus, and another one if it does not answer. Nothing is stored,
+//! and if no worker answers, there is no preview.
 
 use std::time::Duration;
 
@@ -21,18 +21,18 @@ use crate::app::App;
 use crate::error::Error;
 use crate::services::{blobs, limits};
 
-/// How long a worker may take: it may have to ask MCP servers for their tools.
+/// How long a worker may take to answer. It may have to ask MCP servers for their tools.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Workers that are asked, one after the other.
+/// Maximum number of workers that are asked, one after the other.
 const ASKED_MAX: usize = 2;
 
 /// What is previewed.
 #[derive(Debug, Default)]
 pub struct PreviewOf {
-    /// The input and options of a send that nobody has sent; the session's next one when absent.
+    /// The input and options of an imagined send; the session's next send if absent.
     pub imagined: Option<(Vec<ContentPart>, SendOptions)>,
-    /// Whether the provider's own request is wanted.
+    /// Whether to include the provider's own request.
     pub with_request: bool,
 }
 
@@ -67,7 +67,8 @@ pub async fn preview(app: &App, key: SessionKey, of: PreviewOf) -> Result<Previe
         };
         match asked(app, &ask).await {
             Some(Answered::Preview(mut preview)) => {
-                // Limits of tenants and agents are looked at when a send is accepted.
+                // Limits of tenants and agents apply when a send is accepted, so only to one that
+                // is not stored yet.
                 if preview.send_id.is_none() {
                     let agent = options.agent.as_deref().unwrap_or(&session.agent);
                     let refusals = limits::refusals(app, key.tenant, agent).await?;
@@ -94,7 +95,7 @@ fn away(detail: String) -> Error {
     Error::new(Code::StoreUnavailable, detail)
 }
 
-/// The workers of a pool that are alive, those with the most room first.
+/// The live workers of a pool, least loaded first.
 async fn workers(app: &App, pool: &str) -> Result<Vec<BootId>, Error> {
     let now = app.store.now().await?;
     let boots = app.store.list_boots().await?.into_iter();
@@ -109,7 +110,7 @@ async fn workers(app: &App, pool: &str) -> Result<Vec<BootId>, Error> {
     Ok(alive.into_iter().map(|boot| boot.id).collect())
 }
 
-/// The answer of the worker that is asked; none when none comes.
+/// The answer of the worker that is asked; none if it does not answer in time.
 async fn asked(app: &App, ask: &Ask) -> Option<Answered> {
     let json = serde_json::to_vec(ask).ok()?;
     let late = app.clock.sleep(PATIENCE);

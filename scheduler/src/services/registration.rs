@@ -17,7 +17,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// The boot id; none until it is registered.
+    /// The boot id; none before it is registered.
     pub fn id(&self) -> Option<BootId> {
         *self
             .current
@@ -33,9 +33,9 @@ impl Registration {
     }
 }
 
-/// Registers a boot and renews it until `closing` is cancelled, then ends it. If the boot was declared
-/// dead, a new one is registered: a scheduler has no state between two transactions that it would
-/// have to drop.
+/// Registers a boot and renews it until `closing` is cancelled, then ends it. If the boot was
+/// declared dead, a new one is registered: between transactions, a scheduler has no state that it
+/// would have to drop.
 pub async fn keep(app: &App, closing: CancellationToken) {
     let mut health = Health::new("boot");
     while !closing.is_cancelled() {

@@ -1,4 +1,4 @@
-//! Posting results of calls that wait for a client or a person.
+//! Posts results of calls that wait for a client or a person.
 
 use mainspring_shared::session::SIGNAL_RESULT;
 use mainspring_shared::store::{PostOutcome, PostResult};
@@ -20,7 +20,8 @@ pub async fn post(app: &App, items: Vec<PostResult>) -> Result<Vec<PostOutcome>,
     Ok(retry_locked(app, items, outcomes, is_locked, step).await)
 }
 
-/// Posts again; an error counts as still locked, so that results stored before are reported.
+/// Posts again. An error counts as still locked, so that the results stored earlier are still
+/// reported.
 async fn post_again(app: &App, items: Vec<PostResult>) -> Vec<PostOutcome> {
     let count = items.len();
     let posted = app.store.post_results(items).await;

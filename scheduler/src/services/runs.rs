@@ -1,4 +1,4 @@
-//! Reading runs, waiting for them, and requests to them.
+//! Reads runs, waits for them, and stores requests to them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::watch::Watcher;
 use crate::app::App;
 use crate::error::Error;
 
-/// The nesting depth of a child of the session.
+/// The nesting depth of a child of this session.
 pub async fn depth_below(app: &App, tenant: TenantId, session: SessionId) -> Result<i32, Error> {
     let key = SessionKey { tenant, session };
     let found = app.store.get_session(key).await?;
@@ -18,9 +18,9 @@ pub async fn depth_below(app: &App, tenant: TenantId, session: SessionId) -> Res
     Ok(found.parent.map_or(0, |parent| parent.depth) + 1)
 }
 
-/// A run, with its pending asks applied to its status.
+/// A run whose status already reflects its pending asks.
 pub async fn read(app: &App, key: RunKey) -> Result<RunRecord, Error> {
-    // An advance consumes its asks: if they are read before the run, none is missed.
+    // An advance consumes its asks. Reading them before the run ensures that none is missed.
     let asks = app.store.read_asks(vec![key]).await?;
     let found = app.store.get_runs(vec![key]).await?;
     let found = found.into_iter().flatten().next();
@@ -29,8 +29,8 @@ pub async fn read(app: &App, key: RunKey) -> Result<RunRecord, Error> {
     Ok(record.asked(&asks))
 }
 
-/// Waits until the run is final, `wait` has passed or this process is stopping, and returns the run as it
-/// is then.
+/// Waits until the run is final, `wait` has passed or this process is stopping. Returns the run as
+/// it is then.
 pub async fn wait_for(
     app: &App,
     watcher: &Watcher<RunKey>,
@@ -54,7 +54,7 @@ pub async fn wait_for(
     }
 }
 
-/// Stores an ask for the run's owner, and waits up to `wait` for the end of the run.
+/// Stores an ask for the run's owner, then waits up to `wait` for the run to end.
 pub async fn ask(
     app: &App,
     key: RunKey,

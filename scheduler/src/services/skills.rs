@@ -1,4 +1,4 @@
-//! Skills of agents: names become versions.
+//! Resolves the skills of agents to versions.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, FieldError};
 
-/// Makes each skill of an agent the version that it means now, with its description: what the agent's
-/// model is told follows from the agent from then on. `at` points to the agent in the request.
+/// Replaces each skill of an agent by its current version, with the description, so that from then
+/// on the agent alone determines what its model is told. `at` points to the agent in the request.
 pub async fn pin(
     store: &dyn Store,
     tenant: TenantId,
@@ -42,8 +42,8 @@ pub async fn pin(
     }
 }
 
-/// The skills that the leaves of a workflow name, as a run keeps them. `written` is the workflow as the
-/// request has it, and `at` points to it there.
+/// The skills that the leaves of a workflow name, pinned for a run. `written` is the workflow as
+/// given in the request, and `at` points to it there.
 pub async fn pin_leaves(
     store: &dyn Store,
     tenant: TenantId,
@@ -74,7 +74,8 @@ pub async fn pin_leaves(
     }
 }
 
-/// Where a workflow first names a skill: a pointer to it, or to the text that holds what names it.
+/// A pointer to the first place where a workflow names a skill, or to the text that contains the
+/// name.
 fn place_of(written: &Value, skill: &str) -> Option<String> {
     let listed = |members: &Map<String, Value>| {
         let named = members.get("spec")?.get("skills")?.as_array()?;
@@ -97,7 +98,7 @@ fn place_of(written: &Value, skill: &str) -> Option<String> {
     }
 }
 
-/// The same for the session that a send brings along.
+/// Like `pin`, for the new session that a send creates.
 pub async fn pin_item(store: &dyn Store, item: &mut AcceptSend, at: &str) -> Result<(), Error> {
     match &mut item.target {
         Target::New(new) => pin(store, new.key.tenant, &mut new.agent, at).await,
@@ -105,7 +106,7 @@ pub async fn pin_item(store: &dyn Store, item: &mut AcceptSend, at: &str) -> Res
     }
 }
 
-/// What the skills of an agent name; refused unless each of them names one, and no other of them does.
+/// The references of an agent's skills. Fails unless each names a skill, and no two name the same.
 fn references(skills: &[AgentSkill], at: &str) -> Result<Vec<SkillRef>, Error> {
     let mut errors = Vec::new();
     let mut refuse = |member: String, detail: String| {
@@ -138,7 +139,7 @@ fn references(skills: &[AgentSkill], at: &str) -> Result<Vec<SkillRef>, Error> {
     }
 }
 
-/// Why a skill is not there.
+/// Why a skill was not found.
 async fn missing(store: &dyn Store, tenant: TenantId, wanted: &SkillRef) -> Result<String, Error> {
     let broken = store.broken_skills(tenant).await?;
     let broken = broken.iter().find(|broken| broken.folder == wanted.name);

@@ -1,10 +1,12 @@
-//! What tenants and their agents have spent, held against their limits of tokens, money and bytes.
+//! What tenants and their agents have used, checked against their limits on tokens, money and
+//! bytes.
 //!
-//! A limit is looked at when a send is accepted or a blob is stored, and only of tenants and agents that have one. What they
-//! used is read at most every two seconds by each scheduler, and what ended sends used only once in some minutes. Money,
-//! and tokens of a day and a month, are what the ledger says that workers reserve from before each call; until the first
-//! call of a month they are what the usage of the month's sends says, of earlier days read more rarely. Here it only
-//! saves sends that could do nothing: that no limit is passed is the workers' affair.
+//! A limit is checked when a send is accepted or a blob is stored, and only for tenants and agents
+//! that have one. Each scheduler reads their usage at most every two seconds, and the usage of
+//! ended sends only every few minutes. Money, and tokens per day and month, come from the ledger,
+//! in which workers reserve amounts before each call. Until the first call of a month they come
+//! from the usage of the month's sends, which is read less often for earlier days. These checks
+//! only avoid sends that could do nothing: it is the workers that enforce the limits.
 
 mod ledger;
 mod settled;
@@ -28,40 +30,41 @@ use crate::error::Error;
 use self::ledger::{KnownLedger, Owner, Window, no_tokens};
 use self::settled::{Settled, Sum};
 
-/// How long a sum is believed.
+/// How long a sum is used before it is read again.
 const BELIEVED: Duration = Duration::from_secs(2);
 
-/// How long the sum of days that are over is believed: only sends that are still open add to it.
+/// How long the sum of past days is used: only sends that are still open add to it.
 const MONTH_BELIEVED: Duration = settled::SUMMED_ANEW;
 
-/// What tokens are counted over.
+/// The window that tokens are counted over.
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// What was read of tenants that have limits, and of agents that do.
+/// What was read about tenants with limits, and about agents with limits.
 #[derive(Debug, Default)]
 pub struct KnownSpending {
     tenants: Mutex<HashMap<TenantId, Known>>,
     ledger: KnownLedger,
 }
 
-/// What was read of one tenant.
+/// What was read about one tenant.
 #[derive(Debug, Clone, Default)]
 struct Known {
-    /// What the sends of a day cost, and when that was read.
+    /// The usage of a day's sends: the day, when it was read, and the amount.
     today: Option<(i64, Duration, Amount)>,
-    /// The same of the days of its month before it.
+    /// The same for the earlier days of its month.
     month: Option<(i64, Duration, Amount)>,
-    /// Tokens of all its newer sends, and when they were read: the last one before a minute ago, and later ones.
+    /// Sums of tokens of all its recent sends, each with when it was read: the last one from over a
+    /// minute ago, and later ones.
     tokens: VecDeque<(Duration, u64)>,
-    /// What the sends cost that have ended, by the time from which on they were accepted.
+    /// The usage of ended sends, by the time from which the sends were accepted.
     settled: BTreeMap<Timestamp, Settled>,
-    /// Bytes of its blobs, and when they were read.
+    /// When it was read, and the size of its blobs in bytes.
     bytes: Option<(Duration, u64)>,
-    /// Whose turn it is to read: whoever comes meanwhile finds it read.
+    /// Held while reading, so that concurrent requests share one read.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// Why a tenant may not send now, if it may not.
+/// Why a tenant may not send at the moment; none if it may.
 pub(crate) async fn refusal(
     app: &App,
     tenant: TenantId,
@@ -94,7 +97,7 @@ pub(crate) async fn refusal(
     Ok(None)
 }
 
-/// Why an agent of a tenant may not be sent anything now, if it may not.
+/// Why an agent of a tenant may not get sends at the moment; none if it may.
 pub(crate) async fn agent_refusal(
     app: &App,
     tenant: TenantId,
@@ -108,17 +111,17 @@ pub(crate) async fn agent_refusal(
     ledger::refusal(app, &owner, &limits.spending()).await
 }
 
-/// What the sends of today or of this month cost and took.
+/// The cost and tokens of the sends of today or this month.
 async fn of_usage(app: &App, tenant: TenantId, span: MoneySpan) -> Result<Amount, Error> {
     match span {
-        // Of a minute only the ledger says anything.
+        // Only the ledger counts by the minute.
         MoneySpan::Minute => Ok(Amount::default()),
         MoneySpan::Day => today(app, tenant).await,
         MoneySpan::Month => Ok(today(app, tenant).await?.and(month(app, tenant).await?)),
     }
 }
 
-/// Fails where so many bytes more are too many for a tenant.
+/// Fails if storing `more` bytes would exceed the tenant's limit.
 pub async fn admit_bytes(app: &App, tenant: TenantId, more: usize) -> Result<(), Error> {
     let Some(max) = app.known.limits.of(tenant).and_then(|limits| limits.bytes) else {
         return Ok(());
@@ -140,13 +143,13 @@ fn with<T>(app: &App, tenant: TenantId, what: impl FnOnce(&mut Known) -> T) -> T
     what(known.entry(tenant).or_default())
 }
 
-/// The right to read something of a tenant, while nobody else does.
+/// Waits for the exclusive right to read a tenant's usage.
 async fn turn(app: &App, tenant: TenantId) -> OwnedMutexGuard<()> {
     let turn = with(app, tenant, |known| Arc::clone(&known.turn));
     turn.lock_owned().await
 }
 
-/// What the sends of today cost.
+/// The usage of today's sends.
 async fn today(app: &App, tenant: TenantId) -> Result<Amount, Error> {
     let day = money_day(app.database_time().await);
     let now = app.clock.monotonic();
@@ -167,7 +170,7 @@ async fn today(app: &App, tenant: TenantId) -> Result<Amount, Error> {
     Ok(spent)
 }
 
-/// What the sends of this month before today cost.
+/// The usage of this month's sends before today.
 async fn month(app: &App, tenant: TenantId) -> Result<Amount, Error> {
     let today = app.database_time().await;
     let day = money_day(today);
@@ -189,9 +192,9 @@ async fn month(app: &App, tenant: TenantId) -> Result<Amount, Error> {
     Ok(spent)
 }
 
-/// Tokens that this scheduler saw the tenant's sends take in the last minute, and when that will be fewer. It
-/// compares sums, so that the first one after its start shows nothing. Where nobody looked for longer than a
-/// minute, it is the mean of the time since.
+/// The tokens that the tenant's sends used in the last minute, as seen by this scheduler, and when
+/// there will be fewer. It compares sums, so the first one after a start shows nothing. If none was
+/// read for over a minute, the result is the average since the last one.
 async fn tokens(app: &App, tenant: TenantId) -> Result<(u64, Duration), Error> {
     let now = app.clock.monotonic();
     let is_old = || {
@@ -224,17 +227,18 @@ async fn tokens(app: &App, tenant: TenantId) -> Result<(u64, Duration), Error> {
     }))
 }
 
-/// Tokens of a minute between two sums.
+/// Tokens per minute between two sums.
 fn per_minute(oldest: (Duration, u64), newest: (Duration, u64)) -> u64 {
-    // A sum that begins with another day is smaller.
+    // A sum that starts on a later day is smaller.
     let taken = newest.1.saturating_sub(oldest.1);
     let passed = newest.0.saturating_sub(oldest.0).max(MINUTE).as_millis();
     let mean = u128::from(taken) * MINUTE.as_millis() / passed;
     u64::try_from(mean).unwrap_or(u64::MAX)
 }
 
-/// Has earlier sums agree with one in which more was found, or less. What was found was taken some time in
-/// [`SUMMED_ANEW`](settled::SUMMED_ANEW): of it only as much as is taken in a minute counts as taken since.
+/// Adjusts earlier sums to a new sum that found more usage, or less. What was found was used at
+/// some time within [`SUMMED_ANEW`](settled::SUMMED_ANEW), so only one minute's share of it counts
+/// as used since.
 fn shift(sums: &mut VecDeque<(Duration, u64)>, without: u64, with: u64) {
     let found = with.saturating_sub(without);
     let minutes = settled::SUMMED_ANEW.as_secs() / MINUTE.as_secs();
@@ -244,7 +248,7 @@ fn shift(sums: &mut VecDeque<(Duration, u64)>, without: u64, with: u64) {
     }
 }
 
-/// Adds a sum, and drops those before the last one that is a minute old.
+/// Adds a sum, and drops those before the last one that is over a minute old.
 fn note(sums: &mut VecDeque<(Duration, u64)>, now: Duration, sum: u64) {
     sums.push_back((now, sum));
     let is_old = |at: Duration| now.saturating_sub(at) >= MINUTE;
@@ -271,7 +275,7 @@ async fn bytes(app: &App, tenant: TenantId, believed: Duration) -> Result<u64, E
     Ok(bytes)
 }
 
-/// What the sends cost that were accepted in this time.
+/// The usage of the sends that were accepted within this time.
 async fn used(
     app: &App,
     tenant: TenantId,
@@ -282,7 +286,8 @@ async fn used(
     Ok(app.store.tenant_usage(query).await?)
 }
 
-/// What the sends cost that were accepted from a day on. Whoever calls this has the tenant's turn.
+/// The usage of the sends that were accepted since the start of a day. The caller must hold the
+/// tenant's turn.
 async fn since(app: &App, tenant: TenantId, from: Timestamp) -> Result<Sum, Error> {
     let (now, time) = (app.database_time().await, app.clock.monotonic());
     let yesterday = money_day_begin(money_day(now) - 1);

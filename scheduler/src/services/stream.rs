@@ -1,8 +1,8 @@
 //! A reader of events: durable events, derived from the steps in the database, each once and in
 //! order, interleaved with live events.
 //!
-//! It subscribes before it reads, and skips events that it has already delivered, so that none is
-//! missed. It only needs the database to resume, and therefore works on any replica.
+//! It subscribes before it reads and skips events that it has already delivered, so none is missed.
+//! Resuming needs only the database, and so works on any replica.
 
 mod deltas;
 mod event;
@@ -34,14 +34,14 @@ const STEPS: u32 = 64;
 /// Messages per read, unless one step wrote more.
 const MESSAGES: u32 = 32;
 
-/// Bytes of data at which events are handed to the client.
+/// Number of bytes at which read events are handed to the client.
 const CHUNK: usize = 128 << 10;
 
-/// Live events that may wait for preceding durable events.
+/// Maximum number of live events waiting for preceding durable events.
 const PENDING_MAX: usize = 1_024;
 
-/// Sends whose progress is tracked. A session runs one send at a time; late events of earlier sends
-/// may follow.
+/// Number of sends whose progress is tracked. A session runs one send at a time, but late events of
+/// earlier sends may follow.
 const SENDS_MAX: usize = 16;
 
 /// How long deltas wait for preceding ones.
@@ -59,8 +59,8 @@ pub enum Scope {
     Send {
         /// The send.
         id: SendId,
-        /// Whether the send was final when the reader was opened, so that only stored events
-        /// follow.
+        /// Whether the send was already final when the reader was opened, so that only stored
+        /// events follow.
         is_final: bool,
     },
 }
@@ -81,7 +81,7 @@ pub struct Reader {
     next_beat: Duration,
 }
 
-/// How far the durable events were read.
+/// The read position within the durable events.
 struct Position {
     /// The number of the last step that was read.
     read_to: i64,
@@ -96,7 +96,7 @@ struct Live {
     notices: Option<BoxStream<'static, Notice>>,
     pending: VecDeque<LiveEvent>,
     deltas: DeltaTracker,
-    /// Until when deltas wait for preceding ones, whose replay was requested.
+    /// Until when deltas wait for the preceding ones, whose replay was requested.
     gap_timeout_at: Duration,
 }
 
@@ -133,7 +133,7 @@ impl Reader {
             key,
             scope,
             at: Position {
-                // The step of the last seen event is read again: there may be more events in it.
+                // The last seen event's step is read again because it may have more events.
                 read_to: seen_step.max(first_step - 1).max(0),
                 seen: seen.unwrap_or_default(),
                 unread: true,
@@ -152,8 +152,8 @@ impl Reader {
         }
     }
 
-    /// The next events, as many as one read brought; none of them where nothing came for so long that
-    /// the connection has to be kept open, and `None` at the end of the stream.
+    /// The next events, as many as one read returned. Empty if the connection has been silent for
+    /// so long that a keep-alive is due, and `None` at the end of the stream.
     pub async fn next(&mut self) -> Option<Vec<StreamEvent>> {
         while !self.ended {
             if self.at.unread {
@@ -174,7 +174,7 @@ impl Reader {
         None
     }
 
-    /// Waits for something to deliver. True when the connection has to be kept open.
+    /// Waits for something to deliver. Returns true if a keep-alive is due.
     async fn listen(&mut self) -> bool {
         let rest = self.next_beat.saturating_sub(self.app.clock.monotonic());
         // Pending deltas wait for preceding ones.
@@ -210,12 +210,13 @@ impl Reader {
         false
     }
 
-    /// Reads the events of further steps. None of them if there are no new ones, or if the read fails.
+    /// Reads the events of further steps. Returns none if there are no new ones, or if the read
+    /// fails.
     async fn read(&mut self) -> Vec<StreamEvent> {
         let mut out = Vec::new();
         if let Err(error) = self.read_page(&mut out).await {
             tracing::debug!(code = %error.code(), "a stream could not be read and will retry");
-            // Also where only the last of several reads failed.
+            // Even if earlier reads succeeded and only the last one failed.
             self.at.unread = true;
             if out.is_empty() {
                 tokio::select! {
@@ -229,7 +230,7 @@ impl Reader {
     }
 
     async fn read_page(&mut self, out: &mut Vec<StreamEvent>) -> Result<(), Error> {
-        // Looked at before the read, which then sees the last step of a deleted session.
+        // Checked before the read, so that the read sees the last step of a deleted session.
         let is_gone = self.watcher.is_gone();
         let steps = self
             .app
@@ -261,9 +262,9 @@ impl Reader {
         if count == 0
             && let Scope::Send { id, is_final } = self.scope
         {
-            // A final send without a final event: the event was delivered before, or retention
-            // removed its steps. It is read once more, since the send may have ended between the
-            // two reads.
+            // A final send without a final event: either the event was already delivered, or
+            // retention removed its steps. Read once more, because the send may have ended between
+            // the two reads.
             if is_final {
                 self.ended = true;
             } else if self.is_final(id).await? {
@@ -279,7 +280,7 @@ impl Reader {
         Ok(send.is_none_or(|send: SendRecord| send.status.is_final()))
     }
 
-    /// Adds the events of a step; returns the bytes of their data.
+    /// Adds the events of a step. Returns the size of their data in bytes.
     async fn expand(&mut self, step: &Step, out: &mut Vec<StreamEvent>) -> Result<usize, Error> {
         self.read_messages(step).await?;
         let send = match step.kind {
@@ -366,7 +367,7 @@ impl Reader {
         }
     }
 
-    /// The pending live events that are new.
+    /// Takes the pending live events that can be delivered.
     fn flush_pending(&mut self) -> Vec<StreamEvent> {
         let mut out = Vec::new();
         let wait_for_gap = self.app.clock.monotonic() < self.live.gap_timeout_at;
@@ -399,7 +400,7 @@ fn request_replay(app: &App, key: SessionKey) {
     app.notifier.signal(key, WATCHED);
 }
 
-/// The progress of the latest sends in durable events.
+/// How far the durable events of the latest sends have been read.
 #[derive(Debug, Default)]
 struct Progress {
     /// The last durable round of each send: -1 before the first, `i32::MAX` once the send is final.
@@ -432,7 +433,7 @@ impl Progress {
         self.rounds.iter().any(|(known, _)| *known == send)
     }
 
-    /// Whether a live event is not covered by a durable one yet.
+    /// Whether a live event is not yet covered by a durable one.
     fn is_new(&self, event: &LiveEvent) -> bool {
         let known = self.rounds.iter().find(|(send, _)| *send == event.send_id);
         let durable = known.map_or(-1, |(_, round)| *round);

@@ -1,8 +1,9 @@
-//! The database's time, as a scheduler knows it.
+//! The database's time, as known to a scheduler.
 //!
-//! Whatever schedulers have to agree on is judged by the database's clock: whether a key is valid, and which minute,
-//! day or month it is for a limit of money. That of the process may be wrong, also by hours. Between two looks at the
-//! database its time goes on by the monotonic clock.
+//! The database's clock decides everything that schedulers must agree on: whether an API key is
+//! valid, and which minute, day or month a spending limit applies to. The clock of a process may be
+//! wrong, even by hours. Between reads, the database's time is extrapolated with the monotonic
+//! clock.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,21 +12,21 @@ use mainspring_shared::time::Timestamp;
 
 use crate::app::App;
 
-/// How long the time goes on without a look at the database.
+/// How long the time is extrapolated before it is read again.
 const BELIEVED: Duration = Duration::from_secs(5);
 
-/// The database's time when it was read last.
+/// The database's time when it was last read.
 #[derive(Debug, Default)]
 pub(crate) struct KnownTime {
     read: Mutex<Option<Read>>,
-    /// Whose turn it is to read, and when a read failed last, by the monotonic clock: others go on believing what was
-    /// read.
+    /// Held while reading, with the monotonic time of the last failed read. Others keep using the
+    /// time that was read before.
     turn: tokio::sync::Mutex<Option<Duration>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Read {
-    /// By the monotonic clock.
+    /// When it was read, on the monotonic clock.
     at: Duration,
     time: Timestamp,
 }
@@ -51,8 +52,8 @@ impl KnownTime {
 }
 
 impl App {
-    /// The database's time. While it does not answer, its time goes on from when it last did; before it ever did, the
-    /// process's clock is all there is.
+    /// The database's time. While the database does not answer, the time is extrapolated from its
+    /// last answer; if it never answered, the process's own clock is used.
     pub async fn database_time(&self) -> Timestamp {
         let known = &self.known.time;
         let at = self.clock.monotonic();
@@ -78,7 +79,7 @@ impl App {
                     *failed = None;
                 }
                 Err(error) => {
-                    // Requests do not each wait for a database that is away.
+                    // Remembered so that not every request waits for an unavailable database.
                     *failed = Some(self.clock.monotonic());
                     tracing::debug!(%error, "the database's time could not be read");
                 }

@@ -1,12 +1,13 @@
-//! Waiting for sends, sessions and runs: one subscription to the steps of all sessions, dispatched to the
-//! requests and event streams that wait for a particular one.
+//! Waits for sends, sessions and runs: one subscription to the steps of all sessions, dispatched to
+//! the requests and event streams that wait for a particular one.
 //!
-//! Waking a watcher means "read again". Only the end of a send may bring the send along, as its worker
-//! stored it, so that the waiter need not read it. Should notifications be lost, all watchers are woken within two seconds,
-//! those of a session only if it has new steps: one statement for a few thousand sessions finds that out. Sessions without
-//! steps for long are looked at ever more rarely, at last every 16 seconds: a single notification is only lost with a process
-//! that dies right behind its commit. A bus that was away says so, and all are looked at; while it is unavailable, every
-//! 250 ms.
+//! Waking a watcher means "read again". Only the notice of a send's end may include the send, as
+//! its worker stored it, so that the waiter need not read it. If notifications are lost, all
+//! watchers are woken within two seconds, those of a session only if it has new steps, which one
+//! statement determines for a few thousand sessions. Sessions without new steps are checked less
+//! and less often, down to every 16 seconds, because a single notification is lost only if a
+//! process dies right after its commit. After an interruption of the bus, all sessions are checked
+//! at once, and while it is unavailable, every 250 ms.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -33,11 +34,11 @@ const POLL: Duration = Duration::from_millis(250);
 /// Sessions per query.
 const PAGE: usize = 4_096;
 
-/// Slices of the safety net: each poll interval is for one of them, so that the reads for many
+/// Slices of the safety net: each poll interval checks one of them, so that the reads for many
 /// watchers are spread evenly over two seconds.
 const SLICES: u64 = 8;
 
-/// The longest delay that a lost notification can cause, but for sessions that were quiet.
+/// The longest delay that a lost notification can cause, except for quiet sessions.
 #[cfg(test)]
 const SAFETY: Duration = Duration::from_millis(POLL.as_millis() as u64 * SLICES);
 
@@ -56,22 +57,22 @@ pub struct Watch {
     missed: Notify,
 }
 
-/// How often a session is to be found without a new step until its turn comes half as often, and how many times that can
-/// happen: every two seconds, then four, eight and sixteen.
+/// After how many checks without a new step a session is checked half as often, and how many such
+/// checks count: every two seconds, then four, eight and sixteen.
 const QUIET: u32 = 2;
 const QUIET_MAX: u32 = 3 * QUIET;
 
-/// Sessions that are watched, as they were read last.
+/// The watched sessions, as last read.
 type Steps = HashMap<SessionKey, Looked>;
 
-/// What a session was when it was looked at.
+/// A session's state at its last check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Looked {
     /// Its last step.
     step: i64,
-    /// How often there was no new one.
+    /// Consecutive checks without a new step.
     quiet: u32,
-    /// Turns until it is looked at again.
+    /// Turns to skip until the next check.
     skips: u32,
 }
 
@@ -84,14 +85,14 @@ impl Looked {
         }
     }
 
-    /// Whether it is to be looked at in this turn.
+    /// Whether to check it in this turn.
     fn is_due(&mut self) -> bool {
         let is_due = self.skips == 0;
         self.skips = self.skips.saturating_sub(1);
         is_due
     }
 
-    /// Takes note of its last step; whether that is a new one.
+    /// Records its last step. Returns whether that is a new one.
     fn note(&mut self, step: i64) -> bool {
         let is_new = self.step != step;
         if is_new {
@@ -119,7 +120,7 @@ impl Watch {
         }
     }
 
-    /// Reads a send; concurrent reads share a query.
+    /// Reads a send. Concurrent reads share a query.
     pub async fn read_send(
         &self,
         tenant: TenantId,
@@ -129,7 +130,7 @@ impl Watch {
         read.unwrap_or_else(|_| Err(Error::stopping()))
     }
 
-    /// A watcher that is woken when this send ends or waits.
+    /// A watcher that is woken when this send ends or starts waiting.
     pub fn send(&self, id: SendId) -> Watcher<SendId> {
         Registry::register(&self.sends, id)
     }
@@ -163,8 +164,9 @@ impl Watch {
         }
     }
 
-    /// Wakes the watchers of sends and runs in this slice, or all, and those of sessions that have steps which `known` has
-    /// not. Where only a slice has its turn, sessions that are quiet may be left out.
+    /// Wakes the watchers of sends and runs in this slice, or all of them, and the watchers of
+    /// sessions with steps that are not in `known`. If only a slice is checked, quiet sessions may
+    /// be left out.
     async fn check(&self, app: &App, turn: Option<u64>, known: &mut Steps) {
         let wanted = |hash| turn.is_none_or(|slice| hash % SLICES == slice);
         self.sends.wake_where(wanted);
@@ -174,7 +176,8 @@ impl Watch {
             keys.retain(|key| known.get_mut(key).is_none_or(Looked::is_due));
         }
         for page in keys.chunks(PAGE) {
-            // Reads of a file are done at once: notifications come between them.
+            // Reads from a local file complete without yielding, so let notifications through
+            // first.
             tokio::task::yield_now().await;
             let read = app.store.last_steps(page.to_vec());
             let read = tokio::select! {
@@ -205,24 +208,25 @@ impl Watch {
         }
     }
 
-    /// Forgets sessions that nobody watches any more.
+    /// Forgets sessions that nobody watches.
     fn forget(&self, known: &mut Steps) {
         let waiting = self.sessions.lock();
         known.retain(|key, _| waiting.contains_key(key));
     }
 }
 
-/// The hash is the same in every process, so that a repeated simulation wakes watchers in the same
-/// order. The server generates the keys, so that clients cannot choose colliding ones.
+/// Watchers by key. The hash is the same in every process, so that a repeated simulation wakes
+/// watchers in the same order. The server generates the keys, so clients cannot choose colliding
+/// ones.
 type Waiting<K> = HashMap<K, Vec<Arc<Waiter>>, BuildHasherDefault<DefaultHasher>>;
 
-/// What wakes a watcher.
+/// The state through which a watcher is woken.
 #[derive(Debug, Default)]
 struct Waiter {
     wake: Notify,
-    /// The final send and its tenant, where the notice of its end had it.
+    /// The final send and its tenant, if the notice of its end included it.
     ended: Mutex<Option<Box<(TenantId, SendView)>>>,
-    /// Whether what it waits for was deleted.
+    /// Whether the watched item was deleted.
     gone: AtomicBool,
 }
 
@@ -256,7 +260,7 @@ impl<K: Eq + Hash + Copy> Registry<K> {
         }
     }
 
-    /// The keys whose hashes are wanted.
+    /// The keys with the wanted hashes.
     fn keys(&self, wanted: impl Fn(u64) -> bool) -> Vec<K> {
         let waiting = self.lock();
         let keys = waiting.keys().copied();
@@ -268,7 +272,8 @@ impl<K: Eq + Hash + Copy> Registry<K> {
         self.wake_with(key, || None);
     }
 
-    /// Wakes the watchers of a key and gives them the final send, which is only made where somebody waits.
+    /// Wakes the watchers of a key and gives them the final send, which is built only if there is a
+    /// watcher.
     fn wake_with(&self, key: &K, ended: impl FnOnce() -> Option<(TenantId, SendView)>) {
         let waiting = self.lock();
         let Some(waiters) = waiting.get(key) else {
@@ -283,7 +288,7 @@ impl<K: Eq + Hash + Copy> Registry<K> {
         }
     }
 
-    /// Wakes the watchers of a key that was deleted, and tells them so.
+    /// Wakes the watchers of a deleted key, and tells them that it was deleted.
     fn end(&self, key: &K) {
         let waiting = self.lock();
         for waiter in waiting.get(key).into_iter().flatten() {
@@ -322,17 +327,18 @@ impl<K: Eq + Hash + Copy> Watcher<K> {
         self.key
     }
 
-    /// Resolves at the next wake-up, at once if there was one since the last call.
+    /// Resolves at the next wake-up, or immediately if there was one since the last call.
     pub async fn woken(&self) {
         self.waiter.wake.notified().await;
     }
 
-    /// Whether a notice said that what is watched was deleted. All of its steps were committed before.
+    /// Whether a notice said that the watched item was deleted. All of its steps were committed
+    /// before.
     pub fn is_gone(&self) -> bool {
         self.waiter.gone.load(Ordering::Acquire)
     }
 
-    /// The final send of this tenant, where it came with a wake-up.
+    /// The final send, if a wake-up included it and it belongs to this tenant.
     fn ended(&self, tenant: TenantId) -> Option<SendView> {
         let (of, view) = *self.waiter.ended().take()?;
         (of == tenant).then_some(view)
@@ -356,13 +362,14 @@ pub async fn run(app: &App, closing: CancellationToken) {
     tokio::select! {
         biased;
         () = closing.cancelled() => {}
-        // Before the notifications, since there may be no end of them.
+        // Polled before the notifications, because those may never pause.
         () = check(app) => {}
         () = dispatch(app) => {}
     }
 }
 
-/// Wakes watchers whose notifications were lost. Beside the notifications, which do not wait for the database.
+/// Wakes watchers whose notifications were lost. It runs concurrently with the dispatch of
+/// notifications, which must not wait for the database.
 async fn check(app: &App) {
     let (mut slice, mut known) = (0, Steps::new());
     loop {
@@ -387,7 +394,7 @@ async fn check(app: &App) {
 async fn dispatch(app: &App) {
     loop {
         let mut notices = app.bus().subscribe(Topic::Steps).await;
-        // Commits before the subscription may have been missed.
+        // Notices of commits before the subscription may have been missed.
         app.watch.missed.notify_one();
         while let Some(notice) = notices.next().await {
             match notice {
@@ -396,7 +403,8 @@ async fn dispatch(app: &App) {
                         Ok(steps) => {
                             let now = app.clock.monotonic();
                             for step in &steps {
-                                // Before those who wait hear of it, and send the next one.
+                                // Record the keeper before waking those who wait, since they may
+                                // send the next one.
                                 app.known.keepers.hear(step, now);
                                 app.known.lately.note(step.key);
                                 app.watch.step_committed(step);
@@ -424,8 +432,8 @@ pub fn settled(send: &SendRecord) -> bool {
 }
 
 /// Whether a wait for the send is over. A waiting send whose calls are all answered is about to
-/// continue even if no worker has claimed it yet: a client that has just answered waits for the
-/// continuation.
+/// continue, even if no worker has claimed it yet, and a client that has just answered waits for
+/// the continuation.
 async fn is_over(app: &App, send: &SendRecord) -> bool {
     if !settled(send) {
         return false;
@@ -441,9 +449,9 @@ async fn is_over(app: &App, send: &SendRecord) -> bool {
     }
 }
 
-/// Waits until the send is settled, `wait` has passed or this process is stopping, and returns the
-/// send as it is then. `known` was read after `watcher` was registered; without it the first read
-/// happens at the first wake-up, unless that brings the final send.
+/// Waits until the send is settled, `wait` has passed or this process is stopping. Returns the send
+/// as it is then. `known` must have been read after `watcher` was registered. Without it, the first
+/// read happens at the first wake-up, unless the wake-up includes the final send.
 pub async fn wait_for(
     app: &App,
     watcher: &Watcher<SendId>,

@@ -1,4 +1,4 @@
-//! Webhooks: their secrets, and what endpoints are told.
+//! Webhooks: their secrets, and the messages that endpoints get.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use serde_json::Value;
 use crate::app::App;
 use crate::error::Error;
 
-/// Why no secret can be kept, and what to do.
+/// Why secrets cannot be stored, and what to do about it.
 const NO_SEALER: &str = "the server has no key to encrypt secrets: set MAINSPRING_SECRETS_KEY, or \
                          MAINSPRING_SECRETS_KEY_FILE, to the output of `openssl rand -base64 32` \
                          on every scheduler and worker";
 
-/// What a scheduler needs to tell endpoints. Without a poster nothing is posted; without a sealer no
-/// endpoint can be created, and none that there is can be told.
+/// What a scheduler needs to send webhooks. Without a poster nothing is posted. Without a sealer no
+/// endpoint can be created, and existing ones get no messages.
 #[derive(Clone, Default)]
 pub struct WebhookParts {
-    /// Who posts.
+    /// The client that posts messages.
     pub poster: Option<Arc<dyn Poster>>,
     /// Seals and opens secrets.
     pub sealer: Option<Arc<Sealer>>,
@@ -43,13 +43,13 @@ impl fmt::Debug for WebhookParts {
 }
 
 impl WebhookParts {
-    /// Why no secret can be kept.
+    /// The sealer, or the error that explains why secrets cannot be stored.
     fn sealer(&self) -> Result<&Sealer, Error> {
         let sealer = self.sealer.as_deref();
         sealer.ok_or_else(|| Error::new(Code::WebhookNoKey, NO_SEALER))
     }
 
-    /// Seals a tenant's key for a provider; it opens for no other.
+    /// Seals a tenant's key for a provider. It can be opened only for that tenant and provider.
     pub fn seal_provider_key(
         &self,
         entropy: &dyn Entropy,
@@ -64,7 +64,8 @@ impl WebhookParts {
         Ok(sealer.seal(entropy, &context, key.as_bytes()))
     }
 
-    /// Whether messages may go to this URL, as far as it can be told now; why not.
+    /// Checks whether messages may go to this URL, as far as can be determined now. The error says
+    /// why not.
     pub fn check_url(&self, url: &str) -> Result<(), String> {
         match &self.poster {
             Some(poster) => poster.check(url),
@@ -84,7 +85,8 @@ impl WebhookParts {
         Ok(sealer.seal(entropy, &seal_context(tenant, id), secret.bytes()))
     }
 
-    /// What signs messages to an endpoint now; why it cannot be read.
+    /// The keys that currently sign messages to an endpoint. The error says why they cannot be
+    /// read.
     pub(crate) fn keys(
         &self,
         webhook: &WebhookRecord,
@@ -109,7 +111,7 @@ pub fn new_secret(entropy: &dyn Entropy) -> SigningKey {
     SigningKey::new(bytes).expect("it has 32 bytes")
 }
 
-/// What an endpoint is told, as Standard Webhooks has it.
+/// A message to an endpoint, as defined by Standard Webhooks.
 #[derive(Debug, Serialize)]
 struct Message<'m> {
     r#type: &'m str,
@@ -117,8 +119,8 @@ struct Message<'m> {
     data: Value,
 }
 
-/// The body of a delivery: the send or the run as the API shows it now, with the trace that it belongs to. None
-/// when it is gone.
+/// The body of a delivery: the send or the run as the API shows it now, along with its trace. None
+/// if it is gone.
 pub(crate) async fn body(
     app: &App,
     delivery: &DeliveryRecord,

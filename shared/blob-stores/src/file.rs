@@ -1,4 +1,4 @@
-//! A folder.
+//! Blobs in a folder.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -10,16 +10,17 @@ use bytes::Bytes;
 use mainspring_shared::blob::{BlobPlace, Blobs, Error};
 use uuid::Uuid;
 
-/// The store `file`: a file for each blob, `TENANT/AA/SHA256-GENERATION`, where `AA` is how the hash
-/// begins. A file is written beside its name, synced and renamed, so that a name always stands for
-/// the whole. All processes of a deployment have to see the same folder.
+/// The store `file`: one file per blob, `TENANT/AA/SHA256-GENERATION`, where `AA` is the beginning
+/// of the hash. A file is written under a temporary name, synced and renamed, so that a blob's name
+/// always refers to the complete content. All processes of a deployment have to see the same
+/// folder.
 #[derive(Debug)]
 pub struct FileBlobs {
     folder: PathBuf,
 }
 
 impl FileBlobs {
-    /// In this folder, which is created when something is put.
+    /// A store in this folder, which is created by the first write.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -40,7 +41,7 @@ impl FileBlobs {
     }
 }
 
-/// Runs work on files where it keeps nobody waiting.
+/// Runs blocking file operations on a thread where they block no other task.
 async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, Error> {
@@ -49,7 +50,8 @@ async fn beside<T: Send + 'static>(
         .map_err(Error::unavailable)
 }
 
-/// Writes beside the name, under a name of its own: two processes may write the same blob.
+/// Writes to a temporary file beside the name, with a unique name since two processes may write the
+/// same blob.
 fn write(path: &Path, data: &[u8], own: Uuid) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let is_new = !folder.exists();
@@ -60,7 +62,7 @@ fn write(path: &Path, data: &[u8], own: Uuid) -> io::Result<()> {
         file.sync_all()
     });
     if let Err(error) = written.and_then(|()| fs::rename(&beside, path)) {
-        // What is left of it is of no use to anybody.
+        // A partial file is of no use.
         let _ = fs::remove_file(&beside);
         return Err(error);
     }
@@ -76,7 +78,7 @@ fn write(path: &Path, data: &[u8], own: Uuid) -> io::Result<()> {
 
 /// Makes the names in a folder durable.
 fn sync(folder: &Path) -> io::Result<()> {
-    // Only Unix opens folders like files; elsewhere a rename is durable by itself.
+    // Only Unix can open folders like files; elsewhere a rename is taken to be durable.
     if cfg!(unix) {
         File::open(folder)?.sync_all()?;
     }
@@ -100,7 +102,7 @@ fn read(path: &Path, range: Option<Range<u64>>) -> io::Result<Option<Bytes>> {
     Ok(Some(data.into()))
 }
 
-/// Removes a file, and what writers left beside it that died.
+/// Removes a file, and any temporary files of writers that died.
 fn remove(path: &Path) -> io::Result<()> {
     let absent = |error: io::Error| match error.kind() {
         ErrorKind::NotFound => Ok(()),
@@ -204,7 +206,7 @@ mod tests {
         let part = blobs.get(place(1), Some(5..99)).await.expect("answers");
         assert_eq!(part, Some(Bytes::from_static(b"bytes")));
         assert_eq!(files(folder.path()).len(), 1, "nothing is left beside it");
-        // A writer that died left this.
+        // Left behind by a writer that died.
         let path = blobs.path(place(1)).with_extension("x.part");
         fs::write(path, "so").expect("writes");
         for _ in 0..2 {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 pub use file::FileBlobs;
 pub use s3::{S3Blobs, S3Settings};
 
-/// Writes, reads and deletes a few bytes under a name that nobody else has.
+/// Writes, reads and deletes a few bytes under a unique name.
 async fn write_read_delete(blobs: &dyn Blobs) -> Result<(), Error> {
     let data = Bytes::from_static(b"check");
     let place = BlobPlace {

@@ -1,4 +1,4 @@
-//! A bucket of any store that speaks S3.
+//! Blobs in a bucket of any S3-compatible store.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,38 +12,38 @@ use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
 use object_store::{ClientOptions, GetOptions, ObjectStore, ObjectStoreExt as _, RetryConfig};
 
-/// The region where none is named.
+/// The region if none is configured.
 const REGION_DEFAULT: &str = "us-east-1";
 
-/// How long a connection may take.
+/// Time limit for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Attempts of one request behind the first: what lasts longer is for the callers to wait for, who know
-/// how urgent it is.
+/// Number of retries of a request. Longer outages are left to the callers, who know how urgent the
+/// request is.
 const RETRIES_MAX: usize = 2;
 
-/// When no further attempt is begun.
+/// Time after which no retry is started.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Which bucket, and how it is reached.
+/// The bucket and how to reach it.
 #[derive(Clone)]
 pub struct S3Settings {
     /// The bucket.
     pub bucket: String,
-    /// What the names of all objects begin with; nothing if empty.
+    /// The prefix of all object names; none if empty.
     pub prefix: String,
-    /// The region, for which most S3-compatible stores take any value; that of the environment, else
-    /// `us-east-1`, when none.
+    /// The region. If none, the environment's, else `us-east-1`. Most S3-compatible stores accept
+    /// any value.
     pub region: Option<String>,
-    /// The store's address, such as `https://minio.internal:9000`; that of the environment, else Amazon's
-    /// of the region, when none.
+    /// The store's address, such as `https://minio.internal:9000`. If none, the environment's, else
+    /// that of Amazon in the region.
     pub endpoint: Option<String>,
-    /// The key's id. Without one the environment's credentials are used: of the variables `AWS_…`, a web
-    /// identity, the container or the machine.
+    /// The key's id. If none, the environment's credentials are used: the variables `AWS_…`, a web
+    /// identity, the container's or the machine's.
     pub access_key_id: Option<String>,
     /// The key's secret.
     pub secret_access_key: Option<String>,
-    /// How long one request may take: a whole blob over the line there is.
+    /// Time limit of one request, which may transfer a whole blob.
     pub timeout: Duration,
 }
 
@@ -68,17 +68,17 @@ impl fmt::Debug for S3Settings {
     }
 }
 
-/// The store `s3`: an object for each blob, `PREFIX/TENANT/SHA256-GENERATION`, put in one request. What
-/// an upload acknowledged is durable; a part of one is never seen.
+/// The store `s3`: one object per blob, `PREFIX/TENANT/SHA256-GENERATION`, written in one request.
+/// An acknowledged upload is durable, and a partial one is never visible.
 pub struct S3Blobs {
     store: AmazonS3,
     prefix: String,
     described: String,
-    /// What the store may quote and nobody else is to know.
+    /// Secrets that the store's errors may quote, and that must not be shown.
     secrets: Secrets,
 }
 
-/// The region that the environment names, else the one that object stores of other makers take.
+/// The environment's region, else the one that other vendors' stores accept.
 fn region_of_environment() -> String {
     let environment = AmazonS3Builder::from_env();
     let region = environment.get_config_value(&AmazonS3ConfigKey::Region);
@@ -86,15 +86,16 @@ fn region_of_environment() -> String {
 }
 
 impl S3Blobs {
-    /// Fails if the settings make no sense. Nothing is asked of the store yet.
+    /// Fails if the settings are invalid. Does not contact the store.
     pub fn new(settings: &S3Settings) -> Result<Self, Error> {
         let mut builder = match settings.access_key_id {
-            // Its own settings are complete: the environment may be meant for something else.
+            // Settings with a key are complete: the environment may be meant for something else.
             Some(_) => AmazonS3Builder::new().with_region(region_of_environment()),
             None => AmazonS3Builder::from_env(),
         };
         let endpoint = settings.endpoint.clone();
-        // The name that is for S3 alone wins over the other, also over the one that is set below.
+        // In the builder `S3Endpoint` takes precedence over `Endpoint`, so it is read first here,
+        // and the result is set as `S3Endpoint` below.
         let endpoint = [AmazonS3ConfigKey::S3Endpoint, AmazonS3ConfigKey::Endpoint]
             .iter()
             .fold(endpoint, |known, key| {
@@ -157,7 +158,7 @@ impl S3Blobs {
         }
     }
 
-    /// Bytes of an object, where it is there.
+    /// The size of an object in bytes; none if it does not exist.
     async fn length(&self, place: BlobPlace) -> Result<Option<u64>, Error> {
         match self.store.head(&self.path(place)).await {
             Ok(meta) => Ok(Some(meta.size)),
@@ -171,18 +172,18 @@ impl S3Blobs {
     }
 }
 
-/// A URL without what lets someone in.
+/// A URL without its credentials.
 fn hidden_login(url: &str) -> String {
     Secrets::default().and_of_url(url).hidden(url)
 }
 
-/// The error with all that led to it, without what the store quotes of what it was given.
+/// The error with all its causes, without secrets that the store may have quoted.
 fn unavailable(error: &object_store::Error, secrets: &Secrets) -> Error {
     let mut said = error.to_string();
     let mut source = std::error::Error::source(error);
     while let Some(inner) = source {
         let text = inner.to_string();
-        // Most of these errors say what their sources say.
+        // Most of these errors already include the text of their sources.
         if !said.contains(&text) {
             said = format!("{said}: {text}");
         }
@@ -212,7 +213,7 @@ impl Blobs for S3Blobs {
         range: Option<Range<u64>>,
     ) -> Result<Option<Bytes>, Error> {
         if let Some(range) = &range {
-            // Of what is not there the protocol knows no part.
+            // S3 refuses an empty range, or one past the end of the object. Answer those here.
             let Some(length) = self.length(place).await? else {
                 return Ok(None);
             };

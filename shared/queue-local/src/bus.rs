@@ -11,9 +11,11 @@ use mainspring_shared::bus::{Bus, Notice, Topic};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-/// Notices that wait for one listener of what every part of the process listens to.
+/// Maximum number of notices that wait for one listener of a topic that all parts of the process
+/// listen to.
 const SHARED_BUFFER: usize = 1_024;
-/// Notices that wait for one listener of a session. There may be thousands of those.
+/// Maximum number of notices that wait for one listener of a session, of which there may be
+/// thousands.
 const LIVE_BUFFER: usize = 128;
 
 /// The bus inside one process. Clones share it.
@@ -22,7 +24,7 @@ pub struct LocalBus {
     topics: Arc<Topics>,
 }
 
-/// Only topics that someone listens to.
+/// The topics that have listeners.
 #[derive(Debug, Default)]
 struct Topics(Mutex<HashMap<Topic, Fan>>);
 
@@ -45,7 +47,7 @@ impl Topics {
     }
 }
 
-/// One listener's entry; leaving removes it.
+/// The registration of a listener; dropping it removes it.
 struct Listener {
     topics: Arc<Topics>,
     topic: Topic,
@@ -67,7 +69,7 @@ impl Drop for Listener {
 impl Bus for LocalBus {
     fn publish(&self, topic: Topic, payload: Bytes) {
         if let Some(fan) = self.topics.lock().get(&topic) {
-            // Nobody to receive it is as good as received: the listener is leaving.
+            // Sending fails only if the last listener is leaving.
             let _ = fan.sender.send(payload);
         }
     }

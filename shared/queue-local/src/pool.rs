@@ -1,4 +1,4 @@
-//! What waits for the workers of one pool.
+//! The jobs that wait for the workers of one pool.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,27 +8,28 @@ use mainspring_shared::id::SessionKey;
 use mainspring_shared::queue::{ACTIVATION_SESSIONS_MAX, Activation};
 use tokio::sync::Semaphore;
 
-/// Sessions that may wait in one lane, a few megabytes. What is beyond waits in the database.
+/// Maximum number of sessions that wait in one lane: a few megabytes. Further ones wait in the
+/// database.
 const LANE_SESSIONS_MAX: usize = 65_536;
-/// One job in so many is of the low lane even while high ones wait.
+/// One in this many jobs is taken from the low lane even while high ones wait.
 const LOW_SHARE: u64 = 8;
 
-/// Where a job waits.
+/// The place in which a job waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// Ahead of what is high.
+    /// Ahead of the high lane.
     Ahead,
     /// One of the lanes.
     Lane(Priority),
 }
 
-/// Both lanes of a pool, and what passes them.
+/// Both lanes of a pool, and the jobs that overtake them.
 #[derive(Debug)]
 pub(crate) struct Pool {
     lanes: Mutex<Lanes>,
     /// One permit per job of the lanes, so that each job wakes one worker.
     jobs: Semaphore,
-    /// The same for those that go ahead.
+    /// One permit per job that goes ahead.
     ahead: Semaphore,
 }
 
@@ -43,12 +44,12 @@ struct Lanes {
 #[derive(Debug, Default)]
 struct Waiting {
     jobs: VecDeque<Activation>,
-    /// The sessions of `jobs`: one that waits already is not added.
+    /// The sessions of `jobs`. A session that is already waiting is not added again.
     sessions: HashSet<SessionKey>,
 }
 
 impl Waiting {
-    /// Returns whether it fits, and whether it became a job.
+    /// Returns whether the sessions fit, and whether they became a job.
     fn add(&mut self, sessions: &[SessionKey]) -> (bool, bool) {
         let new = |key: &&SessionKey| !self.sessions.contains(*key);
         let mut sessions: Vec<_> = sessions.iter().filter(new).copied().collect();
@@ -85,7 +86,7 @@ impl Pool {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether all of it waits now.
+    /// Adds jobs. Returns whether all of them fit.
     pub(crate) fn push(&self, line: Line, activations: &[Activation]) -> bool {
         let mut lanes = self.lanes();
         let (lane, permits) = match line {
@@ -114,20 +115,20 @@ impl Pool {
         }
     }
 
-    /// The next job of the lanes, once there is one. A caller that gives up takes none.
+    /// Waits for the next job of the lanes. A cancelled call takes none.
     pub(crate) async fn take(self: Arc<Self>) -> (Activation, Line) {
         loop {
             if let Ok(permit) = self.jobs.acquire().await {
                 permit.forget();
             }
-            // A permit is added after its job, and every taker has one: a job is there.
+            // Each permit is added after its job, so a taker with a permit finds a job.
             if let Some((job, priority)) = self.lanes().take() {
                 return (job, Line::Lane(priority));
             }
         }
     }
 
-    /// The same of those that go ahead.
+    /// Waits for the next job that goes ahead.
     pub(crate) async fn take_ahead(self: Arc<Self>) -> (Activation, Line) {
         loop {
             if let Ok(permit) = self.ahead.acquire().await {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::pool::{Line, Pool};
 use crate::worker::{self, Takes};
 
-/// Pools that may have had work: more than anybody has workers for.
+/// Maximum number of pools; more than any process has workers for.
 const POOLS_MAX: usize = 1_024;
 
 /// The queue inside one process. Clones share it.
@@ -72,7 +72,7 @@ impl Queue for LocalQueue {
             return stop.await;
         };
         let stopping = CancellationToken::new();
-        // Also when this future is dropped.
+        // Also cancelled when this future is dropped.
         let ended = stopping.clone().drop_guard();
         let lines = [Takes::Lanes, Takes::Ahead]
             .map(|takes| worker::supervise(pool.clone(), takes, handler.clone(), stopping.clone()));

@@ -22,32 +22,32 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::pool::{Line, Pool};
 
-/// Handlers that may wait to be admitted. A handler is quick unless every slot is taken, and then
-/// more of them would only reorder what waits.
+/// Handlers that may wait for admission. A handler is quick unless every slot is taken; then more
+/// handlers would only reorder waiting jobs.
 const HANDLERS: usize = 8;
-/// The same for what passes others. Sessions of tenants that have their share go behind: these wait for the next
-/// slot at most.
+/// The same for jobs that overtake others. Sessions of tenants that already have their share are
+/// moved behind, so these jobs wait for the next slot at most.
 const AHEAD_HANDLERS: usize = 2;
-/// How long a stop waits for handlers that are admitting.
+/// How long a stop waits for handlers in admission.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
-/// How long a job that a stopping worker turned away waits for the end of fetching.
+/// How long a job that a stopping worker turned away waits until the worker has stopped fetching.
 const CLOSING_LIMIT: Duration = Duration::from_secs(5);
-/// The pause before a worker that ended by itself is replaced. It has no reason to.
+/// The pause before a worker that ended by itself is replaced. It is not expected to end.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
 
 type Job = (Activation, Line);
 type Running = AbortOnDropHandle<Result<(), WorkerError>>;
 
-/// What a worker takes.
+/// The jobs that a worker takes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Takes {
     /// Jobs of the lanes.
     Lanes,
-    /// Those that pass them.
+    /// Jobs that overtake the lanes.
     Ahead,
 }
 
-/// What every job passes.
+/// The context of every job.
 #[derive(Clone)]
 struct Intake {
     takes: Takes,
@@ -83,7 +83,7 @@ pub(crate) async fn supervise(
             () = stop.cancelled() => {
                 if context.stop().is_ok() {
                     intake.closed.cancel();
-                    // Later ones end by themselves.
+                    // Handlers that take longer end by themselves.
                     let _ = tokio::time::timeout(STOP_LIMIT, &mut running).await;
                 }
                 return;
@@ -126,13 +126,13 @@ fn start(intake: &Intake, slots: &Arc<Semaphore>) -> (WorkerContext, Running) {
     (context, running)
 }
 
-/// What apalis calls.
+/// The function that apalis calls.
 async fn on_job((activation, line): Job, intake: Data<Intake>) {
     let handler = &intake.handler;
     let disposition = if line == Line::Ahead {
         let (disposition, sessions) = handler.handle_ahead(activation.clone()).await;
         if disposition == Disposition::Done && !sessions.is_empty() {
-            // What does not fit there is found by the sweep.
+            // Sessions that do not fit there are found by the sweep.
             let behind = Line::Lane(Priority::High);
             intake.pool.push(behind, &[Activation { sessions }]);
         }
@@ -143,7 +143,8 @@ async fn on_job((activation, line): Job, intake: Data<Intake>) {
     match disposition {
         Disposition::Done => {}
         Disposition::Stopping => {
-            // For another worker of this pool; sooner, this one would get it again at once.
+            // Leave the job to another worker of this pool: earlier, this one would get it again at
+            // once.
             let closed = tokio::time::timeout(CLOSING_LIMIT, intake.closed.cancelled()).await;
             if closed.is_ok() {
                 intake.pool.push(line, &[activation]);
@@ -154,8 +155,8 @@ async fn on_job((activation, line): Job, intake: Data<Intake>) {
 
 type AnySink = Box<dyn Sink<Task<Job>, Error = MemoryStorageError> + Send + Sync + Unpin>;
 
-/// The storage polls its sink even if nothing is pushed through it: this one is always ready.
-/// Jobs come from the pool instead, for apalis' own sink fails under concurrent pushes.
+/// A sink that is always ready: the storage polls its sink even if nothing is pushed through it.
+/// Jobs come from the pool instead, because apalis' own sink fails under concurrent pushes.
 fn no_sink() -> MemorySink<Job> {
     let sink: AnySink =
         Box::new(futures::sink::drain::<Task<Job>>().sink_map_err(|never| match never {}));

@@ -1,4 +1,4 @@
-//! Where Redis is, with a form that can be shown, and what is an installation's own there.
+//! The address of Redis, with a form that can be shown, and the installation's prefix there.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,19 +9,21 @@ use redis::{Client, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 
 use crate::prefix::Prefix;
 
-/// Unanswered bytes older than this mean that the other end is gone.
+/// If sent bytes stay unacknowledged for this long, the other end is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// The URL of a Redis: `redis://`, `rediss://` (TLS) or `unix://`. Shown without its secrets.
+/// The URL of a Redis server: `redis://`, `rediss://` (TLS) or `unix://`. Shown without its
+/// secrets.
 #[derive(Clone)]
 pub struct Address {
     info: ConnectionInfo,
-    /// The certificates, as PEM, of the only authorities that a server's may come from.
+    /// The authorities, as PEM, that a server's certificate must come from, instead of the public
+    /// ones.
     authorities: Option<Vec<u8>>,
     prefix: Prefix,
 }
 
-/// A URL that is not one of a Redis. Does not repeat the URL, which may hold a password.
+/// The URL is not that of a Redis server. Does not repeat the URL, which may hold a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a URL of the form redis://[user:password@]host[:port][/db] is expected")]
 pub struct AddressError;
@@ -31,7 +33,8 @@ impl FromStr for Address {
 
     fn from_str(url: &str) -> Result<Self, AddressError> {
         let info = url.into_connection_info().map_err(|_| AddressError)?;
-        // Every command is waited for: collecting small writes into fewer packets only delays them.
+        // Every command waits for its answer, so delaying small writes to merge packets only adds
+        // latency.
         let tcp = TcpSettings::default().set_nodelay(true);
         #[cfg(target_os = "linux")]
         let tcp = tcp.set_user_timeout(SILENCE_MAX);
@@ -44,8 +47,8 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// Trusts the certificate authorities in `pem` alone, instead of the public ones. They only
-    /// matter to `rediss://`, where the server's certificate and name are always verified.
+    /// Trusts only the certificate authorities in `pem`, instead of the public ones. This only
+    /// affects `rediss://`, where the server's certificate and name are always verified.
     #[must_use]
     pub fn trusting(self, pem: Vec<u8>) -> Self {
         Self {
@@ -60,7 +63,7 @@ impl Address {
         Self { prefix, ..self }
     }
 
-    /// What the keys and channels begin with.
+    /// The prefix of the keys and channels.
     pub(crate) fn prefix(&self) -> Prefix {
         self.prefix.clone()
     }

@@ -17,9 +17,11 @@ use crate::link::{Link, Sources, Voice};
 use crate::prefix::Prefix;
 use crate::publisher::Publisher;
 
-/// Buffered notifications per listener of a topic that every process subscribes to.
+/// Maximum number of buffered notifications per listener of a topic to which every process
+/// subscribes.
 const SHARED_BUFFER: usize = 1_024;
-/// Buffered notifications per listener of a session, of which there may be thousands.
+/// Maximum number of buffered notifications per listener of a session, of which there may be
+/// thousands.
 const LIVE_BUFFER: usize = 128;
 
 /// The bus on Redis. One connection subscribes for the whole process, another one publishes.
@@ -31,8 +33,8 @@ pub struct RedisBus {
 }
 
 impl RedisBus {
-    /// Opens the bus without waiting for Redis: it connects by itself, now and after every loss.
-    /// Must be called inside a tokio runtime.
+    /// Opens the bus without waiting for Redis: it connects in the background, and reconnects after
+    /// every loss. Must be called inside a tokio runtime.
     pub fn open(
         address: &Address,
         clock: Arc<dyn Clock>,
@@ -49,14 +51,15 @@ impl RedisBus {
         })
     }
 
-    /// Notifications that were dropped since the bus was opened, because Redis was unavailable or
+    /// Number of notifications dropped since the bus was opened, because Redis was unavailable or
     /// the buffer was full.
     pub fn dropped(&self) -> u64 {
         self.publisher.dropped()
     }
 }
 
-/// How long it may take to hear whether somebody listens: whoever asks does something else then.
+/// Time limit for the answer whether anyone is listening; after it, the caller falls back to
+/// something else.
 const TELL_LIMIT: Duration = Duration::from_millis(500);
 
 #[async_trait]

@@ -15,7 +15,7 @@ pub struct Counts {
     pub handled: u64,
     /// Jobs that a stopping worker put back.
     pub returned: u64,
-    /// Workers that were started; each one after the first of a lane follows a failure.
+    /// Workers that were started. Each one after a lane's first follows a failure.
     pub lives: u64,
     /// Finished jobs that the janitor deleted.
     pub tidied: u64,

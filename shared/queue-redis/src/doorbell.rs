@@ -1,9 +1,9 @@
-//! When an idle worker polls its lane: when a token of the lane's bell is its own.
+//! Decides when an idle worker polls its lane: when it gets a token from the lane's bell.
 //!
-//! A push puts as many tokens into the lane's bell, a list, as it puts jobs into the lane, and Redis
-//! hands each to the one worker that has waited longest: a job wakes one worker, however many are
-//! idle. Tokens are hints. One that is lost costs a second at most, as every idle worker looks at
-//! the lane's length so often; one too many costs a fetch.
+//! A push adds as many tokens to the lane's bell, a list, as jobs to the lane. Redis hands each
+//! token to the worker that has waited longest, so a job wakes one worker, however many are idle.
+//! Tokens are hints. A lost one delays a job by at most a second, because every idle worker checks
+//! the lane's length that often; an extra one costs a fetch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,37 +24,38 @@ use crate::queue::Core;
 use crate::scripts;
 use crate::tracked::InFlight;
 
-/// How long a worker that was woken may take to poll. After that it has no handler free, and the
-/// token is for another one.
+/// How long a woken worker may take to poll. If it takes longer, it has no free handler, and the
+/// token goes to another worker.
 const ANSWER_LIMIT: Duration = Duration::from_millis(5);
-/// A worker that has fetched nothing for so long is idle. A busy one looks for the next job by itself,
-/// and leaves the tokens to others.
+/// A worker that has fetched nothing for this long is idle. A busy one fetches the next job without
+/// a token and leaves the tokens to others.
 const SETTLE: Duration = Duration::from_millis(1);
 
-/// Wakes a worker. apalis drops a notification that arrives during a fetch, although that fetch may
-/// have read the lane before the job was pushed: such a notification is kept until the fetch is
-/// over.
+/// Wakes a worker. apalis drops a notification that arrives during a fetch, even though that fetch
+/// may have read the lane before the job was pushed, so such a notification is kept until the fetch
+/// is over.
 pub(crate) struct Doorbell {
     bell: Arc<Bell>,
     in_flight: InFlight,
     _listener: AbortOnDropHandle<()>,
 }
 
-/// What the strategy, which apalis polls, and the task that waits for tokens share.
+/// State shared by the strategy, which apalis polls, and the task that waits for tokens.
 #[derive(Default)]
 struct Bell {
     rung: AtomicBool,
     waker: AtomicWaker,
-    /// The worker polls, so it has a handler free.
+    /// Signals that the worker polls, so it has a free handler.
     polled: Notify,
-    /// How many jobs it has fetched.
+    /// Number of jobs that it has fetched.
     fetched: AtomicU64,
-    /// The worker began a fetch after it was rung for.
+    /// Signals that the worker began a fetch after it was rung for.
     answered: Notify,
 }
 
 impl Doorbell {
-    /// Starts to wait for tokens, over a connection of its own: one that waits answers nothing else.
+    /// Starts to wait for tokens, on a separate connection, since a blocked one cannot serve other
+    /// commands.
     pub(crate) fn new(core: Arc<Core>, keys: Keys, in_flight: InFlight) -> Self {
         let bell = Arc::new(Bell::default());
         let listener = tokio::spawn(listen(core, keys, Arc::clone(&bell)));
@@ -89,7 +90,7 @@ impl PollStrategy for Doorbell {
 }
 
 impl Bell {
-    /// Waits until the worker has polled since the last time, and found nothing.
+    /// Waits until the worker has polled again and fetched nothing.
     async fn idle(&self, clock: &dyn Clock) {
         self.polled.notified().await;
         loop {
@@ -101,7 +102,7 @@ impl Bell {
         }
     }
 
-    /// Wakes the worker; whether it answered.
+    /// Wakes the worker. Returns whether it answered.
     async fn ring(&self) -> bool {
         self.rung.store(true, Ordering::Release);
         self.waker.wake();
@@ -111,15 +112,15 @@ impl Bell {
         }
         let taken_back = self.rung.swap(false, Ordering::AcqRel);
         if !taken_back {
-            // The worker answers right now. Its answer is taken here: left behind, it would be the answer
-            // to the next ring too.
+            // The worker is just answering. Consume its answer here, or it would count for the next
+            // ring too.
             self.answered.notified().await;
         }
         !taken_back
     }
 }
 
-/// Takes tokens for as long as the worker wants jobs.
+/// Takes tokens while the worker wants jobs.
 async fn listen(core: Arc<Core>, keys: Keys, bell: Arc<Bell>) {
     let mut backoff = Backoff::new(core.sources.clone(), 50, 1_000);
     loop {
@@ -132,13 +133,13 @@ async fn listen(core: Arc<Core>, keys: Keys, bell: Arc<Bell>) {
                 }
             }
         }
-        // Jobs may have come that nobody was rung for.
+        // Jobs may have arrived in the meantime without a token being taken.
         bell.ring().await;
         backoff.wait().await;
     }
 }
 
-/// Waits for the next token, for no more than a second, and wakes the worker for it.
+/// Waits for the next token, for at most a second at a time, and wakes the worker for it.
 async fn take(connection: &mut MultiplexedConnection, keys: &Keys, bell: &Bell) -> RedisResult<()> {
     loop {
         let wakes = scripts::wait(connection, keys).await?;
@@ -161,11 +162,11 @@ mod tests {
     async fn a_worker_that_does_not_poll_leaves_the_token_to_another() {
         let bell = Bell::default();
         assert!(!bell.ring().await);
-        // What nobody answered is not rung for later.
+        // A ring without an answer is withdrawn.
         assert!(!bell.rung.load(Ordering::Acquire));
     }
 
-    /// A bell that is being rung, and whether it was answered.
+    /// A bell that is being rung, and the pending result of that.
     async fn ringing() -> (Arc<Bell>, tokio::task::JoinHandle<bool>) {
         let bell = Arc::new(Bell::default());
         let ringing = tokio::spawn({
@@ -188,7 +189,7 @@ mod tests {
     async fn an_answer_at_the_last_moment_is_not_one_to_the_next_ring() {
         let (bell, ringing) = ringing().await;
         assert!(bell.rung.swap(false, Ordering::AcqRel));
-        // The limit ends between the worker's two writes.
+        // The limit expires between the worker's two writes.
         tokio::time::sleep_until(tokio::time::Instant::now() + ANSWER_LIMIT * 2).await;
         bell.answered.notify_one();
         assert!(ringing.await.unwrap());

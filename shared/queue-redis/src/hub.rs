@@ -1,8 +1,8 @@
 //! One pub/sub connection for all listeners of this process.
 //!
-//! A listener is registered in a table first; a task then brings the subscriptions of the
-//! connection in line with the table, also after a reconnect. Listeners therefore never subscribe
-//! twice, and get a gap if notifications may have been missed.
+//! A listener is first registered in a table; a task then makes the connection's subscriptions
+//! match the table, also after a reconnect. So a channel is never subscribed twice, and listeners
+//! get a gap if notifications may have been missed.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,9 +21,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::link::{Backoff, CONNECT_LIMIT, PROBE_INTERVAL, PROBE_LIMIT, Sources, reason};
 
-/// Counter: times that a listener was told to look at the database, since notices may have been missed.
+/// Counter: times that a listener was told to read the database because notices may have been
+/// missed.
 const GAPS: &str = "mainspring_bus_gaps_total";
-/// How long a new listener waits for its subscription; after that it gets a gap once it is
+/// How long a new listener waits for its subscription. After that it gets a gap once it is
 /// subscribed.
 const SUBSCRIBE_LIMIT: Duration = Duration::from_secs(1);
 /// Channels per subscribe or unsubscribe command.
@@ -38,7 +39,8 @@ pub(crate) struct Hub {
 struct Shared {
     table: Mutex<Table>,
     changed: Notify,
-    /// Received by every hub: a publisher dropped more notifications than it can name.
+    /// The channel of every hub on which a publisher reports that it dropped more notifications
+    /// than it can name.
     gap_channel: String,
 }
 
@@ -46,8 +48,8 @@ struct Shared {
 struct Table {
     connected: bool,
     channels: HashMap<String, Channel>,
-    /// Channels whose subscription may not be what the table says. Each has at most a few
-    /// entries: a change adds one, and the task takes all of them.
+    /// Channels whose subscription may differ from the table. A channel has at most a few entries:
+    /// each change adds one, and the task takes all of them.
     dirty: Vec<String>,
 }
 
@@ -55,14 +57,15 @@ struct Channel {
     sender: broadcast::Sender<Notice>,
     listeners: usize,
     confirmed: bool,
-    /// Whether notifications may have been missed: reported as a gap once the subscription is
-    /// confirmed.
+    /// Whether notifications may have been missed. This is reported as a gap once the subscription
+    /// is confirmed.
     gap: bool,
     waiting: Vec<oneshot::Sender<()>>,
 }
 
 impl Hub {
-    /// Starts connecting; does not wait for it. What is published to `gap_channel` is a gap of every channel.
+    /// Starts connecting without waiting for it. A message on `gap_channel` is a gap of every
+    /// channel.
     pub(crate) fn open(client: Client, sources: Sources, gap_channel: String) -> Self {
         let shared = Arc::new(Shared {
             table: Mutex::default(),
@@ -80,16 +83,16 @@ impl Hub {
         self.shared.table().connected
     }
 
-    /// Subscribes to a channel. The subscription is effective on return if connected; otherwise a
-    /// gap follows once it is. Up to `buffer` notifications wait for a slow listener, then the
-    /// oldest are replaced by a gap.
+    /// Subscribes to a channel. If connected, the subscription is effective on return; otherwise a
+    /// gap follows once it is. Up to `buffer` notifications wait for a slow listener, then a gap
+    /// replaces the oldest.
     pub(crate) async fn subscribe(
         &self,
         channel: String,
         buffer: usize,
     ) -> BoxStream<'static, Notice> {
         let (receiver, effective) = self.shared.enter(&channel, buffer);
-        // Before any await, so that a cancelled caller leaves no listener behind.
+        // Created before any await, so that a cancelled caller leaves no listener behind.
         let listener = Listener {
             shared: Arc::clone(&self.shared),
             channel,
@@ -135,7 +138,7 @@ impl fmt::Debug for Hub {
     }
 }
 
-/// Dropping it unregisters the listener.
+/// A registered listener; dropping it unregisters it.
 struct Listener {
     shared: Arc<Shared>,
     channel: String,
@@ -202,7 +205,7 @@ impl Shared {
         let mut table = self.table();
         if let Some(channel) = table.channels.get_mut(name) {
             if channel.confirmed {
-                // It has become effective in the meantime.
+                // It was confirmed in the meantime.
                 let _ = channel.sender.send(Notice::Gap);
             } else {
                 channel.gap = true;
@@ -210,7 +213,7 @@ impl Shared {
         }
     }
 
-    /// Marks all channels to be subscribed again; new listeners wait for it.
+    /// Marks all channels for subscribing again; new listeners wait for that.
     fn connected(&self) {
         let mut table = self.table();
         table.connected = true;
@@ -225,7 +228,7 @@ impl Shared {
         for channel in table.channels.values_mut() {
             channel.confirmed = false;
             channel.gap = true;
-            // Waiting callers return now, and get the gap later.
+            // Waiting callers return now and get the gap later.
             channel.waiting.clear();
         }
     }
@@ -281,7 +284,7 @@ impl Shared {
             } else {
                 Notice::Payload(Bytes::copy_from_slice(payload))
             };
-            // A failure means that the listener was dropped.
+            // Sending fails only if the listeners were dropped.
             let _ = channel.sender.send(notice);
         }
     }
@@ -315,10 +318,10 @@ async fn keep(shared: Arc<Shared>, client: Client, sources: Sources) {
     }
 }
 
-/// A subscribe command in flight; returns the channels that are then subscribed.
+/// A subscribe command in flight. It returns the channels that are subscribed afterwards.
 type Pending = BoxFuture<'static, Result<Vec<String>, RedisError>>;
 
-/// Serves listeners until the connection is lost; returns the reason.
+/// Serves listeners until the connection is lost. Returns the reason.
 async fn serve(shared: &Shared, sink: PubSubSink, mut stream: PubSubStream) -> &'static str {
     let mut pending: Option<Pending> = Some(first(sink.clone(), shared.gap_channel.clone()));
     let mut due = tokio::time::interval(PROBE_INTERVAL);

@@ -1,4 +1,4 @@
-//! Between apalis and the handler: what every job passes.
+//! Passing jobs from apalis to the handler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 use crate::lane::Line;
 use crate::queue::Core;
 
-/// How long background work lets the other go first. Bounded, so that it does move while
-/// somebody always waits.
+/// How long a low job yields to waiting high ones. Bounded, so that low jobs make progress even
+/// while high ones always wait.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// How long a job that a stopping worker turned away waits for the end of fetching.
+/// How long a job that a stopping worker turned away waits until the worker has stopped fetching.
 const CLOSING_LIMIT: Duration = Duration::from_secs(5);
 
-/// How many high jobs wait to be admitted in this process.
+/// Number of high jobs that wait to be admitted in this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Pressure(watch::Sender<usize>);
 
@@ -49,7 +49,7 @@ impl Drop for Entered {
     }
 }
 
-/// One line's way to the handler.
+/// The path of one line's jobs to the handler.
 #[derive(Debug, Clone)]
 pub(crate) struct Intake {
     handler: Callee,
@@ -98,7 +98,7 @@ impl Intake {
         let disposition = if self.line.ahead {
             let (disposition, sessions) = handler.handle_ahead(activation.clone()).await;
             if disposition == Disposition::Done && !sessions.is_empty() {
-                // What does not fit there is found by the sweep.
+                // Sessions that do not fit there are found by the sweep.
                 let behind = Line::of(&self.line.lane);
                 self.core.push(&behind, &[Activation { sessions }]).await;
             }
@@ -112,8 +112,9 @@ impl Intake {
         }
     }
 
-    /// Puts a job back for another worker, but not before this one has stopped fetching, or it
-    /// would get it again at once. Behind the others, in case that no other one takes what goes ahead.
+    /// Puts a job back for another worker, but only after this one has stopped fetching, or it
+    /// would get the job again at once. The job goes to the lane's normal line, since there may be
+    /// no other worker that takes from the line ahead.
     async fn give_back(&self, activation: Activation) {
         let closed = tokio::time::timeout(CLOSING_LIMIT, self.closed.cancelled()).await;
         if closed.is_ok()
@@ -127,7 +128,8 @@ impl Intake {
     }
 }
 
-/// What apalis calls. It never fails: apalis would run the job again up to 24 times.
+/// The function that apalis calls. It never fails, since apalis would run the job again up to 24
+/// times.
 pub(crate) async fn on_job(activation: Activation, intake: Data<Intake>) {
     if !activation.sessions.is_empty() {
         intake.take(activation).await;

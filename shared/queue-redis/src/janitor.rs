@@ -1,4 +1,4 @@
-//! What apalis leaves in Redis is forgotten here: every finished job, and workers that died.
+//! Removal of what apalis leaves in Redis: finished jobs, and workers that died.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,24 +11,26 @@ use crate::link::Live;
 use crate::queue::Core;
 use crate::scripts::{self, STEP};
 
-/// How often the janitor comes.
+/// How often the janitor runs.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// How long one step may take before the pass is given up.
+/// Time limit of one step; if it is exceeded, the pass is given up.
 const STEP_LIMIT: Duration = Duration::from_secs(2);
-/// Steps that a pass makes in one set: a million jobs, more than can be done between two passes.
+/// Maximum number of steps per pass and set: a million jobs, more than can be finished between two
+/// passes.
 const STEPS_MAX: usize = 5_000;
-/// Lanes that one pass looks at.
+/// Maximum number of lanes per pass.
 const LANES_MAX: usize = 1_024;
-/// A worker silent for this long is dead, and so is every worker that could have noticed.
+/// A worker that has been silent for this long is dead, and so is every worker that could have
+/// noticed.
 const SILENCE_MAX: Duration = Duration::from_mins(1);
 
-/// Why a pass ended early: the next one goes on.
+/// A pass ended early; the next one continues.
 struct GivenUp;
 
 impl Core {
     pub(crate) async fn janitor(&self, mut stop: BoxFuture<'static, ()>) {
         loop {
-            // Not all processes at once, for they do the same work.
+            // Jittered, because all processes do the same work.
             let wait = INTERVAL.mul_f64(0.75 + 0.5 * self.sources.entropy.fraction());
             if tokio::time::timeout(wait, &mut stop).await.is_ok() {
                 return;
@@ -42,7 +44,7 @@ impl Core {
 
     pub(crate) async fn tidy(&self) -> usize {
         let mut tidied = 0;
-        // What was done before a failure is done; the rest is for the next pass.
+        // Whatever was done before a failure counts; the next pass does the rest.
         let _ = self.tidy_all(&mut tidied).await;
         self.counters.tidied.add(tidied);
         tidied
@@ -67,7 +69,7 @@ impl Core {
         Ok(())
     }
 
-    /// The lanes that ever had a worker: only those have finished jobs.
+    /// The lanes that ever had a worker; no others have finished jobs.
     async fn registered(&self, live: &mut Live) -> Result<Vec<Keys>, GivenUp> {
         let mut ask = redis::cmd("ZRANGE");
         ask.arg(REGISTRY).arg(0).arg(LANES_MAX - 1);
@@ -80,7 +82,7 @@ impl Core {
         Ok(lanes.into_values().collect())
     }
 
-    /// Ends workers that died when no other worker of their lane was left to notice.
+    /// Ends workers that died while no other worker of their lane was left to notice.
     async fn bury(&self, live: &mut Live, keys: &Keys) -> Result<(), GivenUp> {
         let names = bounded(scripts::stale(&mut live.connection, keys, SILENCE_MAX)).await;
         for name in self.checked(live, names)? {

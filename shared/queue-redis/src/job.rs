@@ -1,5 +1,5 @@
-//! How an activation is written in Redis: `TENANT.SESSION`, joined by commas, the session as 32
-//! hex digits. An operator can read it.
+//! The form of an activation in Redis: `TENANT.SESSION` for each session, separated by commas, the
+//! session as 32 hex digits. An operator can read it.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -9,8 +9,8 @@ use mainspring_shared::id::{SessionId, SessionKey, TenantId};
 use mainspring_shared::queue::{ACTIVATION_SESSIONS_MAX, Activation};
 use uuid::Uuid;
 
-/// Writes and reads jobs. Reading never fails: what cannot be read is left out, for an error would
-/// end the worker that fetched it, and the sweep brings the session anyway.
+/// Encodes and decodes jobs. Decoding never fails: an error would end the worker that fetched the
+/// job, so what cannot be read is left out, and the sweep finds the session anyway.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct JobCodec;
 
@@ -27,7 +27,7 @@ impl Codec<Activation> for JobCodec {
     }
 }
 
-/// The jobs of some activations: none empty, none with more sessions than a job may name.
+/// The jobs for some activations: none is empty, and none names more sessions than a job may.
 pub(crate) fn jobs(activations: &[Activation]) -> Vec<String> {
     activations
         .iter()

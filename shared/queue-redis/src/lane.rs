@@ -8,26 +8,26 @@ use mainspring_shared::queue::Lane;
 
 use crate::prefix::Prefix;
 
-/// How often a worker says that it lives.
+/// Interval of a worker's heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// Heartbeats after whose absence its jobs go to others.
+/// Number of missed heartbeats after which a worker's jobs go to others.
 const HEARTBEATS_MISSED: usize = 3;
-/// For how long a worker that says nothing more counts as there.
+/// How long a worker without heartbeats counts as alive.
 pub(crate) const SILENCE: Duration = HEARTBEAT.saturating_mul(3);
-/// Where apalis lists every queue that a worker was ever registered for, of all installations: the one key that has no
-/// prefix.
+/// The key under which apalis lists every queue that ever had a worker, of all installations: the
+/// only key without a prefix.
 pub(crate) const REGISTRY: &str = "core:apalis:queues:list";
 
-/// One of the lists that jobs of a lane wait in.
+/// One of the lists in which jobs of a lane wait.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Line {
     pub(crate) lane: Lane,
-    /// For jobs that pass the lane's others.
+    /// Whether it is for jobs that overtake the lane's others.
     pub(crate) ahead: bool,
 }
 
 impl Line {
-    /// The one that most jobs wait in.
+    /// The line in which most jobs wait.
     pub(crate) fn of(lane: &Lane) -> Self {
         Self {
             lane: lane.clone(),
@@ -35,7 +35,7 @@ impl Line {
         }
     }
 
-    /// The one that passes it, if there is one.
+    /// The line that overtakes it, if the lane has one.
     pub(crate) fn ahead_of(lane: &Lane) -> Option<Self> {
         lane.has_way_past().then(|| Self {
             lane: lane.clone(),
@@ -44,7 +44,8 @@ impl Line {
     }
 }
 
-/// The keys of one line. The pool's braces keep them together in a server that shards by key.
+/// The keys of one line. The braces around the pool put them in one slot on a server that shards by
+/// key.
 #[derive(Debug, Clone)]
 pub(crate) struct Keys {
     config: Config,
@@ -69,7 +70,7 @@ impl Keys {
         Self::of_queue(&prefix.queue(&line.lane.pool, name))
     }
 
-    /// The lane behind an entry of [`REGISTRY`], when it is one of this installation's.
+    /// The line of an entry in [`REGISTRY`], if it belongs to this installation.
     pub(crate) fn of_registered(prefix: &Prefix, workers: &str) -> Option<Self> {
         let queue = workers.strip_suffix(":workers")?;
         let mut names = [":hi:ahead", ":hi", ":lo"].into_iter();
@@ -80,12 +81,14 @@ impl Keys {
     fn of_queue(queue: &str) -> Self {
         let config = Config::default()
             .queue(queue)
-            // A fetched job that waits for a free handler would stop heartbeats and acks.
+            // With more, a fetched job that waits for a free handler would stop heartbeats and
+            // acks.
             .batch_size(1)
-            // Display fields, at the price of a scan of the backlog. Leases are in the database.
+            // Task locks are only fields for display, and cost a scan of the backlog. Leases are in
+            // the database.
             .lock_tasks(false)
             .emit_events(false)
-            // This is the ack, whatever its name says.
+            // Despite its name, this is the ack.
             .persist_results(true)
             .heartbeat_interval(HEARTBEAT)
             .missed_heartbeats(HEARTBEATS_MISSED);
@@ -103,12 +106,12 @@ impl Keys {
         }
     }
 
-    /// How apalis is told to work on this lane.
+    /// apalis' settings for this line.
     pub(crate) fn config(&self) -> Config {
         self.config.clone()
     }
 
-    /// Where apalis describes a worker.
+    /// The key under which apalis describes a worker.
     pub(crate) fn worker_metadata(&self, name: &str) -> String {
         format!("{}:metadata:{name}", self.workers)
     }

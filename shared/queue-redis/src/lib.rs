@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs)]
 
-// Reaching Redis.
+// Connecting to Redis.
 mod address;
 mod hub;
 mod link;

@@ -1,4 +1,5 @@
-//! One connection for commands, kept by a task that opens it again for as long as it takes.
+//! One connection for commands, which a task reopens whenever it is lost, for as long as that
+//! takes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,42 +15,43 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::address::{Address, AddressError};
 
-/// How long opening a connection may take.
+/// Time limit for opening a connection.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// A worker's command may wait this long: a Redis that stalls for a second or two loses nobody.
+/// Time limit of a command. It is long, so that a Redis that stalls for a second or two loses no
+/// worker.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(10);
-/// How often an idle connection is tried.
+/// How often an idle connection is probed.
 pub(crate) const PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// A probe that takes longer opens the circuit.
+/// A slower probe opens the circuit.
 const SLOW: Duration = Duration::from_millis(250);
-/// A probe that takes longer ends the connection.
+/// A slower probe ends the connection.
 pub(crate) const PROBE_LIMIT: Duration = Duration::from_secs(4);
 
-/// Where time and chance come from.
+/// The sources of time and randomness.
 #[derive(Debug, Clone)]
 pub(crate) struct Sources {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
 }
 
-/// A connection and which one it is.
+/// A connection and its generation.
 #[derive(Debug, Clone)]
 pub(crate) struct Live {
-    /// Shared by everyone who sends commands.
+    /// Shared by all callers that send commands.
     pub(crate) connection: MultiplexedConnection,
     generation: u64,
 }
 
-/// Who speaks of it when Redis goes away and comes back: one of a process's links is enough.
+/// Whether a link logs when Redis becomes unavailable and returns. One link of a process is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Voice {
-    /// Warns the operator.
+    /// Logs a warning.
     Warns,
-    /// Leaves that to another one.
+    /// Leaves that to another link.
     Quiet,
 }
 
-/// The way to Redis: open, or known to be closed at once.
+/// The connection to Redis. While it is down, callers know at once.
 pub(crate) struct Link {
     shared: Arc<Shared>,
     _keeper: AbortOnDropHandle<()>,
@@ -62,7 +64,7 @@ struct Shared {
     /// False from the first sign of trouble until a probe is answered.
     responsive: AtomicBool,
     trouble: Notify,
-    /// The newest generation that was seen broken.
+    /// The newest generation that is known to be broken.
     broken: AtomicU64,
 }
 
@@ -93,7 +95,7 @@ impl Link {
         })
     }
 
-    /// The connection, unless there is none or it does not answer.
+    /// The connection, unless there is none or it does not respond.
     pub(crate) fn live(&self) -> Option<Live> {
         if !self.is_available() {
             return None;
@@ -106,20 +108,20 @@ impl Link {
         self.shared.responsive.load(Ordering::Acquire)
     }
 
-    /// Waits for a connection that answers, for ever if need be.
+    /// Waits, without a limit, for a connection that responds.
     pub(crate) async fn available(&self) -> Live {
         let mut live = self.shared.live.subscribe();
         loop {
             if let Some(live) = self.live() {
                 return live;
             }
-            // The keeper marks the value changed whenever a probe is answered again. It cannot be
-            // gone: it holds the sender that this borrows from.
+            // The keeper marks the value as changed whenever a probe is answered. The sender cannot
+            // be gone: it belongs to what this borrows from.
             let _ = live.changed().await;
         }
     }
 
-    /// Resolves once another connection has replaced this one, or it was found broken.
+    /// Resolves once this connection was replaced or found broken.
     pub(crate) async fn ended(&self, live: &Live) {
         let mut current = self.shared.live.subscribe();
         let same = |current: &Option<Live>| {
@@ -130,10 +132,9 @@ impl Link {
         let _ = current.wait_for(|current| !same(current)).await;
     }
 
-    /// Tells what went wrong with a command. Opens the circuit when that concerns more than the
-    /// command.
+    /// Reports a failed command. Opens the circuit if the error affects more than this command.
     pub(crate) fn report(&self, live: &Live, error: &RedisError) {
-        // A replica that was a master until now refuses writes for good.
+        // A master that was demoted to a replica refuses writes for good.
         let demoted = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
         if error.is_timeout() {
             self.suspect();
@@ -145,7 +146,8 @@ impl Link {
         }
     }
 
-    /// Tells that an answer did not come in time: nobody else waits before a probe is answered.
+    /// Reports that an answer did not come in time. Nobody else waits for Redis until a probe is
+    /// answered.
     pub(crate) fn suspect(&self) {
         self.shared.responsive.store(false, Ordering::Release);
         self.shared.trouble.notify_one();
@@ -160,7 +162,7 @@ impl fmt::Debug for Link {
     }
 }
 
-/// Says once that Redis is away, and once that it is back.
+/// Logs once that Redis is unavailable, and once that it is back.
 struct Herald {
     address: String,
     voice: Voice,
@@ -216,7 +218,7 @@ async fn keep(shared: Arc<Shared>, mut herald: Herald) {
     }
 }
 
-/// Opens a connection that answers.
+/// Opens a connection and checks that it responds.
 pub(crate) async fn connect(client: &Client) -> Result<MultiplexedConnection, &'static str> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT_LIMIT))
@@ -225,7 +227,7 @@ pub(crate) async fn connect(client: &Client) -> Result<MultiplexedConnection, &'
         let mut connection = client
             .get_multiplexed_async_connection_with_config(&config)
             .await?;
-        // A server that still loads its data refuses this, and with it everything else.
+        // A server that is still loading its data refuses this, as it would any other command.
         redis::cmd("PING")
             .query_async::<()>(&mut connection)
             .await?;
@@ -238,8 +240,7 @@ pub(crate) async fn connect(client: &Client) -> Result<MultiplexedConnection, &'
     }
 }
 
-/// What may be said of an error: its kind, never its text, in which a server may repeat what it
-/// was sent.
+/// The kind of an error for logs. Never its text, in which a server may repeat what it was sent.
 pub(crate) fn reason(error: &RedisError) -> &'static str {
     match error.kind() {
         ErrorKind::AuthenticationFailed => "authentication failed",
@@ -252,14 +253,14 @@ pub(crate) fn reason(error: &RedisError) -> &'static str {
     }
 }
 
-/// Probes a connection until it is broken; returns why it is.
+/// Probes a connection until it is broken. Returns the reason.
 async fn attend(shared: &Shared, live: Live) -> &'static str {
     let generation = live.generation;
     let mut connection = live.connection.clone();
     shared.live.send_replace(Some(live));
     loop {
         shared.responsive.store(true, Ordering::Release);
-        // Wakes those who wait for an answer rather than for a connection.
+        // Wakes callers that wait for a response rather than for a connection.
         shared.live.send_modify(|_| ());
         let _ = tokio::time::timeout(PROBE_INTERVAL, shared.trouble.notified()).await;
         if shared.broken.load(Ordering::Acquire) >= generation {
@@ -281,8 +282,8 @@ async fn attend(shared: &Shared, live: Live) -> &'static str {
     }
 }
 
-/// Waits that double from `first` to `last` milliseconds, each shortened by up to a half so that
-/// many processes do not come back at once.
+/// Waits that double from `first` to `last` milliseconds. Each is shortened by up to a half, so
+/// that many processes do not retry at the same time.
 pub(crate) struct Backoff {
     sources: Sources,
     first: u64,

@@ -1,4 +1,4 @@
-//! What an installation's keys and channels begin with.
+//! The prefix of an installation's keys and channels.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use mainspring_shared::bus::Topic;
 
-/// What keys and channels begin with unless something else is set.
+/// The default prefix.
 const DEFAULT: &str = "mainspring";
-/// Characters that it may have.
+/// Maximum length in characters.
 const LENGTH_MAX: usize = 64;
 
-/// What all keys and channels of an installation begin with, before a `:`. Every process of one installation needs the
-/// same one, and installations that share a server need different ones.
+/// The prefix of all keys and channels of an installation; a `:` follows it. All processes of one
+/// installation need the same prefix, and installations that share a server need different ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prefix(Arc<str>);
 
@@ -30,8 +30,8 @@ impl Default for Prefix {
 impl FromStr for Prefix {
     type Err = PrefixError;
 
-    /// Without a `:`, no installation's names begin with those of another one; without braces, the pool alone decides on
-    /// the slot of a key.
+    /// Refuses a `:`, so that no installation's names begin with another's, and braces, so that the
+    /// pool alone determines the slot of a key.
     fn from_str(text: &str) -> Result<Self, PrefixError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
         if text.is_empty() || text.len() > LENGTH_MAX || !text.chars().all(plain) {
@@ -48,7 +48,8 @@ impl fmt::Display for Prefix {
 }
 
 impl Prefix {
-    /// The channel that every hub listens to: a publisher dropped more notifications than it can name.
+    /// The channel of every hub on which a publisher reports that it dropped more notifications
+    /// than it can name.
     pub(crate) fn gap_channel(&self) -> String {
         format!("{self}:gap")
     }
@@ -70,12 +71,12 @@ impl Prefix {
         }
     }
 
-    /// What the keys of a pool's line begin with.
+    /// The prefix of the keys of a pool's line.
     pub(crate) fn queue(&self, pool: &str, line: &str) -> String {
         format!("{self}:{{{pool}}}:{line}")
     }
 
-    /// Whether what stands before a line's name is a pool of this installation.
+    /// Whether the part before a line's name is a pool of this installation.
     pub(crate) fn has_pool(&self, lane: &str) -> bool {
         let behind = lane.strip_prefix(&*self.0);
         behind.is_some_and(|pool| pool.starts_with(':') && pool.ends_with('}'))

@@ -1,4 +1,4 @@
-//! Sends what is published, everything that has gathered in one round trip.
+//! Publishes notices. All that have accumulated share one round trip.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,17 +13,18 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::link::Link;
 use crate::prefix::Prefix;
 
-/// Notices that wait for the round trip before them.
+/// Maximum number of notices that wait for the next round trip.
 const WAITING_MAX: usize = 4_096;
-/// Notices in one round trip.
+/// Maximum number of notices in one round trip.
 const BATCH_MAX: usize = 256;
-/// Topics that are remembered as incomplete; beyond, every listener everywhere looks again.
+/// Maximum number of topics remembered as incomplete; beyond that, every listener of every process
+/// gets a gap.
 const LOST_MAX: usize = 1_024;
-/// How long a round trip may take.
+/// Time limit of a round trip.
 const SEND_LIMIT: Duration = Duration::from_secs(2);
 /// Counter: notices that were dropped, because Redis was unavailable or the buffer was full.
 const DROPPED: &str = "mainspring_bus_dropped_total";
-/// How soon the listeners of a topic that lost something hear of it, once they can.
+/// How soon listeners of a topic that lost notices are told, once that is possible.
 const AMENDS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The sending half of the bus.
@@ -33,7 +34,7 @@ pub(crate) struct Publisher {
     _sender: AbortOnDropHandle<()>,
 }
 
-/// What was dropped and not made known yet.
+/// Losses that were not reported to listeners yet.
 #[derive(Default)]
 struct Losses {
     dropped: AtomicU64,
@@ -135,7 +136,7 @@ async fn send(
     }
 }
 
-/// Tells the listeners of incomplete topics to look at the database: an empty payload is a gap.
+/// Tells the listeners of incomplete topics to read the database: an empty payload is a gap.
 async fn make_amends(link: &Link, prefix: &Prefix, losses: &Losses) {
     if !link.is_available() {
         return;

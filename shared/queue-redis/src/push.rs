@@ -1,4 +1,5 @@
-//! Pushing: bounded in time, in one step per few hundred jobs, each with its tokens for the bell.
+//! Pushing jobs, within a time limit: each step pushes a few hundred jobs together with their
+//! tokens for the bell.
 
 use std::time::Duration;
 
@@ -10,12 +11,13 @@ use crate::link::Live;
 use crate::queue::Core;
 use crate::scripts::{self, Pushed, STEP};
 
-/// How long a push may keep its caller.
+/// How long a push may block its caller.
 const PUSH_LIMIT: Duration = Duration::from_millis(100);
 
 impl Core {
-    /// Pushes all of it, or as much as succeeds in time; whether it was all. What is to go ahead goes behind where
-    /// not all workers take what is ahead, as those of earlier releases do not.
+    /// Pushes the activations, or as many as possible in time; returns whether that was all. Jobs
+    /// for the line ahead go to the normal line while not all workers take from the line ahead, as
+    /// those of earlier releases do not.
     pub(crate) async fn push(&self, line: &Line, activations: &[Activation]) -> bool {
         let jobs = job::jobs(activations);
         if jobs.is_empty() {
@@ -72,7 +74,7 @@ impl Core {
                     Ok(Pushed::Unserved) => (keys, ahead) = (behind.clone(), false),
                     Err(error) => {
                         self.link.report(&live, &error);
-                        // A connection that was cut while idle is back in a moment.
+                        // A connection that was cut while idle is replaced in a moment.
                         if !error.is_unrecoverable_error() || !std::mem::take(&mut again) {
                             return Err(Refused::Failed);
                         }
@@ -86,9 +88,9 @@ impl Core {
         Ok(())
     }
 
-    /// Gives the jobs ids that were never used, also not by a first attempt of the same push: one
-    /// id twice in a lane would end the worker that finishes it second. The form is one that
-    /// apalis prints as it was read.
+    /// Gives the jobs ids that were never used, not even by an earlier attempt of the same push: if
+    /// one id is in a lane twice, the worker that finishes it second ends. apalis prints ids of
+    /// this form as it read them.
     fn name(&self, jobs: &mut [(String, String)]) {
         let prefix = self.sources.entropy.ordered_id();
         for (n, (id, _)) in jobs.iter_mut().enumerate() {

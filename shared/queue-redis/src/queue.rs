@@ -1,4 +1,4 @@
-//! The queue: what is shared by pushing, working and tidying.
+//! The queue: the state shared by pushing, working and tidying.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,38 +22,38 @@ use crate::link::{Link, Sources, Voice};
 use crate::prefix::Prefix;
 use crate::worker;
 
-/// How long asking for a lane's length may take.
+/// Time limit for reading a lane's length.
 const DEPTH_LIMIT: Duration = Duration::from_millis(100);
-/// Lines whose names are remembered; far more than anybody has pools.
+/// Maximum number of lines whose keys are cached; far more than any deployment has.
 const LINES_MAX: usize = 1_024;
-/// Handlers of one process that may wait to be admitted. A handler is quick unless every slot is
-/// taken, and then more of them would only hoard jobs that another process could start.
+/// Handlers of one process that may wait for admission. A handler is quick unless every slot is
+/// taken; then more handlers would only hoard jobs that another process could start.
 const HIGH_HANDLERS: usize = 6;
-/// The same for background work, so that it waits beside the other and not in its place.
+/// The same for low jobs, so that they wait beside high ones and not in their place.
 const LOW_HANDLERS: usize = 2;
-/// The same for what passes others. Sessions of tenants that have their share go behind: these wait for the next
-/// slot at most.
+/// The same for jobs that overtake others. Sessions of tenants that already have their share are
+/// moved behind, so these jobs wait for the next slot at most.
 const AHEAD_HANDLERS: usize = 2;
 
-/// The queue on Redis. At least once, unordered; forgets what it is made to forget.
+/// The queue on Redis. It delivers at least once and unordered, and may lose jobs.
 pub struct RedisQueue {
     core: Arc<Core>,
 }
 
 pub(crate) struct Core {
-    /// For connections that wait at a bell.
+    /// For connections that block on a bell.
     pub(crate) client: Client,
     pub(crate) link: Link,
     pub(crate) sources: Sources,
     pub(crate) counters: Counters,
-    /// What every key begins with.
+    /// The prefix of every key.
     pub(crate) prefix: Prefix,
     lines: Mutex<HashMap<Line, Arc<Keys>>>,
 }
 
 impl RedisQueue {
-    /// Opens the queue without waiting for Redis: it connects by itself, now and after every
-    /// loss. Must be called inside a tokio runtime.
+    /// Opens the queue without waiting for Redis: it connects in the background, and reconnects
+    /// after every loss. Must be called inside a tokio runtime.
     pub fn open(
         address: &Address,
         clock: Arc<dyn Clock>,
@@ -73,18 +73,19 @@ impl RedisQueue {
         })
     }
 
-    /// What happened since it was opened.
+    /// The counters since the queue was opened.
     pub fn counts(&self) -> Counts {
         self.core.counters.read()
     }
 
-    /// Forgets finished jobs and dead workers of every lane until `stop` resolves. One process at
-    /// least has to run it, or Redis grows with every job; any number may.
+    /// Removes finished jobs and dead workers of every lane until `stop` resolves. At least one
+    /// process has to run it, or Redis grows with every job; any number may.
     pub async fn janitor(&self, stop: BoxFuture<'static, ()>) {
         self.core.janitor(stop).await;
     }
 
-    /// One pass of the janitor; returns how many jobs it forgot. Does nothing while Redis is away.
+    /// Runs one pass of the janitor. Returns the number of removed jobs. Does nothing while Redis
+    /// is unavailable.
     pub async fn tidy(&self) -> usize {
         self.core.tidy().await
     }
@@ -143,7 +144,7 @@ impl Queue for RedisQueue {
     async fn run(&self, pool: &str, handler: Arc<dyn Handler>, stop: BoxFuture<'static, ()>) {
         let pressure = Pressure::default();
         let stopping = CancellationToken::new();
-        // Also when this future is dropped: the lines' workers go with it.
+        // Also cancelled when this future is dropped, which ends the lines' workers.
         let ended = stopping.clone().drop_guard();
         let line = |priority, ahead, handlers| {
             let lane = Lane {

@@ -1,4 +1,5 @@
-//! What Redis runs for this crate. Each step is one script, so that a crash leaves no half of it.
+//! The scripts that Redis runs for this crate. Each step is one script, so that a crash cannot
+//! leave it half done.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -8,16 +9,16 @@ use redis::{RedisResult, Script, Value};
 
 use crate::lane::{Keys, SILENCE};
 
-/// Jobs that one script pushes or forgets: about a millisecond of Redis' time. Lua's `unpack`
-/// would fail at 8 000.
+/// Maximum number of jobs that one script pushes or removes: about a millisecond of Redis' time.
+/// Lua's `unpack` would fail at 8 000.
 pub(crate) const STEP: usize = 200;
-/// Jobs that may wait in a lane. What is beyond waits in the database; workers take in far less
-/// than this between two sweeps.
+/// Maximum number of jobs in a lane. Further ones wait in the database; workers take far fewer than
+/// this between two sweeps.
 const LANE_JOBS_MAX: usize = 2_000;
-/// How long a worker waits at the bell before it looks at the lane's length again: what a lost token
-/// costs. In seconds, as Redis takes it.
+/// How long a worker waits at the bell before it checks the lane's length again, and so the cost of
+/// a lost token. In seconds, as Redis takes it.
 const WAIT_SECONDS: u64 = 1;
-/// Workers that one step of the janitor ends.
+/// Maximum number of workers that one step of the janitor ends.
 const STALE_MAX: usize = 50;
 
 const QUIET: &str = include_str!("lua/quiet.lua");
@@ -26,19 +27,20 @@ static RETIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua
 static TIDY: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/tidy.lua")));
 static STALE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/stale.lua")));
 
-/// What became of a push.
+/// The outcome of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pushed {
     Done,
     /// The line has no room.
     Full,
-    /// Not all workers take from the line.
+    /// Not all workers of the lane take from the line.
     Unserved,
 }
 
-/// Pushes at most [`STEP`] jobs under their ids and rings for them; where `unless_fewer` is given, not if fewer
-/// workers take from this line than from that one. Workers say by their own clocks when they were there, which is
-/// compared with the server's: one that is behind by more than [`SILENCE`] is not there.
+/// Pushes at most [`STEP`] jobs under their ids and rings for them. With `unless_fewer`, it pushes
+/// nothing if fewer workers take from this line than from that one. Workers report when they were
+/// alive by their own clocks, and this is compared with the server's: a worker whose clock is
+/// behind by more than [`SILENCE`] counts as gone.
 pub(crate) async fn push(
     connection: &mut MultiplexedConnection,
     keys: &Keys,
@@ -65,23 +67,23 @@ pub(crate) async fn push(
     })
 }
 
-/// Why a worker's wait at the bell is over. Neither means that nothing happened.
+/// Why a worker's wait at the bell ended. If neither is set, nothing happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wakes {
-    /// It was rung for, and this worker has the token.
+    /// This worker got a token.
     pub(crate) token: bool,
-    /// Jobs waited all the while, so somebody's token was lost.
+    /// Jobs were waiting the whole time, so a token was lost.
     pub(crate) jobs: bool,
 }
 
-/// Waits for a token of the bell, in one round trip, over a connection that nobody else uses.
+/// Waits for a token of the bell in one round trip, over a connection that nobody else uses.
 pub(crate) async fn wait(
     connection: &mut MultiplexedConnection,
     keys: &Keys,
 ) -> RedisResult<Wakes> {
     let mut steps = redis::pipe();
-    // By its text, which is short: a server that has just started knows no digest, and says so only
-    // after it has handed out a token.
+    // EVAL with the short text, not EVALSHA: a server that has just started does not know the
+    // digest, and would report that only after handing out a token.
     steps
         .cmd("EVAL")
         .arg(QUIET)
@@ -108,7 +110,7 @@ pub(crate) async fn hand_on(
         .await
 }
 
-/// Ends a worker and returns what it held to its lane.
+/// Ends a worker and returns the jobs that it held to its lane.
 pub(crate) async fn retire(
     connection: &mut MultiplexedConnection,
     keys: &Keys,
@@ -127,7 +129,7 @@ pub(crate) async fn retire(
         .await
 }
 
-/// Forgets at most [`STEP`] of the finished jobs in `set`.
+/// Removes at most [`STEP`] of the finished jobs in `set`.
 pub(crate) async fn tidy(
     connection: &mut MultiplexedConnection,
     keys: &Keys,

@@ -1,4 +1,4 @@
-//! A connection that knows how many requests it has under way.
+//! A connection that counts its requests in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, Pipeline, RedisFuture, Value};
 
-/// The requests that a worker's connection waits for.
+/// The number of requests in flight on a worker's connection.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InFlight(Arc<AtomicUsize>);
 
 impl InFlight {
-    /// Whether no request is under way.
+    /// Whether no request is in flight.
     pub(crate) fn is_zero(&self) -> bool {
         self.0.load(Ordering::Acquire) == 0
     }
@@ -22,7 +22,7 @@ impl InFlight {
     }
 }
 
-/// Counts a request until it is answered or given up.
+/// Counts a request until it is answered or cancelled.
 struct Entered(Arc<AtomicUsize>);
 
 impl Drop for Entered {
@@ -31,8 +31,8 @@ impl Drop for Entered {
     }
 }
 
-/// What apalis is given as its connection: it polls only when it is woken, and the doorbell must
-/// know whether a fetch that began before the ring is still under way.
+/// The connection that apalis gets. apalis polls only when it is woken, and the doorbell has to
+/// know whether a fetch that began before the ring is still in flight.
 #[derive(Debug, Clone)]
 pub(crate) struct Tracked {
     inner: MultiplexedConnection,
@@ -47,7 +47,7 @@ impl Tracked {
         }
     }
 
-    /// The count, shared with this connection and its clones.
+    /// The counter, shared with this connection and its clones.
     pub(crate) fn in_flight(&self) -> InFlight {
         self.in_flight.clone()
     }

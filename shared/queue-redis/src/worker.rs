@@ -1,4 +1,4 @@
-//! apalis' worker of one line, started again for as long as it takes.
+//! apalis' worker of one line, restarted whenever it ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,24 +25,25 @@ use crate::queue::Core;
 use crate::scripts;
 use crate::tracked::Tracked;
 
-/// How long a stop waits for handlers that are admitting.
+/// How long a stop waits for handlers in admission.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
-/// A life that lasted this long was a good one: the next failure starts over with short waits.
+/// After a life of at least this length, the backoff starts over.
 const GOOD_LIFE: Duration = Duration::from_secs(10);
-/// After so many lives in a row that ended early although Redis answers, something is wrong.
+/// After this many short lives in a row although Redis responds, something is wrong.
 const SHORT_LIVES: u32 = 5;
-/// How long ending a worker in Redis may take.
+/// Time limit for ending a worker in Redis.
 const RETIRE_LIMIT: Duration = Duration::from_secs(1);
-/// Lives whose end Redis has not been told of. Beyond, the janitor finds them.
+/// Maximum number of ended lives that are remembered until Redis can be told. The janitor finds the
+/// rest.
 const UNTOLD_MAX: usize = 32;
-/// How long apalis' description of a worker is kept: nobody here reads it, and apalis never
-/// removes it.
+/// How long apalis' description of a worker is kept. Nobody here reads it, and apalis never removes
+/// it.
 const METADATA_SECONDS: u64 = 3_600;
 
 type Running = AbortOnDropHandle<Result<(), WorkerError>>;
 
-/// Works on a line until `stop` is cancelled. Each life has a name of its own, for apalis refuses
-/// one that it has seen lately; running handlers outlive the life that called them.
+/// Works on a line until `stop` is cancelled. Each life has its own name, since apalis refuses a
+/// name that it has seen lately. Running handlers outlive the life that called them.
 pub(crate) async fn supervise(
     core: Arc<Core>,
     intake: Intake,
@@ -51,7 +52,7 @@ pub(crate) async fn supervise(
 ) {
     let _closed = intake.closed.clone().drop_guard();
     let keys = core.keys(&intake.line);
-    // Shared by all lives: a handler that outlives its life keeps its place.
+    // Shared by all lives: a handler that outlives its life keeps its permit.
     let slots = Arc::new(Semaphore::new(handlers));
     let mut backoff = Backoff::new(core.sources.clone(), 100, 2_000);
     let mut untold: Vec<String> = Vec::new();
@@ -96,7 +97,7 @@ pub(crate) async fn supervise(
     }
 }
 
-/// A worker and the handle to stop it by.
+/// A worker and the handle to stop it.
 struct Life {
     context: WorkerContext,
     running: Running,
@@ -132,7 +133,7 @@ async fn start(
     Life { context, running }
 }
 
-/// Describes a worker before apalis does, in a way that passes.
+/// Writes a worker's description before apalis does, with an expiry.
 async fn describe(keys: &Keys, name: &str, live: &mut Live) {
     let key = keys.worker_metadata(name);
     let mut pipe = redis::pipe();
@@ -143,7 +144,7 @@ async fn describe(keys: &Keys, name: &str, live: &mut Live) {
         .ignore();
     pipe.cmd("EXPIRE").arg(&key).arg(METADATA_SECONDS).ignore();
     let described = pipe.query_async::<()>(&mut live.connection);
-    // If it fails, the life that begins now will not be long.
+    // If it fails, the new life will be short anyway.
     let _ = tokio::time::timeout(RETIRE_LIMIT, described).await;
 }
 
@@ -160,7 +161,7 @@ async fn attend(
         () = stop.cancelled() => {
             if life.context.stop().is_ok() {
                 intake.closed.cancel();
-                // Later ones end by themselves; their jobs are given to others.
+                // Handlers that take longer end by themselves; their jobs are given to others.
                 let _ = tokio::time::timeout(STOP_LIMIT, &mut life.running).await;
             }
             true
@@ -169,7 +170,7 @@ async fn attend(
             let line = &intake.line;
             match ended {
                 Ok(Ok(())) => tracing::debug!(?line, "a worker ended"),
-                // A Redis that went away ends every worker, and that is said where it is seen.
+                // Losing Redis ends every worker; the link logs that.
                 Ok(Err(error)) => tracing::debug!(?line, %error, "a worker ended"),
                 Err(_) => tracing::error!(?line, "a worker panicked"),
             }
@@ -180,7 +181,7 @@ async fn attend(
     }
 }
 
-/// Tells Redis that some workers have ended and gives what they held to others.
+/// Tells Redis that some workers have ended, and returns the jobs that they held.
 async fn retire(core: &Core, keys: &Keys, mut live: Live, untold: &mut Vec<String>) {
     while let Some(name) = untold.last() {
         let retired = scripts::retire(&mut live.connection, keys, name);

@@ -1,16 +1,16 @@
-//! Fault points: places in the code that a simulation can make fail and that no wrapper of a store,
-//! queue or bus can reach. In release builds they are constants and cost nothing.
+//! Fault points: places in the code that a simulation can make fail and that wrapping a store,
+//! queue or bus cannot reach. In release builds they are constants and cost nothing.
 
 #[cfg(debug_assertions)]
 use std::cell::RefCell;
 
-/// Decides by its name whether a point fails.
+/// Decides from its name whether a point fails.
 #[cfg(debug_assertions)]
 type Decide = Box<dyn FnMut(&'static str) -> bool>;
 
 #[cfg(debug_assertions)]
 thread_local! {
-    /// Each simulated world has its own thread and its own decisions.
+    /// Every simulated world has its own thread, and so its own decisions.
     static DECIDE: RefCell<Option<Decide>> = const { RefCell::new(None) };
 }
 
@@ -18,7 +18,7 @@ thread_local! {
 #[cfg(debug_assertions)]
 pub fn buggify(point: &'static str) -> bool {
     DECIDE.with(|decide| {
-        // A decision that comes to a point itself passes it.
+        // A fault point reached inside the decision function itself does not fail.
         let mut decide = decide.try_borrow_mut().ok();
         let decide = decide.as_mut().and_then(|decide| decide.as_mut());
         decide.is_some_and(|decide| decide(point))
@@ -32,7 +32,8 @@ pub const fn buggify(_: &'static str) -> bool {
     false
 }
 
-/// Lets `decide` say which points fail in this thread, until the next call; none of them with none.
+/// Sets the function that decides which points fail in this thread, until the next call. With none,
+/// no point fails.
 #[cfg(debug_assertions)]
 pub fn set_buggify(decide: Option<Box<dyn FnMut(&'static str) -> bool>>) {
     DECIDE.with(|now| *now.borrow_mut() = decide);

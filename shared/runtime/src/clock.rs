@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use mainspring_shared::time::{Clock, Timestamp};
 
-/// The operating system's clocks. Where supported, its monotonic time includes suspends of the
-/// machine, since leases expire during them as well.
+/// The operating system's clocks. Where supported, its monotonic time includes the time for which
+/// the machine was suspended, since leases expire during that as well.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock {
     start: Duration,

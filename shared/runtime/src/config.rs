@@ -1,9 +1,10 @@
 //! Configuration: flag over environment over file over defaults.
 //!
 //! Each component declares its settings with [`settings!`](crate::settings): a struct whose fields
-//! have their defaults and, where users may set them, their [`Key`]. The environment name follows
-//! from a key's path (`worker.concurrency` is `MAINSPRING_WORKER_CONCURRENCY`). Each layer is checked
-//! key by key, so that all problems are reported at once and each names where it came from.
+//! have their defaults and, if users may set them, their [`Key`]. The name of the environment
+//! variable follows from the key's path (`worker.concurrency` is `MAINSPRING_WORKER_CONCURRENCY`).
+//! Each layer is checked key by key, so that all problems are reported at once, each with its
+//! origin.
 
 mod environment;
 mod keys;

@@ -1,10 +1,12 @@
-//! Turns between tenants on a queue that knows none.
+//! Fair turns between tenants on a queue that does not know tenants.
 //!
-//! What a queue holds is served in the order in which it came. So that a tenant that floods it delays only
-//! itself, little is in the queue: what a lane does not need yet is kept here, in the process that pushes,
-//! and goes on the lane as workers empty it, tenant by tenant by their weights. How much a lane needs follows
-//! from how fast it is emptied. A tenant with little to do never waits here, and passes what is on the lane. All
-//! of it is a hint: what a process forgets when it ends, or has no room for, the sweep finds in the database.
+//! A queue serves jobs in the order in which they came. To make a tenant that floods it delay only
+//! itself, the queue is kept short: sessions that a lane does not need yet are held here, in the
+//! process that pushes them, and move to the lane as workers drain it, tenant by tenant according
+//! to their weights. How many a lane needs follows from how fast it is drained. A tenant with
+//! little to do never waits here and overtakes what is on the lane. All of this is a hint: sessions
+//! that are lost when the process ends, or that there is no room for, are found in the database by
+//! the sweep.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -23,35 +25,36 @@ const HELD: &str = "mainspring_fair_held_total";
 /// Gauge: sessions of this process that wait for their tenants' turns.
 const HOLDING: &str = "mainspring_fair_waiting_sessions";
 
-/// Sessions that are kept for one lane; the sweep brings what is beyond.
+/// Maximum number of sessions held per lane; the sweep enqueues the rest.
 const HELD_MAX: usize = 16_384;
-/// Jobs whose sizes are remembered; more than a lane is given at once.
+/// Maximum number of jobs whose sizes are remembered; more than a lane is given at once.
 const SIZES_MAX: usize = 4_096;
-/// Lanes whose state is kept; far more than anybody has.
+/// Maximum number of lanes whose state is kept; far more than any deployment has.
 const LANES_MAX: usize = 1_024;
-/// Weights that are known; those of others are 1.
+/// Maximum number of weights that are stored; all other tenants have weight 1.
 const WEIGHTS_MAX: usize = 65_536;
 
-/// Sessions that a lane has at least: fewer could leave a slot empty between two looks.
+/// Minimum number of sessions on a lane: with fewer, a slot could stay empty between two looks.
 const WINDOW_MIN: u64 = 4;
-/// What went lately is counted in parts of a session: of few, nothing would be left between two looks that follow
-/// each other quickly.
+/// Resolution of the count of sessions that left a lane. In whole sessions, a small count would
+/// decay to nothing between two looks in quick succession.
 const LATELY_UNIT: u128 = 1_000;
-/// Sessions that a lane has at most.
+/// Maximum number of sessions on a lane.
 const WINDOW_MAX: u64 = 2_048;
-/// Between two looks at a lane that is emptied, and at one that is not.
+/// Time between two looks at a lane that is being drained, and at one that is not.
 const LOOK: Duration = Duration::from_millis(5);
 const LOOK_IDLE: Duration = Duration::from_millis(20);
-/// The same while a lane is empty and little was put on it: nobody knows yet how much it needs.
+/// Time between two looks while a lane is empty and little was put on it, so its need is still
+/// unknown.
 const LOOK_QUICK: Duration = Duration::from_millis(1);
-/// For how long a look tells what a lane needs.
+/// How long the result of a look is valid.
 const LOOK_VALID: Duration = Duration::from_millis(50);
 
-/// Sessions that a tenant of weight 1 may push in [`LIGHT_SPAN`] without waiting for its turn, as long as none
-/// of its sessions wait.
+/// Sessions that a tenant of weight 1 may push in [`LIGHT_SPAN`] without waiting for its turn, as
+/// long as no session of the tenant waits.
 const LIGHT: u32 = 4;
 const LIGHT_SPAN: Duration = Duration::from_millis(250);
-/// Tenants whose pushes are remembered longer than that.
+/// Number of tenants above which push counts older than that are dropped.
 const LIGHT_MAX: usize = 4_096;
 
 /// A queue on which tenants take turns.
@@ -64,28 +67,28 @@ pub struct FairQueue {
 struct Shared {
     inner: Arc<dyn Queue>,
     clock: Arc<dyn Clock>,
-    /// Those other than 1.
+    /// Weights other than 1.
     weights: RwLock<HashMap<TenantId, u32>>,
     lanes: Mutex<HashMap<Lane, LaneState>>,
 }
 
-/// What a process knows of a lane.
+/// What this process knows about a lane.
 #[derive(Debug)]
 struct LaneState {
     order: FairOrder,
-    /// Whether somebody looks at the lane, and moves what is held onto it.
+    /// Whether a task is looking at the lane and moving held sessions onto it.
     moves: bool,
-    /// When somebody looked at it last.
+    /// When a task last looked at it.
     looked_at: Duration,
-    /// The sizes of the jobs that this process put on it and that it may have still, oldest first.
+    /// The sizes of the jobs that this process put on it and that may still be there, oldest first.
     sizes: VecDeque<usize>,
-    /// Sessions that went in the last [`LOOK_VALID`].
+    /// Sessions that left the lane in the last [`LOOK_VALID`], in units of 1 / `LATELY_UNIT`.
     lately: u128,
-    /// Sessions that it should have.
+    /// Sessions that it should hold.
     window: u64,
-    /// Sessions that may go on it before somebody looks at it again.
+    /// Sessions that may be pushed to it before the next look.
     room: u64,
-    /// What tenants pushed without waiting, since when.
+    /// When each tenant's current `LIGHT_SPAN` began, and how many sessions it has pushed in it.
     light: BTreeMap<TenantId, (Duration, u32)>,
 }
 
@@ -105,7 +108,8 @@ impl Default for LaneState {
 }
 
 impl LaneState {
-    /// Whether a session of a tenant may pass, because the tenant has had little to do.
+    /// Whether a tenant's session may pass because the tenant had little to do lately. Counts the
+    /// session.
     fn is_light(&mut self, tenant: TenantId, weight: u32, now: Duration) -> bool {
         if self.order.has(tenant) {
             return false;
@@ -122,11 +126,12 @@ impl LaneState {
         *pushed <= LIGHT.saturating_mul(weight)
     }
 
-    /// Learns from a look at the lane how much it needs: what went since the look before, and a quarter more
-    /// where it was empty. More would only wait there, in front of whoever comes. Returns how many sessions went.
+    /// Estimates from a look at the lane how much it needs: the sessions that left it lately, plus
+    /// a quarter if it was empty. More would only delay later arrivals. Returns how many sessions
+    /// left since the previous look.
     fn look(&mut self, now: Duration, jobs: u64) -> u64 {
-        // The lane is emptied from its front: what it has is what went on it last. Of jobs of other processes
-        // nobody here knows the size.
+        // The lane is drained from its front, so the jobs left on it are the ones pushed last. The
+        // sizes of other processes' jobs are unknown; each counts as one session.
         let mine =
             usize::try_from(jobs).map_or(self.sizes.len(), |jobs| jobs.min(self.sizes.len()));
         let left = self.sizes.split_off(self.sizes.len() - mine);
@@ -136,7 +141,7 @@ impl LaneState {
         let (since, valid) = (now.saturating_sub(self.looked_at), LOOK_VALID.as_micros());
         let went = u128::from(gone) * LATELY_UNIT;
         let lately = if since < LOOK_VALID {
-            // Of what went before, the part that is not too long ago yet.
+            // The share of the earlier departures that is still within the valid time.
             let still = valid - since.as_micros();
             went + self.lately * still / valid
         } else {
@@ -151,7 +156,8 @@ impl LaneState {
         gone
     }
 
-    /// Whether what a look told is too old; then little passes until there is another one.
+    /// Whether the last look is out of date. If so, and no task is looking, little may pass until
+    /// the next look.
     fn is_stale(&mut self, now: Duration) -> bool {
         let is_stale = now.saturating_sub(self.looked_at) > LOOK_VALID;
         if is_stale && !self.moves {
@@ -160,7 +166,7 @@ impl LaneState {
         is_stale
     }
 
-    /// Jobs went on the lane.
+    /// Records jobs that were pushed to the lane.
     fn went(&mut self, jobs: &[Activation]) {
         let sizes = jobs.iter().map(|job| job.sessions.len());
         self.sizes.extend(sizes);
@@ -168,9 +174,10 @@ impl LaneState {
         self.sizes.drain(..beyond);
     }
 
-    /// Takes what there is room for, in the tenants' turns, as jobs. Where a lane is emptied slowly a job is
-    /// one session: the others of it would wait in a worker that has no slot for them. One that was found
-    /// empty has workers to spare, and a job's fetch is shared by some sessions.
+    /// Takes as many held sessions as there is room for, in the tenants' turns, and packs them into
+    /// jobs. On a slowly drained lane a job holds one session: further ones would wait in a worker
+    /// without a free slot. A lane that was found empty has idle workers, so a few sessions share
+    /// the fetch of a job.
     fn next(&mut self, was_empty: bool, weight: impl Fn(TenantId) -> u32) -> Vec<Activation> {
         let mut sessions = Vec::new();
         while self.room > 0
@@ -197,7 +204,7 @@ impl LaneState {
 
 impl Shared {
     fn lanes(&self) -> MutexGuard<'_, HashMap<Lane, LaneState>> {
-        // A panic under the lock leaves hints behind that are wrong at worst.
+        // A panic under the lock leaves wrong hints at worst.
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -206,7 +213,7 @@ impl Shared {
         weights.get(&tenant).copied().unwrap_or(1)
     }
 
-    /// With the state of a lane.
+    /// Runs `act` on the state of a lane.
     fn on<T>(&self, lane: &Lane, act: impl FnOnce(&mut LaneState) -> T) -> T {
         let mut lanes = self.lanes();
         if lanes.len() >= LANES_MAX && !lanes.contains_key(lane) {
@@ -218,7 +225,7 @@ impl Shared {
         act(lanes.entry(lane.clone()).or_default())
     }
 
-    /// Splits what is pushed.
+    /// Splits pushed sessions into those that go on the lane and those that are held.
     fn admit(&self, lane: &Lane, activations: Vec<Activation>) -> Admitted {
         let now = self.clock.monotonic();
         self.on(lane, |state| {
@@ -254,7 +261,7 @@ impl Shared {
                 }
             }
             state.went(&admitted.passing);
-            // Looked at before the room is used up, so that nothing has to wait where workers keep up.
+            // Look before the room is used up, so that nothing has to wait while workers keep up.
             let is_low =
                 state.room < state.window / 2 && now.saturating_sub(state.looked_at) >= LOOK;
             let needs = !state.order.is_empty() || (heavy > 0 && (is_stale || is_low));
@@ -264,11 +271,13 @@ impl Shared {
         })
     }
 
-    /// Looks at a lane, and moves what is held onto it as it is emptied, until nothing is held.
+    /// Looks at a lane repeatedly and moves held sessions onto it as it is drained, until none are
+    /// held.
     async fn move_on(self: Arc<Self>, lane: Lane) {
         loop {
             let Some(jobs) = self.inner.depth(&lane).await else {
-                // The queue is away. Its workers poll the database, and the sweep fills it when it is back.
+                // The queue is unavailable. Its workers poll the database, and the sweep refills
+                // the queue once it is back.
                 self.forget(&lane);
                 return;
             };
@@ -309,21 +318,21 @@ impl Shared {
     }
 }
 
-/// What is pushed, split.
+/// Pushed sessions, split.
 #[derive(Debug, Default)]
 struct Admitted {
-    /// What goes on the lane now.
+    /// Jobs for the end of the lane.
     passing: Vec<Activation>,
-    /// What goes ahead of it.
+    /// Jobs that overtake the lane.
     ahead: Vec<Activation>,
-    /// Whether some of the rest could not be kept.
+    /// Whether some of the rest could not be held.
     refused: bool,
-    /// Whether its caller has somebody look at the lane.
+    /// Whether the caller has to start a task that looks at the lane.
     looks: bool,
 }
 
 impl FairQueue {
-    /// Turns between tenants on this queue.
+    /// Adds turns between tenants to this queue.
     pub fn new(inner: Arc<dyn Queue>, clock: Arc<dyn Clock>) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -341,7 +350,7 @@ impl Queue for FairQueue {
     async fn push(&self, lane: &Lane, activations: Vec<Activation>) -> bool {
         let admitted = self.shared.admit(lane, activations);
         if admitted.looks {
-            // Before anything is awaited: whoever pushes may go away.
+            // Spawn before the first await: the caller may drop this future.
             tokio::spawn(self.shared.clone().move_on(lane.clone()));
         }
         let (passing, ahead) = (admitted.passing, admitted.ahead);
@@ -383,7 +392,7 @@ impl Queue for FairQueue {
 mod tests {
     use super::*;
 
-    /// One session goes each millisecond, and somebody looks as often.
+    /// One session leaves each millisecond, whatever the interval between looks.
     #[test]
     fn what_a_lane_needs_does_not_depend_on_how_often_it_is_looked_at() {
         for every in [1, 5, 25] {
@@ -393,7 +402,7 @@ mod tests {
                 let jobs = 100 - every;
                 state.look(Duration::from_millis(look * every), jobs);
             }
-            // 50 go in the time for which a look is valid.
+            // 50 sessions leave in the time for which a look is valid.
             assert!(
                 (40..=60).contains(&state.window),
                 "a look every {every} ms: {}",

@@ -1,11 +1,13 @@
-//! Groups: concurrent work shares one transaction.
+//! Write groups: concurrent items share one transaction.
 //!
 //! A group consists of the items that arrived while the previous one was in flight, at most
-//! [`GROUP_MAX`]. An item that comes alone does not wait, and under load the commit rate does not
-//! limit the throughput. Groups of large items are limited by their bytes as well.
+//! [`GROUP_MAX`]. An item that arrives while nothing is in flight is written at once, and under
+//! load the commit rate does not limit the throughput. Groups of large items are limited by their
+//! size in bytes as well.
 //!
-//! What a transaction costs besides its items is most of what a small group costs. Behind a group of
-//! [`BUSY`] items and more, the next one begins no less than [`PERIOD`] later, however few it has.
+//! A small group mostly pays the fixed cost of its transaction. So after a group of at least
+//! [`BUSY`] items, the next group starts no earlier than [`PERIOD`] after the start of that one, to
+//! let more items join.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -21,18 +23,19 @@ use crate::buggify;
 /// Maximum number of items per transaction.
 pub const GROUP_MAX: usize = 128;
 
-/// Items of a group behind which the next one may wait.
+/// Size of a group from which the next one may be delayed.
 const BUSY: usize = 4;
 
-/// From the begin of such a group to that of the next: longer than a commit takes on a fast disk, so that as many join as
-/// on a slow one, and a fraction of what a send takes with so many beside it. Measured in docs/benchmarks.md.
+/// Minimum time from the start of such a group to the start of the next. It is longer than a commit
+/// on a fast disk, so that groups there become as large as on a slow one, and a fraction of a
+/// send's duration at that concurrency. Measured in docs/benchmarks.md.
 const PERIOD: Duration = Duration::from_millis(1);
 
-/// Items that may wait for the next group; further callers wait for a free place.
+/// Maximum number of items that wait for the next group; further callers wait for room.
 const WAITING_MAX: usize = 16_384;
 
-/// Collects items of concurrent callers and hands them to a function in groups. Dropping the last
-/// clone ends its task.
+/// Collects the items of concurrent callers and passes them to a function in groups. Dropping the
+/// last clone ends its task.
 #[derive(Debug)]
 pub struct Group<T, R> {
     items: mpsc::Sender<(T, oneshot::Sender<R>)>,
@@ -64,15 +67,16 @@ pub struct Weight<T> {
 /// An item with the channel for its result.
 type Handed<T, R> = (T, oneshot::Sender<R>);
 
-/// The items that wait for a group.
+/// The items waiting for a group.
 struct Inbox<T, R> {
     items: mpsc::Receiver<Handed<T, R>>,
     /// An item that did not fit into the previous group.
     carried: Option<Handed<T, R>>,
     weight: Weight<T>,
-    /// Whether groups wait for more: with several lanes, one collects what the others have in flight.
+    /// Whether groups may be delayed: not with several lanes, where one collects while the others
+    /// are in flight.
     waits: bool,
-    /// Before which moment the next group does not begin, unless it is full.
+    /// The next group does not start before this time, unless it is full.
     not_before: Option<Instant>,
 }
 
@@ -121,8 +125,8 @@ impl<T, R> Inbox<T, R> {
 }
 
 impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
-    /// Starts the task. `run` gets a group and returns one result per item, in order. At most
-    /// `lanes` groups are in flight: with one, every group is as large as the load allows.
+    /// Starts the task. `run` takes a group and returns one result per item, in order. At most
+    /// `lanes` groups are in flight; with one, every group is as large as the load allows.
     pub fn spawn<F, Fut>(lanes: usize, run: F) -> Self
     where
         F: Fn(Vec<T>) -> Fut + Clone + Send + 'static,
@@ -135,7 +139,7 @@ impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
         Self::weighed(lanes, weight, run)
     }
 
-    /// The same, with groups that are limited in bytes as well.
+    /// Like `spawn`, with groups that are limited in bytes as well.
     pub fn weighed<F, Fut>(lanes: usize, weight: Weight<T>, run: F) -> Self
     where
         F: Fn(Vec<T>) -> Fut + Clone + Send + 'static,
@@ -175,13 +179,14 @@ impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
         Self { items }
     }
 
-    /// Adds an item to the next group; the future returns its result. The item is submitted by the call itself, unless
-    /// so many wait that it has to wait for room first: a future that is awaited keeps no room for it. Once
-    /// submitted, the item is processed even if the future is dropped.
+    /// Adds an item to the next group; the future returns its result. The call itself submits the
+    /// item, so the future does not store it, unless so many items wait that the future first has
+    /// to wait for room. Once submitted, the item is processed even if the future is dropped.
     pub fn submit(&self, item: T) -> impl Future<Output = Result<R, GroupEnded>> + use<T, R> {
         let (caller, answer) = oneshot::channel();
         let room = match self.items.try_send((item, caller)) {
-            // Of a group that is closed, here or while it is waited for, the answer's channel is gone with the item.
+            // If the group is closed, now or while waiting for room, the sender of the answer is
+            // dropped with the item.
             Ok(()) | Err(TrySendError::Closed(_)) => None,
             Err(TrySendError::Full(handed)) => {
                 let items = self.items.clone();
@@ -230,14 +235,14 @@ mod tests {
     #[tokio::test]
     async fn items_that_find_no_room_wait_for_it() {
         let group = Group::spawn(1, |items: Vec<usize>| async move { items });
-        // Nothing is taken before the first await, which begins to wait for all of them.
+        // Nothing is taken before the first await, when all of them start to wait.
         let answers = (0..WAITING_MAX + 3).map(|n| group.submit(n));
         let answers = futures::future::join_all(answers).await;
         let expected: Vec<_> = (0..WAITING_MAX + 3).map(Ok).collect();
         assert_eq!(answers, expected);
     }
 
-    /// When groups began, and of how many items, where `width` callers submit again and again.
+    /// The start times and sizes of groups while `width` callers submit in a loop.
     async fn begins(width: usize) -> Vec<(Duration, usize)> {
         let start = Instant::now();
         let (begun, mut groups) = mpsc::unbounded_channel();
@@ -340,7 +345,7 @@ mod tests {
                 async move {
                     begun.fetch_add(1, Ordering::SeqCst);
                     gate.acquire().await.expect("open").forget();
-                    // Each is told what came along with it.
+                    // Each caller gets all items of its group.
                     items.iter().map(|_| items.clone()).collect()
                 }
             }

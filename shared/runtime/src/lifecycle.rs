@@ -20,7 +20,7 @@ impl Lifecycle {
         Self::default()
     }
 
-    /// A child lifecycle: it is hard-stopped with its parent, and can be stopped on its own.
+    /// A child lifecycle: it stops with its parent, and can be stopped on its own.
     #[must_use]
     pub fn child(&self) -> Self {
         Self {

@@ -32,7 +32,7 @@ pub struct Metrics(PrometheusHandle);
 /// Metrics cannot be collected.
 #[derive(Debug, thiserror::Error)]
 pub enum MetricsError {
-    /// The buckets make no sense.
+    /// The buckets are invalid.
     #[error("metrics cannot be collected")]
     Build(#[from] metrics_exporter_prometheus::BuildError),
     /// Another recorder is already installed in this process.
@@ -41,8 +41,8 @@ pub enum MetricsError {
 }
 
 impl Metrics {
-    /// Installs the recorder for all crates of the process, which also tells those to whom
-    /// [`Telemetry::install`](crate::Telemetry::install) was to push. Once per process.
+    /// Installs the recorder for all crates of the process. It also feeds the push targets that
+    /// [`Telemetry::install`](crate::Telemetry::install) prepared. Once per process.
     pub fn install() -> Result<Self, MetricsError> {
         let scraped = recorder()?;
         let handle = scraped.handle();
@@ -62,19 +62,20 @@ impl Metrics {
         for metric in METRICS {
             metric.describe();
         }
-        // Only one of them was.
+        // Cannot be set already: only one recorder can be installed.
         let _ = INSTALLED.set(handle.clone());
         Ok(Self(handle))
     }
 
-    /// What is measured on this thread while this works, as it would be scraped. For tests: nothing is installed.
+    /// Runs `work` and returns what it measured on this thread, as a scrape would show it. For
+    /// tests: installs nothing.
     pub fn of<T>(work: impl FnOnce() -> T) -> Result<(T, String), MetricsError> {
         let recorder = recorder()?;
         let done = metrics::with_local_recorder(&recorder, work);
         Ok((done, recorder.handle().render()))
     }
 
-    /// Keeps memory bounded until shutdown.
+    /// Folds histograms regularly until shutdown, which keeps memory bounded.
     #[expect(
         clippy::disallowed_methods,
         reason = "upkeep is no business of the tests' clock"
@@ -107,7 +108,7 @@ impl Metrics {
         self.0.render()
     }
 
-    /// The same of the recorder that is installed, if any is.
+    /// The text of the installed recorder, if there is one.
     pub(crate) fn rendered() -> Option<String> {
         Some(INSTALLED.get()?.render())
     }
@@ -119,7 +120,7 @@ impl std::fmt::Debug for Metrics {
     }
 }
 
-/// A recorder that is scraped, with the buckets of every histogram.
+/// A recorder for scrapes, with the buckets of every histogram.
 fn recorder() -> Result<PrometheusRecorder, MetricsError> {
     let mut builder = PrometheusBuilder::new();
     for metric in METRICS {

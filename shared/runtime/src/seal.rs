@@ -1,4 +1,5 @@
-//! Secrets that have to be read again: sealed under a key of the operator's, which the database never has.
+//! Encryption of secrets that have to be read again, under a key of the operator that is never in
+//! the database.
 
 use std::fmt;
 
@@ -12,13 +13,13 @@ use sha2::{Digest, Sha256};
 /// Bytes of a key.
 const KEY_BYTES: usize = 32;
 
-/// Bytes of a nonce: drawn at random, which is safe for some billions of secrets under one key.
+/// Bytes of a nonce. Nonces are random, which is safe for some billions of secrets under one key.
 const NONCE_BYTES: usize = 12;
 
-/// What a sealed secret begins with: how it was sealed.
+/// The first part of a sealed secret: the scheme with which it was sealed.
 const VERSION: &str = "v1";
 
-/// Seals secrets with AES-256-GCM. The first of its keys seals, all of them open.
+/// Seals secrets with AES-256-GCM. The first key seals; all keys open.
 pub struct Sealer {
     keys: Vec<(String, Aes256Gcm)>,
 }
@@ -30,36 +31,36 @@ impl fmt::Debug for Sealer {
     }
 }
 
-/// Keys that cannot be used.
+/// Keys cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// There is none.
+    /// There is no key.
     #[error("there is no key")]
     None,
-    /// One is not what is expected.
+    /// A key has the wrong format.
     #[error("key {place} is not the base64 of 32 bytes")]
     Invalid {
-        /// Which, from 1.
+        /// The number of the key, from 1.
         place: usize,
     },
 }
 
-/// A sealed secret that does not open.
+/// A sealed secret cannot be opened.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// It is under a key that this process does not have.
+    /// It is sealed under a key that this process does not have.
     #[error("it is encrypted with the key {id}, which this process does not have")]
     UnknownKey {
         /// The key's id.
         id: String,
     },
-    /// It was changed, or belongs to something else.
+    /// It was changed, or sealed for another context.
     #[error("it was changed, or sealed for something else")]
     Broken,
 }
 
 impl Sealer {
-    /// Reads keys: each the base64 of 32 random bytes, with blanks or commas between them.
+    /// Parses keys: each the base64 of 32 random bytes, separated by whitespace or commas.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let words = text.split(|c: char| c.is_whitespace() || c == ',');
         let words = words.filter(|word| !word.is_empty());
@@ -76,9 +77,9 @@ impl Sealer {
         Ok(Self { keys })
     }
 
-    /// A new key, as [`parse`](Self::parse) reads it.
+    /// Generates a key, in the format that [`parse`](Self::parse) reads.
     pub fn new_key(entropy: &dyn Entropy) -> String {
-        // Two random ids have 244 random bits; the hash of four spreads more than a key has.
+        // Two random ids have 244 random bits; four have more than the 256 bits of a key.
         let mut hash = Sha256::new();
         for _ in 0..4 {
             hash.update(entropy.random_id().as_bytes());
@@ -86,7 +87,7 @@ impl Sealer {
         STANDARD.encode(hash.finalize())
     }
 
-    /// Seals a secret for `context`: it opens for nothing else.
+    /// Seals a secret for `context`; it cannot be opened for any other.
     pub fn seal(&self, entropy: &dyn Entropy, context: &str, secret: &[u8]) -> String {
         let (id, cipher) = &self.keys[0];
         let random = Sha256::digest(
@@ -107,7 +108,7 @@ impl Sealer {
         format!("{VERSION}.{id}.{nonce}.{sealed}")
     }
 
-    /// Opens what was sealed for `context`.
+    /// Opens a secret that was sealed for `context`.
     pub fn open(&self, context: &str, sealed: &str) -> Result<Vec<u8>, OpenError> {
         let parts: Vec<&str> = sealed.split('.').collect();
         let [VERSION, id, nonce, sealed] = parts[..] else {
@@ -128,7 +129,7 @@ impl Sealer {
     }
 }
 
-/// The name of a key: enough of its hash to tell keys apart, and nothing to find it by.
+/// The id of a key: enough of a hash to tell keys apart, and too little to find the key.
 fn id_of(key: &[u8; KEY_BYTES]) -> String {
     let mut hash = Sha256::new();
     hash.update(b"mainspring key id");

@@ -1,4 +1,4 @@
-//! Skills in folders: reading one, and publishing those that a process has mounted.
+//! Skills in folders: reading one, and publishing the ones that a process has mounted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,11 +14,11 @@ use mainspring_shared::skill::{
 use mainspring_shared::store::{self, PublishSkill, PublishSkillOutcome, Store};
 use mainspring_shared::time::Clock;
 
-/// Folders below a skill's own.
+/// Maximum depth of folders below a skill's own.
 const DEPTH_MAX: usize = 16;
 
-/// Reads the skill in a folder; else everything that is wrong with it. Links are followed as long as they
-/// stay below the folder that the skill's one is in, as those of mounted volumes do.
+/// Reads the skill in a folder, or returns everything that is wrong with it. Links are followed as
+/// long as they stay within the parent of the skill's folder, as links in mounted volumes do.
 pub fn read_skill(folder: &Path) -> Result<Skill, Vec<SkillFault>> {
     let broken = |error: &io::Error| vec![SkillFault::of("", format!("cannot be read: {error}"))];
     let real = folder.canonicalize().map_err(|error| broken(&error))?;
@@ -27,10 +27,10 @@ pub fn read_skill(folder: &Path) -> Result<Skill, Vec<SkillFault>> {
     Skill::read(name.and_then(|name| name.to_str()), files.read)
 }
 
-/// The files of a folder on their way.
+/// The files of a folder while they are being read.
 struct Files {
     root: PathBuf,
-    /// Where links may lead.
+    /// Links must stay within this folder.
     within: PathBuf,
     read: BTreeMap<String, Vec<u8>>,
     faults: Vec<SkillFault>,
@@ -69,7 +69,7 @@ impl Files {
         };
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
-            // Enough is known to refuse it.
+            // That is enough to refuse it.
             if self.faults.len() > SKILL_FILES_MAX || self.read.len() > SKILL_FILES_MAX {
                 return;
             }
@@ -94,7 +94,7 @@ impl Files {
         }
     }
 
-    /// What a path leads to.
+    /// The real path behind any links.
     fn real(&self, path: &Path) -> Result<PathBuf, String> {
         let real = path.canonicalize();
         let real = real.map_err(|error| format!("cannot be read: {error}"))?;
@@ -123,30 +123,30 @@ impl Files {
     }
 }
 
-/// What was found in mounted folders.
+/// The contents of mounted folders.
 #[derive(Debug, Default)]
 struct Found {
     skills: Vec<Skill>,
-    /// Folders by name, and what is wrong with them.
+    /// Folders by name, with the faults that make them invalid.
     broken: BTreeMap<String, Vec<SkillFault>>,
 }
 
-/// The folders of skills that a process has mounted: each folder in one of them is a skill. They are
-/// published like uploads, so that every process sees the same. Of two skills of one name the one in the
-/// first of these folders counts, and an uploaded one before either.
+/// The folders of skills that a process has mounted: each folder in one of them is a skill. They
+/// are published like uploads, so that every process sees the same. If two skills have the same
+/// name, the one in the first of these folders wins; an uploaded one takes precedence over both.
 #[derive(Debug)]
 pub struct MountedSkills {
     dirs: Vec<PathBuf>,
     every: Duration,
-    /// What the folders looked like when they were last published.
+    /// The state of the folders when they were last published.
     seen: Option<Listing>,
 }
 
-/// Files with their lengths and times.
+/// Files with their lengths and modification times.
 type Listing = Vec<(PathBuf, u64, Option<SystemTime>)>;
 
 impl MountedSkills {
-    /// The skills in these folders, which are looked at again this often.
+    /// The skills in these folders, which are checked for changes this often.
     pub fn new(dirs: Vec<PathBuf>, every: Duration) -> Self {
         Self {
             dirs,
@@ -155,8 +155,8 @@ impl MountedSkills {
         }
     }
 
-    /// Publishes what is in the folders, unless they look as they did the last time. One that is broken
-    /// is noted with its reason and stands in nobody's way.
+    /// Publishes the skills in the folders, unless nothing changed since the last time. A broken
+    /// one is stored with its faults and does not prevent the others.
     pub async fn publish(&mut self, store: &dyn Store) -> store::Result<()> {
         let dirs = self.dirs.clone();
         let before = self.seen.take();
@@ -179,7 +179,7 @@ impl MountedSkills {
         Ok(())
     }
 
-    /// Publishes again and again until `stopping` resolves.
+    /// Publishes at every interval until `stopping` resolves.
     pub async fn keep(
         mut self,
         store: Arc<dyn Store>,
@@ -219,7 +219,7 @@ async fn publish(store: &dyn Store, found: Found) -> store::Result<()> {
                 );
             }
             Ok(_) => tracing::info!(skill.name = name, skill.hash = %hash, "skill published"),
-            // The others are as good as before.
+            // Only this skill is affected; continue with the others.
             Err(error) if error.is_of_data() => {
                 tracing::error!(skill.name = name, %error, "a skill is left out");
             }
@@ -278,15 +278,15 @@ fn scan(dirs: &[PathBuf]) -> Found {
             }
         }
     }
-    // A good one in another folder takes its name.
+    // A valid skill of the same name in another folder wins.
     found.broken.retain(|folder, _| !names.contains(folder));
     found
 }
 
-/// Entries that are looked at: links may lead around in circles.
+/// Maximum number of entries that are listed: links may form cycles.
 const LISTED_MAX: usize = 100_000;
 
-/// What the folders look like, without a look into files.
+/// Lists the folders without reading files.
 fn listing(dirs: &[PathBuf]) -> Listing {
     let mut listing = Vec::new();
     let mut left: Vec<(PathBuf, usize)> = dirs.iter().map(|dir| (dir.clone(), 0)).collect();
@@ -345,7 +345,7 @@ mod tests {
         symlink(dir.path().join("secret"), root.join("greeting/notes")).expect("links");
         let faults = read_skill(&root.join("greeting")).expect_err("leads out");
         assert_eq!(faults[0].path, "notes");
-        // A loop of folders ends.
+        // A cycle of folders ends.
         fs::remove_file(root.join("greeting/notes")).expect("removes");
         symlink(".", root.join("greeting/again")).expect("links");
         assert!(read_skill(&root.join("greeting")).is_err());

@@ -1,4 +1,5 @@
-//! Logs to stderr and, where an endpoint is configured, traces over OTLP; what metrics are pushed to.
+//! Logs to stderr; where an endpoint is configured, traces over OTLP; and the targets that metrics
+//! are pushed to.
 
 mod context;
 mod genai;
@@ -34,7 +35,7 @@ pub use crate::metrics::push::PushError;
 use crate::metrics::{Metrics, otlp, push};
 use crate::{Choice as _, Key, choice, settings};
 
-/// How long shutdown waits for the export of the last spans.
+/// How long shutdown waits for the last spans and metrics to be exported.
 const FLUSH: Duration = Duration::from_secs(3);
 
 settings! {
@@ -51,32 +52,32 @@ settings! {
         /// How the span of a send's work is joined to the one that accepted it.
         queue_propagation: Propagation = Propagation::Link
             => Key::choice("telemetry.queue_propagation", Propagation::WORDS);
-        /// Whether spans hold what people and models say, and what tools are given and give.
+        /// Whether spans contain messages, and tools' arguments and results.
         content: bool = false => Key::switch("telemetry.content");
         /// Whether claims and groups of statements have spans, too.
         detail: bool = false => Key::switch("telemetry.detail");
         /// Whether metrics are pushed to the endpoint, too.
         otlp_metrics: bool = false => Key::switch("telemetry.otlp_metrics");
-        /// The StatsD server that metrics are pushed to; none if none.
+        /// The StatsD server to which metrics are pushed, if any.
         statsd_address: Option<String> => Key::text("telemetry.statsd_address");
         /// How often metrics are pushed.
         metrics_interval: Duration = Duration::from_secs(15)
             => Key::span("telemetry.metrics_interval", Duration::from_millis(100), Duration::from_hours(1));
-        /// The file that a scheduler writes every step of every session to; none if none.
+        /// The file to which a scheduler writes every step of every session, if any.
         jsonl_path: Option<PathBuf> => Key::text("telemetry.jsonl_path");
-        /// Bytes of it, until it is put aside.
+        /// The size in bytes at which it is rotated.
         jsonl_bytes_max: u64 = 64 << 20
             => Key::integer("telemetry.jsonl_bytes_max", 1_024, 1 << 40);
-        /// Files that were put aside and are kept.
+        /// Number of rotated files that are kept.
         jsonl_files_max: u32 = 5 => Key::integer("telemetry.jsonl_files_max", 1, 1_000);
-        /// How often it is looked for new steps.
+        /// Interval of the check for new steps.
         jsonl_interval: Duration = Duration::from_secs(1)
             => Key::span("telemetry.jsonl_interval", Duration::from_millis(10), Duration::from_hours(1));
     }
 }
 
 impl TelemetrySettings {
-    /// The journal that a scheduler is to write.
+    /// The settings of the journal that a scheduler writes, if it writes one.
     pub fn journal(&self) -> Option<JsonlSettings> {
         Some(JsonlSettings {
             path: self.jsonl_path.clone()?,
@@ -88,9 +89,9 @@ impl TelemetrySettings {
 }
 
 choice! {
-    /// How the span of what is done later is joined to the one that asked for it.
+    /// How the span of deferred work is joined to the span that requested it.
     pub enum Propagation {
-        /// A trace of its own, with a link: a session may go on for days.
+        /// A separate trace with a link: a session may go on for days.
         Link = "link",
         /// The same trace, as its child.
         Parent = "parent",
@@ -102,19 +103,19 @@ choice! {
     pub enum LogFormat {
         /// For people.
         Pretty = "pretty",
-        /// One JSON object a line.
+        /// One JSON object per line.
         Json = "json",
     }
 }
 
-/// Logs and traces of this process, until it is dropped.
+/// The logs and traces of this process, until this is dropped.
 #[derive(Debug)]
 pub struct Telemetry {
     provider: Option<SdkTracerProvider>,
     metrics: Option<otlp::Exporter>,
 }
 
-/// Logs or traces cannot be set up.
+/// Logs, traces or pushed metrics cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The filter is invalid.
@@ -122,17 +123,17 @@ pub enum TelemetryError {
     Filter {
         /// The filter.
         filter: String,
-        /// What is wrong with it.
+        /// The reason.
         #[source]
         source: tracing_subscriber::filter::ParseError,
     },
-    /// The exporter of traces cannot be made.
+    /// The exporter of traces cannot be created.
     #[error("traces cannot be exported")]
     Exporter(#[source] opentelemetry_otlp::ExporterBuildError),
-    /// Metrics cannot be pushed where they are to be pushed.
+    /// The target of pushed metrics cannot be set up.
     #[error(transparent)]
     Metrics(#[from] PushError),
-    /// Metrics are to be pushed to an endpoint that is not named.
+    /// Metrics are to be pushed over OTLP, but no endpoint is configured.
     #[error(
         "telemetry.otlp_metrics needs an endpoint; set otlp_endpoint, or OTEL_EXPORTER_OTLP_ENDPOINT"
     )]
@@ -161,7 +162,8 @@ impl Telemetry {
         let provider = provider
             .map(|endpoint| exporter(endpoint, role))
             .transpose()?;
-        // A list, and not an option: a layer that is absent would have every span be asked about each time.
+        // A list rather than an `Option`: an absent layer would make the subscriber query the
+        // filters for every span.
         let mut layers = vec![logs(settings, writer)?];
         layers.extend(provider.as_ref().map(traces));
         spans::set_detail(settings.detail && provider.is_some());
@@ -173,7 +175,7 @@ impl Telemetry {
 
     /// Exports the last spans and metrics, within a time limit.
     pub fn shut_down(self) {
-        // The log may be all that is left to say it with.
+        // Nothing else may be left to report it with.
         if let Some(Err(error)) = self.provider.map(|it| it.shutdown_with_timeout(FLUSH)) {
             let _ = writeln!(io::stderr(), "the last traces were not exported: {error}");
         }
@@ -183,7 +185,7 @@ impl Telemetry {
     }
 }
 
-/// Prepares what metrics are pushed to.
+/// Prepares the targets that metrics are pushed to.
 fn pushing(
     settings: &TelemetrySettings,
     role: &str,
@@ -203,7 +205,7 @@ fn pushing(
     Ok(Some(exporter))
 }
 
-/// One of OpenTelemetry's own variables, as its exporter of traces reads them.
+/// Reads one of OpenTelemetry's own variables, as its exporter of traces does.
 #[expect(clippy::disallowed_methods, reason = "these are no settings of ours")]
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
@@ -217,7 +219,7 @@ fn resource(role: &str) -> Resource {
 
 type Layered = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// Exports the spans of [`spans`], and no events: what is logged is in the logs.
+/// Exports the spans of [`spans`] and no events: those are only logged.
 fn traces(provider: &SdkTracerProvider) -> Layered {
     let scope = InstrumentationScope::builder("mainspring")
         .with_version(env!("CARGO_PKG_VERSION"))
@@ -234,13 +236,13 @@ fn traces(provider: &SdkTracerProvider) -> Layered {
         .boxed()
 }
 
-/// Whether it holds whole messages as they are on the wire: what tools are given and give, and whatever a server
-/// quotes. Nobody who asks for `trace` means these.
+/// Whether an event holds whole messages as sent on the wire: tool arguments, tool results and
+/// whatever a server quotes. The `trace` level is not meant to include these.
 fn is_wire(metadata: &tracing::Metadata<'_>) -> bool {
     *metadata.level() == tracing::Level::TRACE && metadata.target().starts_with("rmcp")
 }
 
-/// Fails where a text is no filter of the log.
+/// Fails if a text is not a valid log filter.
 pub fn check_filter(text: &str) -> Result<(), TelemetryError> {
     filter(text).map(drop)
 }
@@ -257,7 +259,7 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let filter = filter(&settings.log)?;
-    // What spans say is for the traces alone: they cost nothing where there are none.
+    // Spans are for traces alone: without an exporter they cost nothing.
     let logged = filter_fn(|metadata| metadata.target() != spans::TARGET && !is_wire(metadata));
     let filter = filter.and(logged.with_max_level_hint(LevelFilter::TRACE));
     let layer = fmt::layer().with_writer(writer);
@@ -278,8 +280,8 @@ where
     })
 }
 
-/// An endpoint without its login, which the client would not send, and would log; and the header that says it
-/// instead. One of `OTEL_EXPORTER_OTLP_HEADERS` wins over it.
+/// Splits the login off an endpoint: the client would not send it, but would log it. Returns it as
+/// a header, which `OTEL_EXPORTER_OTLP_HEADERS` overrides.
 pub(crate) fn without_login(endpoint: &str) -> (String, HashMap<String, String>) {
     let (endpoint, login) = split_login(endpoint);
     let login = login.map(|login| {
@@ -343,10 +345,10 @@ mod tests {
         ));
     }
 
-    /// One test for both, as a process has one subscriber.
+    /// One test for logs and spans, since a process has only one subscriber.
     #[test]
     fn lines_are_json_and_spans_reach_the_collector_before_the_end() {
-        // The exporter's client is built for TLS even where the endpoint needs none.
+        // The exporter's client is built for TLS even if the endpoint does not use it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let collector = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = collector.local_addr().expect("bound");
@@ -367,7 +369,7 @@ mod tests {
         };
         let telemetry = Telemetry::install_to(&settings, "worker", move || writer.clone());
         let telemetry = telemetry.expect("the first subscriber");
-        // Spans of others are not exported, and events of ours are only logged.
+        // Other crates' spans are not exported, and our own events are only logged.
         let span = spans::request("GET", "/v1/sends", "r-1", None);
         span.in_scope(|| tracing::info!(round.index = 3, "done"));
         drop(span);

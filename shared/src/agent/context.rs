@@ -1,16 +1,16 @@
-//! What an agent says about folding, representation and forgetting.
+//! An agent's settings for folding, representation and shortening of results.
 
 use serde::{Deserialize, Serialize};
 
 use crate::stored::Extra;
 
-/// Share of the budget at which a fold is made beside the conversation, unless the agent says otherwise.
+/// Default share of the budget above which a fold is made concurrently with the conversation.
 pub const FOLD_SOFT_DEFAULT: f64 = 0.60;
 
-/// Share of the budget at which a fold is made before the model is asked.
+/// Default share of the budget above which a fold is made before the model is called.
 pub const FOLD_HARD_DEFAULT: f64 = 0.85;
 
-/// Sends that stay as they are behind a fold.
+/// Default number of newest sends that are not folded.
 pub const KEEP_SENDS_DEFAULT: u32 = 4;
 
 /// How sends that have ended are shown.
@@ -20,18 +20,18 @@ pub enum Representation {
     /// As they were stored.
     #[default]
     Verbatim,
-    /// As digests: what was said at first and at last, and a line per tool call. The newest sends stay as
-    /// they were.
+    /// As digests: the input, a line per tool call, and the answer. The newest sends are shown
+    /// unchanged.
     Projection,
 }
 
 impl Representation {
-    /// Whether nothing has to be said about it.
+    /// Whether it is the default, so that it is not serialized.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether something is stored of each send besides its messages.
+    /// Whether a projection is stored for each send.
     pub const fn is_stored(self) -> bool {
         match self {
             Self::Verbatim => false,
@@ -49,7 +49,7 @@ pub enum FoldStrategy {
     /// A model writes a summary, into which an earlier one is merged.
     #[default]
     Summary,
-    /// A model first takes notes of what lasts, then writes a summary.
+    /// A model first takes notes of what is worth keeping, then writes a summary.
     Agentic,
     /// Digests of the sends, without a model.
     Projection,
@@ -92,29 +92,29 @@ pub struct FoldSpec {
     /// The service of strategy `http`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
 }
 
 impl FoldSpec {
-    /// Whether nothing has to be said about it.
+    /// Whether it is the default, so that it is not serialized.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The share from which on a fold is made beside the conversation.
+    /// The share of the budget above which a fold is made concurrently with the conversation.
     pub fn soft(&self) -> f64 {
         self.soft.unwrap_or(FOLD_SOFT_DEFAULT).min(self.hard())
     }
 
-    /// The share from which on a fold is made before the model is asked.
+    /// The share of the budget above which a fold is made before the model is called.
     pub fn hard(&self) -> f64 {
         self.hard.unwrap_or(FOLD_HARD_DEFAULT)
     }
 
-    /// The newest sends, which are not folded.
+    /// How many of the newest sends are not folded.
     pub fn keep_sends(&self) -> u32 {
         self.keep_sends.unwrap_or(KEEP_SENDS_DEFAULT)
     }
@@ -124,9 +124,9 @@ impl FoldSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolContext {
-    /// As they are.
+    /// Unchanged.
     Preserve,
-    /// Their begin and end.
+    /// Their beginning and end.
     Truncate,
     /// A line that says how to read them.
     Archive,

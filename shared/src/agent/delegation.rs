@@ -1,4 +1,4 @@
-//! What an agent hands on to the agents that it starts: children, and the leaves of its runs.
+//! What an agent passes on to the agents that it starts: children, and the leaves of its runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ use crate::skill::AgentSkill;
 use crate::stored::Extra;
 use crate::tool::{DeclaredTool, McpTools, ToolEntry, WorkerTool, preset};
 
-/// The tools and settings of one send, as those inherit them that it starts. Tools travel as they
-/// are declared, with their URLs, schemas, pools and approvals, never as bare names: whoever
-/// inherits can only narrow them.
+/// The tools and settings of one send that the agents it starts inherit. Tools are passed on as
+/// declared, with their URLs, schemas, pools and approvals, never as bare names: heirs can only
+/// narrow them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Delegation {
     /// The agent's list of tools.
     tools: Vec<ToolEntry>,
-    /// What is on offer in the send, by name: the place of the entry in `tools` that offers it.
+    /// The tools on offer in the send, by name, with the index of the entry in `tools` that offers it.
     granted: BTreeMap<String, usize>,
     /// The published agents that may be started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -44,25 +44,25 @@ pub struct Delegation {
     skills: Vec<AgentSkill>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     memory: Option<MemorySpec>,
-    /// The published agent that the model calls of agents defined inline count for.
+    /// The published agent that pays for model calls of agents defined inline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     payer: Option<AgentName>,
 }
 
-/// Why an entry of a list of tools is not granted.
+/// Why an entry of a tool list is not granted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotGranted {
-    /// Nothing of this name is on offer.
+    /// No tool of this name is on offer.
     #[error("the caller has no tool {0:?}")]
     Unknown(String),
-    /// The name is granted, and means something else.
+    /// The name is granted, but refers to a different tool.
     #[error("{0:?} is already a different tool of the caller and cannot be redeclared")]
     Other(String),
 }
 
 impl Delegation {
-    /// What a send of this agent hands on. `granted` says what it is offered: each name with the
-    /// place of its entry in the agent's list.
+    /// What a send of this agent passes on. `granted` are the tools on offer in it: each name with
+    /// the index of its entry in the agent's list.
     pub fn new(
         agent: &AgentSpec,
         options: &SendOptions,
@@ -88,7 +88,7 @@ impl Delegation {
         }
     }
 
-    /// The same, with the memory that is granted to whoever inherits.
+    /// Sets the memory that is granted to heirs.
     #[must_use]
     pub fn with_memory(self, memory: Option<MemorySpec>) -> Self {
         Self { memory, ..self }
@@ -99,9 +99,9 @@ impl Delegation {
         self.granted.keys().map(String::as_str)
     }
 
-    /// The agent of whoever inherits: with these of the tools, all of them when none are named, and
-    /// with the settings that are inherited. A tool that is declared again stays the one that was
-    /// granted; it may ask for approval where the granted one does not, never the other way round.
+    /// The heir's agent: with the inherited settings, and those of the tools that are wanted, or
+    /// all if `wanted` is `None`. A redeclared tool remains the granted one; the redeclaration can
+    /// add an approval, but not remove one.
     #[must_use]
     pub fn heir(&self, wanted: Option<&[ToolEntry]>) -> AgentSpec {
         let mut allow = BTreeSet::new();
@@ -124,7 +124,7 @@ impl Delegation {
             }
         }
         let used: BTreeSet<usize> = allow.iter().map(|name| self.granted[name]).collect();
-        // Of two entries with one name the first counts.
+        // Of two entries with the same name, the first one wins.
         let tools = used.into_iter().flat_map(|place| {
             let own = std::iter::once(self.tools[place].clone());
             guarded
@@ -157,7 +157,7 @@ impl Delegation {
         }
     }
 
-    /// The skills that are handed on.
+    /// The skills that are passed on.
     pub fn skills(&self) -> &[AgentSkill] {
         &self.skills
     }
@@ -167,8 +167,8 @@ impl Delegation {
         self.agents.iter().any(|own| own.covers(agent))
     }
 
-    /// A published agent as it is started here: with no tool, no published agent and no board that
-    /// whoever starts it does not have, on the same workers, and isolated at least as much.
+    /// A published agent as started here: without any tool, published agent or board that its
+    /// starter does not have, on the same workers, and at least as isolated.
     #[must_use]
     pub fn narrow(&self, agent: AgentSpec) -> AgentSpec {
         let heir = self.heir(Some(&agent.tools));
@@ -184,7 +184,7 @@ impl Delegation {
             allow_agents: agents,
             model: agent.model.or(heir.model),
             notes: agent.notes.or(heir.notes),
-            // Its own would be named by metadata that a model writes.
+            // Its own namespace could be chosen by metadata that a model writes.
             memory: heir.memory,
             board: heir.board,
             pool: heir.pool,
@@ -193,7 +193,7 @@ impl Delegation {
         }
     }
 
-    /// Why whoever inherits cannot have this entry in its list.
+    /// Checks whether an heir may have this entry in its tool list.
     pub fn check(&self, entry: &ToolEntry) -> Result<(), NotGranted> {
         let meant = self.meant(entry);
         if meant.is_empty() {
@@ -209,8 +209,8 @@ impl Delegation {
         }
     }
 
-    /// The names that an agent which was started before may use in a send that is started now: those
-    /// that it has as they are granted here, or guarded better.
+    /// The tool names that an agent started earlier may use in a send started now: those that it
+    /// has exactly as granted here, or more strictly guarded.
     pub fn narrowed(&self, agent: &AgentSpec) -> Vec<String> {
         let kept = self.granted.iter().filter(|(name, place)| {
             let own = &self.tools[**place];
@@ -229,7 +229,7 @@ impl Delegation {
         self.tools.get(*self.granted.get(name)?)
     }
 
-    /// The granted names that an entry means.
+    /// The granted names that an entry refers to.
     fn meant(&self, entry: &ToolEntry) -> Vec<&str> {
         let granted = |name: &str| self.granted.get_key_value(name);
         let one = |name| granted(name).map(|(name, _)| name.as_str());
@@ -255,9 +255,9 @@ impl Delegation {
         }
     }
 
-    /// Whether an entry of another agent's list offers something of this name. Only the server knows
-    /// the names of its tools: an entry for one may offer whatever begins with its prefix, unless
-    /// this agent has the same entry and takes the name from elsewhere.
+    /// Whether an entry of another agent's list offers a tool of this name. Only an MCP server
+    /// knows its tools' names: an entry for a server may offer anything that starts with its
+    /// prefix, unless this agent has the same entry and gets the name from elsewhere.
     fn offers(&self, entry: &ToolEntry, name: &str) -> bool {
         match entry {
             ToolEntry::Named(own)
@@ -278,7 +278,7 @@ impl Delegation {
     }
 }
 
-/// Whether `wanted` names the tool of its server that is known under this name.
+/// Whether `wanted` includes its server's tool that is known by this name.
 fn named_in(wanted: &McpTools, prefix: &str, name: &str) -> bool {
     let remote = name.strip_prefix(prefix).unwrap_or(name);
     let names = wanted.tools.as_ref();
@@ -297,7 +297,7 @@ impl ToolEntry {
         }
     }
 
-    /// What people call it by.
+    /// Its name in messages.
     fn label(&self) -> &str {
         match self {
             Self::Named(name) => name,
@@ -308,8 +308,8 @@ impl ToolEntry {
         }
     }
 
-    /// Whether a call through `other` reaches what a call through this one reaches. A name alone
-    /// means whatever this is.
+    /// Whether a call through `other` reaches the same target as a call through this entry. A bare
+    /// name refers to whatever this entry is.
     fn reaches_as(&self, other: &Self) -> bool {
         match (self, other) {
             (_, Self::Named(_) | Self::Declared(DeclaredTool::Worker(_)))
@@ -328,7 +328,7 @@ impl ToolEntry {
         }
     }
 
-    /// The entry for this one of its tools, with approval.
+    /// The entry for only this one of its tools, requiring approval.
     fn guarded(&self, name: &str) -> Self {
         let mut guarded = self.clone();
         match &mut guarded {

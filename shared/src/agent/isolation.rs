@@ -1,4 +1,4 @@
-//! Where what an agent does to the world is done.
+//! Where an agent's tools run that affect the outside world.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,11 +18,11 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
-    /// Where the workers' configuration has them run.
+    /// Where the workers' configuration says.
     #[default]
     None,
-    /// In one process of their own for each send, behind the launcher. A worker that cannot start one fails
-    /// the send.
+    /// In a separate process for each send, behind the launcher. A worker that cannot start one
+    /// fails the send.
     Process,
 }
 
@@ -38,13 +38,13 @@ impl Isolation {
         }
     }
 
-    /// The stronger of two: nobody who is started is isolated less than who starts it.
+    /// The stricter of two: a started agent is never isolated less than its starter.
     #[must_use]
     pub fn stricter(self, other: Self) -> Self {
         self.max(other)
     }
 
-    /// Whether it says nothing.
+    /// Whether no isolation is required.
     pub fn is_none(&self) -> bool {
         *self == Self::None
     }

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use crate::memory::{Namespace, NamespaceFault};
 use crate::stored::Extra;
 
-/// The provider that is kept in the store.
+/// The built-in provider, which uses the store.
 pub const BUILTIN: &str = "builtin";
 
-/// Tokens of memory that a send is shown unless its agent says otherwise.
+/// Default maximum number of memory tokens shown to a send.
 pub const BUDGET_TOKENS_DEFAULT: u32 = 1_500;
 
-/// Tokens of memory that an agent may ask for.
+/// Maximum number of memory tokens that an agent may ask for.
 pub const BUDGET_TOKENS_MAX: u32 = 100_000;
 
 /// What an agent remembers beyond its session, and how.
@@ -40,7 +40,7 @@ pub struct MemorySpec {
     /// they have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grants: Option<String>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
@@ -62,7 +62,7 @@ fn budget_tokens() -> u32 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RecallMode {
-    /// What fits a send's input is shown to the model; it has the tools, too.
+    /// Entries that match a send's input are shown to the model; it has the tools, too.
     #[default]
     Auto,
     /// It has the tools `memory_search`, `memory_save` and `memory_forget`.
@@ -97,7 +97,7 @@ impl MemorySpec {
         }
     }
 
-    /// What is wrong with it: pointers below it, and why.
+    /// What is wrong with it: pointers into it, each with the reason.
     pub fn faults(&self) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
         if self.provider.is_empty() || self.provider.len() > 64 {
@@ -119,8 +119,8 @@ impl MemorySpec {
         faults
     }
 
-    /// The memory of an agent that one with this memory, in this namespace, starts: at or below it. None
-    /// where nothing is granted.
+    /// The memory granted to an agent started by one with this memory in the namespace `own`: at or
+    /// below it. `None` if nothing is granted.
     pub fn granted(&self, own: &Namespace) -> Result<Option<Self>, NamespaceFault> {
         let Some(path) = self.grants.as_deref() else {
             return Ok(None);

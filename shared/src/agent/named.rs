@@ -1,5 +1,5 @@
-//! Agents by name: specs that are published under a name as numbered, immutable versions, and aliases
-//! that point at one of them.
+//! Published agents: specs published under a name as numbered, immutable versions, and aliases that
+//! point at one of them.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -16,10 +16,10 @@ use crate::stored::Extra;
 use crate::tenant::{LedgerLimits, Limits, Usd};
 use crate::time::Timestamp;
 
-/// Characters of a name or an alias at most.
+/// Maximum length of a name or an alias, in characters.
 const NAME_CHARS_MAX: usize = 64;
 
-/// A text that is no name of an agent, no alias, or no reference to an agent.
+/// A text that is not a valid agent name, alias or agent reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameFault {
     /// Not a name.
@@ -94,22 +94,22 @@ macro_rules! texts {
 texts! {
     /// The name of an agent, unique in its tenant.
     AgentName, is_name, Name;
-    /// A name for one version of an agent, which can be moved to another one.
+    /// A name for one version of an agent; it can be moved to another version.
     Alias, is_alias, Alias;
 }
 
-/// Which version of an agent is meant.
+/// Which version of an agent a reference selects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pick {
-    /// The newest.
+    /// The newest version.
     Newest,
-    /// The one of this number.
+    /// The version with this number.
     Version(i32),
-    /// The one that this alias points at.
+    /// The version that this alias points at.
     Alias(Alias),
 }
 
-/// A reference to an agent as it is written: `NAME`, `NAME@3` or `NAME@live`.
+/// A reference to an agent as written: `NAME`, `NAME@3` or `NAME@live`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AgentQuery {
     /// The agent.
@@ -150,8 +150,8 @@ impl FromStr for AgentQuery {
 }
 
 impl AgentQuery {
-    /// Whether this entry of a list of allowed agents allows another reference: one without a version
-    /// allows all of them.
+    /// Whether this entry of a list of allowed agents allows another reference. An entry without a
+    /// version allows all versions.
     pub fn covers(&self, other: &Self) -> bool {
         self.name == other.name && (self.pick == Pick::Newest || self.pick == other.pick)
     }
@@ -189,7 +189,7 @@ impl fmt::Display for AgentRef {
     }
 }
 
-/// What an agent is found by.
+/// The key of a published agent.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AgentKey {
     /// The owner.
@@ -199,8 +199,8 @@ pub struct AgentKey {
 }
 
 impl AgentName {
-    /// What the places of its open sends are kept under, like those of a key, and its account of money: no key has such
-    /// an id.
+    /// The id under which the places of its open sends and its money account are stored, like those
+    /// of an API key. No key has such an id.
     pub fn holder(&self) -> KeyId {
         let digest = Sha256::new().chain_update(b"agent\0").chain_update(&self.0);
         let mut bytes = [0; 16];
@@ -236,19 +236,19 @@ pub struct AgentLimits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<f64>)]
     pub usd_per_month: Option<Usd>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
 }
 
 impl AgentLimits {
-    /// As they are to be stored; none where nothing is limited.
+    /// The limits to store; `None` if nothing is limited.
     pub fn stored(&self) -> Option<&Self> {
         (*self != Self::default()).then_some(self)
     }
 
-    /// Those of money and tokens, as a tenant has them.
+    /// Its limits of money and tokens, as tenant limits.
     pub fn spending(&self) -> Limits {
         Limits {
             tokens_per_day: self.tokens_per_day,
@@ -260,28 +260,28 @@ impl AgentLimits {
         }
     }
 
-    /// What is held against its account in the ledger; none where it has no account.
+    /// The limits of its account in the ledger; `None` if it has no account.
     pub fn ledger(&self) -> Option<LedgerLimits> {
         LedgerLimits::of(&self.spending())
     }
 }
 
-/// An agent that was published under a name.
+/// A published agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedAgent {
-    /// What it is found by.
+    /// Its key.
     pub key: AgentKey,
     /// The number of its newest version, from 1.
     pub version: i32,
     /// The versions that its aliases point at.
     pub aliases: BTreeMap<Alias, i32>,
-    /// When it was published first.
+    /// When it was first published.
     pub created_at: Timestamp,
     /// When a version was added, an alias or a limit changed, or it was archived or restored.
     pub updated_at: Timestamp,
-    /// What it may use.
+    /// Its limits.
     pub limits: AgentLimits,
-    /// Since when nothing new may use it.
+    /// When it was archived, which prevents new use.
     pub archived_at: Option<Timestamp>,
 }
 
@@ -292,7 +292,7 @@ pub struct AgentVersion {
     pub key: AgentKey,
     /// Its number, from 1.
     pub n: i32,
-    /// What it is.
+    /// Its spec.
     pub spec: AgentSpec,
     /// SHA-256 of its spec's canonical JSON, as 64 hex digits.
     pub hash: String,
@@ -301,7 +301,7 @@ pub struct AgentVersion {
 }
 
 impl AgentVersion {
-    /// What a session that takes it stores of it.
+    /// The reference that a session stores when it takes this version.
     pub fn reference(&self) -> AgentRef {
         AgentRef {
             name: self.key.name.clone(),
@@ -311,7 +311,7 @@ impl AgentVersion {
 }
 
 impl AgentSpec {
-    /// SHA-256 of its JSON with the members of every object in order, as 64 hex digits.
+    /// SHA-256 of its JSON with the members of every object sorted, as 64 hex digits.
     pub fn hash(&self) -> String {
         let canonical = serde_json::to_value(self).map(ordered).unwrap_or_default();
         let digest = Sha256::digest(canonical.to_string());
@@ -323,7 +323,7 @@ impl AgentSpec {
     }
 }
 
-/// The value with every object's members in order, however objects are kept in memory.
+/// The value with every object's members sorted, whatever their order in memory.
 fn ordered(value: Value) -> Value {
     match value {
         Value::Object(members) => {

@@ -1,28 +1,28 @@
-//! The shape that a final answer must have.
+//! The schema of final answers.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::tool::schema::Schema;
 
-/// What the answer is called when the caller gives no name.
+/// The default name of the answer.
 const NAME_DEFAULT: &str = "output";
 
-/// Characters of a name: what every provider takes.
+/// Maximum length of a name in characters; every provider accepts this.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Members of the long form. `schema` is no word of JSON Schema, so it tells the forms apart.
+/// Members of the long form. `schema` is not a JSON Schema keyword, so it distinguishes the two forms.
 const MEMBERS: [&str; 3] = ["name", "schema", "strict"];
 
-/// An output schema as it was asked for: `{name?, schema, strict?}`, or just the schema.
+/// An output schema, given as `{name?, schema, strict?}` or as just the schema.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OutputSpec {
-    /// What the answer is called.
+    /// The name of the answer.
     pub name: String,
-    /// The JSON Schema that the answer fits.
+    /// The JSON Schema that the answer must fit.
     pub schema: Value,
-    /// Whether the provider is told to allow nothing else, where it can. Providers take only some
-    /// schemas then; the answer is checked either way.
+    /// Whether the provider should enforce the schema, if it can. Providers then accept only some
+    /// schemas. The answer is checked either way.
     pub strict: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct OutputSpec {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct OutputFault {
-    /// Points into the value.
+    /// A JSON pointer into the value.
     pub pointer: String,
     /// What is wrong.
     pub detail: String,
@@ -44,7 +44,7 @@ fn fault(pointer: &str, detail: impl Into<String>) -> OutputFault {
 }
 
 impl OutputSpec {
-    /// Reads either form, with the schema compiled.
+    /// Reads either form, and compiles the schema.
     pub fn read(value: &Value) -> Result<(Self, Schema), OutputFault> {
         let Value::Object(members) = value else {
             return Err(fault("", "must be an object"));

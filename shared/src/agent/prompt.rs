@@ -1,8 +1,8 @@
 //! Prompts of sections: templates over a session's metadata and the variables that an agent declares.
 //!
-//! Sections are rendered once, when a session takes the agent, and stored with it: what stands in front
-//! of the messages is the same in all of its sends. Only the list of tools is put in at each call, from
-//! what is on offer.
+//! Sections are rendered once, when a session takes the agent, and stored with it, so that the text
+//! before the messages is the same in all of its sends. Only the list of tools is inserted at each
+//! call, from the tools on offer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -15,25 +15,25 @@ use crate::error::Failure;
 use crate::stored::Extra;
 use crate::workflow::template::{Named, Names, free_names, render};
 
-/// Sections of a prompt at most.
+/// Maximum number of sections of a prompt.
 pub const SECTIONS_MAX: usize = 50;
 
-/// Variables of a prompt at most.
+/// Maximum number of variables of a prompt.
 pub const VARIABLES_MAX: usize = 100;
 
-/// Bytes of JSON that the values of variables may have together.
+/// Maximum total size of the values of variables, in bytes of JSON.
 pub const VALUES_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes that all rendered sections may have together.
+/// Maximum total size of all rendered sections, in bytes.
 pub const PROMPT_BYTES_MAX: usize = 512 << 10;
 
-/// Characters of the name of a section or a variable at most.
+/// Maximum length of the name of a section or a variable, in characters.
 const NAME_CHARS_MAX: usize = 64;
 
-/// What templates call the session's metadata.
+/// The name of the session's metadata in templates.
 const METADATA: &str = "metadata";
 
-/// What stands above the list of tools.
+/// The heading of the list of tools.
 const CATALOG_HEADER: &str = "# Available tools";
 
 /// The sections of a prompt, after the system prompt.
@@ -45,7 +45,7 @@ pub struct PromptSpec {
     /// Variables that sessions may set, by name; at most 100.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, PromptVariable>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
@@ -65,7 +65,7 @@ pub struct PromptSection {
     /// An expression of the template language: the section is left out if it is false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
@@ -84,7 +84,7 @@ pub struct PromptVariable {
     /// Whether each session has to set it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
@@ -93,38 +93,38 @@ pub struct PromptVariable {
 /// What is added to an agent when a session takes it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Bound {
-    /// The published version that it is; none where the session brought its own spec.
+    /// The published version that it is; `None` if the session defined its own spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentRef>,
-    /// The published agent that started one defined inline, and that its model calls count for.
+    /// For an agent defined inline, the published agent that started it and pays for its model calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payer: Option<AgentName>,
-    /// The values of its variables that were set.
+    /// The values that were set for its variables.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub variables: Map<String, Value>,
-    /// The sections of its prompt that are shown, in their order.
+    /// The rendered sections of its prompt, in order; omitted sections are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sections: Vec<BoundSection>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     pub extra: Extra,
 }
 
-/// A section as it is shown.
+/// A rendered section.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoundSection {
     /// Its name.
     pub name: String,
-    /// Its text; none for the list of tools.
+    /// Its text; `None` for the list of tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
-/// What is wrong with a prompt, or with what a session sets of it, and where.
+/// What is wrong with a prompt or with the values that a session sets, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{pointer}: {detail}")]
 pub struct PromptFault {
-    /// A JSON pointer: into the prompt, or from where `variables` is a member.
+    /// A JSON pointer into the prompt, or into the object that has `variables` as a member.
     pub pointer: String,
     /// What is wrong.
     pub detail: String,
@@ -138,8 +138,8 @@ fn fault(pointer: String, detail: impl Into<String>) -> PromptFault {
 }
 
 impl PromptSpec {
-    /// Everything that is wrong with it, so that it can be rendered for any session that sets its
-    /// variables and has the metadata that it reads.
+    /// Everything that is wrong with it. Without faults it can be rendered for any session that
+    /// sets its variables and has the metadata that it reads.
     pub fn faults(&self) -> Vec<PromptFault> {
         let mut faults = Vec::new();
         if self.sections.len() > SECTIONS_MAX {
@@ -217,7 +217,7 @@ impl PromptSpec {
 
 const NO_EXPRESSION: &str = "must be one expression, such as `metadata.plan == \"pro\"`";
 
-/// A template that renders to something where the expression holds.
+/// A template that renders to a non-empty text if the expression is true.
 fn condition(expression: &str) -> Option<String> {
     let inner = expression.trim();
     let tags = ["{%", "%}", "{{", "}}", "{#", "#}"];
@@ -240,7 +240,7 @@ fn escaped(member: &str) -> String {
     member.replace('~', "~0").replace('/', "~1")
 }
 
-/// What templates read.
+/// The values that templates read.
 struct Values<'a> {
     metadata: &'a Map<String, Value>,
     prompt: &'a PromptSpec,
@@ -259,10 +259,10 @@ impl Names for Values<'_> {
     }
 }
 
-/// The agent as a session with this metadata takes it: with the values of its variables and the rendered
-/// sections of its prompt. `agent` says which published version it is.
+/// Binds an agent to a session with this metadata: sets the values of its variables and renders the
+/// sections of its prompt. `agent` is the published version that it is, if any.
 ///
-/// Fails with everything that is wrong with the values, else with the sections that cannot be rendered.
+/// Fails with everything that is wrong with the values, or else with the sections that cannot be rendered.
 pub fn bind(
     spec: AgentSpec,
     agent: Option<AgentRef>,
@@ -292,8 +292,8 @@ pub fn bind(
     })
 }
 
-/// The agent as a session takes it in place of another one: without new values it keeps those of before
-/// that it declares.
+/// Binds an agent that replaces a session's previous one: without new values, it keeps those
+/// earlier values whose variables it declares.
 ///
 /// Fails like [`bind`].
 pub fn take_over(
@@ -372,7 +372,7 @@ fn rendered(
     }
 }
 
-/// A section as it is shown; none where it is left out.
+/// Renders a section; `None` if it is left out.
 fn shown(section: &PromptSection, values: &Values<'_>) -> Result<Option<BoundSection>, Failure> {
     if let Some(template) = section.when.as_deref().and_then(condition)
         && render(&template, values)?.is_empty()
@@ -391,9 +391,9 @@ fn shown(section: &PromptSection, values: &Values<'_>) -> Result<Option<BoundSec
     }))
 }
 
-/// What a model is told before the messages: the agent's system prompt and the sections of its prompt,
-/// or what a send says `instead`. `tools` are the names and descriptions of what is on offer. A function
-/// of the agent as its session took it and of the tools, so that it stays the same from send to send.
+/// The text before the messages: the agent's system prompt, or `instead` if a send replaces it, and
+/// the sections of its prompt. `tools` are the names and descriptions of the tools on offer. A
+/// function of the bound agent and the tools, so that it stays the same between sends.
 pub fn assemble<'t>(
     agent: &AgentSpec,
     instead: Option<&str>,
@@ -417,7 +417,7 @@ pub fn assemble<'t>(
     (!paragraphs.is_empty()).then(|| paragraphs.join("\n\n"))
 }
 
-/// The list of tools, by name; none without any.
+/// The list of tools, by name; `None` if there are none.
 fn tool_catalog<'t>(tools: impl Iterator<Item = (&'t str, &'t str)>) -> Option<String> {
     let by_name: BTreeMap<&str, &str> = tools.collect();
     if by_name.is_empty() {
@@ -425,7 +425,7 @@ fn tool_catalog<'t>(tools: impl Iterator<Item = (&'t str, &'t str)>) -> Option<S
     }
     let mut text = CATALOG_HEADER.to_owned();
     for (name, description) in by_name {
-        // One line each: whatever a tool says of itself, it is no section of its own.
+        // One line each, so that no description can look like a section of its own.
         let line = description.split_whitespace().collect::<Vec<_>>().join(" ");
         // Writing to a string cannot fail.
         let _ = write!(text, "\n- {name}: {line}");

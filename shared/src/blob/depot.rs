@@ -1,4 +1,4 @@
-//! Rows and bytes together: put first, then refer.
+//! Combines rows and bytes of blobs: put the content first, then refer to it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,44 +14,44 @@ use crate::entropy::Entropy;
 use crate::id::TenantId;
 use crate::store::{BeginBlob, BlobRecord, NewBlob, RetireBlobs, Store};
 
-/// How long a blob is kept that nothing holds: whoever put it has as long to name it.
+/// How long a blob is kept that nothing holds, which is the time to refer to it after a put.
 pub const SWEEP_GRACE: Duration = Duration::from_hours(24);
 
-/// Times that a blob is begun anew because it was being deleted.
+/// Maximum restarts of a put because the blob was being deleted.
 const BEGUN_MAX: u32 = 4;
 
-/// What became of content that was put.
+/// The outcome of a put.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// What it is named by.
+    /// The reference to it.
     pub blob: BlobRef,
-    /// Whether it was there before.
+    /// Whether it was already stored.
     pub known: bool,
 }
 
-/// What a page of [`Depot::sweep`] did.
+/// The result of a page of [`Depot::sweep`].
 #[derive(Debug, Default)]
 pub struct Swept {
-    /// Blobs that went.
+    /// Number of blobs removed.
     pub blobs: u64,
-    /// Holds that went with what they were for.
+    /// Number of holds removed because their owners are gone.
     pub holds: u64,
-    /// The page's last blob, where another page follows.
+    /// The page's last blob, if another page follows.
     pub next: Option<(TenantId, BlobHash)>,
-    /// Why some that were to go are still there; the next pass tries again.
+    /// Why some blobs could not be removed; the next pass tries again.
     pub failed: Option<Error>,
 }
 
 /// The blobs of a deployment.
 ///
-/// A write goes: the row of a blob, its bytes, the row again, then whatever names it. A deletion goes
-/// the other way: the row is marked, the bytes go, the row goes. A process that dies in between leaves
-/// a row that says where bytes may be, which the sweep finishes.
+/// The order of a write is: the blob's row, its bytes, the row again, then the rows that refer to
+/// it. A deletion goes the other way: the row is marked, the bytes are deleted, the row is deleted.
+/// A process that dies in between leaves a row that says where bytes may be, which the sweep cleans up.
 #[derive(Debug)]
 pub struct Depot {
     pub(super) rows: Arc<dyn Store>,
     bytes: Arc<dyn Blobs>,
-    /// What was put before another store was configured.
+    /// The database, for blobs put before another store was configured.
     older: Option<InDatabase>,
     entropy: Arc<dyn Entropy>,
     bytes_max: usize,
@@ -71,8 +71,7 @@ impl Depot {
         }
     }
 
-    /// Blobs whose bytes are in this store. Those that were put into the database before are still
-    /// found there.
+    /// Blobs whose bytes are in this store. Those put into the database before are still found there.
     pub fn new(rows: Arc<dyn Store>, bytes: Arc<dyn Blobs>, entropy: Arc<dyn Entropy>) -> Self {
         Self {
             bytes,
@@ -84,7 +83,7 @@ impl Depot {
         }
     }
 
-    /// With these bounds: on the length of a blob, and on what stays in rows.
+    /// Sets the maximum size of a blob, and the size up to which content stays in rows.
     #[must_use]
     pub fn bounded(mut self, bytes_max: usize, spill_bytes: usize) -> Self {
         self.bytes_max = bytes_max;
@@ -92,12 +91,12 @@ impl Depot {
         self
     }
 
-    /// Bytes above which content is stored as a blob and only named in rows.
+    /// Content of more bytes than this is stored as a blob, and rows only refer to it.
     pub fn spill_bytes(&self) -> usize {
         self.spill_bytes
     }
 
-    /// Bytes that a blob may have.
+    /// The maximum size of a blob in bytes.
     pub fn bytes_max(&self) -> usize {
         self.bytes_max
     }
@@ -107,8 +106,8 @@ impl Depot {
         self.bytes.as_ref()
     }
 
-    /// Stores content, unless it is there, and holds it for its owner. Without one it is kept for
-    /// [`SWEEP_GRACE`], which every put begins anew.
+    /// Stores content, unless it exists, and holds it for its owner. Without an owner it is kept
+    /// for [`SWEEP_GRACE`], which every put restarts.
     pub async fn put(
         &self,
         tenant: TenantId,
@@ -149,7 +148,7 @@ impl Depot {
                         return Ok(Stored { blob, known: false });
                     }
                 }
-                // Its bytes may go at any moment: finish that, and begin again.
+                // Its bytes may be deleted at any moment: finish the deletion, and begin again.
                 BeginBlob::Going(place) => self.remove(place).await?,
             }
         }
@@ -158,7 +157,7 @@ impl Depot {
         ))
     }
 
-    /// Puts the bytes of a known blob again where its store has lost them.
+    /// Stores the bytes of a known blob again if its store has lost them.
     async fn restore(&self, tenant: TenantId, sha256: BlobHash, data: Bytes) -> Result<(), Error> {
         let Some(record) = self.find(tenant, sha256).await? else {
             return Ok(());
@@ -173,7 +172,7 @@ impl Depot {
         Ok(())
     }
 
-    /// What is known of these blobs; those that are there are held for the owner from now on.
+    /// Reads the records of these blobs; existing ones are held for the owner from now on.
     pub async fn hold(
         &self,
         tenant: TenantId,
@@ -183,7 +182,7 @@ impl Depot {
         if hashes.is_empty() {
             return Ok(Vec::new());
         }
-        // Each row once, and in one order, whoever asks.
+        // Each row once, and always in the same order.
         let distinct: BTreeMap<_, Option<BlobRecord>> =
             hashes.iter().map(|hash| (*hash, None)).collect();
         let asked: Vec<_> = distinct.into_keys().collect();
@@ -193,7 +192,7 @@ impl Depot {
         Ok(each.collect())
     }
 
-    /// What is known of a blob.
+    /// Reads the record of a blob.
     pub async fn find(
         &self,
         tenant: TenantId,
@@ -203,8 +202,8 @@ impl Depot {
         Ok(found.into_iter().next().flatten())
     }
 
-    /// The content of a blob; none when there is no such blob. Content that does not have the hash is
-    /// refused, whatever the store says.
+    /// Reads the content of a blob; `None` if there is no such blob. Content that does not match
+    /// the hash is rejected, whatever the store says.
     pub async fn read(&self, tenant: TenantId, sha256: BlobHash) -> Result<Option<Bytes>, Error> {
         let Some(record) = self.find(tenant, sha256).await? else {
             return Ok(None);
@@ -212,7 +211,7 @@ impl Depot {
         self.read_whole(&record).await
     }
 
-    /// The content of a blob that was found before.
+    /// Reads the content of a blob from its record.
     pub async fn read_whole(&self, record: &BlobRecord) -> Result<Option<Bytes>, Error> {
         let sha256 = record.place.sha256;
         let Some(data) = self.bytes_of(record.place, None).await? else {
@@ -224,7 +223,7 @@ impl Depot {
         Ok(Some(data))
     }
 
-    /// A part of a blob's content, which is not compared with the hash: only its length is.
+    /// Reads a range of a blob's content. It is not checked against the hash; only its length is checked.
     pub async fn read_range(
         &self,
         record: &BlobRecord,
@@ -254,8 +253,8 @@ impl Depot {
         }
     }
 
-    /// Removes a page of what nothing holds and nobody put within the grace, which is
-    /// [`SWEEP_GRACE`] but in tests; begins behind `after`.
+    /// Removes a page of blobs that nothing holds and that were not put within the grace period,
+    /// which is [`SWEEP_GRACE`] except in tests; starts after `after`.
     pub async fn sweep(
         &self,
         grace: Duration,
@@ -278,14 +277,14 @@ impl Depot {
             match self.remove(place).await {
                 Ok(()) => swept.blobs += 1,
                 Err(error @ Error::Rows(_)) => return Err(error),
-                // It stays marked, and stands in nobody's way.
+                // It stays marked, and does not block the others.
                 Err(error) => swept.failed = Some(error),
             }
         }
         Ok(swept)
     }
 
-    /// Removes the bytes of a blob that is marked, then its row.
+    /// Removes the bytes of a marked blob, then its row.
     async fn remove(&self, place: BlobPlace) -> Result<(), Error> {
         self.bytes.delete(place).await?;
         if let Some(older) = &self.older {

@@ -1,4 +1,4 @@
-//! The name of a blob.
+//! The hash that identifies a blob.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlobHash(pub [u8; 32]);
 
-/// A text that is no SHA-256.
+/// A text that is not a SHA-256.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a SHA-256 of 64 lower-case hex digits is expected")]
 pub struct ParseBlobHashError;
@@ -22,7 +22,7 @@ impl BlobHash {
         Self(Sha256::digest(data).into())
     }
 
-    /// The hash as a database keeps it.
+    /// The hash from its stored bytes.
     pub fn from_slice(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }

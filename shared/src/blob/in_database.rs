@@ -1,4 +1,4 @@
-//! Bytes in the database itself, in rows of bounded size.
+//! A blob store in the database itself, in rows of bounded size.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use bytes::{Bytes, BytesMut};
 use super::{BlobPlace, Blobs, Error};
 use crate::store::Store;
 
-/// Bytes of one row: below what servers take as one packet by default, and little enough that a
-/// transaction is short.
+/// Bytes per row: below the default maximum packet size of servers, and small enough for short
+/// transactions.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
-/// Rows that one transaction removes.
+/// Maximum number of rows that one transaction removes.
 const DROPPED_AT_ONCE: u32 = 16;
 
 /// The store `database`: rows of [`CHUNK_BYTES`] each, written one per transaction.
@@ -23,7 +23,7 @@ pub struct InDatabase {
 }
 
 impl InDatabase {
-    /// Over this database.
+    /// Stores bytes in this database.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store }
     }
@@ -81,7 +81,8 @@ impl Blobs for InDatabase {
     }
 
     async fn delete(&self, place: BlobPlace) -> Result<(), Error> {
-        // From the last row on, so that a part of it never looks like the whole of a shorter one.
+        // The last rows are dropped first, so that `exists`, which reads the first one, is true
+        // until all of them are gone.
         while self.store.drop_blob_chunks(place, DROPPED_AT_ONCE).await? > 0 {}
         Ok(())
     }

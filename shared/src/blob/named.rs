@@ -1,4 +1,4 @@
-//! Which blobs rows name, and what these must be kept for.
+//! Which blobs rows refer to, and for which owners they must be held.
 
 use std::collections::BTreeSet;
 
@@ -10,30 +10,30 @@ use crate::send::SendRecord;
 use crate::timer::{TimerRecord, TimerStatus, TimerTarget};
 use crate::tool::{CallRecord, named_whole};
 
-/// A blob and what it is to be kept for.
+/// A blob and an owner that must hold it.
 type Named = (TenantId, BlobOwner, BlobHash);
 
-/// The blobs that rows name, gathered row by row. What is known to be kept is taken out again, and the
-/// rest is what an audit reports. A blob that many rows of a session name is here once.
+/// The blobs that rows refer to, collected row by row. Those known to be held are removed, and an
+/// audit reports the rest. A blob that several rows of a session refer to is included once.
 #[derive(Debug, Default)]
 pub struct NamedBlobs(BTreeSet<Named>);
 
 impl NamedBlobs {
-    /// What the input of a send names. That of a send which has ended is in the transcript.
+    /// Adds the blobs in a send's input. The input of a final send is in the transcript.
     pub fn send(&mut self, send: &SendRecord) {
         if !send.status.is_final() {
             self.parts(send.key, &send.input);
         }
     }
 
-    /// What a message names. A copied one, of epoch 0, may name what the system never had.
+    /// Adds the blobs in a message. A copied one, of epoch 0, may refer to blobs that never existed here.
     pub fn message(&mut self, key: SessionKey, message: &Message) {
         if message.epoch > 0 {
             self.all(key, of_message(message));
         }
     }
 
-    /// What the result of a call names.
+    /// Adds the blobs in a call's result.
     pub fn call(&mut self, key: SessionKey, call: &CallRecord) {
         if let Some(result) = &call.result {
             self.parts(key, &result.content);
@@ -41,12 +41,12 @@ impl NamedBlobs {
         }
     }
 
-    /// What an item of an inbox names.
+    /// Adds the blobs in an inbox item.
     pub fn item(&mut self, key: SessionKey, item: &InboxItem) {
         self.parts(key, &item.content);
     }
 
-    /// What a timer is going to send.
+    /// Adds the blobs in what a timer will send.
     pub fn timer(&mut self, timer: &TimerRecord) {
         let is_live = matches!(timer.state.status, TimerStatus::Armed | TimerStatus::Paused);
         if let (true, TimerTarget::Send { input, .. }) = (is_live, &timer.target) {
@@ -57,17 +57,17 @@ impl NamedBlobs {
         }
     }
 
-    /// A blob that is kept for this owner.
+    /// Removes a blob that is held for this owner.
     pub fn held(&mut self, tenant: TenantId, owner: BlobOwner, sha256: BlobHash) {
         self.0.remove(&(tenant, owner, sha256));
     }
 
-    /// Whether nothing is left.
+    /// Whether no blobs are left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What is left, in order.
+    /// The remaining blobs, in order.
     pub fn into_rest(self) -> impl Iterator<Item = (TenantId, BlobOwner, BlobHash)> {
         self.0.into_iter()
     }
@@ -83,7 +83,7 @@ impl NamedBlobs {
     }
 }
 
-/// The blobs that a message names: pictures, files, and an output that it shows in part.
+/// The blobs that a message refers to: images, files, and an output that it shows in part.
 pub fn of_message(message: &Message) -> impl Iterator<Item = BlobHash> {
     let whole = message.tool_call_id.as_deref();
     let whole = whole.and_then(|call_id| named_whole(&message.content, call_id));

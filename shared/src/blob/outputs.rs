@@ -1,4 +1,4 @@
-//! Outputs of calls, whole.
+//! Whole outputs of calls, stored as blobs.
 
 use super::{Depot, Error};
 use crate::id::SessionKey;
@@ -6,12 +6,13 @@ use crate::message::{ContentPart, plain_text};
 use crate::store::FindMessages;
 use crate::tool::{CallResult, name_whole, named_whole};
 
-/// What the whole of an output is.
+/// The media type of a whole output.
 const TEXT: &str = "text/plain";
 
 impl Depot {
-    /// Stores what is large of a call's result, and names it instead: pictures, files, and the whole of an
-    /// output that the model is shown in part. Where that fails, the rest stays as it is.
+    /// Stores the large parts of a call's result as blobs and refers to them instead: images,
+    /// files, and the whole of an output that the model is shown in part. If this fails, the
+    /// remaining parts are unchanged.
     pub async fn spill_result(
         &self,
         session: SessionKey,
@@ -19,7 +20,8 @@ impl Depot {
         result: &mut CallResult,
     ) -> Result<(), Error> {
         let SessionKey { tenant, session } = session;
-        // What a tool found elsewhere, as in a child's transcript, this session names from now on.
+        // Blobs that a tool found elsewhere, such as in a child's transcript, are now referred to
+        // by this session.
         let named = result.content.iter().filter_map(ContentPart::blob);
         let named = named.collect();
         self.hold(tenant, session.into(), named).await?;
@@ -40,9 +42,11 @@ impl Depot {
         Ok(())
     }
 
-    /// The output of a call, whole, where it is kept; else what the model was shown of it. None when the
-    /// session has no result of such a call. A copy finds what was stored for the session that it was
-    /// copied from, and so does a session whose old calls were removed.
+    /// The whole output of a call, if it is stored; otherwise what the model was shown of it.
+    /// `None` if the session has no result of such a call.
+    ///
+    /// A copied session, and one whose old calls were pruned, finds what was stored for the
+    /// original session.
     pub async fn output(&self, key: SessionKey, call_id: &str) -> Result<Option<String>, Error> {
         let ids = vec![(key.tenant, call_id.to_owned())];
         let call = self.rows.get_calls(ids).await?.pop().flatten();

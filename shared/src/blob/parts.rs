@@ -1,4 +1,4 @@
-//! Pictures and files of messages, out of rows and back into requests.
+//! Moves images and files of messages out of rows into blobs, and back into requests.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::message::{ContentPart, FileSource, ImageSource};
 use crate::store::BlobRecord;
 
 impl Depot {
-    /// Stores pictures and files that have more than [`spill_bytes`](Depot::spill_bytes) in base64 as
-    /// blobs, and names them instead. Where that fails, the rest stays as it is.
+    /// Stores images and files with more than [`spill_bytes`](Depot::spill_bytes) of base64 as
+    /// blobs, and refers to them instead. If this fails, the remaining parts are unchanged.
     pub async fn spill(
         &self,
         tenant: TenantId,
@@ -31,8 +31,8 @@ impl Depot {
         Ok(())
     }
 
-    /// Names pictures and files as [`spill`](Depot::spill) would, and stores nothing. Returns their content in base64,
-    /// for [`unstored`].
+    /// Replaces images and files by references as [`spill`](Depot::spill) would, but stores
+    /// nothing. Returns their content in base64, for [`unstored`].
     pub fn foresee_spill(&self, parts: &mut [ContentPart]) -> Vec<String> {
         let mut content = Vec::new();
         for part in parts {
@@ -44,13 +44,14 @@ impl Depot {
         content
     }
 
-    /// What a picture or file is named by once it is stored, and its content; none for what stays in its row.
+    /// The reference to an image or file once it is stored, and its content; `None` if it stays in
+    /// its row.
     fn large(&self, part: &ContentPart) -> Option<(BlobRef, Vec<u8>)> {
         let (media_type, data) = part.inline()?;
         if data.len() <= self.spill_bytes() {
             return None;
         }
-        // What is no base64 stays, for whoever says so.
+        // Invalid base64 is left in place, to be reported elsewhere.
         let data = STANDARD.decode(data).ok()?;
         if data.len() > self.bytes_max() {
             return None;
@@ -63,8 +64,8 @@ impl Depot {
         Some((blob, data))
     }
 
-    /// Holds the blobs that parts name for their owner, and adds what the parts do not say about them.
-    /// Returns the places of the parts whose blobs are not there.
+    /// Holds the blobs that parts refer to for their owner, and completes the parts' information
+    /// about them. Returns the indexes of parts whose blobs do not exist.
     pub async fn settle(
         &self,
         tenant: TenantId,
@@ -76,7 +77,7 @@ impl Depot {
         Ok(complete(parts, places, found))
     }
 
-    /// The same for parts that nobody sends: nothing is held for them.
+    /// Like [`settle`](Self::settle), for parts that are not sent: nothing is held.
     pub async fn look_up(
         &self,
         tenant: TenantId,
@@ -88,30 +89,31 @@ impl Depot {
     }
 }
 
-/// Content that no store has, by what parts name it by.
+/// Content that is not stored, by the hash that parts refer to.
 pub type Unstored = BTreeMap<BlobHash, Bytes>;
 
-/// The content that [`Depot::foresee_spill`] returned.
+/// Decodes the content returned by [`Depot::foresee_spill`].
 pub fn unstored(content: &[String]) -> Unstored {
     let decoded = content.iter().filter_map(|data| STANDARD.decode(data).ok());
     let named = decoded.map(|data| (BlobHash::of(&data), Bytes::from(data)));
     named.collect()
 }
 
-/// Puts a blob's name in the place of its content.
+/// Replaces a part's content by a reference to a blob.
 fn name(part: &mut ContentPart, blob: BlobRef) {
     let inline = std::mem::replace(part, ContentPart::text(""));
     *part = inline.naming(blob);
 }
 
-/// The parts that name blobs, by their places, and what they name.
+/// The indexes of parts that refer to blobs, and the hashes.
 fn named(parts: &[ContentPart]) -> (Vec<usize>, Vec<BlobHash>) {
     let named = parts.iter().enumerate();
     let named = named.filter_map(|(place, part)| Some((place, part.blob()?)));
     named.unzip()
 }
 
-/// Adds what is known of blobs to the parts at these places. Returns the places of those that are not there.
+/// Completes the parts at these indexes from the blobs' records. Returns the indexes of parts whose
+/// blobs do not exist.
 fn complete(
     parts: &mut [ContentPart],
     places: Vec<usize>,
@@ -144,8 +146,7 @@ fn complete(
     unknown
 }
 
-/// A part as a model is shown it: with the content of the blob that it names. Other parts are as they
-/// are.
+/// A part with the content of its blob, as shown to a model. Other parts are unchanged.
 pub fn filled(part: &ContentPart, data: &[u8]) -> ContentPart {
     match part {
         ContentPart::Image {
@@ -178,12 +179,12 @@ pub fn filled(part: &ContentPart, data: &[u8]) -> ContentPart {
     }
 }
 
-/// Whether files of this type are shown as the text that they are.
+/// Whether files of this type are shown as text.
 pub fn is_text(media_type: &str) -> bool {
     media_type.starts_with("text/")
 }
 
-/// A file of words. What is no UTF-8 in it, and U+0000, reads U+FFFD: the rest can be read all the same.
+/// A text file. Invalid UTF-8 and U+0000 are replaced by U+FFFD, so that the rest is readable.
 pub fn file_of_text(name: String, data: &[u8]) -> ContentPart {
     let text = String::from_utf8_lossy(data).replace('\0', "\u{fffd}");
     ContentPart::File {
@@ -192,7 +193,7 @@ pub fn file_of_text(name: String, data: &[u8]) -> ContentPart {
     }
 }
 
-/// Words in place of a picture or a file: what it is, why it is not shown, and how it is found.
+/// A text in place of an image or a file: what it is, why it is not shown, and how to find it.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "every other kind is asked for its inline data"

@@ -1,4 +1,4 @@
-//! A store that is not waited for longer than is good for those who wait.
+//! A store wrapper that limits the time of every operation.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use futures::future::{Either, select};
 use super::{BlobPlace, Blobs, Error};
 use crate::time::Clock;
 
-/// A store over another, where nothing takes longer than so long: what does is an outage. What was asked
-/// for may still come to pass, as after an outage.
+/// A wrapper of another store in which an operation that takes longer than `longest` fails as an
+/// outage. The operation may still take effect, as after any outage.
 #[derive(Debug)]
 pub struct Timed {
     inner: Arc<dyn Blobs>,
@@ -21,7 +21,7 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// Over this store.
+    /// Wraps this store.
     pub fn new(inner: Arc<dyn Blobs>, clock: Arc<dyn Clock>, longest: Duration) -> Self {
         Self {
             inner,

@@ -1,42 +1,42 @@
-//! What tokens cost.
+//! Prices of tokens.
 
 use serde::{Deserialize, Serialize};
 
 use crate::usage::Usage;
 
-/// What a model's tokens cost, in US dollars for a million of each kind.
+/// A model's prices, in US dollars per million tokens of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Tokens read.
+    /// Input tokens.
     pub input: f64,
-    /// Tokens written.
+    /// Output tokens.
     pub output: f64,
-    /// Tokens read that the provider's cache served; as `input` when absent.
+    /// Input tokens served by the provider's cache; as `input` when absent.
     #[serde(default)]
     pub cache_read: Option<f64>,
-    /// Tokens read that were written to the provider's cache; as `input` when absent.
+    /// Input tokens written to the provider's cache; as `input` when absent.
     #[serde(default)]
     pub cache_write: Option<f64>,
-    /// What long requests cost, where that is more.
+    /// The price of long requests, if it is different.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long: Option<LongPrice>,
 }
 
-/// What a long request costs: a multiple, for all of its tokens.
+/// The price of a long request: factors for all of its tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LongPrice {
-    /// Requests with more tokens than this are long, those from the cache included.
+    /// Requests with more input tokens than this are long, cached ones included.
     pub above: u64,
-    /// Of the price of tokens read, whether the cache served them or not.
+    /// Factor for the prices of input tokens, cached or not.
     pub input: f64,
-    /// Of the price of tokens written.
+    /// Factor for the price of output tokens.
     pub output: f64,
 }
 
 impl Price {
-    /// Reads `MODEL=INPUT/OUTPUT[/CACHED[/WRITTEN]]`: a model's name and its prices.
+    /// Parses `MODEL=INPUT/OUTPUT[/CACHED[/WRITTEN]]`: a model's name and its prices.
     pub fn parse_entry(text: &str) -> Option<(String, Self)> {
         let (model, prices) = text.rsplit_once('=')?;
         let numbers = prices.split('/').map(|price| price.trim().parse::<f64>());
@@ -61,8 +61,8 @@ impl Price {
         })
     }
 
-    /// The most dollars that an answer cost whose cached tokens are not known: a provider may have
-    /// written all that it read to its cache, at a price of its own.
+    /// The maximum cost in dollars of an answer whose cached tokens are unknown: the provider may
+    /// have written all input to its cache, at a higher price.
     pub fn at_most(&self, usage: &Usage) -> f64 {
         let dearest = Self {
             input: self.dearest_input(),
@@ -79,7 +79,7 @@ impl Price {
         self.input.max(self.cache_write.unwrap_or(0.0))
     }
 
-    /// What the tokens of a request of this length cost.
+    /// The prices for a request of this length.
     #[must_use]
     pub fn for_input(&self, tokens: u64) -> Self {
         let Some(long) = self.long.filter(|long| tokens > long.above) else {
@@ -97,8 +97,8 @@ impl Price {
         }
     }
 
-    /// The dollars that one answer cost. Not for the sum of several, whose requests may each have been
-    /// shorter.
+    /// The cost of one answer in dollars. Not for the sum of several, whose requests may each have
+    /// been shorter.
     pub fn of(&self, usage: &Usage) -> f64 {
         self.for_input(usage.input_tokens).flat(usage)
     }
@@ -116,7 +116,7 @@ impl Price {
     }
 }
 
-/// What tokens cost at a price per million.
+/// The cost of tokens at a price per million, in billionths of a dollar.
 pub(super) fn nano_tokens(tokens: u64, per_million: f64) -> u64 {
     (tokens as f64 * per_million * 1e3).ceil() as u64
 }

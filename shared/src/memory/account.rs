@@ -1,4 +1,4 @@
-//! What a provider's answer cost, and what is to be said of it.
+//! The account of a memory provider's answer: the cost of its model calls, and a note about it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,8 +13,8 @@ pub struct PaidCall {
     pub usage: Usage,
 }
 
-/// Where a provider enters the model calls that an answer takes. Its copies are one account: whoever
-/// stops waiting for the answer still finds what was entered by then.
+/// The account to which a provider charges model calls for an answer. Clones share the account, so
+/// a caller that stops waiting still sees what was charged by then.
 #[derive(Debug, Clone, Default)]
 pub struct Account(Arc<Mutex<Entered>>);
 
@@ -24,7 +24,7 @@ struct Entered {
     note: Option<String>,
 }
 
-/// A call under way.
+/// A call in flight.
 #[derive(Debug)]
 #[must_use = "a call that is never closed counts as it was expected to"]
 pub struct OpenCall<'a> {
@@ -37,7 +37,7 @@ impl Account {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters a call that begins. Unless it is closed, it counts as `expected`.
+    /// Records the start of a call. Until it is closed, it counts with the `expected` cost.
     pub fn open(&self, expected: PaidCall) -> OpenCall<'_> {
         let calls = &mut self.entered().calls;
         calls.push(Some(expected));
@@ -47,17 +47,18 @@ impl Account {
         }
     }
 
-    /// Says what went wrong, to whoever is shown the answer. Without any text of the conversation.
+    /// Sets a note on what went wrong, shown with the answer. It must not contain any text of the
+    /// conversation.
     pub fn note(&self, why: impl Into<String>) {
         self.entered().note = Some(why.into());
     }
 
-    /// What was said, once.
+    /// Takes the note.
     pub fn take_note(&self) -> Option<String> {
         self.entered().note.take()
     }
 
-    /// The calls to pay for, each once.
+    /// Takes the calls to pay for, each once.
     pub fn take(&self) -> Vec<PaidCall> {
         let calls = std::mem::take(&mut self.entered().calls);
         calls.into_iter().flatten().collect()
@@ -65,7 +66,7 @@ impl Account {
 }
 
 impl OpenCall<'_> {
-    /// The call is over, and cost this; nothing where nobody answered.
+    /// Records the end of the call and its cost; `None` if there was no response.
     pub fn close(self, paid: Option<PaidCall>) {
         if let Some(call) = self.account.entered().calls.get_mut(self.place) {
             *call = paid;

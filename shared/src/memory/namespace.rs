@@ -1,4 +1,4 @@
-//! Namespaces: paths that entries of a memory belong to.
+//! Namespaces: paths that memory entries belong to.
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
@@ -11,21 +11,21 @@ use crate::error::Failure;
 use crate::id::SessionId;
 use crate::workflow::template::{Named, Names, free_names, render};
 
-/// Bytes of a namespace.
+/// Maximum length of a namespace, in bytes.
 pub const NAMESPACE_BYTES_MAX: usize = 400;
 
-/// Segments of a namespace.
+/// Maximum number of segments of a namespace.
 pub const SEGMENTS_MAX: usize = 16;
 
-/// The names that a template of a namespace may read.
+/// The names that a namespace template may read.
 const NAMES: [&str; 2] = ["metadata", "session_id"];
 
-/// A path of segments between slashes: `user/42`.
+/// A path of segments separated by slashes: `user/42`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Namespace(String);
 
-/// Why a text is no namespace.
+/// Why a text is not a valid namespace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NamespaceFault(pub String);
@@ -40,23 +40,23 @@ impl Namespace {
         &self.0
     }
 
-    /// The path with a slash behind it, as stores keep it: what begins with it is in the namespace.
+    /// The stored form, with a trailing slash: everything that starts with it is in the namespace.
     pub fn stored(&self) -> String {
         format!("{}/", self.0)
     }
 
-    /// The first text behind all that begin with [`stored`](Self::stored).
+    /// The exclusive upper bound of all texts that start with [`stored`](Self::stored).
     pub fn behind(&self) -> String {
-        // The character behind the slash.
+        // `0` is the character after the slash.
         format!("{}0", self.0)
     }
 
-    /// The namespace that a store kept.
+    /// Parses the stored form.
     pub fn from_stored(text: &str) -> Result<Self, NamespaceFault> {
         text.strip_suffix('/').unwrap_or(text).parse()
     }
 
-    /// Whether this is `other` or above it.
+    /// Whether this is `other` or an ancestor of it.
     pub fn covers(&self, other: &Self) -> bool {
         other
             .0
@@ -64,12 +64,12 @@ impl Namespace {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// The namespace below this one with this path.
+    /// The namespace at this path below this one.
     pub fn below(&self, path: &str) -> Result<Self, NamespaceFault> {
         format!("{}/{path}", self.0).parse()
     }
 
-    /// Each namespace from the first segment to this one.
+    /// The namespaces from the first segment down to this one.
     pub fn levels(&self) -> impl Iterator<Item = &str> {
         let slashes = self.0.match_indices('/').map(|(at, _)| &self.0[..at]);
         slashes.chain(std::iter::once(self.0.as_str()))
@@ -92,8 +92,9 @@ impl Namespace {
         }
     }
 
-    /// The namespace of a session. Each value becomes part of one segment, whatever is in it: what is
-    /// no letter, digit, `-`, `_`, `.`, `@` or `+` is percent-encoded.
+    /// Renders the namespace of a session. Each value becomes part of one segment, whatever it
+    /// contains: characters other than letters, digits, `-`, `_`, `.`, `@` or `+` are
+    /// percent-encoded.
     pub fn render(
         template: &str,
         metadata: &Map<String, Value>,
@@ -122,8 +123,8 @@ impl Names for Values<'_> {
     }
 }
 
-/// A value in which no text reaches beyond its segment. Members whose names would are left out, and
-/// so is what is empty: it does not exist for the template.
+/// Escapes a value so that no text extends beyond its segment. Members whose names would are left
+/// out, and so are empty values, so that they do not exist for the template.
 fn escaped(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(segment(text)),
@@ -141,7 +142,7 @@ fn escaped(value: &Value) -> Value {
     }
 }
 
-/// A text as one segment.
+/// Escapes a text to one segment.
 pub fn segment(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let dots = !text.is_empty() && text.bytes().all(|byte| byte == b'.');

@@ -1,5 +1,5 @@
-//! The order in which entries fit a question: a function of their words and vectors, so that every
-//! store gives the same one.
+//! Ranks entries by how well they match a query: a function of their words and vectors, so that
+//! every store gives the same order.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,25 +7,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::id::MemoryId;
 use crate::time::Timestamp;
 
-/// Saturation of BM25: each word counts once in an entry, so that only the length remains of it.
+/// Saturation of BM25. Each word counts once per entry, so only the length normalization depends on it.
 const K1: f64 = 1.2;
-/// How much BM25 holds an entry's length against it.
+/// Strength of BM25's length normalization.
 const B: f64 = 0.75;
-/// The constant of reciprocal rank fusion: how fast a place loses weight.
+/// The constant of reciprocal rank fusion, which sets how fast weight decreases with rank.
 const RRF: f64 = 60.0;
-/// An entry whose score is less than this part of the best one's shares only common words.
+/// An entry that scores less than this fraction of the best one shares only common words.
 const SCORE_PART_MIN: f64 = 0.05;
-/// Vectors less alike than this have nothing to do with each other.
+/// Vectors less similar than this are unrelated.
 const COSINE_MIN: f64 = 0.2;
-/// Places of a ranking that count when two are fused.
+/// Number of ranks that count when rankings are fused.
 pub const PLACES_MAX: usize = 100;
 
-/// An entry as it is ranked.
+/// An entry to rank.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     /// The entry.
     pub id: MemoryId,
-    /// When it last changed: of two that fit alike, the newer one is first.
+    /// When it last changed: of two equal matches, the newer one comes first.
     pub updated_at: Timestamp,
     /// Its words.
     pub words: BTreeSet<String>,
@@ -42,7 +42,7 @@ pub struct Placed {
     pub vector: Vec<f32>,
 }
 
-/// The entries that share words with the question, the best first: BM25 over the candidates.
+/// The entries that share words with the query, best first, by BM25 over the candidates.
 pub fn lexical(query: &BTreeSet<String>, candidates: &[Candidate]) -> Vec<(MemoryId, Timestamp)> {
     let count = candidates.len() as f64;
     let length = |candidate: &Candidate| candidate.words.len() as f64;
@@ -70,7 +70,7 @@ pub fn lexical(query: &BTreeSet<String>, candidates: &[Candidate]) -> Vec<(Memor
     scored.into_iter().map(|(_, at, id)| (id, at)).collect()
 }
 
-/// An entry, and how much its vector is like the question's.
+/// An entry, and the similarity of its vector to the query's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Alike {
     /// The entry.
@@ -81,7 +81,7 @@ pub struct Alike {
     pub cosine: f64,
 }
 
-/// How much each entry's vector is like the question's; without those that cannot be compared.
+/// The similarity of each entry's vector to the query's; incomparable ones are left out.
 pub fn compared(query: &[f32], candidates: &[Placed]) -> Vec<Alike> {
     let compared = candidates.iter().filter_map(|candidate| {
         Some(Alike {
@@ -93,7 +93,7 @@ pub fn compared(query: &[f32], candidates: &[Placed]) -> Vec<Alike> {
     compared.collect()
 }
 
-/// The entries whose vectors point where the question's does, the nearest first.
+/// The entries with vectors similar to the query's, nearest first.
 pub fn nearest(compared: &[Alike]) -> Vec<(MemoryId, Timestamp)> {
     let near = compared.iter().filter(|one| one.cosine >= COSINE_MIN);
     let mut scored: Vec<_> = near
@@ -103,7 +103,7 @@ pub fn nearest(compared: &[Alike]) -> Vec<(MemoryId, Timestamp)> {
     scored.into_iter().map(|(_, at, id)| (id, at)).collect()
 }
 
-/// How alike two vectors are, from -1 to 1; none where they cannot be compared.
+/// The cosine similarity of two vectors, from -1 to 1; `None` if they cannot be compared.
 pub fn cosine(a: &[f32], b: &[f32]) -> Option<f64> {
     if a.len() != b.len() {
         return None;
@@ -117,8 +117,8 @@ pub fn cosine(a: &[f32], b: &[f32]) -> Option<f64> {
     alike.is_finite().then_some(alike)
 }
 
-/// One order from several, by reciprocal rank: being first in one counts about as much as being
-/// second in two. The newer of two equals is first.
+/// Fuses several rankings by reciprocal rank: being first in one counts about as much as being
+/// second in two. Of two equals, the newer one comes first.
 pub fn fused(rankings: &[Vec<(MemoryId, Timestamp)>]) -> Vec<MemoryId> {
     let mut scores: BTreeMap<MemoryId, (f64, Timestamp)> = BTreeMap::new();
     for ranking in rankings {
@@ -135,7 +135,7 @@ pub fn fused(rankings: &[Vec<(MemoryId, Timestamp)>]) -> Vec<MemoryId> {
     fused.into_iter().map(|(.., id)| id).collect()
 }
 
-/// How much two texts share, from 0 to 1: common words of all words.
+/// The similarity of two texts, from 0 to 1: the fraction of common words among all words.
 pub fn likeness(a: &BTreeSet<String>, b: &BTreeSet<String>) -> f64 {
     let common = a.intersection(b).count() as f64;
     let all = a.union(b).count() as f64;

@@ -1,24 +1,25 @@
-//! The words of a text, as entries are found by them.
+//! The words by which entries are found.
 //!
-//! Every store indexes the words that this module makes of a text, and asks its index for the words
-//! of the question: what is found does not depend on the parser of a database. A word is lower case
-//! and without a plural `s`; runs of Chinese, Japanese and Korean are cut into pairs of characters.
+//! Every store indexes the words that this module extracts from a text, and searches its index for
+//! the words of the query, so that the results do not depend on a database's parser. A word is
+//! lower case and without a plural `s`; runs of Chinese, Japanese and Korean are split into pairs
+//! of characters.
 
 use std::collections::BTreeSet;
 
 use super::namespace::Namespace;
 use crate::id::TenantId;
 
-/// Characters of a word; more are cut.
+/// Maximum length of a word in characters; the rest is cut off.
 const WORD_CHARS_MAX: usize = 40;
 
-/// Words shorter than this are filled up: full-text indexes of MySQL leave out shorter ones.
+/// Shorter words are padded: MySQL's full-text indexes omit them.
 const WORD_CHARS_MIN: usize = 3;
 
-/// Words of a question; more are not looked for.
+/// Maximum number of words of a query; more are ignored.
 pub const QUERY_WORDS_MAX: usize = 64;
 
-/// The different words of a text, in order.
+/// The distinct words of a text, sorted.
 pub fn words(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut run = String::new();
@@ -40,7 +41,7 @@ pub fn words(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// The words of a question: those that are met first, if there are too many.
+/// The words of a query; only the first ones if there are too many.
 pub fn query(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for part in text.split_whitespace() {
@@ -55,7 +56,7 @@ pub fn query(text: &str) -> BTreeSet<String> {
 }
 
 /// The words of an entry as one text for a full-text index, with a word for each level of its
-/// namespace: an index narrows a question down to a namespace by that.
+/// namespace, by which an index restricts a query to a namespace.
 pub fn indexed(tenant: TenantId, namespace: &Namespace, words: &BTreeSet<String>) -> String {
     let places = namespace.levels().map(|level| place(tenant, level));
     let all: Vec<String> = places.chain(words.iter().cloned()).collect();
@@ -64,7 +65,7 @@ pub fn indexed(tenant: TenantId, namespace: &Namespace, words: &BTreeSet<String>
 
 /// The word that stands for a namespace in a full-text index.
 pub fn place(tenant: TenantId, namespace: &str) -> String {
-    // FNV-1a. Two namespaces with one word cost time only: stores compare the namespace itself, too.
+    // FNV-1a. A collision of namespaces costs only time: stores compare the namespace itself, too.
     let bytes = tenant.0.to_le_bytes().into_iter().chain(namespace.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
@@ -81,7 +82,7 @@ fn pair(found: &mut BTreeSet<String>, run: &[char]) {
     }
 }
 
-/// Without the ending of an English plural, which costs other languages little.
+/// Removes the ending of an English plural, which does little harm to other languages.
 fn stem(word: &str) -> String {
     let short = word.chars().count() <= 3;
     if short || !word.is_ascii() {
@@ -105,7 +106,7 @@ fn filled(mut word: String) -> String {
     word
 }
 
-/// Characters of scripts that put no space between words.
+/// Whether a character is of a script without spaces between words.
 fn is_ideograph(c: char) -> bool {
     matches!(c,
         '\u{0e00}'..='\u{0eff}'

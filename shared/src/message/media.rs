@@ -1,4 +1,4 @@
-//! Pictures and files in messages.
+//! Images and files in messages.
 
 use std::ops::Not;
 
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 use super::ContentPart;
 use crate::blob::{BlobHash, BlobRef};
 
-/// Bytes that a picture may have: what every provider takes.
+/// Maximum size of an image in bytes; every provider accepts this.
 pub const IMAGE_BYTES_MAX: usize = 5 << 20;
 
-/// Bytes that a file may have.
+/// Maximum size of a file in bytes.
 pub const FILE_BYTES_MAX: usize = 10 << 20;
 
-/// Pictures that every provider reads.
+/// Image types that every provider reads.
 const IMAGE_TYPES: [&str; 4] = ["image/gif", "image/jpeg", "image/png", "image/webp"];
 
-/// Bytes that an address may have.
+/// Maximum length of a URL, in bytes.
 const URL_BYTES_MAX: usize = 2_048;
 
-/// Bytes that a name may have.
+/// Maximum length of a file's name, in bytes.
 const NAME_BYTES_MAX: usize = 200;
 
 /// Where a picture is.
@@ -78,10 +78,10 @@ pub enum FileSource {
     },
 }
 
-/// About how many bytes a part takes that only names its content.
+/// Approximate size in bytes of a part that only refers to its content.
 const BLOB_WEIGHT: usize = 100;
 
-/// What is wrong with a picture or a file.
+/// What is wrong with an image or a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MediaFault {
     /// The member of the part, as a JSON pointer.
@@ -91,7 +91,7 @@ pub struct MediaFault {
 }
 
 impl ContentPart {
-    /// What is wrong with a picture or a file; none of the other parts is ever wrong.
+    /// What is wrong with an image or a file; other parts are never wrong.
     pub fn media_fault(&self) -> Option<MediaFault> {
         match self {
             Self::Text { .. } | Self::Reasoning { .. } | Self::Digest { .. } => None,
@@ -100,7 +100,7 @@ impl ContentPart {
         }
     }
 
-    /// The blob that it names.
+    /// The blob that it refers to.
     pub fn blob(&self) -> Option<BlobHash> {
         match self {
             Self::Image {
@@ -118,7 +118,7 @@ impl ContentPart {
         }
     }
 
-    /// The media type and the base64 of content that is here.
+    /// The media type and the base64 of inline content.
     pub fn inline(&self) -> Option<(&str, &str)> {
         match self {
             Self::Image {
@@ -136,7 +136,7 @@ impl ContentPart {
         }
     }
 
-    /// The same picture or file, of which only the name is here. Other parts stay as they are.
+    /// The same image or file, referring to a blob instead of containing the bytes. Other parts are unchanged.
     #[must_use]
     pub fn naming(self, blob: BlobRef) -> Self {
         let BlobRef {
@@ -164,7 +164,7 @@ impl ContentPart {
         }
     }
 
-    /// Bytes that the part takes where it is kept and sent.
+    /// Approximate size of the part in bytes when stored and sent.
     pub fn weight(&self) -> usize {
         match self {
             Self::Text { text } | Self::Digest { text } => text.len(),
@@ -261,7 +261,7 @@ fn file_fault(source: &FileSource) -> Option<MediaFault> {
     }
 }
 
-/// Whether it is like `application/pdf`, without parameters.
+/// Whether it is a media type like `application/pdf`, without parameters.
 pub fn is_media_type(text: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/.+-".contains(&b);
     let parts = text.split('/').filter(|part| !part.is_empty());

@@ -1,20 +1,20 @@
-//! How far a provider's counts are from the estimates, by model.
+//! How far providers' token counts are from the estimates, by model.
 
-/// How much a new count weighs: the last twenty or so decide.
+/// The weight of a new count: about the last twenty dominate.
 const WEIGHT: f64 = 0.1;
 
-/// Requests shorter than this say little: what a provider adds around them decides.
+/// Requests with fewer tokens than this say little, since the provider's own overhead dominates.
 const TOKENS_MIN: u64 = 200;
 
-/// Bounds of a ratio that can be believed. A provider that counts further off counts something else,
-/// such as pictures.
+/// Bounds of a plausible ratio. A provider whose counts are further off counts something else, such
+/// as images.
 const RATIO_MIN: f64 = 0.3;
 const RATIO_MAX: f64 = 4.0;
 
-/// What a ratio is multiplied with where it is stored.
+/// The factor by which a ratio is multiplied for storage.
 const MILLION: f64 = 1_000_000.0;
 
-/// What providers counted for each token that was expected.
+/// The number of tokens that a provider counts per expected token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Calibration {
     ratio: f64,
@@ -22,7 +22,7 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Nothing counted yet; `tokens` is what the model's facts say.
+    /// No counts yet; `tokens` is the ratio in the model's facts.
     pub fn new(tokens: f64) -> Self {
         Self {
             ratio: tokens.clamp(RATIO_MIN, RATIO_MAX),
@@ -30,7 +30,7 @@ impl Calibration {
         }
     }
 
-    /// What was stored: millionths of a token counted for each one expected, by so many counts.
+    /// A stored calibration: millionths of a token counted per expected token, and the number of counts.
     pub fn stored(millionths: i64, counts: u32) -> Self {
         Self {
             counts,
@@ -38,37 +38,37 @@ impl Calibration {
         }
     }
 
-    /// Takes note of what a provider counted for a request of this expected size.
+    /// Records a provider's count for a request of this expected size.
     pub fn observe(&mut self, expected: u64, counted: u64) {
         if expected < TOKENS_MIN {
             return;
         }
         let ratio = counted as f64 / expected as f64;
         let ratio = ratio.clamp(RATIO_MIN, RATIO_MAX);
-        // The first counts replace what was assumed, the later ones move it.
+        // The first counts replace the assumed ratio, later ones adjust it.
         let weight = (1.0 / f64::from(self.counts + 1)).max(WEIGHT);
         self.ratio += (ratio - self.ratio) * weight;
         self.counts = self.counts.saturating_add(1);
     }
 
-    /// Tokens counted for each one expected.
+    /// Tokens counted per expected token.
     pub fn ratio(&self) -> f64 {
         self.ratio
     }
 
-    /// How many counts it rests on.
+    /// The number of counts that it is based on.
     pub fn counts(&self) -> u32 {
         self.counts
     }
 
-    /// The ratio as it is stored.
+    /// The stored form of the ratio.
     pub fn millionths(&self) -> i64 {
         (self.ratio * MILLION).round() as i64
     }
 
-    /// What is stored once another process has learned this. A higher ratio holds at once, since a request
-    /// that was estimated too low is refused; a lower one goes half of the way, as what others ask may
-    /// still be counted high. The stores' statements say the same.
+    /// Merges what another process has learned. A higher ratio takes effect at once, since an
+    /// underestimated request is refused; a lower one moves halfway, since other processes'
+    /// requests may still be counted higher. The stores' SQL statements must compute the same.
     #[must_use]
     pub fn joined(self, learned: Self) -> Self {
         let (known, new) = (self.millionths(), learned.millionths());
@@ -76,8 +76,8 @@ impl Calibration {
         Self::stored(known.max(new) - down, self.counts.max(learned.counts))
     }
 
-    /// What is expected to be counted: never less than the estimate itself, as what was counted so far
-    /// may have been of another kind than what comes.
+    /// The expected count. Never less than the estimate itself, since requests so far may have been
+    /// of another kind.
     pub fn of(&self, expected: u64) -> u64 {
         let counted = (expected as f64 * self.ratio).ceil();
         expected.max(counted as u64)

@@ -13,16 +13,16 @@ use super::{Request, ToolSpec};
 use crate::agent::{OutputSpec, ReasoningEffort};
 use crate::message::{ContentPart, Message, Role, ToolCall};
 
-/// SHA-256 of what a model is shown and how it is to answer, in a form that no provider has as its
-/// own. Equal digests mean equal requests, whoever rendered them: a warm worker, a cold one, one that
-/// took the send over, or a preview.
+/// SHA-256 of what a model is shown and how it should answer, in a provider-independent form. Equal
+/// digests mean equal requests, no matter who rendered them: a worker with a warm cache, a cold
+/// one, one that took the send over, or a preview.
 ///
-/// Where a request is stored and who may cache it is not part of it: neither `seq`, ids of sends, times
-/// nor the cache key count.
+/// Storage and caching details are not part of it: `seq`, ids of sends, times and the cache key do
+/// not count.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 32]);
 
-/// A text that is no digest.
+/// A text that is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a digest is `sha256:` and 64 hexadecimal digits")]
 pub struct InvalidDigest;
@@ -81,8 +81,8 @@ impl Request {
         Digest(hasher.finalize().into())
     }
 
-    /// The text that is hashed: canonical JSON, the members in a fixed order, in the order in which
-    /// providers read them. Requests that begin alike have texts that begin alike.
+    /// The text that is hashed: canonical JSON, with the members in a fixed order, the one in which
+    /// providers read them. Requests with a common prefix have texts with a common prefix.
     pub fn canonical(&self) -> String {
         serde_json::to_string(&Canonical::of(self)).unwrap_or_default()
     }
@@ -101,7 +101,7 @@ impl io::Write for Hashed<'_> {
     }
 }
 
-/// A request as it is hashed. Objects inside of it are maps that are ordered by name.
+/// A request in the form that is hashed. Objects inside it are maps sorted by name.
 #[derive(Serialize)]
 struct Canonical<'a> {
     model: &'a str,
@@ -125,7 +125,7 @@ struct Canonical<'a> {
 
 impl<'a> Canonical<'a> {
     fn of(request: &'a Request) -> Self {
-        // Destructured, so that a new member does not compile until it has a place.
+        // Destructured, so that a new member does not compile until it is handled here.
         let Request {
             model,
             system,
@@ -190,7 +190,7 @@ impl Serialize for Messages<'_> {
     }
 }
 
-/// The parts of a message that the model is shown.
+/// The parts of a message that are shown to the model.
 struct Content<'a>(&'a [ContentPart]);
 
 impl Serialize for Content<'_> {
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn the_canonical_form_is_what_it_was() {
-        // Digests are stored: another form makes recorded rounds look changed.
+        // Digests are stored: changing the canonical form would make recorded rounds look changed.
         assert_eq!(
             request(1).canonical(),
             r#"{"model":"m","max_tokens":100,"temperature":0.5,"top_p":null,"stop":["END"],"reasoning_effort":null,"output":null,"tools":[{"name":"look","description":"Looks.","parameters":{"properties":{"a":{},"b":{}},"type":"object"}}],"system":"Be brief.","messages":[{"role":"user","content":[{"type":"text","text":"hello"}]}],"tail":"<notes>\n</notes>"}"#

@@ -1,29 +1,28 @@
-//! How many tokens a text has, by the kinds of its characters.
+//! Estimates how many tokens a text has, by its kinds of characters.
 //!
-//! There are two estimates. `estimate_*` is the most that any tokenizer makes of a text: budgets are
-//! held to it, and usage is entered by it where a provider does not say. `expect_*` is what today's
-//! tokenizers are likely to make of it: decisions about the context rest on it, corrected by what the
-//! provider really counts ([`Calibration`](super::Calibration)).
+//! There are two estimates. `estimate_*` is an upper bound for any tokenizer: budgets use it, and
+//! so does usage if a provider does not report it. `expect_*` is what current tokenizers are likely
+//! to give: decisions about the context are based on it, corrected by the provider's actual counts
+//! ([`Calibration`](super::Calibration)).
 
 use super::{Request, ToolSpec};
 use crate::message::{ContentPart, FileSource, Message, ToolCall};
 
-/// Letters of a word that make one token at the least: common words are one token whatever their
-/// length, names and code fall to pieces.
+/// Minimum letters of a word per token: common words are one token whatever their length, names and
+/// code are split.
 const LETTERS_PER_TOKEN: u64 = 3;
 
-/// Tokens that frame a message on the wire.
+/// Overhead of a message in tokens.
 const MESSAGE_TOKENS: u64 = 4;
 
-/// What a picture takes at most: providers scale larger ones down.
+/// Maximum tokens of an image: providers scale larger ones down.
 const IMAGE_TOKENS: u64 = 1_600;
 
-/// Characters of base64 that make one token of a document: each page is read as text and as a
-/// picture.
+/// Characters of base64 per token of a document: each page is read both as text and as an image.
 const DATA_CHARS_PER_TOKEN: u64 = 20;
 
-/// How many tokens a text has at most, whatever its script: of a word of ASCII letters one for each
-/// three, of everything else one for each byte, but for a space before a word. Tokenizers that do not
+/// The maximum number of tokens of a text, whatever its script: one per three letters of an ASCII
+/// word, and one per byte for everything else, except a space before a word. Tokenizers that do not
 /// know a script fall back to its bytes.
 pub fn estimate_tokens(text: &str) -> u64 {
     let bytes = text.as_bytes();
@@ -40,7 +39,7 @@ pub fn estimate_tokens(text: &str) -> u64 {
         in_word = byte.is_ascii_alphanumeric();
         if byte.is_ascii_alphabetic() {
             letters += 1;
-            // A space belongs to the word behind it.
+            // A space belongs to the word after it.
             space = false;
             continue;
         }
@@ -52,11 +51,11 @@ pub fn estimate_tokens(text: &str) -> u64 {
     tokens + letters.div_ceil(LETTERS_PER_TOKEN) + u64::from(space)
 }
 
-/// Characters that a word of hexadecimal digits has at least to be taken for an id or a hash.
+/// Minimum length of a word of hexadecimal digits to be treated as an id or a hash.
 const ID_CHARS_MIN: usize = 16;
 
-/// Characters of the id or the hash that a text begins with; 0 where it begins with none. What such a word takes
-/// must not depend on which one it is: what is random is never to decide whether something is folded.
+/// Length of the id or hash at the beginning of a text; 0 if there is none. The estimate of such a
+/// word must not depend on its value, so that random ids never decide whether something is folded.
 fn id_chars(text: &[u8]) -> usize {
     let is_hex = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let chars = text.iter().take_while(is_hex).count();
@@ -90,32 +89,32 @@ impl Kind {
     }
 }
 
-/// Thousandths of a token that a character is expected to take, by its script: what a tokenizer with
-/// 200 000 words makes of ordinary texts.
+/// Expected thousandths of a token per character, by script, for a tokenizer with 200 000 words and
+/// ordinary texts.
 const fn share(c: char) -> u64 {
     match c {
         'a'..='z' | 'A'..='Z' => 225,
         '0'..='9' => 400,
         ' ' => 60,
-        // Lines and typographic signs.
+        // Line breaks and typographic punctuation.
         '\n' | '\t' | '\r' | '\u{2000}'..='\u{206f}' => 700,
-        // Signs, and Latin letters with marks.
+        // Punctuation, and Latin letters with diacritics.
         '!'..='~' | '\u{a0}'..='\u{24f}' => 600,
         // Greek, Cyrillic, Armenian, Hebrew, Arabic.
         '\u{370}'..='\u{6ff}' => 320,
-        // Scripts of India.
+        // Indic scripts.
         '\u{900}'..='\u{dff}' => 360,
         // Thai, Lao, Tibetan, Burmese.
         '\u{e00}'..='\u{109f}' => 280,
         // Kana, ideographs, Hangul.
         '\u{3000}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' => 780,
         '\u{ff00}'..='\u{ffef}' => 1_000,
-        // Emoji and what is rare: bytes.
+        // Emoji and rare characters: counted by bytes.
         _ => 1_800,
     }
 }
 
-/// What stands for an ASCII character in [`expect_tokens_of_ascii`].
+/// The share and kind of each ASCII character, for [`expect_tokens_of_ascii`].
 const ASCII: [(u64, Kind); 128] = {
     let mut table = [(0, Kind::Other); 128];
     let mut at = 0;
@@ -133,7 +132,7 @@ const ASCII: [(u64, Kind); 128] = {
     table
 };
 
-/// The same of a text without other characters, which is asked for whole windows: several times as fast.
+/// Like [`expect_tokens_of_any`], for ASCII texts: several times as fast, since whole windows are estimated.
 fn expect_tokens_of_ascii(text: &[u8]) -> u64 {
     let (mut thousandths, mut before) = (0, Kind::Other);
     let mut at = 0;
@@ -159,14 +158,13 @@ fn expect_tokens_of_ascii(text: &[u8]) -> u64 {
     u64::div_ceil(thousandths, 1_000)
 }
 
-/// Thousandths that it takes on top when digits and letters stand side by side, as in ids: no word has
-/// both.
+/// Additional thousandths for each change between digits and letters, as in ids: no word mixes them.
 const MIXED: u64 = 600;
 
-/// Thousandths that a character of an id or a hash is expected to take.
+/// Expected thousandths per character of an id or a hash.
 const ID_SHARE: u64 = 850;
 
-/// How many tokens a text is expected to have.
+/// The expected number of tokens of a text.
 pub fn expect_tokens(text: &str) -> u64 {
     if text.is_ascii() {
         expect_tokens_of_ascii(text.as_bytes())
@@ -192,7 +190,7 @@ fn expect_tokens_of_any(text: &str) -> u64 {
             }
         }
         thousandths += match (before, kind) {
-            // A run of blanks is one token, however long.
+            // A run of spaces is one token, however long.
             (Kind::Space, Kind::Space) => 0,
             (Kind::Letter, Kind::Digit) | (Kind::Digit, Kind::Letter) => share(c) + MIXED,
             (_, _) => share(c),
@@ -202,33 +200,33 @@ fn expect_tokens_of_any(text: &str) -> u64 {
     u64::div_ceil(thousandths, 1_000)
 }
 
-/// What one message takes at most: its content, its calls and its frame.
+/// The maximum tokens of a message: its content, its calls and its overhead.
 pub fn estimate_message_tokens(message: &Message) -> u64 {
     message_tokens(message, estimate_tokens)
 }
 
-/// What one message is expected to take.
+/// The expected tokens of a message.
 pub fn expect_message_tokens(message: &Message) -> u64 {
     message_tokens(message, expect_tokens)
 }
 
-/// What a whole request takes at most: system prompt, messages and tools. The shape of the answer counts
-/// where it stands in the system prompt.
+/// The maximum tokens of a whole request: system prompt, messages and tools. The output schema
+/// counts where it is part of the system prompt.
 pub fn estimate_request_tokens(request: &Request) -> u64 {
     request_tokens(request, estimate_tokens)
 }
 
-/// What a whole request is expected to take.
+/// The expected tokens of a whole request.
 pub fn expect_request_tokens(request: &Request) -> u64 {
     request_tokens(request, expect_tokens)
 }
 
-/// What a tool on offer is expected to take.
+/// The expected tokens of a tool on offer.
 pub fn expect_tool_tokens(tool: &ToolSpec) -> u64 {
     tool_tokens(tool, expect_tokens)
 }
 
-/// What an answer took at most.
+/// The maximum tokens of an answer.
 pub fn estimate_answer_tokens(content: &[ContentPart], calls: &[ToolCall]) -> u64 {
     answer_tokens(content, calls, estimate_tokens)
 }
@@ -267,7 +265,7 @@ fn part_tokens(part: &ContentPart, count: Count) -> u64 {
     match part {
         ContentPart::Text { text } | ContentPart::Reasoning { text, .. } => count(text),
         ContentPart::Image { .. } => IMAGE_TOKENS,
-        // No model is shown it.
+        // It is not shown to models.
         ContentPart::Digest { .. } => 0,
         ContentPart::File { name, source } => {
             let inside = match source {

@@ -1,7 +1,7 @@
-//! What is known of models: their windows, what they take, and what they cost.
+//! Facts about models: their windows, accepted inputs, and prices.
 //!
-//! Facts are data. `facts.toml` holds those that are built in; the configuration overrides them field
-//! by field. Of a model that nobody knows, [`ModelFacts::unknown`] is assumed.
+//! Facts are data. `facts.toml` has the built-in ones; the configuration overrides them field by
+//! field. For an unknown model, [`ModelFacts::unknown`] is assumed.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::budget::Price;
 
-/// The window that is assumed of a model that nobody knows: what today's models have at the least.
+/// The window assumed for an unknown model: the minimum of current models.
 const WINDOW_UNKNOWN: u64 = 128_000;
 
 /// The built-in facts.
@@ -21,40 +21,40 @@ static KNOWN: LazyLock<BTreeMap<String, ModelFacts>> = LazyLock::new(|| {
     known.expect("a test reads each entry")
 });
 
-/// What is known of a model.
+/// The known properties of a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ModelFacts {
-    /// Tokens of a request and its answer together.
+    /// Maximum tokens of a request and its answer together.
     pub window: u64,
-    /// Tokens of a request, where that is bounded besides.
+    /// Maximum tokens of a request, if there is a separate limit.
     pub input_max: Option<u64>,
-    /// Tokens of an answer at most; not known when absent.
+    /// Maximum tokens of an answer; unknown when absent.
     pub output_max: Option<u64>,
-    /// What may stand in a request besides text.
+    /// What it accepts besides text.
     pub takes: Takes,
-    /// Whether its provider can hold answers to a JSON Schema; its transport decides when absent.
+    /// Whether its provider can enforce a JSON Schema; the transport decides when absent.
     pub native_schema: Option<bool>,
-    /// Whether it thinks before it answers; not known when absent.
+    /// Whether it thinks before it answers; unknown when absent.
     pub thinking: Option<Thinking>,
-    /// Whether it decides by itself how much it thinks: it takes an effort, and neither a number of tokens nor
-    /// `temperature` and `top_p`.
+    /// Whether it decides itself how much to think: it accepts an effort, but no number of tokens
+    /// and neither `temperature` nor `top_p`.
     pub adaptive: bool,
-    /// Tokens that it counts where most models count one, for the same text.
+    /// How many tokens it counts for each token of most models, for the same text.
     pub tokens: f64,
-    /// What its tokens cost; not known when absent.
+    /// Its prices; unknown when absent.
     pub price: Option<Price>,
-    /// Whether anything of this is known, by the built-in facts or the configuration.
+    /// Whether the built-in facts or the configuration say anything about it.
     pub known: bool,
 }
 
-/// What a model takes besides text.
+/// What a model accepts besides text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Takes {
-    /// Pictures.
+    /// Images.
     pub image: bool,
     /// PDF files.
     pub pdf: bool,
-    /// Sound.
+    /// Audio.
     pub audio: bool,
 }
 
@@ -74,15 +74,15 @@ pub enum Thinking {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Medium {
-    /// A picture.
+    /// An image.
     Image,
     /// A PDF file.
     Pdf,
-    /// Sound.
+    /// Audio.
     Audio,
 }
 
-/// What a configuration says of a model: each field overrides the built-in one.
+/// A model's facts in the configuration; each field overrides the built-in one.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FactsOverride {
@@ -116,7 +116,7 @@ pub struct FactsOverride {
 }
 
 impl ModelFacts {
-    /// What is assumed of a model that nobody knows. What it takes is left to its provider to refuse.
+    /// The facts assumed for an unknown model. Unsupported input is left to its provider to refuse.
     pub const fn unknown() -> Self {
         Self {
             window: WINDOW_UNKNOWN,
@@ -136,8 +136,8 @@ impl ModelFacts {
         }
     }
 
-    /// What is built in of the model with this name. Vendors' names stand for their dated versions
-    /// (`gpt-5-2025-08-07`), and routers' names (`anthropic/claude-opus-4.5`) for the vendors'.
+    /// The built-in facts of the model with this name. Vendors' names also cover their dated
+    /// versions (`gpt-5-2025-08-07`), and routers' names (`anthropic/claude-opus-4.5`).
     pub fn built_in(model: &str) -> Option<Self> {
         let name = model.rsplit('/').next().unwrap_or(model);
         let name = name.trim().to_ascii_lowercase();
@@ -147,14 +147,14 @@ impl ModelFacts {
         names.into_iter().find_map(|name| KNOWN.get(name)).copied()
     }
 
-    /// The facts with what a configuration says.
+    /// The facts with the configuration's overrides.
     #[must_use]
     pub fn with(mut self, said: &FactsOverride) -> Self {
         self.known |= *said != FactsOverride::default();
         self.window = said.window.unwrap_or(self.window);
         self.input_max = match (said.input_max, said.window) {
             (Some(max), _) => Some(max),
-            // The bound within another window than this one means nothing.
+            // An input limit for another window is meaningless.
             (None, Some(_)) => None,
             (None, None) => self.input_max,
         };
@@ -168,21 +168,21 @@ impl ModelFacts {
         self
     }
 
-    /// Whether answers are held to a JSON Schema by the provider, so that the model need not be told of
-    /// it. `transport` says whether the way to the provider can ask for that.
+    /// Whether the provider enforces a JSON Schema, so that the model need not be told of it.
+    /// `transport` says whether the transport can ask for that.
     pub fn enforces_schema(&self, transport: bool) -> bool {
         transport && self.native_schema.unwrap_or(true)
     }
 
-    /// Tokens that a request may have whose answer may have so many.
+    /// Maximum tokens of a request if its answer may have `output` tokens.
     pub fn input_for(&self, output: u64) -> u64 {
         let output = output.min(self.output_max.unwrap_or(u64::MAX));
         let beside = self.window.saturating_sub(output);
         beside.min(self.input_max.unwrap_or(u64::MAX))
     }
 
-    /// Tokens that a request is allowed to have whose answer may have so many: some are kept free for
-    /// what an estimate misses, 4 % of the window and at least 2 000.
+    /// The token budget of a request if its answer may have `output` tokens: 4 % of the window, and
+    /// at least 2 000 tokens, are kept free for estimation errors.
     pub fn budget_for(&self, output: u64) -> u64 {
         let reserve = (self.window / 25).max(2_000);
         self.input_for(output).saturating_sub(reserve)
@@ -206,7 +206,7 @@ impl<'de> Deserialize<'de> for ModelFacts {
     }
 }
 
-/// A name without the date, or the `latest`, that it ends with.
+/// A name without a trailing date or `latest`.
 fn without_date(name: &str) -> &str {
     let name = name.strip_suffix("-latest").unwrap_or(name);
     let is_digits = |part: &str, count: usize| {
@@ -237,7 +237,7 @@ mod tests {
         for (name, value) in table {
             let said: FactsOverride = value.try_into().expect(&name);
             if name.starts_with("text-embedding-") {
-                // Nobody talks to these.
+                // Embedding models have no answers.
                 let facts = ModelFacts::built_in(&name).expect(&name);
                 let price = facts.price.expect("it is known");
                 assert!(price.input > price.output, "{name}");

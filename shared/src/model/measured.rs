@@ -1,4 +1,4 @@
-//! What a provider counted of a request, for the next one that begins like it.
+//! A provider's count of a request, reused for the next one with the same prefix.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,25 +6,25 @@ use super::{Calibration, Request, expect_message_tokens, expect_tokens};
 use crate::message::{ContentPart, Message, Role};
 use crate::usage::Usage;
 
-/// A request that a provider has said the size of, with its answer. The count replaces the estimate of
-/// what it covers: the messages that were asked, the answer, and everything in front of them. It is small, so
-/// that it is stored with the round: whoever takes a send over decides by the same numbers.
+/// The provider's token counts of a request and its answer. They replace the estimate of what they
+/// cover: the request's messages, the answer, and everything before them. Small, so that it is
+/// stored with the round: a worker that takes the send over decides by the same numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
-    /// The messages that it had.
+    /// Identifies the request's messages.
     asked: Marks,
-    /// Bytes of what stood behind them.
+    /// Bytes of the request's tail.
     #[serde(default)]
     tail: u64,
-    /// What the request took, with everything around them.
+    /// Tokens of the whole request.
     input: u64,
-    /// What the answer took.
+    /// Tokens of the answer.
     output: u64,
-    /// What the request was expected to take, before any correction.
+    /// Expected tokens of the request, before any correction.
     expected: u64,
 }
 
-/// What tells messages from others that stand in their place.
+/// A fingerprint that distinguishes messages from others in their place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct Marks {
     count: u64,
@@ -34,8 +34,8 @@ struct Marks {
 }
 
 impl Measured {
-    /// What a provider said of a request, which was expected to take so much, and its answer; nothing, if
-    /// that is an estimate itself.
+    /// The provider's counts of a request with this expected size, and its answer; `None` if they
+    /// are themselves estimates.
     pub fn of(request: &Request, usage: &Usage, expected: u64) -> Option<Self> {
         (!usage.estimated).then(|| Self {
             asked: Marks::of(request.messages.iter().map(AsRef::as_ref)),
@@ -46,9 +46,9 @@ impl Measured {
         })
     }
 
-    /// How many messages of a request are known, and what they take. None unless it begins with just
-    /// those that were measured, and the answer behind them: a window that moved begins with others,
-    /// which may be of any size.
+    /// How many messages of a request are covered, and their tokens. `None` unless the request
+    /// starts with exactly the measured messages, followed by the answer: a window that moved
+    /// starts with other messages, of unknown size.
     pub fn covers(&self, request: &Request) -> Option<(usize, u64)> {
         let count = usize::try_from(self.asked.count).ok()?;
         let (known, rest) = request.messages.split_at_checked(count)?;
@@ -59,20 +59,20 @@ impl Measured {
         same.then_some((count + 1, self.input.saturating_add(self.output)))
     }
 
-    /// Whether the request ends with the tail that was measured.
+    /// Whether the request's tail has the measured size.
     pub fn covers_tail(&self, request: &Request) -> bool {
         self.tail == tail(request)
     }
 
-    /// What the provider's counts say of its model: of one whose facts say `tokens`.
+    /// The calibration from these counts, for a model whose facts say `tokens`.
     pub fn calibration(&self, tokens: f64) -> Calibration {
         let mut calibration = Calibration::new(tokens);
         calibration.observe(self.expected, self.input);
         calibration
     }
 
-    /// What a request to a model whose facts say `tokens` is expected to take: what was counted of it, and the rest
-    /// by the same count. None where nothing of it was counted.
+    /// The expected tokens of a request to a model whose facts say `tokens`: what was counted, plus
+    /// the rest estimated with the same calibration. `None` if nothing of it was counted.
     pub fn expects(&self, request: &Request, tokens: f64) -> Option<u64> {
         let calibration = self.calibration(tokens);
         let of_message = |message: &Message| calibration.of(expect_message_tokens(message));
@@ -80,8 +80,8 @@ impl Measured {
         self.tokens(request, of_message, of_text)
     }
 
-    /// What a request takes: what was counted of it, and the rest by these estimates of a message and of
-    /// a text. None where nothing of it was counted.
+    /// The tokens of a request: what was counted, plus the rest by these estimates of a message and
+    /// of a text. `None` if nothing of it was counted.
     pub fn tokens(
         &self,
         request: &Request,
@@ -188,7 +188,7 @@ mod tests {
         let (answer, result) = ((4, Role::Assistant, 9), (5, Role::Tool, 30_000));
         assert_eq!(measured.covers(&longer(&[answer, result])), Some((4, 77)));
         assert_eq!(measured.covers(&asked), None, "the answer is not in it");
-        // A window that moved has as many messages, but others.
+        // A window that moved has the same number of messages, but different ones.
         let moved = request(&[
             BASE[2],
             answer,
@@ -197,7 +197,7 @@ mod tests {
             (7, Role::User, 3),
         ]);
         assert_eq!(measured.covers(&moved), None);
-        // Something else came in between.
+        // Another message is in between.
         let other = longer(&[(4, Role::User, 30_000), (5, Role::Assistant, 9)]);
         assert_eq!(measured.covers(&other), None);
     }

@@ -1,29 +1,30 @@
-//! The order in which the sessions of several tenants go on a queue: start-time fair queuing.
+//! The order in which sessions of several tenants are enqueued: start-time fair queuing.
 //!
-//! Each tenant's sessions keep their order. Between tenants a virtual time decides: it is the start of the session
-//! that was taken last, and each session lasts for as long as its tenant's weight is small. So tenants with a
-//! backlog take turns by their weights, and one that comes after a pause begins now: it owes nothing for what others took
-//! meanwhile, and has saved nothing either.
+//! Each tenant's sessions keep their order. Between tenants a virtual time decides: it is the start
+//! time of the last taken session, and each session has a length inversely proportional to its
+//! tenant's weight. So tenants with a backlog take turns by weight, and a tenant that comes back
+//! after a pause starts at the current time: it neither owes anything for turns that others took in
+//! the meantime, nor has saved any.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::id::{SessionKey, TenantId};
 
-/// How long a session of a tenant with weight 1 lasts. Its multiples of weights are whole enough.
+/// The virtual length of a session of a tenant with weight 1; large enough to be divided by any weight.
 const LENGTH: u64 = 1 << 20;
 
 /// The largest weight of a tenant.
 pub const WEIGHT_MAX: u32 = 1_000;
 
-/// Sessions that wait for their turn.
+/// Sessions waiting for their turn.
 #[derive(Debug, Default)]
 pub struct FairOrder {
-    /// The start of the session that was taken last.
+    /// The virtual start time of the last taken session.
     now: u64,
     lines: BTreeMap<TenantId, Line>,
-    /// The starts of all first sessions, the earliest first.
+    /// The start times of each tenant's first session, earliest first.
     heads: BTreeSet<(u64, TenantId)>,
-    /// All of them, so that none waits twice.
+    /// All waiting sessions, so that none is added twice.
     held: BTreeSet<SessionKey>,
 }
 
@@ -31,38 +32,38 @@ pub struct FairOrder {
 #[derive(Debug, Default)]
 struct Line {
     sessions: VecDeque<SessionKey>,
-    /// When the last one that was taken ends.
+    /// The virtual end time of the last taken session.
     end: u64,
 }
 
 impl FairOrder {
-    /// Sessions that wait.
+    /// Number of waiting sessions.
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether none waits.
+    /// Whether no sessions are waiting.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Whether a session waits.
+    /// Whether this session is waiting.
     pub fn holds(&self, key: SessionKey) -> bool {
         self.held.contains(&key)
     }
 
-    /// Whether sessions of a tenant wait.
+    /// Whether sessions of this tenant are waiting.
     pub fn has(&self, tenant: TenantId) -> bool {
         let line = self.lines.get(&tenant);
         line.is_some_and(|line| !line.sessions.is_empty())
     }
 
-    /// Tenants whose sessions wait.
+    /// Number of tenants with waiting sessions.
     pub fn tenants(&self) -> usize {
         self.heads.len()
     }
 
-    /// Adds a session behind those of its tenant, unless it waits already.
+    /// Adds a session after those of its tenant, unless it is already waiting.
     pub fn put(&mut self, key: SessionKey) {
         if !self.held.insert(key) {
             return;
@@ -74,13 +75,13 @@ impl FairOrder {
         line.sessions.push_back(key);
     }
 
-    /// Takes the session whose turn it is; `weight` says how many of a tenant are taken for each of one with
-    /// weight 1.
+    /// Takes the session whose turn it is. `weight` is how many sessions of a tenant are taken for
+    /// each one of a tenant with weight 1.
     pub fn take(&mut self, weight: impl Fn(TenantId) -> u32) -> Option<SessionKey> {
         self.take_of(|_| true, weight)
     }
 
-    /// The same among the tenants that are allowed. The others keep their turns.
+    /// Like [`take`](Self::take), only among allowed tenants. The others keep their turns.
     pub fn take_of(
         &mut self,
         is_allowed: impl Fn(TenantId) -> bool,
@@ -90,12 +91,12 @@ impl FairOrder {
         let head = *heads.find(|(_, tenant)| is_allowed(*tenant))?;
         self.heads.remove(&head);
         let (start, tenant) = head;
-        // Whoever was passed by is next, and has saved no more than that.
+        // A tenant that was passed over goes next, but cannot save up more than one turn.
         let start = start.max(self.now.saturating_sub(LENGTH));
         let line = self.lines.get_mut(&tenant)?;
         let key = line.sessions.pop_front()?;
         self.held.remove(&key);
-        // Somebody who was passed by may begin earlier.
+        // A tenant that was passed over may have an earlier start.
         self.now = self.now.max(start);
         let weight = weight(tenant).clamp(1, WEIGHT_MAX);
         line.end = start + LENGTH / u64::from(weight);
@@ -103,7 +104,7 @@ impl FairOrder {
             self.heads.insert((line.end, tenant));
         }
         if self.heads.is_empty() {
-            // Nobody is ahead of anybody any more.
+            // Nobody is waiting, so reset the virtual time.
             *self = Self::default();
         } else {
             let now = self.now;
@@ -171,7 +172,7 @@ mod tests {
             .collect();
         assert_eq!(passed.len(), 40);
         assert_eq!(order.take(even), Some(key(1, 0)));
-        // Next, and not until it has caught up.
+        // It goes next, but only for one turn, not until it has caught up.
         let next: Vec<_> = (0..10).filter_map(|_| order.take(even)).collect();
         let of_one = next.iter().filter(|key| key.tenant.0 == 1).count();
         assert!((5..=7).contains(&of_one), "{next:?}");

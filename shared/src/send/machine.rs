@@ -1,8 +1,8 @@
-//! What happens next in a send that a worker runs: a pure function of (state, event).
+//! The state machine of a send that a worker runs: a pure function of (state, event).
 //!
-//! The worker interprets the commands: it asks the model, stores what came back in one
-//! transaction, and reports what happened as the next event. Nothing here waits, draws or reads a
-//! clock; chance comes in with the event.
+//! The worker executes the commands: it calls the model, stores the response in one transaction,
+//! and reports the outcome as the next event. Nothing here waits, draws random numbers or reads a
+//! clock; randomness comes in with the events.
 
 mod steps;
 
@@ -13,28 +13,30 @@ use crate::error::Code;
 use crate::retry;
 use crate::send::{StopReason, WaitingOn};
 
-/// What a send may use, fixed when a worker takes it.
+/// The limits of a send, fixed when a worker takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// Rounds in all.
+    /// Maximum number of rounds.
     pub rounds_max: u32,
-    /// Takeovers from dead workers without a durable step between them.
+    /// Maximum number of takeovers from dead workers without a durable step in between.
     pub crashes_max: u32,
-    /// Model calls begun in one round, those that messages interrupted included.
+    /// Maximum number of model calls started in one round, including those interrupted by messages.
     pub attempts_max: u32,
-    /// When a failed model call is tried again.
+    /// The retry policy for failed model calls.
     pub retry: retry::Policy,
     /// Waits longer than this park the send instead of holding the worker's memory.
     pub hold_max: Duration,
-    /// The first round that is asked for here.
+    /// The first round that this worker asks for.
     pub first_round: u32,
-    /// Model calls of that round that earlier workers began, or may have: their numbers are taken.
+    /// Model calls of that round that earlier workers started, or may have started; their attempt
+    /// numbers are used up.
     pub begun: u32,
-    /// Of these, calls of which nobody told what became of them: they are no failures, and no interruptions.
+    /// Those of `begun` whose outcome is unknown; they count neither as failures nor as
+    /// interruptions.
     pub lost: u32,
-    /// What to do with a round that was open when its worker died.
+    /// What to do with a round that a worker's death interrupted.
     pub recovery: Recovery,
-    /// Whether somebody is asked before the send ends.
+    /// Whether hooks are asked before the send ends.
     pub decides: bool,
 }
 
@@ -43,15 +45,15 @@ pub struct Rules {
 pub enum Open {
     /// Nothing: each has its result.
     Nothing,
-    /// Nothing either, and one of them ended the model's turn.
+    /// Nothing, and one of them ended the model's turn.
     Passed,
-    /// Some are this worker's to run.
+    /// Some are for this worker to run.
     Here,
-    /// All that is left waits for someone outside.
+    /// All remaining calls wait for something outside.
     Outside {
-        /// Whom.
+        /// What they wait for.
         on: WaitingOn,
-        /// How long at most; without an end when absent.
+        /// Maximum wait; unlimited when absent.
         within: Option<Duration>,
     },
 }
@@ -59,57 +61,57 @@ pub enum Open {
 /// Where a running send stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// A worker took it; nothing was done in this life.
+    /// A worker has just taken it; nothing was done under this grant yet.
     Taken {
-        /// Durable rounds.
+        /// Number of durable rounds.
         rounds: u32,
-        /// Model calls already begun in the round that comes.
+        /// Model calls already started in the next round.
         attempts: u32,
-        /// Deaths of workers under it since the last durable step.
+        /// Worker deaths since the last durable step.
         crashes: u32,
         /// What the calls of the last round need.
         open: Open,
     },
-    /// The model is asked.
+    /// A model call is in flight.
     Asking {
         /// The round, from 0.
         round: u32,
         /// The attempt within the round, from 1.
         attempt: u32,
-        /// Whether the worker is to give the session back at the next boundary.
+        /// Whether to release the session at the next boundary.
         draining: bool,
     },
-    /// What the model would be shown is too long for it: a part is folded before it is asked.
+    /// The request is too long for the model: part of it is folded before the call.
     Folding {
         /// The round.
         round: u32,
-        /// The attempt that comes then.
+        /// The attempt that follows.
         attempt: u32,
-        /// Whether the worker is to give the session back then.
+        /// Whether to release the session afterwards.
         draining: bool,
     },
-    /// The next attempt waits in memory.
+    /// Waiting in memory for the next attempt.
     BackingOff {
         /// The round.
         round: u32,
         /// The attempt that failed.
         attempt: u32,
     },
-    /// A round is being stored.
+    /// The round is being stored.
     Storing {
         /// The round.
         round: u32,
-        /// Whether the worker is to give the session back then.
+        /// Whether to release the session afterwards.
         draining: bool,
     },
-    /// Calls of the round run here.
+    /// The round's calls are running in this worker.
     Calling {
         /// The round.
         round: u32,
-        /// Whether the worker is to give the session back then.
+        /// Whether to release the session afterwards.
         draining: bool,
     },
-    /// Calls are being ended, because the send ends.
+    /// Calls are being stopped because the send ends.
     Stopping {
         /// How it ends.
         why: End,
@@ -118,46 +120,46 @@ pub enum State {
     Settling {
         /// The round.
         round: u32,
-        /// Whether the worker is to give the session back then.
+        /// Whether to release the session afterwards.
         draining: bool,
     },
-    /// Somebody is asked whether the send may end.
+    /// Hooks are being asked whether the send may end.
     Deciding {
-        /// The round of the answer, or the one that comes next where there is no answer.
+        /// The round of the answer, or the next one if there is no answer.
         round: u32,
-        /// The attempt at that round which was made, or comes next.
+        /// The attempt of that round that was made, or comes next.
         attempt: u32,
-        /// The round with which the send ends.
+        /// The send's last round if it ends.
         last: u32,
         /// How it ends.
         why: End,
-        /// Whether the worker is to give the session back if it goes on.
+        /// Whether to release the session if the send continues.
         draining: bool,
     },
-    /// Its end is being stored.
+    /// The end is being stored.
     Ending {
         /// The round that its answer closes.
         round: u32,
     },
-    /// It is being parked.
+    /// The send is being parked.
     Parking {
-        /// The round that it is at.
+        /// The current round.
         round: u32,
-        /// Model calls begun in that round.
+        /// Model calls started in that round.
         attempt: u32,
     },
-    /// It is being parked until a pause ends: nothing that comes meanwhile keeps it from that.
+    /// The send is being parked until a pause ends; nothing that arrives in the meantime prevents that.
     Pausing,
-    /// The session is being given back with the send as it is.
+    /// The session is being released with the send unfinished.
     Releasing,
-    /// This worker has nothing more to do with it.
+    /// This worker is done with the send.
     Left,
 }
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Event {
-    /// The worker is ready to go on.
+    /// The worker is ready to start or continue the send.
     Begun,
     /// The model answered.
     Replied(Answer),
@@ -167,78 +169,78 @@ pub enum Event {
         code: Code,
         /// Whether the same call would fail again.
         permanent: bool,
-        /// What the provider asked for.
+        /// The delay that the provider asked for.
         retry_after: Option<Duration>,
         /// Drawn from `[0, 1)`, for the jitter.
         fraction: f64,
-        /// Earlier model calls of the round that did not fail: each gave a part of its answer, or
+        /// Earlier model calls of the round that did not fail: each returned a partial answer or
         /// was interrupted by a message.
         not_failed: u32,
     },
-    /// The model was not asked: what it would be shown is too long.
+    /// The model was not called: the request is too long.
     TooLong,
-    /// The model was asked, and what it was shown was too long.
+    /// The model was called and refused the request as too long.
     Overflowed,
-    /// The fold is attached, or the model is asked without one.
+    /// The fold is attached, or the model will be called without one.
     Folded {
-        /// Whether a cancel was raised by then.
+        /// Whether a cancel had been raised by then.
         cancelled: bool,
     },
-    /// What comes next is paused: the model, the tool of a call, the agent or the tenant. Nothing of it was
-    /// begun, and nothing else is under way.
+    /// The next action is paused: the model, the tool of a call, the agent or the tenant. Nothing
+    /// of it was started, and nothing else is in flight.
     Paused {
-        /// When to look again whether it still is, at the latest.
+        /// Check again after at most this time.
         within: Duration,
     },
-    /// The wait in memory is over.
+    /// The in-memory wait is over.
     BackoffOver,
     /// The round is durable.
     RoundStored {
-        /// Whether a cancel was raised by then.
+        /// Whether a cancel had been raised by then.
         cancelled: bool,
-        /// What its calls need.
+        /// What its calls still need.
         open: Open,
     },
-    /// Every call that ran here is over.
+    /// All calls that ran in this worker have ended.
     CallsOver {
-        /// What the others need.
+        /// What the other calls still need.
         open: Open,
-        /// Whether the results may be stored with the next round, or have to be at once.
+        /// Whether the results may be stored with the next round, rather than at once.
         may_ride: bool,
     },
     /// A tool or a person ended the send.
     CallsAborted,
-    /// The process that made the calls is gone, as a worker is that dies.
+    /// The process that made the calls is gone; like a worker's death.
     WorkLost,
     /// The results are durable.
     ResultsStored {
-        /// Whether a cancel was raised by then.
+        /// Whether a cancel had been raised by then.
         cancelled: bool,
-        /// What is left.
+        /// What the calls still need.
         open: Open,
     },
-    /// It was to be parked, but what it would wait for has come.
+    /// The send was not parked: what it would wait for has already arrived.
     Woken {
-        /// What is left.
+        /// What the calls still need.
         open: Open,
     },
-    /// Somebody decided whether it ends.
+    /// Hooks decided whether the send ends.
     Decided(Decision),
-    /// It was to end, but the inbox has something for it.
+    /// The send did not end: the inbox has an item for it.
     Undelivered,
     /// The end, the park or the release is durable.
     Stored,
-    /// Someone asked to end the send.
+    /// A cancel was requested.
     CancelRaised,
-    /// Someone has something to say that does not wait for the next boundary.
+    /// A message arrived that must not wait for the next boundary.
     Interrupted,
     /// The send's deadline passed.
     DeadlinePassed,
-    /// The process is to stop: hand over at the next boundary.
+    /// The process is draining: release the session at the next boundary.
     DrainAsked,
-    /// The process stops now, in the middle of whatever it does.
+    /// The drain time is over: the process stops now, even in the middle of something.
     DrainOver,
-    /// Another owner has the session, or may have.
+    /// Another boot owns the session, or may own it.
     LeaseLost,
 }
 
@@ -247,67 +249,67 @@ pub enum Event {
 pub enum Answer {
     /// A final answer.
     Final,
-    /// A final answer that was cut at its token limit, and is taken as it is.
+    /// A final answer that was truncated at its token limit and is accepted as it is.
     Cut,
-    /// A part of an answer: the model is asked for the rest.
+    /// A partial answer: the model is asked for the rest.
     Part,
     /// The model declined.
     Refused,
-    /// Tools are to be called.
+    /// Tool calls.
     Calls,
-    /// The round counts, but the model has to be asked again: its answer does not fit.
+    /// The round counts, but the answer does not fit the output schema: the model is asked again.
     Again,
-    /// Somebody ends the send here, whatever the model asks for: nobody else is asked.
+    /// A hook ends the send here, whatever the model answered; hooks are not asked again.
     Ended,
 }
 
-/// What somebody decided who was asked whether a send may end.
+/// What hooks decided about the end of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// It ends.
     End,
-    /// It goes on behind its answer, which becomes a round.
+    /// It continues after its answer, which becomes a round.
     Again,
-    /// It goes on without an answer: what the model is told is durable.
+    /// It continues without an answer; the message to the model is durable.
     Asked {
-        /// Whether a cancel was raised by then.
+        /// Whether a cancel had been raised by then.
         cancelled: bool,
     },
 }
 
-/// What the worker is to do.
+/// What the worker must do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
-    /// Ask the model.
+    /// Call the model.
     Ask {
         /// The round.
         round: u32,
         /// The attempt.
         attempt: u32,
     },
-    /// Drop the model call that is under way.
+    /// Drop the model call in flight.
     AbortAsking,
-    /// Fold a part of what the model is shown.
+    /// Fold part of the model's request.
     Fold,
-    /// Drop the fold that is under way.
+    /// Drop the fold in progress.
     AbortFold,
     /// Store the round's messages and calls.
     StoreRound,
-    /// Run the calls that are this worker's.
+    /// Run the calls that are for this worker.
     RunCalls,
     /// Tell the calls that can be interrupted to stop.
     InterruptCalls,
-    /// Tell all calls to stop, and wait for them as long as each may take.
+    /// Tell all calls to stop, and wait for each as long as it may take.
     StopCalls,
     /// Drop all calls.
     AbortCalls,
-    /// Store the results that came.
+    /// Store the results received.
     StoreResults,
-    /// Ask whether the send may end like this.
+    /// Ask hooks whether the send may end like this.
     Decide(End),
     /// Drop that question.
     AbortDeciding,
-    /// Store the end. The answer's messages and the results go with it where there are some.
+    /// Store the end, together with the answer's messages and the results, if there are any.
     End(End),
     /// Wait in memory, then report `BackoffOver`.
     Wait(Duration),
@@ -315,12 +317,12 @@ pub enum Command {
     Park {
         /// What it waits for.
         on: WaitingOn,
-        /// How long; until someone acts when absent.
+        /// For how long; until someone acts when absent.
         after: Option<Duration>,
     },
-    /// Give the session back with the send as it is, and enqueue it.
+    /// Release the session with the send unfinished, and enqueue it.
     Release,
-    /// Forget the send: write nothing.
+    /// Drop the send without writing anything.
     Drop,
 }
 
@@ -331,11 +333,11 @@ pub enum End {
     Completed(StopReason),
     /// It could not be answered.
     Failed(StopReason, Code),
-    /// Someone ended it.
+    /// It was cancelled.
     Cancelled,
 }
 
-/// The state after an event and what is to be done, in order.
+/// The state after an event, and the commands to execute, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// Where the send stands now.
@@ -344,7 +346,7 @@ pub struct Step {
     pub commands: Vec<Command>,
 }
 
-/// An event that cannot happen in this state: a defect of the interpreter.
+/// An event that cannot happen in this state: a bug in the worker.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error("send: {event:?} cannot happen in {state:?}")]
 pub struct IllegalTransition {

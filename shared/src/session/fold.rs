@@ -1,8 +1,8 @@
-//! Folds: texts that stand for parts of a transcript which the model is not shown any more.
+//! Folds: texts that replace parts of a transcript in model requests.
 //!
-//! The transcript stays as it is. A fold is a row of its own, which names the messages that it stands
-//! for; the active window begins behind the last one. A fold may be folded again: the new one names
-//! the messages of the old one, too, which it covers from then on.
+//! The transcript is unchanged. A fold is a row of its own that names the range of messages it
+//! replaces; the active window starts after the last fold. A fold can itself be folded: the new
+//! fold's range then includes the old one's, and the old one is marked as covered.
 
 pub mod digest;
 pub mod plan;
@@ -103,12 +103,14 @@ pub struct Fold {
     pub covered_by: Option<i64>,
 }
 
-/// A fold before the transaction that attaches it. It covers the folds whose messages it names all of.
+/// A fold that is not attached yet.
+///
+/// It covers every fold whose range lies within its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewFold {
-    /// The first message that it stands for.
+    /// The first message that it replaces.
     pub from_seq: i64,
-    /// The last one.
+    /// The last message that it replaces.
     pub to_seq: i64,
     /// 0, or one more than the highest of the folds that it covers.
     pub level: i32,
@@ -118,14 +120,14 @@ pub struct NewFold {
     pub text: String,
     /// The model that wrote it.
     pub model: Option<String>,
-    /// About how many tokens it replaces.
+    /// Estimated tokens of the messages and folds that it replaces.
     pub tokens_before: i64,
-    /// About how many tokens it takes.
+    /// Estimated tokens of the text.
     pub tokens_after: i64,
 }
 
 impl NewFold {
-    /// The fold as it reads once it is attached.
+    /// The fold as attached with number `n` in `send_id`.
     pub fn at(self, n: i64, send_id: SendId, created_at: Timestamp) -> Fold {
         Fold {
             n,
@@ -143,7 +145,7 @@ impl NewFold {
         }
     }
 
-    /// What its step remembers of it.
+    /// The reference that its step stores.
     pub fn reference(&self) -> FoldRef {
         FoldRef {
             from_seq: self.from_seq,
@@ -156,39 +158,39 @@ impl NewFold {
 }
 
 impl Fold {
-    /// Whether it stands for all that another one stands for.
+    /// Whether its range includes all of another fold's range.
     pub fn covers(&self, other: &Self) -> bool {
         self.from_seq <= other.from_seq && other.to_seq <= self.to_seq
     }
 }
 
-/// A fold as its step remembers it.
+/// A fold as recorded in its step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoldRef {
-    /// The first message that it stands for.
+    /// The first message that it replaced.
     pub from_seq: i64,
-    /// The last one.
+    /// The last message that it replaced.
     pub to_seq: i64,
     /// How it was made.
     pub kind: FoldKind,
-    /// About how many tokens it replaced.
+    /// Estimated tokens of the messages and folds that it replaced.
     pub tokens_before: i64,
-    /// About how many tokens it takes.
+    /// Estimated tokens of the text.
     pub tokens_after: i64,
 }
 
-/// The last message that folds stand for, of those that are shown; 0 without any.
+/// The last message that an uncovered fold replaces; 0 if there is none.
 pub fn end<'f>(folds: impl IntoIterator<Item = &'f Fold>) -> i64 {
     let shown = folds.into_iter().filter(|fold| fold.covered_by.is_none());
     shown.map(|fold| fold.to_seq).max().unwrap_or(0).max(0)
 }
 
-/// The number of the newest of some folds; 0 without any.
+/// The number of the newest of these folds; 0 if there are none.
 pub fn newest(folds: &[Arc<Fold>]) -> i64 {
     folds.iter().map(|fold| fold.n).max().unwrap_or(0)
 }
 
-/// The folds of a session as they were shown when the one of this number was the newest.
+/// The folds that were shown when fold `newest` was the newest.
 pub fn as_of(folds: &[Fold], newest: i64) -> Vec<Fold> {
     let known = folds.iter().filter(|fold| fold.n <= newest);
     let shown = known.filter(|fold| fold.covered_by.is_none_or(|by| by > newest));
@@ -199,12 +201,12 @@ pub fn as_of(folds: &[Fold], newest: i64) -> Vec<Fold> {
     shown.collect()
 }
 
-/// Where a window begins behind folds that end with this message.
+/// The first message of a window that starts at `from`, after folds that end at `fold_end`.
 pub fn begin(from: i64, fold_end: i64) -> i64 {
     from.max(fold_end + 1)
 }
 
-/// Attaches a fold: those that it covers are not shown any more.
+/// Attaches a fold and marks the folds within its range as covered by it.
 pub fn attach(folds: &mut Vec<Fold>, new: Fold) {
     for fold in folds.iter_mut().filter(|fold| fold.covered_by.is_none()) {
         if new.covers(fold) {
@@ -214,8 +216,9 @@ pub fn attach(folds: &mut Vec<Fold>, new: Fold) {
     folds.push(new);
 }
 
-/// The folds of a copy whose messages begin behind `before` and end with `last`: those that reach no
-/// further, numbered anew from 1, with the numbers that its messages have there.
+/// The folds of a copy of the messages after `before`, up to and including `last`. Folds that reach
+/// past `last` are dropped; the others are renumbered from 1, and their ranges are shifted to the
+/// copy's message numbers.
 pub fn copies(folds: Vec<Fold>, before: i64, last: i64) -> Vec<Fold> {
     let mut kept: Vec<Fold> = folds
         .into_iter()

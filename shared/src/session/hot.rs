@@ -19,7 +19,7 @@ pub struct HotRow {
     pub lifecycle: Lifecycle,
     /// The boot that holds the lease.
     pub owner: Option<BootId>,
-    /// The fence of the lease; set exactly while there is an owner.
+    /// The fencing token of the lease; set exactly while there is an owner.
     pub token: Option<LeaseToken>,
     /// The number of the last grant; never decreases.
     pub epoch: i64,
@@ -35,27 +35,27 @@ pub struct HotRow {
     pub pending: i64,
     /// Raised signals, a sum of the `SIGNAL_` constants.
     pub signals: i32,
-    /// Changes of the context other than by appended messages.
+    /// Counts changes of the context other than appended messages.
     pub context_version: i64,
-    /// What the session has spent, where its agent has a budget.
+    /// What the session has spent; kept only if its agent has a budget.
     pub spent: Option<Spent>,
-    /// Since when it has had work that a worker could do; also set while a worker does it.
+    /// Since when it has had runnable work; stays set while a worker runs it.
     pub ready_since: Option<Timestamp>,
-    /// The workers that may claim it.
+    /// The worker pool that may claim it.
     pub pool: String,
     /// The priority of the send that made it ready.
     pub priority: Priority,
 }
 
 impl HotRow {
-    /// Counts what a model call cost, where the session's agent has a budget.
+    /// Adds a model call's cost to `spent`, if the session's agent has a budget.
     pub fn pay(&mut self, usage: &Usage) {
         if let Some(spent) = &mut self.spent {
             *spent = spent.plus(Spent::of(usage, 0));
         }
     }
 
-    /// The row of a new session, which has nothing to do.
+    /// The row of a new, idle session.
     pub fn new(key: SessionKey, pool: &str) -> Self {
         Self {
             key,
@@ -77,12 +77,12 @@ impl HotRow {
         }
     }
 
-    /// Whether the lease still holds.
+    /// Whether this lease is the current one.
     pub fn obeys(&self, lease: Lease) -> bool {
         self.token == Some(lease.token) && self.owner == Some(lease.boot)
     }
 
-    /// The fence: whether the lease holds and the write is its next one.
+    /// The fence: whether this lease is the current one and the write is its next one.
     pub fn admits(&self, lease: Lease) -> bool {
         self.obeys(lease) && self.writes == lease.write
     }
@@ -97,7 +97,7 @@ impl HotRow {
         }
     }
 
-    /// The session as workers are notified of it; none unless it is ready.
+    /// The notification that enqueues the session; `None` unless it is ready.
     pub fn ready(&self) -> Option<ReadySession> {
         self.ready_since.map(|ready_since| ReadySession {
             key: self.key,
@@ -117,30 +117,30 @@ pub struct SendState {
     pub status: SendStatus,
     /// What it waits for; set exactly while it is `waiting`.
     pub waiting_on: Option<WaitingOn>,
-    /// Its position in the session; none until a delayed send is due.
+    /// Its position in the session; `None` for a delayed send until it is due.
     pub position: Option<i64>,
-    /// The queue through which its session is notified. Never changes.
+    /// The priority of the queue lane that its session is enqueued in. Never changes.
     pub priority: Priority,
-    /// When it must have ended.
+    /// Its deadline.
     pub deadline_at: Option<Timestamp>,
-    /// When the alarm sweep has to look at it.
+    /// When the alarm sweep must check it.
     pub alarm_at: Option<Timestamp>,
-    /// Durable rounds.
+    /// Number of durable rounds.
     pub rounds: i32,
-    /// Model calls begun in the present round, as of the last durable step.
+    /// Model calls started in the current round, as of the last durable step.
     pub attempts: i32,
-    /// Workers that died under it since its last durable progress.
+    /// Worker deaths during this send since its last durable progress.
     pub crashes: i32,
-    /// Whether someone asked to end it.
+    /// Whether a cancel was requested.
     pub cancel_requested: bool,
-    /// When a worker first took it.
+    /// When a worker first started it.
     pub started_at: Option<Timestamp>,
     /// When it became final.
     pub finished_at: Option<Timestamp>,
 }
 
 impl SendState {
-    /// The state of a stored send.
+    /// Reads the state from a stored send.
     pub fn of(record: &SendRecord) -> Self {
         Self {
             id: record.id,
@@ -174,7 +174,7 @@ impl SendState {
         record.finished_at = self.finished_at;
     }
 
-    /// Whether it runs or waits.
+    /// Whether it is running or waiting.
     pub fn is_active(&self) -> bool {
         matches!(self.status, SendStatus::Running | SendStatus::Waiting)
     }

@@ -1,7 +1,7 @@
-//! What a session's next model call would be, without making it.
+//! Previews of a session's next model call, without making the call.
 //!
-//! A worker renders it, as it would for the call itself, with its tools, its providers and their facts.
-//! Whoever wants it asks over the bus.
+//! A worker renders the preview exactly as it would render the call itself, with its own tools,
+//! providers and model facts. Requests for previews are sent over the bus.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,38 +13,39 @@ use crate::id::{BootId, SendId, SessionKey};
 use crate::message::ContentPart;
 use crate::model::Digest;
 
-/// A question to a worker.
+/// A preview request to a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ask {
-    /// Its answer's topic.
+    /// The request's id; also the topic on which the answer is published.
     pub id: Uuid,
-    /// The worker that is to answer.
+    /// The worker that should answer.
     pub boot: BootId,
     /// The session.
     pub key: SessionKey,
-    /// What a send would say, where it is one that nobody has sent.
+    /// The input of a hypothetical send; absent to preview the session's actual next call.
     #[serde(default)]
     pub input: Option<Vec<ContentPart>>,
     /// The options of that send.
     #[serde(default)]
     pub options: SendOptions,
-    /// What the input names and no store has, in base64; only where the provider's own request is wanted.
+    /// Base64 content that the input refers to and that is not stored; only if the provider's own
+    /// request is wanted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content: Vec<String>,
-    /// Whether the provider's own request is wanted, too.
+    /// Whether to include the provider's own request.
     #[serde(default)]
     pub with_request: bool,
 }
 
-/// The answer to a question.
+/// The answer to a preview request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answered {
-    /// As it would be.
+    /// The preview.
     Preview(Box<Preview>),
-    /// Why it would not be.
+    /// There is no preview, for this reason.
     Refused {
-        /// The code.
+        /// The error code.
         code: Code,
         /// What happened.
         detail: String,
@@ -138,13 +139,13 @@ pub enum PartKind {
     Tools,
     /// The system prompt.
     System,
-    /// What stands for older messages.
+    /// The folds of older messages.
     Folds,
-    /// Messages that are stored.
+    /// Stored messages.
     History,
-    /// What the model has not been shown yet: the input, words from the inbox.
+    /// Messages that the model has not been shown yet: the input, inbox items.
     New,
-    /// What belongs to no message.
+    /// The tail, which belongs to no message.
     Tail,
 }
 
@@ -178,11 +179,11 @@ pub struct NextFold {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FoldWhen {
-    /// Before the model is asked: the call would be another one then.
+    /// Before the model is called; the call will then be a different one.
     Before,
-    /// Beside the send, which does not wait for it.
+    /// Concurrently with the send, which does not wait for it.
     Beside,
-    /// Once the send has ended, unless it goes on for long.
+    /// Once the send has ended, unless it runs for long.
     After,
 }
 

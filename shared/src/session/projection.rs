@@ -1,8 +1,9 @@
-//! Projections: what a send that has ended is shown as, where its agent shows digests of older sends.
+//! Projections: stored digests of finished sends, for agents that show older sends as digests.
 //!
-//! A projection is a function of the send's messages. It is stored beside them when the send ends, so that
-//! who loads the session need not read what it stands for. A row is worth no more than that: where one is
-//! missing, or of another version, the transcript is read, and the next send that ends stores it.
+//! A projection is a pure function of the send's messages. It is stored with the messages when the
+//! send ends, so that loading the session does not require reading the messages it replaces. It is
+//! only a cache: if a row is missing or has another version, the transcript is read instead, and
+//! the row is stored when the session's next send ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,51 +16,55 @@ use crate::message::{ContentPart, Message, NewMessage, Role};
 use crate::session::fold::digest::{Digest, of_send, sends};
 use crate::time::Timestamp;
 
-/// The version of what is stored. It rises whenever the same messages give another digest.
+/// The version of the stored format.
+///
+/// Must be raised whenever the same messages would give a different digest.
 pub const VERSION: i32 = 1;
 
-/// Projections of earlier sends that one step stores at most.
+/// Maximum number of missing projections of earlier sends that one step stores.
 pub const HEALED_MAX: usize = 64;
 
-/// A send that has ended, as it is shown once it is old: those of its messages that no fold stood for then.
+/// The digest that replaces a finished send once it is old.
+///
+/// It covers those of the send's messages that were not folded when it ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Projection {
-    /// The first message that it stands for.
+    /// The first message that it replaces.
     pub from_seq: i64,
-    /// The last one.
+    /// The last message that it replaces.
     pub to_seq: i64,
     /// The send.
     pub send_id: SendId,
     /// The [version](VERSION) of the code that computed it.
     pub version: i32,
-    /// What is left of the messages.
+    /// The digest of the messages.
     pub left: SendDigest,
 }
 
-/// The digest of a finished send that stands for its messages.
+/// The texts of a finished send's digest.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SendDigest {
-    /// What the user said; empty where a fold stands for it.
+    /// What the user said; empty if a fold replaces it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub asked: String,
     /// What was done and answered.
     pub done: String,
-    /// How many results of each tool there are.
+    /// The number of results, by tool name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub results: BTreeMap<String, usize>,
 }
 
-/// Projections that a store has of a window.
+/// The stored projections of a window.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Projected {
-    /// Those that are shown in the place of the window's first messages, in order.
+    /// The projections shown in place of the window's first messages, in order.
     pub shown: Vec<Projection>,
-    /// The last message up to which each send of the window has a row; 0 where the first one has none.
+    /// The last message up to which every send of the window has a row; 0 if the first send has none.
     pub stored_to: i64,
 }
 
 impl Projection {
-    /// The projection of a send's messages; none of nothing.
+    /// The projection of a send's messages; `None` if there are no messages.
     pub fn of(messages: &[Arc<Message>]) -> Option<Self> {
         let (first, last) = (messages.first()?, messages.last()?);
         let Digest { asked, done } = of_send(messages);
@@ -80,7 +85,7 @@ impl Projection {
         })
     }
 
-    /// What the model is shown: what was asked, unless a fold stands for that, and what was done.
+    /// The messages shown to the model: what was asked, unless that is folded, and what was done.
     pub fn messages(&self) -> impl Iterator<Item = Arc<Message>> {
         let said = [
             (Role::User, &self.left.asked, self.from_seq),
@@ -96,20 +101,22 @@ impl Projection {
         })
     }
 
-    /// Bytes that it takes, roughly.
+    /// Approximate size in bytes.
     pub fn weight(&self) -> usize {
-        /// What it costs beside its text.
+        /// Overhead besides the text.
         const FIXED: usize = 256;
         FIXED + self.left.asked.len() + self.left.done.len()
     }
 }
 
 impl Projected {
-    /// What of these rows of a session, from `begin` on by their first messages, stands for the first
-    /// messages of a window that begins there: an unbroken row of them, as far as this agent shows digests of
-    /// them whatever is said behind them.
+    /// Selects the projections that replace the first messages of a window that starts at `begin`.
+    ///
+    /// `rows` are the session's rows from `begin` on, ordered by their first messages. Only an
+    /// unbroken run of them counts, and only as many as this agent shows as digests regardless of
+    /// what follows.
     pub fn of(mut rows: Vec<Projection>, begin: i64, context: &ContextSpec) -> Self {
-        // A bounded window may begin within a send, whose row stands for more.
+        // A bounded window may start in the middle of a send, whose row covers more than the window.
         let is_cut = context.last_messages.is_some();
         let first = rows.first().filter(|_| is_cut);
         let mut next = first.map_or(begin, |first| first.from_seq);
@@ -131,13 +138,13 @@ impl Projected {
         }
     }
 
-    /// The first message that has to be read of a window that begins with `begin`.
+    /// The first message that must be read for a window that starts at `begin`.
     pub fn behind(&self, begin: i64) -> i64 {
         self.shown.last().map_or(begin, |last| last.to_seq + 1)
     }
 }
 
-/// How many of so many sends that have ended, from the first of the window on, are shown as digests.
+/// How many of the window's `ended` finished sends, oldest first, are shown as digests.
 pub fn digested(ended: usize, context: &ContextSpec) -> usize {
     match context.representation {
         Representation::Verbatim => 0,
@@ -145,15 +152,20 @@ pub fn digested(ended: usize, context: &ContextSpec) -> usize {
     }
 }
 
-/// How many of so many things are shown otherwise, where the newest `keep` are not: whole blocks.
+/// How many of `count` items are shortened when at least the newest `keep` stay as they are.
+///
+/// A multiple of `keep`, so that the boundary moves in blocks.
 pub(super) fn blocks(count: usize, keep: usize) -> usize {
     let block = keep.max(1);
     count.saturating_sub(block) / block * block
 }
 
-/// The projections to store with the end of a send: of the sends of a window that have none behind
-/// `stored_to`, the oldest first and at most [`HEALED_MAX`] of them, and of the last one, which ends. Gives up
-/// to which message all have one then. `is_cut` says that the first message may not be its send's first one.
+/// The projections to store when a send ends.
+///
+/// These are the one of the ending send, which is the last of the window, and those that earlier
+/// sends after `stored_to` still lack: oldest first, at most [`HEALED_MAX`]. Also returns the
+/// message up to which every send then has a projection. `is_cut` means that the window may start
+/// in the middle of a send.
 pub fn to_store(window: &[Arc<Message>], stored_to: i64, is_cut: bool) -> (Vec<Projection>, i64) {
     let mut lacking: Vec<_> = sends(window)
         .enumerate()
@@ -172,19 +184,20 @@ pub fn to_store(window: &[Arc<Message>], stored_to: i64, is_cut: bool) -> (Vec<P
     (projections, if heals_all { all_to } else { healed_to })
 }
 
-/// The projections of a transcript that is copied piece by piece: of the sends that no fold of the copy stands
-/// for.
+/// Builds the projections of a transcript that is copied in pieces.
+///
+/// Sends that are folded in the copy get none.
 #[derive(Debug)]
 pub struct Copied {
-    /// The last message that a fold stands for.
+    /// The last message that a fold replaces.
     fold_end: i64,
-    /// The last messages, which are of one send.
+    /// The messages of the send being collected.
     send: Vec<Arc<Message>>,
     whole: Vec<Projection>,
 }
 
 impl Copied {
-    /// Those of a copy whose folds end with this message.
+    /// For a copy whose folds end at `fold_end`.
     pub fn new(fold_end: i64) -> Self {
         Self {
             fold_end,
@@ -193,7 +206,7 @@ impl Copied {
         }
     }
 
-    /// Adds messages that have so many in front of them in the copy.
+    /// Adds messages that follow the first `behind` messages of the copy.
     pub fn add(&mut self, messages: &[Message], behind: i64) {
         let copies = messages.iter().zip(behind + 1..);
         for (message, seq) in copies.filter(|(_, seq)| *seq > self.fold_end) {
@@ -209,7 +222,7 @@ impl Copied {
         }
     }
 
-    /// All of them, once there are no more messages.
+    /// Returns all projections, once there are no more messages.
     pub fn end(mut self) -> Vec<Projection> {
         self.whole.extend(Projection::of(&self.send));
         self.whole

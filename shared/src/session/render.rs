@@ -1,11 +1,12 @@
-//! What the model is asked, as a function of rows.
+//! Renders a model request as a pure function of rows.
 //!
-//! A worker that has the session cached, one that loads it, one that takes a send over, and a preview
-//! give [`render`] the same rows, so they ask the same. Nothing here reads a clock or a store.
+//! A worker that has the session cached, one that loads it, one that takes a send over, and a
+//! preview all pass the same rows to [`render`], so they get the same request. Nothing here reads a
+//! clock or a store.
 //!
-//! The order is: tools, system prompt, folds, messages, tail. What may differ from send to send stands
-//! in the tail alone. So two sends one after the other have requests with the same beginning, up to
-//! where the history of the first one ended, and a provider serves that from its prompt cache.
+//! The order is: tools, system prompt, folds, messages, tail. Anything that may differ between
+//! sends goes into the tail. So the requests of two consecutive sends share a prefix, up to the end
+//! of the first one's history, which the provider can serve from its prompt cache.
 
 mod media;
 mod older;
@@ -26,30 +27,30 @@ use crate::session::window::Window;
 use crate::skill::catalogue;
 use crate::time::Timestamp;
 
-/// What a model is told whose answer was cut.
+/// The instruction to a model whose answer was cut off.
 const GO_ON: &str = "Your answer reached its token limit and was cut. Go on exactly where it stops: \
                      repeat nothing of it, and say nothing about the cut.";
 
-/// What a request is made of.
+/// The inputs of a request.
 #[derive(Debug, Clone)]
 pub struct Inputs<'a> {
     /// The model.
     pub model: Reader<'a>,
-    /// The conversation: requests of one begin alike.
+    /// The session; its requests share a prefix.
     pub session: SessionId,
-    /// The send that runs: what belongs to others has ended.
+    /// The running send; messages of any other send belong to a finished one.
     pub send: SendId,
     /// The agent's version that the send is pinned to.
     pub agent: &'a AgentSpec,
-    /// What the sender decided.
+    /// The send's options.
     pub options: &'a SendOptions,
     /// The tools on offer, in order.
     pub tools: Vec<Arc<ToolSpec>>,
-    /// What was said.
+    /// The conversation.
     pub said: Conversation<'a>,
-    /// What is shown behind the last message, in this order.
+    /// What is shown after the last message, in this order.
     pub tail: Vec<TailPart<'a>>,
-    /// The shape of the answer.
+    /// The schema that the answer must fit.
     pub output: Option<&'a Arc<OutputSpec>>,
 }
 
@@ -58,36 +59,36 @@ pub struct Inputs<'a> {
 pub struct Reader<'a> {
     /// Its name as its provider knows it.
     pub name: String,
-    /// What is known of it.
+    /// Its known properties.
     pub facts: &'a ModelFacts,
-    /// Whether the transport can ask the provider to hold the model to an output schema.
+    /// Whether the transport can have the provider enforce an output schema.
     pub native_schema: bool,
-    /// The media types of sound that the transport has a form for.
+    /// The audio media types that the transport supports.
     pub sounds: &'a [&'a str],
 }
 
-/// What was said in a conversation.
+/// The conversation that a request shows.
 #[derive(Debug, Clone)]
 pub struct Conversation<'a> {
-    /// What stands for the messages before the first one, oldest first.
+    /// The folds that replace the messages before the window, oldest first.
     pub folds: &'a [Arc<Fold>],
-    /// What stands for the window's first sends, oldest first.
+    /// The digests that replace the window's first sends, oldest first.
     pub projections: &'a [Arc<Projection>],
-    /// The active window behind them: see [`following`].
+    /// The rest of the active window; see [`following`].
     pub messages: Vec<Arc<Message>>,
-    /// The last message of the running send whose results count as old; 0 where none do.
+    /// The last message of the running send whose results count as old; 0 if none do.
     pub aged_to: i64,
-    /// What the model has said of its answer, where that was cut and goes on.
+    /// The part of the answer received so far, if the answer was cut off and is to be continued.
     pub partial: Option<&'a [ContentPart]>,
 }
 
-/// A part of what is shown behind the last message.
+/// A part of the tail, which is shown after the last message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TailPart<'a> {
-    /// The system's own words.
+    /// Text by the system itself.
     System(&'a str),
-    /// What a model wrote, or somebody whom it read: it stands between tags that it cannot close, and
-    /// is not taken for the user's words.
+    /// Text by a model, or that a model read: enclosed in tags that it cannot close, so that it is
+    /// not taken for the user's words.
     Data {
         /// The tag.
         tag: &'a str,
@@ -96,7 +97,7 @@ pub enum TailPart<'a> {
     },
 }
 
-/// The request of a round.
+/// Renders the request of a round.
 pub fn render(inputs: Inputs<'_>) -> Request {
     let Inputs {
         model, said, agent, ..
@@ -158,23 +159,25 @@ pub fn render(inputs: Inputs<'_>) -> Request {
         let enforced = model.facts.enforces_schema(model.native_schema);
         shape(&mut request, output, enforced, is_sends);
         if model.native_schema && !enforced {
-            // The transport would ask for it, and this model's provider refuse.
+            // The transport would pass the schema on, and this model's provider would refuse it.
             request.output = None;
         }
     }
     request
 }
 
-/// The most tokens that an answer may have: what the agent allows, as far as the model can.
+/// The token limit of an answer: the agent's limit, capped by the model's.
 pub fn answer_max(agent: &AgentSpec, facts: &ModelFacts) -> u32 {
     let wanted = agent.max_tokens.unwrap_or(MAX_TOKENS_DEFAULT);
     let can = facts.output_max.and_then(|max| u32::try_from(max).ok());
     wanted.min(can.unwrap_or(u32::MAX))
 }
 
-/// The active window from this `seq` on, and behind it the messages that the transcript does not have
-/// yet, as they will be once the next step has stored them. Where the begin of the send is folded, its
-/// input stands in front: the model is to see what it works on.
+/// The active window from this `seq` on, followed by messages that are not in the transcript yet,
+/// as they will be once the next step has stored them.
+///
+/// If the beginning of the send is folded, its input is put in front again, so that the model sees
+/// what it is working on.
 pub fn following(
     window: &Window,
     from: i64,
@@ -185,7 +188,7 @@ pub fn following(
     let extra = extra.map(|(message, seq)| message.clone().at(seq, send, at, 0));
     let mut messages = window.active_with(from, extra);
     let first = messages.first();
-    // Folds end behind rounds: where the send's first message here is an answer, its input is folded.
+    // Folds end after whole rounds: if the send's first message here is an answer, its input is folded.
     if let Some(first) = first.filter(|it| it.send_id == send && it.role == Role::Assistant) {
         let asked = NewMessage::user(input.to_vec(), 0).at(first.seq - 1, send, at, 0);
         messages.insert(0, Arc::new(asked));
@@ -193,8 +196,10 @@ pub fn following(
     messages
 }
 
-/// Whether a window has all that is shown of it from this `seq` on while this send runs. Where it does not, its
-/// messages are to be read: some have projections in their place that are not shown as digests, or not whole.
+/// Whether a window holds everything that is shown from this `seq` on while this send runs.
+///
+/// If not, its messages must be read: it holds projections of sends that are not shown as digests,
+/// or that are shown only in part.
 pub fn has_all(window: &Window, from: i64, send: SendId, context: &ContextSpec) -> bool {
     let projections = window.projections(from).len();
     if window.cuts(from) {
@@ -203,9 +208,11 @@ pub fn has_all(window: &Window, from: i64, send: SendId, context: &ContextSpec) 
     projections == 0 || older::are_digested(projections, window.active(from), send, context)
 }
 
-/// The messages of the running send, up to this last one, at which one more block of its results is shown as those of
-/// old calls once they count as old, in order. So many projections stand in front of the messages; the results of the
-/// send up to a message count as old already.
+/// The messages of the running send, up to `last`, at each of which one more block of its results
+/// is shortened once they count as old, in order.
+///
+/// `projections` is the number of projections shown before the messages. `running` is the send and
+/// its last message whose results count as old already.
 pub fn forgetting_steps(
     projections: usize,
     messages: &[Arc<Message>],
@@ -216,7 +223,7 @@ pub fn forgetting_steps(
     older::steps(projections, messages, running, last, context)
 }
 
-/// A fold as the message that the model is shown in the place of those that it stands for.
+/// The message that shows a fold in place of the messages it replaces.
 fn recap(fold: &Fold) -> Message {
     let range = format!(" messages=\"{}-{}\"", fold.from_seq, fold.to_seq);
     let text = fenced("summary", &range, &fold.text);
@@ -224,7 +231,7 @@ fn recap(fold: &Fold) -> Message {
     said.at(fold.from_seq, SendId(Uuid::nil()), Timestamp(0), 0)
 }
 
-/// Shows the model the beginning of its answer, and asks for the rest.
+/// Shows the model the beginning of its answer and asks it to continue.
 fn go_on(request: &mut Request, said: &[ContentPart]) {
     let Some(last) = request.messages.last().cloned() else {
         return;
@@ -240,8 +247,8 @@ fn go_on(request: &mut Request, said: &[ContentPart]) {
     }
 }
 
-/// Asks for an answer of this shape. Where the provider does not hold the model to it, the model is
-/// told so: before the messages if it is the agent's, which no send changes.
+/// Asks for an answer that fits this schema. If the provider does not enforce it, the model is
+/// told: before the messages if the schema is the agent's, since that does not change between sends.
 fn shape(request: &mut Request, output: &Arc<OutputSpec>, enforced: bool, is_sends: bool) {
     request.output = Some(Arc::clone(output));
     if enforced {
@@ -260,7 +267,7 @@ fn shape(request: &mut Request, output: &Arc<OutputSpec>, enforced: bool, is_sen
     paragraph(place, &told);
 }
 
-/// A text between tags that it cannot close.
+/// Encloses a text in tags that it cannot close.
 fn fenced(tag: &str, attributes: &str, text: &str) -> String {
     let text = text.replace(&format!("</{tag}"), &format!("<\u{200b}/{tag}"));
     format!("<{tag}{attributes}>\n{text}\n</{tag}>")

@@ -1,4 +1,4 @@
-//! What a send is shown besides the transcript.
+//! What the model is shown in a send's rounds besides the transcript.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,68 +8,73 @@ use crate::model::Measured;
 use crate::store::UsageRow;
 use crate::time::Timestamp;
 
-/// What the rounds of a send have in common, fixed when the send begins and stored with the first
-/// step that stores anything of it. Whoever takes the send over shows the model the same, whatever
-/// happened to the session's rows in between.
+/// What the rounds of a send share, fixed when the send starts and stored with the first step that
+/// stores anything of the send.
 ///
-/// Nothing is lost where a worker dies before that step: no answer to what it had shown is stored
-/// either, and the next worker begins anew.
+/// A worker that takes the send over shows the model the same, whatever happened to the session's
+/// rows in the meantime.
+///
+/// If a worker dies before that step, nothing is lost: no answer to what it showed is stored
+/// either, and the next worker starts afresh.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Shown {
-    /// Where the window begins, if it is bounded, before it is extended back to a call.
+    /// Where a bounded window starts, before it is extended back to include a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_seq: Option<i64>,
-    /// The session's notes, of an agent that keeps any.
+    /// The session's notes, if the agent keeps any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
-    /// Its to-do list, of an agent that keeps one and has something left to do.
+    /// Its to-do list, if the agent keeps one and it has open items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub todo: Option<String>,
-    /// The beginning of an answer whose worker had to stop in the middle of it, or may be in the middle of it
-    /// still. Whoever goes on shows it to the model and asks for the rest.
+    /// The beginning of an answer that a worker had to abandon, or may still be receiving. The
+    /// worker that continues shows it to the model and asks for the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begun: Option<Begun>,
-    /// The answer that a provider works on whether or not anybody waits for it. Whoever goes on takes it up.
+    /// The answer that a provider is producing in the background. The worker that continues picks
+    /// it up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<Background>,
-    /// What was recalled from the memory, of an agent that has any.
+    /// What was recalled from memory, if the agent has memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<ShownMemory>,
-    /// What the provider counted of the last stored round, as long as the send goes on: whether anything is
-    /// folded next depends on it, whoever asks.
+    /// The provider's token counts of the last stored round, while the send is running. Whether to
+    /// fold next depends on them, so every worker must decide from the same counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measured>,
-    /// The last of the send's own messages whose results count as old, once the window had no room for all of
-    /// them: what is forgotten of them stays so, whoever asks.
+    /// The last of the send's own messages whose results count as old, once the window had no room
+    /// for all of them. Stored so that results once shortened stay shortened in every worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aged_to: Option<i64>,
-    /// Whether hooks let a send go that a timer had fired: they are not asked again.
+    /// Whether hooks have allowed this send, which a timer fired; they are not asked again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub let_go: bool,
-    /// When it is said instead of now, by a timer of its own: hooks put it off. It ends without a word.
+    /// When hooks postponed it: the time at which a new timer sends it again. This send ends
+    /// without an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub put_off: Option<Timestamp>,
-    /// What hooks put in the place of its input.
+    /// The input that hooks substituted for the send's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Vec<ContentPart>>,
-    /// How often hooks had it go on that was to end, and with what.
+    /// How often hooks made the send continue when it was about to end, and what they granted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_back: Option<SentBack>,
-    /// What hooks have said in a round that is not stored yet, where their words are.
+    /// The messages that hooks injected in a round that is not stored yet, though the messages are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub injected: Option<SaidInRound>,
 }
 
 impl Shown {
-    /// What the call of a worker cost that died in the middle of an answer, as far as it was kept. Who takes it
-    /// enters it; nobody finds it again.
+    /// Takes the recorded cost of a model call whose worker died in the middle of the answer.
+    ///
+    /// The caller must store it: it cannot be taken again.
     pub fn take_unpaid(&mut self) -> Option<UsageRow> {
         let begun = self.begun.as_mut()?;
         begun.unpaid.take().map(|row| *row)
     }
 }
 
-/// Messages of hooks that a round begins with, by ids that are the same whoever asks the hooks.
+/// The hook messages that a round starts with, by ids that do not depend on which worker asked the hooks.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SaidInRound {
     /// The round.
@@ -78,40 +83,41 @@ pub struct SaidInRound {
     pub ids: Vec<String>,
 }
 
-/// How often hooks had a send go on that was to end, and what they allowed it for that: whoever takes it over
-/// counts on from there.
+/// How often hooks made a send continue when it was about to end, and what they granted it.
+///
+/// A worker that takes the send over continues these counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SentBack {
-    /// Times.
+    /// How many times.
     #[serde(default)]
     pub times: u32,
-    /// Rounds that they gave it beyond its limits, in all.
+    /// Rounds that they granted beyond the send's limits, in total.
     #[serde(default)]
     pub granted: u32,
-    /// Of these, rounds beyond its limit of rounds.
+    /// Of these, the rounds beyond its round limit.
     #[serde(default)]
     pub rounds: u32,
-    /// Rounds before this one are not held to its budget.
+    /// Rounds before this one are exempt from the budget.
     #[serde(default)]
     pub unpriced_before: i32,
 }
 
-/// What a send has of the memory.
+/// What a send uses of the memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ShownMemory {
     /// The provider.
     #[serde(default)]
     pub provider: String,
-    /// Where the send's memory is; none where that cannot be said, and the send has none.
+    /// The send's namespace; `None` if it could not be determined, in which case the send has no memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Namespace>,
-    /// The entries that the model is shown, by the provider's ids, in order.
+    /// The provider's ids of the entries shown to the model, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<String>,
-    /// Tokens of them, estimated.
+    /// Estimated tokens of the entries.
     #[serde(default)]
     pub tokens: u64,
-    /// Them as text, as long as the send may need it again: a final one does not keep it.
+    /// The entries as text, kept until the send is final.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// Why there are no entries, if something failed.
@@ -120,7 +126,7 @@ pub struct ShownMemory {
 }
 
 impl ShownMemory {
-    /// How it is told.
+    /// The summary that a step records.
     pub fn recalled(&self) -> RecalledRef {
         RecalledRef {
             count: self.entries.len() as u32,
@@ -130,12 +136,12 @@ impl ShownMemory {
     }
 }
 
-/// What was recalled, as a step remembers it.
+/// What was recalled, as recorded in a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecalledRef {
-    /// Entries.
+    /// Number of entries.
     pub count: u32,
-    /// Tokens of them, estimated.
+    /// Estimated tokens of the entries.
     pub tokens: u64,
     /// Why there are no entries, if something failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -147,16 +153,16 @@ pub struct RecalledRef {
 pub struct Begun {
     /// The round that it answers.
     pub round: i32,
-    /// What the model said.
+    /// The text received so far.
     pub text: String,
-    /// What the model call that said it had cost by then, where its worker was about to go on and had not
-    /// paid for it. Whoever finds it pays, and goes on with the rest unpaid for.
+    /// The cost of the model call so far, if its worker was about to continue and had not accounted
+    /// for it. The worker that finds it accounts for it and clears it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unpaid: Option<Box<UsageRow>>,
 }
 
 impl Begun {
-    /// The beginning of this text, as much as is kept.
+    /// Keeps at most [`BEGUN_BYTES_MAX`] bytes of the text.
     pub fn new(round: i32, text: &str, unpaid: Option<Box<UsageRow>>) -> Self {
         let end = text.floor_char_boundary(BEGUN_BYTES_MAX);
         Self {
@@ -167,7 +173,7 @@ impl Begun {
     }
 }
 
-/// An answer that a provider works on by itself.
+/// An answer that a provider is producing in the background.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Background {
     /// The round that it answers.
@@ -176,11 +182,11 @@ pub struct Background {
     pub provider: String,
     /// The model.
     pub model: String,
-    /// What the provider calls it.
+    /// The provider's id for it.
     pub id: String,
 }
 
-/// Bytes of the beginning of an answer that are kept; what is behind them is asked for again.
+/// Bytes of an answer's beginning that are kept; the model is asked again for anything after them.
 pub const BEGUN_BYTES_MAX: usize = 64 << 10;
 
 #[cfg(test)]

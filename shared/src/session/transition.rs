@@ -1,20 +1,20 @@
 //! The session machine: what each event does to a session's hot row and to one of its sends.
 //!
-//! Every function here is pure. It takes the hot row, the facts that it needs besides, and the event;
-//! it returns a [`Change`]: the new row, the send as it is afterwards, the step to append to the event
-//! log, and who is to be notified once the change is committed. Whoever stores a change stores all of
-//! it in one transaction, under a lock of the hot row.
+//! Every function here is pure. It takes the hot row, any other facts that it needs, and the event;
+//! it returns a [`Change`]: the new row, the send as it is afterwards, the step to append to the
+//! event log, and who is to be notified after the commit. A store must write all of a change in one
+//! transaction, under a lock on the hot row.
 //!
 //! Facts that recur:
 //!
 //! - The *head* is the open send with the lowest position: the active one if a send runs or waits,
 //!   otherwise the next queued one. A delayed send has no position and is never the head.
-//! - `lease_until` is the end of the lease of the session's owner; none where the session has no
-//!   owner, or where the owner was declared dead.
+//! - `lease_until` is when the lease of the session's owner expires; `None` if the session has no
+//!   owner or the owner was declared dead.
 //!
-//! Two rules decide whether a session is found by workers. `ready_since` is set while the head is
-//! queued or running, with or without an owner, and cleared while it waits. A session that is ready
-//! and has no live owner may be claimed.
+//! Two rules decide whether workers find a session. `ready_since` is set while the head is queued
+//! or running, with or without an owner, and cleared while the head is waiting. A session that is
+//! ready and has no live owner may be claimed.
 
 mod accept;
 mod claim;
@@ -46,14 +46,14 @@ use crate::step::{Step, StepKind, StepRefs};
 use crate::store::{ReadySession, SendTotals};
 use crate::time::Timestamp;
 
-/// What an event does.
+/// The effect of an event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     /// The hot row afterwards.
     pub hot: HotRow,
     /// The send that changes, as it is afterwards.
     pub send: Option<SendState>,
-    /// How that send ends; set exactly when it becomes final here.
+    /// The send's result; set exactly when this change makes it final.
     pub end: Option<SendResult>,
     /// The step to append.
     pub step: Option<Step>,
@@ -61,8 +61,8 @@ pub struct Change {
     pub notify: Notify,
 }
 
-/// Who has to hear of a change. A notification may be lost: the sweep and the next renewal find what
-/// it would have told.
+/// Whom to notify of a change. A notification may be lost: the sweep and the next lease renewal
+/// find the same thing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Notify {
     /// The workers of this session's pool: it became ready.
@@ -71,7 +71,7 @@ pub struct Notify {
     pub owner: Option<BootId>,
 }
 
-/// Who writes, and under which grant.
+/// The writing process and the grant under which it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     /// The number of the grant; 0 where none is needed.
@@ -97,7 +97,7 @@ impl From<Lease> for Grant {
 }
 
 impl Change {
-    /// A change of nothing but the hot row.
+    /// A change of only the hot row.
     fn of(hot: HotRow) -> Self {
         Self {
             hot,
@@ -137,8 +137,8 @@ impl Change {
         self
     }
 
-    /// Numbers the messages that are stored together with the step: they follow the transcript, from
-    /// the `next_seq` that the row had before.
+    /// Assigns numbers to the `count` messages stored with the step. They are appended to the
+    /// transcript, from the row's previous `next_seq` on.
     #[must_use]
     pub fn with_messages(mut self, count: u32) -> Self {
         if let Some(step) = &mut self.step
@@ -151,7 +151,7 @@ impl Change {
         self
     }
 
-    /// The number of the step that was appended; 0 without one, which no step has.
+    /// The number of the appended step; 0, which no step has, if there is none.
     pub fn step_n(&self) -> i64 {
         self.step.as_ref().map_or(0, |step| step.n)
     }
@@ -162,10 +162,10 @@ impl Change {
     }
 }
 
-// Moves that several events share -----------------------------------------------------------------
+// Building blocks shared by several events --------------------------------------------------------
 
 impl HotRow {
-    /// Draws the next position, for a send or an inbox item.
+    /// Takes the next position, for a send or an inbox item.
     fn take_position(&mut self) -> i64 {
         let position = self.next_position;
         self.next_position += 1;
@@ -173,7 +173,7 @@ impl HotRow {
     }
 
     /// Counts a queued send that just got its position. Returns the session if that made it ready:
-    /// after a send that waits nothing can run yet.
+    /// nothing can run behind a waiting send.
     fn enqueue(
         &mut self,
         head: Option<SendStatus>,
@@ -194,14 +194,13 @@ impl HotRow {
         self.token = None;
     }
 
-    /// Gives the lease back after a final send: ready from now on if sends are queued, otherwise at
-    /// rest.
+    /// Releases the lease after a final send. The session is ready if sends are queued, otherwise idle.
     fn give_back(&mut self, now: Timestamp) {
         self.clear_lease();
         self.ready_since = (self.pending > 0).then_some(now);
     }
 
-    /// A grant that begins and ends in this transaction.
+    /// Issues a grant that is used only in this transaction.
     fn grant(&mut self, boot: BootId) -> Grant {
         self.epoch += 1;
         Grant {
@@ -210,7 +209,7 @@ impl HotRow {
         }
     }
 
-    /// Clears the signals that were meant for a send that ends; the inbox outlives it.
+    /// Clears the signals of a send that ends; the inbox outlives it.
     fn forget_signals(&mut self) {
         self.signals &= SIGNAL_INBOX;
     }
@@ -221,8 +220,8 @@ impl HotRow {
 }
 
 impl SendState {
-    /// Lets a waiting send run again as soon as a worker claims its session: its next alarm is its
-    /// deadline.
+    /// Makes a waiting send runnable again once a worker claims its session; its deadline becomes
+    /// its next alarm.
     fn woken(mut self) -> Self {
         self.alarm_at = self.deadline_at;
         self
@@ -235,13 +234,13 @@ impl SendState {
     }
 }
 
-/// Makes a session ready from now on whose head waited or lost its worker.
+/// Makes a session ready whose head was waiting or lost its worker.
 fn wake(mut hot: HotRow, send: &SendState, now: Timestamp) -> Change {
     hot.ready_since = Some(now);
     Change::of(hot).with_send(send.woken()).notify_ready()
 }
 
-/// Starts the head, which is queued.
+/// Starts the queued head.
 fn start(hot: &mut HotRow, send: &SendState, now: Timestamp) -> SendState {
     hot.pending -= 1;
     SendState {

@@ -1,11 +1,11 @@
 //! The active window: the messages that the next model call sees.
 //!
-//! It is a function of rows alone, the transcript's tail and where the send's window begins, so a
-//! worker that had the session cached and one that loads it afresh ask the model the same thing,
+//! It is a function of rows alone: the transcript's tail and the start of the send's window. So a
+//! worker that has the session cached and one that loads it afresh send the model the same request,
 //! byte for byte.
 //!
-//! A bounded window moves in blocks and only between sends ([`from_seq`]): in between, each request
-//! begins with the bytes of the one before it, which a provider's prompt cache serves.
+//! A bounded window moves in blocks and only between sends ([`from_seq`]). In between, each request
+//! starts with the bytes of the previous one, which the provider can serve from its prompt cache.
 
 use std::sync::Arc;
 
@@ -17,24 +17,24 @@ use crate::session::projection::{Projected, Projection};
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Window {
     messages: Vec<Arc<Message>>,
-    /// What stands for the sends before them, in order: their own messages are not held.
+    /// Digests of the sends before them, in order; the messages of those sends are not held.
     projections: Vec<Arc<Projection>>,
-    /// What stands for the messages before those, in order.
+    /// The folds of the messages before those, in order.
     folds: Vec<Arc<Fold>>,
     next_seq: i64,
     /// The last message up to which each send's projection is known to be stored.
     projected_to: i64,
-    /// Kept up to date, so that a cache need not walk a long transcript after each send.
+    /// Maintained incrementally, so that a cache need not walk a long transcript after each send.
     weight: usize,
 }
 
-/// Messages that do not continue the window they were given to.
+/// Messages that do not directly follow the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("message {found} does not follow {expected}")]
 pub struct Gap {
-    /// The `seq` that had to come.
+    /// The expected `seq`.
     pub expected: i64,
-    /// The `seq` that came.
+    /// The actual `seq`.
     pub found: i64,
 }
 
@@ -59,7 +59,7 @@ impl Window {
         Ok(window)
     }
 
-    /// The same behind these folds, of which only those count that are shown.
+    /// The window with these folds in front of it; covered folds are dropped.
     #[must_use]
     pub fn behind(mut self, mut folds: Vec<Fold>) -> Self {
         self.weight -= self
@@ -74,7 +74,7 @@ impl Window {
         self
     }
 
-    /// The same with projections in the place of the messages before those that it holds.
+    /// The window with these projections in place of the messages before those it holds.
     pub fn projected(mut self, projected: Projected) -> Result<Self, Gap> {
         let first = projected.shown.first();
         let mut expected = first.map_or(self.messages_from(), |first| first.from_seq);
@@ -98,7 +98,7 @@ impl Window {
         Ok(self)
     }
 
-    /// What stands for the first sends of the active window that begins with this `seq`.
+    /// The projections shown in the active window that starts at this `seq`.
     pub fn projections(&self, from: i64) -> &[Arc<Projection>] {
         let begin = fold::begin(from, self.fold_end());
         let before = self.projections.iter();
@@ -106,24 +106,24 @@ impl Window {
         &self.projections[before..]
     }
 
-    /// Whether the active window that begins with this `seq` begins within what a projection stands for.
+    /// Whether the active window that starts at this `seq` starts in the middle of a projection.
     pub fn cuts(&self, from: i64) -> bool {
         let begin = fold::begin(from, self.fold_end());
         let mut all = self.projections.iter();
         all.any(|it| it.from_seq < begin && begin <= it.to_seq)
     }
 
-    /// The last message up to which each send's projection is known to be stored; 0 where none is.
+    /// The last message up to which each send's projection is known to be stored; 0 if none is.
     pub fn projected_to(&self) -> i64 {
         self.projected_to
     }
 
-    /// Notes up to which message each send's projection is stored.
+    /// Records up to which message each send's projection is stored.
     pub fn stored_to(&mut self, seq: i64) {
         self.projected_to = seq;
     }
 
-    /// Takes the messages of a window that was read, in the place of its own and of its projections.
+    /// Replaces its messages and projections by the messages of a window that was read.
     pub fn replace(&mut self, read: Self) {
         let folds = self.folds.drain(..);
         let folds = folds.map(|fold| Fold::clone(&fold)).collect();
@@ -132,7 +132,7 @@ impl Window {
         self.projected_to = projected_to;
     }
 
-    /// Puts a fold in the place of what it stands for.
+    /// Adds a fold and drops the folds that it covers.
     pub fn fold(&mut self, new: Fold) {
         let gone = self.folds.extract_if(.., |fold| new.covers(fold));
         self.weight -= gone.map(|fold| fold_weight(&fold)).sum::<usize>();
@@ -141,7 +141,7 @@ impl Window {
         self.folds.sort_by_key(|fold| fold.from_seq);
     }
 
-    /// The messages before this `seq`, as they stood behind these folds.
+    /// The window as it was at this `next_seq`, with these folds.
     #[must_use]
     pub fn until(&self, next_seq: i64, folds: Vec<Fold>) -> Self {
         let before = self.messages.iter();
@@ -156,17 +156,17 @@ impl Window {
         .behind(folds)
     }
 
-    /// What stands for the messages before the window, in order.
+    /// The folds before the window, in order.
     pub fn folds(&self) -> &[Arc<Fold>] {
         &self.folds
     }
 
-    /// The last message that a fold stands for; 0 without any.
+    /// The last message that a fold replaces; 0 if there are no folds.
     pub fn fold_end(&self) -> i64 {
         fold::end(self.folds.iter().map(Arc::as_ref))
     }
 
-    /// Adds the messages that follow.
+    /// Appends messages.
     pub fn extend(&mut self, messages: impl IntoIterator<Item = Message>) -> Result<(), Gap> {
         for message in messages {
             if message.seq != self.next_seq {
@@ -187,7 +187,7 @@ impl Window {
         self.next_seq
     }
 
-    /// The first `seq` held, or that the first projection stands for; `next_seq` when there is nothing.
+    /// The first `seq` of the projections and messages held; `next_seq` if there are none.
     pub fn from_seq(&self) -> i64 {
         let projected = self.projections.first();
         projected.map_or_else(|| self.messages_from(), |first| first.from_seq)
@@ -198,13 +198,13 @@ impl Window {
         self.next_seq - self.messages.len() as i64
     }
 
-    /// Bytes of text held, roughly: what a cache counts.
+    /// Approximate bytes held; what a cache counts.
     pub fn weight(&self) -> usize {
         self.weight
     }
 
-    /// The active window: the messages from this `seq` on that neither a fold nor a projection stands for;
-    /// never beginning between a call and its result.
+    /// The active window: the messages from this `seq` on that neither a fold nor a projection
+    /// replaces. It never starts between a call and its result.
     pub fn active(&self, from: i64) -> &[Arc<Message>] {
         let from = fold::begin(from, self.fold_end());
         let Some(index) = usize::try_from(from - self.messages_from()).ok() else {
@@ -221,7 +221,7 @@ impl Window {
         &self.messages[index.saturating_sub(back).min(self.messages.len())..]
     }
 
-    /// The active window as it will be once these messages, which follow, are stored.
+    /// The active window as it will be once these following messages are stored.
     pub fn active_with(
         &self,
         from: i64,
@@ -231,7 +231,7 @@ impl Window {
         stored.chain(following.map(Arc::new)).collect()
     }
 
-    /// All that is held.
+    /// All messages held.
     pub fn held(&self) -> &[Arc<Message>] {
         &self.messages
     }
@@ -241,7 +241,7 @@ impl Window {
         self.messages.last().map(Arc::as_ref)
     }
 
-    /// Forgets what no window that begins there or later can need.
+    /// Drops what no window that starts at `from` or later needs.
     pub fn trim(&mut self, from: i64) {
         let keep = self.active(from).len();
         let gone = self.messages.drain(..self.messages.len() - keep);
@@ -252,12 +252,14 @@ impl Window {
     }
 }
 
-/// Where the window of a send begins whose first message has the number `input_seq`: 1 without a
-/// bound, else so that at most `last_messages` are in it, that message included. Then the begin
-/// stays for about half as many messages, and moves by as many.
+/// Where the window of a send starts whose first message is `input_seq`.
 ///
-/// The window is extended back where a result stands there, to the call that it belongs to. What
-/// the send itself adds comes on top.
+/// That is 1 without a bound. With one, at most `last_messages` messages are in the window, the
+/// send's first one included; the start then stays for about half as many messages and moves
+/// forward by as many.
+///
+/// If the window would start at a result, it is extended back to the call. Messages that the send
+/// itself adds come on top.
 pub fn from_seq(input_seq: i64, last_messages: Option<u32>) -> i64 {
     let Some(last) = last_messages else { return 1 };
     let last = i64::from(last).max(1);
@@ -267,13 +269,13 @@ pub fn from_seq(input_seq: i64, last_messages: Option<u32>) -> i64 {
 }
 
 fn fold_weight(fold: &Fold) -> usize {
-    /// What a fold costs beside its text.
+    /// Overhead of a fold besides its text.
     const FIXED: usize = 256;
     FIXED + fold.text.len()
 }
 
 fn weight(message: &Message) -> usize {
-    /// What a message costs beside its text: its own fields and an allocation.
+    /// Overhead of a message besides its text: its own fields and an allocation.
     const FIXED: usize = 256;
     let content: usize = message
         .content

@@ -1,4 +1,4 @@
-//! What a model is told of its agent's skills.
+//! The list of an agent's skills for its model.
 
 use super::AgentSkill;
 
@@ -6,8 +6,8 @@ const HEAD: &str = "# Skills\n\n\
     A skill is a set of instructions for one kind of task. When a task matches a description below, \
     read the skill with the tool `skill_read` before you begin, and follow it.\n";
 
-/// The section of the system prompt: one line for each skill, in the order of the agent's list. None
-/// where there are none. It depends on nothing but the agent.
+/// The section of the system prompt: one line per skill, in the order of the agent's list. `None`
+/// if there are none. Depends only on the agent.
 pub fn catalogue(skills: &[AgentSkill]) -> Option<String> {
     if skills.is_empty() {
         return None;

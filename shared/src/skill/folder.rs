@@ -1,4 +1,4 @@
-//! A skill as the files of a folder.
+//! A skill as a folder of files.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ use crate::stored::Extra;
 /// The folder of programs.
 const SCRIPTS: &str = "scripts/";
 
-/// Characters of `compatibility` that the format allows.
+/// Maximum length of `compatibility` in the format, in characters.
 const COMPATIBILITY_CHARS_MAX: usize = 500;
 
-/// Names of files and folders that tools leave behind, which are no part of a skill.
+/// Names of files and folders that tools leave behind and that are not part of a skill.
 const IGNORED: [&str; 5] = [".git", ".DS_Store", "__MACOSX", "__pycache__", ".svn"];
 
-/// Whether files below a folder of this name, or of this name, are no part of a skill. Names that begin
-/// with two dots are those of a mounted volume's own bookkeeping.
+/// Whether a file or folder with this name is not part of a skill. Names that start with two dots
+/// are a mounted volume's own bookkeeping.
 pub fn is_ignored(name: &str) -> bool {
     IGNORED.contains(&name) || (name.starts_with("..") && name != "..")
 }
 
-/// Whether a file of a skill may have this path: relative, with `/` between names that exist on every
-/// system.
+/// Whether this is a valid path of a file in a skill: relative, with `/` as the separator, and with
+/// names that are valid on every system.
 pub fn is_path(path: &str) -> bool {
     let strange = |c: char| c.is_control() || matches!(c, '\\' | ':' | '\u{202a}'..='\u{202e}');
     (1..=PATH_BYTES_MAX).contains(&path.len())
@@ -34,7 +34,7 @@ pub fn is_path(path: &str) -> bool {
         && path.split('/').all(|name| !matches!(name, "" | "." | ".."))
 }
 
-/// Takes the files out of the folder that they are all in, as archives often have them, and names it.
+/// If all files are in one folder, as in many archives, removes it from their paths and returns its name.
 pub fn unwrapped(files: BTreeMap<String, Vec<u8>>) -> (Option<String>, BTreeMap<String, Vec<u8>>) {
     let folder = files.keys().next().and_then(|path| path.split_once('/'));
     let Some((folder, _)) = folder else {
@@ -51,26 +51,26 @@ pub fn unwrapped(files: BTreeMap<String, Vec<u8>>) -> (Option<String>, BTreeMap<
     (Some(folder.to_owned()), inner.collect())
 }
 
-/// A skill with its files: what can be stored, placed and read.
+/// A skill with its files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Skill {
     /// Its name.
     pub name: String,
     /// Its version.
     pub hash: SkillHash,
-    /// What it says of itself.
+    /// Its manifest.
     pub manifest: Manifest,
     /// Its files by path.
     pub files: BTreeMap<String, Vec<u8>>,
 }
 
 impl Skill {
-    /// The skill that these files make; else everything that is wrong with them. `folder` is the name of
-    /// the folder that they are in, which names the skill where its front matter does not.
+    /// Reads a skill from its files, or reports everything that is wrong with them. `folder` is the
+    /// name of the folder that contains them, which names the skill if its front matter does not.
     ///
-    /// Refused is what could not be stored, placed or shown to a model. What the format forbids beside
-    /// that (a description that is somewhat too long, a folder of another name, unknown members) is a
-    /// warning.
+    /// A skill is rejected if it could not be stored, placed or shown to a model. Other violations
+    /// of the format (a description that is slightly too long, a folder with another name, unknown
+    /// members) are warnings.
     pub fn read(
         folder: Option<&str>,
         files: BTreeMap<String, Vec<u8>>,
@@ -163,12 +163,12 @@ impl Skill {
         })
     }
 
-    /// Bytes of all files.
+    /// Total size of its files in bytes.
     pub fn bytes(&self) -> u64 {
         self.manifest.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// The version as an agent keeps it.
+    /// The version as pinned by an agent.
     pub fn pinned(&self) -> AgentSkill {
         AgentSkill::pinned(&self.name, self.hash, &self.manifest.description)
     }
@@ -186,7 +186,7 @@ fn front_of(files: &BTreeMap<String, Vec<u8>>) -> Result<FrontMatter, SkillFault
     front_matter::read(text).map_err(|detail| fault(&detail))
 }
 
-/// What is wrong with the files as such.
+/// What is wrong with the files themselves.
 fn check_files(files: &BTreeMap<String, Vec<u8>>) -> Vec<SkillFault> {
     let mut faults = Vec::new();
     let bytes: usize = files.values().map(Vec::len).sum();

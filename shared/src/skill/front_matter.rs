@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Bytes of front matter: a name, a description and some lines more.
+/// Maximum size of the front matter in bytes: it has a name, a description and a few more lines.
 const BYTES_MAX: usize = 64 << 10;
 
 /// The members of the format.
@@ -17,7 +17,7 @@ const KNOWN: [&str; 6] = [
     "allowed-tools",
 ];
 
-/// Front matter as it was read.
+/// Parsed front matter.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct FrontMatter {
     pub(super) name: Option<String>,
@@ -29,7 +29,7 @@ pub(super) struct FrontMatter {
     pub(super) warnings: Vec<String>,
 }
 
-/// The text between the lines `---`, and the one behind them.
+/// The text between the `---` lines, and the text after them.
 fn split(text: &str) -> Result<(&str, &str), &'static str> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.split_inclusive('\n');
@@ -49,7 +49,7 @@ fn split(text: &str) -> Result<(&str, &str), &'static str> {
     Err("the front matter is not closed: a line --- is missing after it")
 }
 
-/// The instructions: what is behind the front matter.
+/// The instructions: the text after the front matter.
 pub fn body(text: &str) -> &str {
     let body = split(text).map_or(text, |(_, body)| body);
     body.trim_start_matches(['\r', '\n'])
@@ -63,7 +63,7 @@ pub(super) fn read(text: &str) -> Result<FrontMatter, String> {
     }
     let (members, repaired) = match parse(yaml) {
         Ok(members) => (members, false),
-        // Descriptions with an unquoted colon are common, and other readers of skills take them.
+        // Descriptions with an unquoted colon are common, and other readers of skills accept them.
         Err(error) => match parse(&quoted(yaml)) {
             Ok(members) => (members, true),
             Err(_) => return Err(format!("the front matter is not YAML: {error}")),
@@ -104,7 +104,7 @@ fn parse(yaml: &str) -> Result<BTreeMap<String, Value>, String> {
     })
 }
 
-/// A value as text. Numbers and truth values are what their author wrote without quotes.
+/// A value as text. Numbers and booleans are texts that their author did not quote.
 fn scalar(name: &str, value: Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.trim().to_owned()),
@@ -113,7 +113,7 @@ fn scalar(name: &str, value: Value) -> Result<String, String> {
     }
 }
 
-/// The same with the values of known members in quotes, where they stand on the line of their name.
+/// The YAML with quotes around the values of known members that are on the same line as their name.
 fn quoted(yaml: &str) -> String {
     let lines = yaml.lines().map(|line| {
         let value = line.split_once(':').filter(|(name, value)| {

@@ -1,4 +1,4 @@
-//! How skills are named.
+//! References to skills.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,16 +19,16 @@ pub struct SkillRef {
     pub hash: Option<SkillHash>,
 }
 
-/// A text that names no skill.
+/// A text that is not a valid reference to a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseRefError {
-    /// The name is none.
+    /// The name is invalid.
     #[error(
         "the name of a skill has 1 to {NAME_CHARS_MAX} lower-case letters, digits and single hyphens \
          between them"
     )]
     Name,
-    /// The part behind the @ is no hash.
+    /// The part after the @ is not a hash.
     #[error("after @, the hash of a version is expected: 64 lower-case hex digits")]
     Hash,
 }
@@ -58,12 +58,14 @@ impl fmt::Display for SkillRef {
     }
 }
 
-/// A skill of an agent. A request names it, `"NAME"` or `"NAME@HASH"`; stored is the version that the
-/// name meant then, with what the model is told of it, so that the prompt follows from the agent alone:
-/// `{"name", "hash", "description"}`. Both forms are read. What is shown is `"NAME@HASH"`.
+/// A skill of an agent.
+///
+/// A request names it as `"NAME"` or `"NAME@HASH"`. The stored form has the version that the name
+/// referred to then and its description for the model, so that the prompt depends on the agent
+/// alone: `{"name", "hash", "description"}`. Both forms can be read. It is shown as `"NAME@HASH"`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentSkill {
-    /// What was named. Text that names no skill is kept, for whoever checks the request.
+    /// The name. An invalid reference is kept as it is, and reported when the request is checked.
     name: String,
     hash: Option<SkillHash>,
     description: Option<String>,
@@ -79,7 +81,7 @@ impl AgentSkill {
         }
     }
 
-    /// What it names.
+    /// The reference.
     pub fn reference(&self) -> Result<SkillRef, ParseRefError> {
         match self.hash {
             None => self.name.parse(),
@@ -91,22 +93,22 @@ impl AgentSkill {
         }
     }
 
-    /// Its name, once it was checked.
+    /// Its name, valid once it was checked.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The version; none before the name was looked up.
+    /// The version; `None` before the name is resolved.
     pub fn hash(&self) -> Option<SkillHash> {
         self.hash
     }
 
-    /// What the model is told of it; none before the name was looked up.
+    /// The description for the model; `None` before the name is resolved.
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
     }
 
-    /// The same as it is shown to people: without its description.
+    /// The form shown to people, without its description.
     #[must_use]
     pub fn shown(self) -> Self {
         Self {

@@ -12,15 +12,16 @@ use crate::id::TenantId;
 /// Agents that are published under names, their versions and aliases.
 #[async_trait]
 pub trait Agents: Send + Sync {
-    /// Publishes a spec as the newest version of an agent, which is created or restored if need be. A
-    /// spec that equals the newest version's adds none. Limits are the agent's, whatever its version. With an idempotency key a repeat publishes
-    /// nothing.
+    /// Publishes a spec as the newest version of an agent, which is created or restored if need be.
+    ///
+    /// A spec that equals the newest version's adds no version. Limits belong to the agent, not to
+    /// a version. With an idempotency key a repeat publishes nothing.
     async fn publish_agent(&self, item: PublishAgent) -> Result<PublishOutcome>;
 
     /// Points an alias at a version, or removes it.
     async fn set_alias(&self, item: SetAlias) -> Result<AliasOutcome>;
 
-    /// Keeps an agent from new use, or allows it again; `None` when unknown.
+    /// Archives an agent, which prevents new use, or restores it; `None` when unknown.
     async fn archive_agent(&self, key: AgentKey, archived: bool) -> Result<Option<NamedAgent>>;
 
     /// An agent, archived or not; `None` when unknown.
@@ -29,7 +30,7 @@ pub trait Agents: Send + Sync {
     /// Agents by name.
     async fn list_agents(&self, query: ListAgents) -> Result<Page<NamedAgent>>;
 
-    /// A tenant's agents that have limits, archived ones too, by name.
+    /// A tenant's agents that have limits, including archived ones, by name.
     async fn limited_agents(&self, tenant: TenantId) -> Result<Vec<(AgentName, AgentLimits)>>;
 
     /// A version, whether the agent is archived or not; `None` when unknown.
@@ -38,8 +39,8 @@ pub trait Agents: Send + Sync {
     /// An agent's versions, newest first.
     async fn list_agent_versions(&self, query: ListAgentVersions) -> Result<Page<AgentVersion>>;
 
-    /// The versions that references mean now, in their order; `None` where the agent, the version or the
-    /// alias is unknown, or the agent is archived.
+    /// Resolves references to versions, in order; `None` if the agent, the version or the alias is
+    /// unknown, or the agent is archived.
     async fn find_agents(
         &self,
         tenant: TenantId,
@@ -47,7 +48,7 @@ pub trait Agents: Send + Sync {
     ) -> Result<Vec<Option<AgentVersion>>>;
 }
 
-/// The methods of [`Agents`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Agents`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! agents_methods {
@@ -86,22 +87,22 @@ macro_rules! agents_methods {
 pub struct PublishAgent {
     /// The agent.
     pub key: AgentKey,
-    /// What it is to be.
+    /// The spec.
     pub spec: AgentSpec,
-    /// What it may use from now on; as before when absent.
+    /// The agent's new limits; unchanged when absent.
     pub limits: Option<AgentLimits>,
-    /// What makes a repeat harmless.
+    /// The request's idempotency key.
     pub idempotency: Option<IdempotencyKey>,
 }
 
-/// What became of a spec to publish.
+/// The outcome of publishing a spec.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PublishOutcome {
-    /// It is this version.
+    /// The spec is this version.
     Published {
         /// The newest version.
         version: Box<AgentVersion>,
-        /// Whether it was added.
+        /// Whether this call added it.
         added: bool,
     },
     /// The key was used for the same request, which had this outcome.
@@ -126,10 +127,10 @@ pub struct SetAlias {
     pub version: Option<i32>,
 }
 
-/// What became of an alias.
+/// The outcome of changing an alias.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AliasOutcome {
-    /// It is so now.
+    /// The agent after the change.
     Changed(Box<NamedAgent>),
     /// The agent is unknown or archived.
     NotFound,
@@ -137,31 +138,31 @@ pub enum AliasOutcome {
     NoVersion,
 }
 
-/// Which agents, by name.
+/// A query for agents, by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListAgents {
-    /// Whose.
+    /// The owner.
     pub tenant: TenantId,
-    /// Archived ones too.
+    /// Whether to include archived agents.
     pub archived: bool,
-    /// Behind this one.
+    /// Only agents after this name.
     pub after: Option<AgentName>,
-    /// At most so many.
+    /// Page size.
     pub limit: u32,
 }
 
-/// Which versions of an agent, newest first.
+/// A query for an agent's versions, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListAgentVersions {
     /// The agent.
     pub key: AgentKey,
-    /// Older than this one.
+    /// Only versions before this one.
     pub before: Option<i32>,
-    /// At most so many.
+    /// Page size.
     pub limit: u32,
 }
 
-/// What an idempotency key notes of a spec that was published: the version, and whether it was added.
+/// What an idempotency key records of a published spec: the version, and whether it was added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PublishNote {
     /// The version.

@@ -1,4 +1,4 @@
-//! Parameters of audits, of everything at once and piece by piece.
+//! Parameters of audits, both of the whole database and piece by piece.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::invariants::READABLE;
 /// Bounds of an audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditOptions {
-    /// How long a running send may be without a live lease: the takeover bound.
+    /// The takeover bound: how long a running send may be without a live lease.
     pub takeover_bound: Duration,
-    /// Rows shown of each violated invariant.
+    /// Maximum number of rows shown per violated invariant.
     pub rows_max: u32,
 }
 
@@ -27,7 +27,7 @@ impl Default for AuditOptions {
     }
 }
 
-/// What an audit in pieces goes over.
+/// What a piecewise audit goes over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AuditKind {
     /// Sessions, with their sends, transcripts, steps, calls and inboxes.
@@ -52,7 +52,7 @@ impl AuditKind {
     }
 }
 
-/// A place in the order of tenants and ids.
+/// A position in the order of tenants and ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AuditPlace {
     /// The tenant.
@@ -62,13 +62,13 @@ pub struct AuditPlace {
 }
 
 impl AuditPlace {
-    /// In front of everything.
+    /// Before everything.
     pub const START: Self = Self {
         tenant: TenantId(0),
         id: Uuid::nil(),
     };
 
-    /// The place of an id of a tenant.
+    /// The position of a tenant's id.
     pub fn of(tenant: i32, id: Uuid) -> Self {
         Self {
             tenant: TenantId(tenant),
@@ -76,8 +76,9 @@ impl AuditPlace {
         }
     }
 
-    /// The range of at most `limit` of one tenant that the places begin with, and where the next one begins; none without
-    /// a place. The places are in order, with one more than the limit where there are more.
+    /// Takes a range of at most `limit` places of one tenant from the front of `places`, and
+    /// returns it with the place where the next range starts; `None` if there are no places.
+    /// `places` must be in order, and hold one more than the limit if there are more.
     pub fn range(
         places: impl IntoIterator<Item = Self>,
         limit: u32,
@@ -100,7 +101,7 @@ impl AuditPlace {
         Some((range, None))
     }
 
-    /// The one behind it.
+    /// The next place.
     #[must_use]
     pub fn next(self) -> Self {
         match self.id.as_u128().checked_add(1) {
@@ -121,35 +122,35 @@ impl AuditPlace {
 pub struct AuditRange {
     /// The tenant.
     pub tenant: TenantId,
-    /// The first.
+    /// The first id.
     pub first: Uuid,
-    /// The last.
+    /// The last id.
     pub last: Uuid,
-    /// How many there were when they were read.
+    /// How many ids it contained when it was read.
     pub count: u32,
 }
 
-/// A piece of an audit: of a kind, the next from a place on.
+/// A piece of an audit: the next items of a kind, from a place on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditPiece {
     /// What it goes over.
     pub kind: AuditKind,
-    /// The first one, or what is next behind it.
+    /// Start with this one, or the next one after it.
     pub from: AuditPlace,
-    /// At most so many.
+    /// Maximum number of items.
     pub limit: u32,
     /// Its bounds.
     pub options: AuditOptions,
 }
 
-/// What a piece of an audit found.
+/// The result of auditing a piece.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Audited {
-    /// What violates an invariant.
+    /// The violated invariants.
     pub violations: Vec<Violation>,
-    /// How many were checked.
+    /// How many items were checked.
     pub count: u32,
-    /// Where the next piece begins; none once there is nothing left.
+    /// Where the next piece starts; `None` at the end.
     pub next: Option<AuditPlace>,
 }
 
@@ -161,7 +162,7 @@ impl Audited {
         next: None,
     };
 
-    /// Of a range that cannot be checked, because of a row in it.
+    /// The result for a range that cannot be checked because of an unreadable row.
     pub fn unreadable(
         range: AuditRange,
         next: Option<AuditPlace>,
@@ -174,7 +175,7 @@ impl Audited {
         Self::of_rows(vec![(READABLE.to_owned(), row)], range.count, next)
     }
 
-    /// Of rows in the order of their invariants' names, as the queries return them.
+    /// The result from rows ordered by invariant name, as the queries return them.
     pub fn of_rows(rows: Vec<(String, Value)>, count: u32, next: Option<AuditPlace>) -> Self {
         let mut violations: Vec<Violation> = Vec::new();
         for (invariant, row) in rows {

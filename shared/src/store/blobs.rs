@@ -1,4 +1,4 @@
-//! Parameters of blobs: their rows, and their bytes where the database keeps these as well.
+//! Parameters of blobs: their rows, and their bytes if the database stores these, too.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use crate::time::Timestamp;
 
 /// Rows of blobs.
 ///
-/// A row says where bytes are or may be: it is written before them and goes after them.
+/// A row says where bytes are or may be: it is written before them and deleted after them.
 #[async_trait]
 pub trait BlobRows: Send + Sync {
-    /// Announces bytes that are about to be stored, or finds that they are there: then the blob is
-    /// held for the owner, and its grace begins anew. The last media type that was named is kept.
+    /// Announces bytes that are about to be stored. If they are already stored, the blob is held
+    /// for the owner and its grace period restarts. The media type given last is kept.
     async fn begin_blob(&self, blob: NewBlob) -> Result<BeginBlob>;
 
-    /// Says that the bytes are stored, and holds the blob for the owner. False when the row went or
-    /// was marked in the meantime: begin again.
+    /// Records that the bytes are stored, and holds the blob for the owner. False if the row was
+    /// removed or marked in the meantime: begin again.
     async fn finish_blob(&self, place: BlobPlace, owner: Option<BlobOwner>) -> Result<bool>;
 
-    /// What is known of blobs whose bytes are stored, in order; each of them is held for the owner,
-    /// and its grace begins anew. The hashes are in order and each is named once.
+    /// Reads blobs whose bytes are stored, in order; each is held for the owner and its grace
+    /// period restarts. `hashes` must be sorted and without duplicates.
     async fn hold_blobs(
         &self,
         tenant: TenantId,
@@ -32,32 +32,32 @@ pub trait BlobRows: Send + Sync {
         hashes: Vec<BlobHash>,
     ) -> Result<Vec<Option<BlobRecord>>>;
 
-    /// What is known of blobs whose bytes are stored, in order.
+    /// Reads blobs whose bytes are stored, in order.
     async fn get_blobs(
         &self,
         tenant: TenantId,
         hashes: Vec<BlobHash>,
     ) -> Result<Vec<Option<BlobRecord>>>;
 
-    /// Looks at a page of blobs, by tenant and hash: removes holds for what does not exist any more,
-    /// and marks the blobs that nothing holds, both only where they are older than the grace. A
-    /// marked blob is found by nobody.
+    /// Goes through a page of blobs, by tenant and hash: removes holds by owners that no longer
+    /// exist, and marks blobs that nothing holds, both only if they are older than the grace
+    /// period. A marked blob cannot be found.
     async fn retire_blobs(&self, query: RetireBlobs) -> Result<RetiredBlobs>;
 
-    /// Removes the row of a marked blob, whose bytes are gone.
+    /// Removes the row of a marked blob whose bytes are gone.
     async fn forget_blob(&self, place: BlobPlace) -> Result<()>;
 
-    /// Writes a piece of a blob's bytes.
+    /// Writes a chunk of a blob's bytes.
     async fn write_blob_chunk(&self, place: BlobPlace, n: i32, data: Bytes) -> Result<()>;
 
-    /// A piece of a blob's bytes.
+    /// Reads a chunk of a blob's bytes.
     async fn read_blob_chunk(&self, place: BlobPlace, n: i32) -> Result<Option<Bytes>>;
 
-    /// Removes the last pieces of a blob's bytes, at most `limit`; returns how many went.
+    /// Removes the last chunks of a blob's bytes, at most `limit`; returns how many were removed.
     async fn drop_blob_chunks(&self, place: BlobPlace, limit: u32) -> Result<u64>;
 }
 
-/// The methods of [`BlobRows`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`BlobRows`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! blob_rows_methods {
@@ -93,35 +93,35 @@ macro_rules! blob_rows_methods {
 /// A blob that is about to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewBlob {
-    /// Where its bytes will be, unless another process has begun it.
+    /// Where its bytes will be, unless another process has already begun to store it.
     pub place: BlobPlace,
-    /// Like `image/png`.
+    /// The media type, such as `image/png`.
     pub media_type: String,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// What it is kept for; without it only for the grace.
+    /// Who holds it; without an owner it is kept only for the grace period.
     pub owner: Option<BlobOwner>,
 }
 
-/// What there is of a blob.
+/// How far a blob to store exists already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BeginBlob {
     /// Its bytes are stored.
     Known,
-    /// Its bytes are to be put there. Someone else may be doing so as well, or may have died.
+    /// Store its bytes there. Another process may be doing the same, or may have died doing so.
     Begun(BlobPlace),
-    /// It is being deleted: its bytes there go first.
+    /// It is being deleted: remove its bytes there first.
     Going(BlobPlace),
 }
 
-/// How far a blob is.
+/// The state of a blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlobState {
-    /// Its bytes may be there.
+    /// Its bytes may be stored, at least in part.
     Coming,
-    /// Its bytes are there.
+    /// Its bytes are stored.
     Stored,
-    /// Its bytes are about to go, or gone.
+    /// Its bytes are being deleted, or are gone.
     Going,
 }
 
@@ -151,33 +151,33 @@ impl BlobState {
 pub struct BlobRecord {
     /// Where its bytes are.
     pub place: BlobPlace,
-    /// The media type that was named last.
+    /// The media type given last.
     pub media_type: String,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: u64,
     /// When it was first put.
     pub created_at: Timestamp,
 }
 
-/// A page of blobs that may go.
+/// A page of blobs that may be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetireBlobs {
-    /// How long ago a blob was last put or held, at least.
+    /// Minimum time since a blob was last put or held.
     pub grace: Duration,
-    /// The last of the page before; none for the first page.
+    /// The last blob of the previous page; `None` for the first page.
     pub after: Option<(TenantId, BlobHash)>,
-    /// Blobs of a page.
+    /// Page size.
     pub limit: u32,
 }
 
-/// What a page of blobs came to.
+/// The result of going through a page of blobs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RetiredBlobs {
-    /// Blobs that are marked, now or by someone who did not finish: their bytes are to go.
+    /// Marked blobs, including those of an earlier run that did not finish: delete their bytes.
     pub going: Vec<BlobPlace>,
-    /// Holds that were removed.
+    /// Number of holds removed.
     pub holds: u64,
-    /// The page's last, where another page may follow.
+    /// The page's last blob, if another page may follow.
     pub next: Option<(TenantId, BlobHash)>,
 }
 
@@ -186,12 +186,12 @@ pub struct RetiredBlobs {
 pub struct DumpBlob {
     /// Where its bytes are.
     pub place: BlobPlace,
-    /// How far it is.
+    /// Its state.
     pub state: BlobState,
-    /// The media type that was named last.
+    /// The media type given last.
     pub media_type: String,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// What it is kept for, in order.
+    /// Who holds it, in order.
     pub owners: Vec<BlobOwner>,
 }

@@ -1,4 +1,4 @@
-//! Lives of processes: parameters and results.
+//! Boots, the lifetimes of processes: parameters and results.
 
 use super::Result;
 use crate::id::SessionKey;
@@ -9,42 +9,45 @@ use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What one of a process's pools of connections to the database is used for now.
+/// The current use of one of a process's database connection pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connections {
-    /// What they are for.
+    /// The pool's name.
     pub pool: &'static str,
-    /// Connections that are open.
+    /// Open connections.
     pub open: u32,
-    /// Those of them that nobody uses.
+    /// Those of the open connections that are idle.
     pub idle: u32,
-    /// Callers that wait for one.
+    /// Callers waiting for a connection.
     pub waiting: u32,
 }
 
-/// The lives of processes, and the leases by which they own sessions.
+/// Boots, and the leases by which they own sessions.
 #[async_trait]
 pub trait Boots: Send + Sync {
-    /// The connections of this process; none where the store has no pools.
+    /// The connection pools of this process; empty if the store has none.
     fn connections(&self) -> Vec<Connections> {
         Vec::new()
     }
 
-    /// Enters a process's life; its lease runs from the database's now.
+    /// Registers a boot; its lease runs from the database's current time.
     async fn register_boot(&self, boot: NewBoot) -> Result<()>;
 
-    /// Extends a boot's lease by `ttl` and returns the signals raised for its sessions. A boot
-    /// that was declared dead stays dead: the answer is `Renewal::Dead`, and the process has
-    /// nothing left to write. Leases of others that end later than any renewal could make them, since
-    /// the database's clock was set back, are cut: they end as if they had been renewed just now.
+    /// Extends a boot's lease by `ttl` and returns the signals raised for its sessions.
+    ///
+    /// A boot that was declared dead stays dead: the answer is `Renewal::Dead`, and the process may
+    /// write nothing more. Leases of other boots that end later than any renewal could have made
+    /// them, because the database's clock was set back, are shortened to end as if they had been
+    /// renewed just now.
     async fn renew_boot(&self, boot: BootId, ttl: Duration, in_flight: u32) -> Result<Renewal>;
 
-    /// Ends a boot at once and gives back what it still owned, as its own process asks for it: no
-    /// crash is counted, but each send that ran counts a model call that may have been begun.
+    /// Ends a boot at once, at its own request, and releases what it still owned. No crash is
+    /// counted, but each running send counts a model call that may have been started.
     async fn stop_boot(&self, boot: BootId) -> Result<()>;
 
-    /// Sessions that a boot owns and that have work, in the order of [`Sweeps::sweep_ready`](super::Sweeps::sweep_ready), with the
-    /// token of each grant: a page behind `after`, and where the next one begins, if there is one.
+    /// Sessions with work that a boot owns, in the order of
+    /// [`Sweeps::sweep_ready`](super::Sweeps::sweep_ready), with the token of each grant: the page
+    /// after `after`, and where the next page starts, if there is one.
     async fn owned_sessions(
         &self,
         boot: BootId,
@@ -55,12 +58,12 @@ pub trait Boots: Send + Sync {
     /// The boots that are alive, and those that ended within the last ten minutes.
     async fn list_boots(&self) -> Result<Vec<BootRecord>>;
 
-    /// What the workers of each pool say that agents may name, of those that
+    /// The tools that agents may name, as published by the workers that
     /// [`list_boots`](Self::list_boots) lists; by pool.
     async fn list_tools(&self) -> Result<Vec<PoolTools>>;
 }
 
-/// The methods of [`Boots`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Boots`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! boots_methods {
@@ -84,7 +87,7 @@ macro_rules! boots_methods {
     };
 }
 
-/// What a process does.
+/// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// It serves the API and the background loops.
@@ -110,40 +113,40 @@ impl Role {
     }
 }
 
-/// A process's life to enter.
+/// A boot to register.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewBoot {
-    /// Drawn at start.
+    /// Its id, drawn at start.
     pub id: BootId,
-    /// What the process does.
+    /// The process's role.
     pub role: Role,
     /// A label for people.
     pub name: String,
-    /// The pool it serves; of no meaning for a scheduler.
+    /// The pool it serves; meaningless for a scheduler.
     pub pool: String,
-    /// Sends it may have in flight.
+    /// Maximum number of sends in flight.
     pub concurrency: u32,
-    /// How long its lease runs.
+    /// The duration of its lease.
     pub ttl: Duration,
-    /// What its program speaks: [`PROTOCOL`](super::PROTOCOL).
+    /// The [`PROTOCOL`](super::PROTOCOL) that its program speaks.
     pub protocol: u32,
-    /// What agents may name where it is a worker.
+    /// The tools that agents may name, if it is a worker.
     pub tools: Published,
 }
 
-/// What the workers of a pool say that agents may name.
+/// The tools that agents may name in a pool, as published by its workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolTools {
     /// The pool.
     pub pool: String,
-    /// What they have, all together.
+    /// The union of what they publish.
     pub tools: Published,
-    /// Whether one of them says nothing, as those of older releases do: it may have anything.
+    /// Whether one of them publishes nothing, like workers of older releases: it may have any tools.
     pub silent: bool,
 }
 
 impl PoolTools {
-    /// Of what each worker says, what each pool has; by pool.
+    /// Merges what each worker publishes, by pool.
     pub fn of(workers: impl IntoIterator<Item = (String, Published)>) -> Vec<Self> {
         let mut pools: BTreeMap<String, Self> = BTreeMap::new();
         for (pool, tools) in workers {
@@ -159,35 +162,39 @@ impl PoolTools {
     }
 }
 
-/// A process's life as stored.
+/// A boot as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BootRecord {
     /// Its id.
     pub id: BootId,
-    /// What the process does.
+    /// The process's role.
     pub role: Role,
     /// A label for people.
     pub name: String,
     /// The pool it serves.
     pub pool: String,
-    /// Sends it may have in flight.
+    /// Maximum number of sends in flight.
     pub concurrency: u32,
     /// Sends it had in flight at its last renewal.
     pub in_flight: u32,
-    /// When it began.
+    /// When it started.
     pub started_at: Timestamp,
     /// When its lease ends.
     pub lease_until: Timestamp,
-    /// How long its lease runs from a renewal.
+    /// The duration of its lease from a renewal.
     pub ttl: Duration,
-    /// Which [`PROTOCOL`](super::PROTOCOL) its program speaks; 0 for a release that did not note it.
+    /// The [`PROTOCOL`](super::PROTOCOL) that its program speaks; 0 for a release that did not
+    /// record it.
     pub protocol: u32,
     /// When it was declared dead or stopped.
     pub dead_at: Option<Timestamp>,
 }
 
-/// Those of some boots, read together, that have not ended. Nobody declares a boot dead that owns no session: one that did
-/// not stop itself counts until its lease has run out, by the database's clock when the last of all was renewed.
+/// Those of these boots, read together, that are still alive.
+///
+/// A boot that owns no session is never declared dead. So one that did not stop itself counts as
+/// alive until its lease expires, measured by the latest renewal among all of these boots, by the
+/// database's clock.
 pub fn alive(boots: &[BootRecord]) -> impl Iterator<Item = &BootRecord> + Clone {
     let open = boots.iter().filter(|boot| boot.dead_at.is_none());
     let renewed = |boot: &BootRecord| {
@@ -198,26 +205,26 @@ pub fn alive(boots: &[BootRecord]) -> impl Iterator<Item = &BootRecord> + Clone 
     open.filter(move |boot| now.is_none_or(|now| boot.lease_until.0 >= now))
 }
 
-/// The answer to a renewal.
+/// The outcome of a renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Renewal {
-    /// The lease goes on.
+    /// The lease was extended.
     Renewed {
         /// When, by the database's clock.
         at: Timestamp,
-        /// Sessions of this boot with signals raised, and which.
+        /// Sessions of this boot with raised signals, and their signals.
         signals: Vec<(SessionKey, i32)>,
     },
-    /// The boot was declared dead: everything it held may belong to others.
+    /// The boot was declared dead: everything it owned may belong to others.
     Dead,
 }
 
-/// A page of what a boot owns.
+/// A page of the sessions that a boot owns.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Owned {
     /// The sessions, with the tokens of their grants.
     pub sessions: Vec<(SessionKey, LeaseToken)>,
-    /// Where the next page begins; none at the end.
+    /// Where the next page starts; `None` at the end.
     pub next: Option<(Timestamp, SessionKey)>,
 }
 
@@ -244,7 +251,7 @@ mod tests {
         };
         let boots = [
             boot(1, 20_000, None),
-            // Late, or of a process that was killed less than a lease ago.
+            // A late renewal, or a process that was killed less than a lease ago.
             boot(2, 16_000, None),
             boot(3, 15_999, None),
             boot(4, 30_000, Some(15_000)),

@@ -1,4 +1,4 @@
-//! Parameters of tool calls, of results that come from outside, and of the inbox.
+//! Parameters of tool calls, of results from outside, and of the inbox.
 
 use super::Result;
 use super::sweeps::ReadySession;
@@ -13,23 +13,25 @@ use crate::tool::CallRecord;
 use crate::tool::{CallResult, Repeat};
 use async_trait::async_trait;
 
-/// Calls that wait for an answer from outside, and inboxes.
+/// Calls that wait for an outside answer, and inboxes.
 #[async_trait]
 pub trait Calls: Send + Sync {
-    /// Settles calls from outside, or permits them. The first answer counts. A waiting send becomes
-    /// ready once none of its calls waits any more; a running one is told by a signal.
+    /// Settles or approves calls from outside. The first answer counts. A waiting send becomes
+    /// ready once none of its calls waits; a running one is signalled.
     async fn post_results(&self, items: Vec<PostResult>) -> Result<Vec<PostOutcome>>;
 
-    /// Reports final sends that a parent waits for, oldest first, at most `limit`: the parent's
-    /// call gets the child's answer as its result, or, when it was settled before, the parent's
-    /// inbox gets an item. Each send is reported once. Only these sends, where some are named.
+    /// Reports final sends that a parent waits for, oldest first, at most `limit`.
+    ///
+    /// The parent's call gets the child's answer as its result, or, if it was settled before, the
+    /// parent's inbox gets an item. Each send is reported once. If `sends` names some, only these
+    /// are reported.
     async fn report_children(
         &self,
         sends: Option<Vec<(TenantId, SendId)>>,
         limit: u32,
     ) -> Result<Vec<ReportOutcome>>;
 
-    /// The calls of a round, by their places.
+    /// The calls of a round, by place.
     async fn read_round(
         &self,
         key: SessionKey,
@@ -40,11 +42,11 @@ pub trait Calls: Send + Sync {
     /// Calls by id; `None` where unknown.
     async fn get_calls(&self, ids: Vec<(TenantId, String)>) -> Result<Vec<Option<CallRecord>>>;
 
-    /// A piece of a session's inbox, in order.
+    /// A page of a session's inbox, in order.
     async fn read_inbox(&self, query: ReadInbox) -> Result<Vec<InboxItem>>;
 }
 
-/// The methods of [`Calls`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Calls`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! calls_methods {
@@ -70,7 +72,7 @@ macro_rules! calls_methods {
     };
 }
 
-/// A call's row, created with the message that asked for it.
+/// A call's row, created with the message that requested it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewCall {
     /// Its id, unique in the tenant.
@@ -83,33 +85,33 @@ pub struct NewCall {
     pub name: String,
     /// The arguments as the model gave them.
     pub arguments: serde_json::Value,
-    /// What a repeat does.
+    /// Its repeat policy.
     pub repeat: Repeat,
-    /// How it begins.
+    /// Its initial state.
     pub begins: CallBegin,
 }
 
-/// How a call's life begins.
+/// The initial state of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallBegin {
-    /// The worker starts it as soon as the row is stored: attempt 1 under the present grant.
+    /// The worker starts it as soon as the row is stored: attempt 1 under the current grant.
     Started,
     /// The worker starts it later.
     Requested,
-    /// It waits for someone outside.
+    /// It waits for something outside.
     Waits {
-        /// Whom.
+        /// What it waits for.
         on: WaitingOn,
-        /// Whether what is waited for is a person's permission to run it.
+        /// Whether it waits for a person's permission to run it.
         approval: bool,
-        /// How long, from the database's now.
+        /// Maximum wait, from the database's current time.
         deadline: Option<std::time::Duration>,
     },
-    /// It is settled with its request.
+    /// It is settled together with its request.
     Settled(CallResult),
 }
 
-/// A change of a call's row under a lease. A call that is settled stays as it is.
+/// A change of a call's row under a lease. A settled call is left unchanged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallChange {
     /// The call.
@@ -121,40 +123,40 @@ pub struct CallChange {
 /// What happens to a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallStep {
-    /// The worker begins it (again) under the present grant.
+    /// The worker starts it (again) under the current grant.
     Started,
-    /// It waits for someone outside from now on.
+    /// It starts to wait for something outside.
     Waits {
-        /// Whom.
+        /// What it waits for.
         on: WaitingOn,
-        /// How long, from the database's now.
+        /// Maximum wait, from the database's current time.
         deadline: Option<std::time::Duration>,
     },
     /// It has its result.
     Settled(CallResult),
 }
 
-/// An inbox item that a transaction delivers: the message at this index of its messages says it.
+/// An inbox item that a transaction delivers in one of its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// The item.
     pub item_id: String,
-    /// The index of its message among those of the transaction.
+    /// The index of that message among the transaction's messages.
     pub message: u32,
 }
 
 /// A result from outside.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PostResult {
-    /// The session in whose name it is posted: the one that asked, or an ancestor of it.
+    /// The session for which it is posted: the one that made the call, or an ancestor of it.
     pub key: SessionKey,
     /// The call.
     pub call_id: String,
-    /// What is said.
+    /// The answer.
     pub answer: CallAnswer,
 }
 
-/// What someone outside says to a call.
+/// An outside answer to a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallAnswer {
     /// Its result. A call that waits for permission is refused this way.
@@ -163,32 +165,32 @@ pub enum CallAnswer {
     Approve,
 }
 
-/// What became of a result from outside.
+/// The outcome of posting a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PostOutcome {
-    /// It is the call's result, or permission.
+    /// It was taken as the call's result or permission.
     Accepted {
-        /// The session that asked.
+        /// The session that made the call.
         key: SessionKey,
-        /// The send that asked.
+        /// The send that made the call.
         send_id: SendId,
-        /// Set when nothing else is waited for, so that someone has to enqueue it.
+        /// Set if the send waits for nothing else: the caller must enqueue the session.
         enqueue: Option<ReadySession>,
-        /// The boot that runs the send and should hear of it.
+        /// The boot that runs the send and should be notified.
         owner: Option<BootId>,
     },
-    /// Someone was first.
+    /// Another answer was first.
     AlreadySettled,
-    /// The call waits for something else: for permission, or for nothing outside.
+    /// The call waits for something else (permission), or for nothing outside.
     NotWaiting,
-    /// No such call of this session or below it.
+    /// There is no such call in this session or below it.
     Unknown,
-    /// Someone else has had the session locked for longer than its neighbours should wait. Nothing
-    /// was written; ask again in a while.
+    /// Another transaction has held the session's lock for longer than the other items should wait.
+    /// Nothing was written; try again later.
     Locked,
 }
 
-/// Words for a session that may be busy.
+/// A message or notification for a session that may be busy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeliverItem {
     /// The session.
@@ -197,65 +199,65 @@ pub struct DeliverItem {
     pub item_id: String,
     /// Where it comes from.
     pub kind: ItemKind,
-    /// How it is to reach the session: `coalesce`, `steer` or `interrupt`.
+    /// How to deliver it: `coalesce`, `steer` or `interrupt`.
     pub mode: OnBusy,
-    /// What it says.
+    /// Its content.
     pub content: Vec<ContentPart>,
-    /// What makes a repeat harmless.
+    /// The request's idempotency key.
     pub idempotency: Option<IdempotencyKey>,
-    /// Undelivered items that a session may have.
+    /// Maximum number of undelivered items of a session.
     pub items_max: i64,
 }
 
-/// What became of words for a busy session.
+/// The outcome of delivering an item.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DeliverOutcome {
-    /// They are durable.
+    /// The item is durable.
     Accepted {
-        /// The send that absorbs them.
+        /// The send that absorbs it.
         send_id: SendId,
         /// The item.
         item: Box<InboxItem>,
-        /// Set when the send can go on with them at once, so that someone has to enqueue it.
+        /// Set if the send can continue with it at once: the caller must enqueue the session.
         enqueue: Option<ReadySession>,
-        /// The boot that runs the send and should hear of them.
+        /// The boot that runs the send and should be notified.
         owner: Option<BootId>,
     },
-    /// They are durable, and told to the session's next send: nothing is under way. Only what came of
-    /// the session's own work is kept so.
+    /// The item is durable and will be delivered to the session's next send, since no send is
+    /// active. Only reports of the session's own work are kept this way.
     Kept(Box<InboxItem>),
-    /// Nothing of the session is under way that could absorb them (for `coalesce`: nothing that is
-    /// queued): they are to be accepted as a send.
+    /// The session has no send that could absorb the item (for `coalesce`: no queued one): accept
+    /// it as a send instead.
     Idle,
     /// The key was used for the same request: this send absorbed it then.
     Replayed(SendId),
     /// The key was used for another request.
     Mismatch,
-    /// The session has its bound of undelivered items.
+    /// The session has the maximum number of undelivered items.
     Full,
     /// No such session.
     NotFound,
     /// The session is closed.
     Closed,
-    /// Someone else has had the session locked for longer than its neighbours should wait. Nothing
-    /// was written; ask again in a while.
+    /// Another transaction has held the session's lock for longer than the other items should wait.
+    /// Nothing was written; try again later.
     Locked,
 }
 
-/// A question for one session's inbox, oldest first.
+/// A query for a session's inbox, oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadInbox {
     /// The session.
     pub key: SessionKey,
-    /// Only items without a fate.
+    /// Only pending items.
     pub pending: bool,
-    /// Only items behind this place.
+    /// Only items after this position.
     pub after: i64,
     /// At most this many.
     pub limit: u32,
 }
 
-/// Who created a session as a child, and where it stands in the tree.
+/// The creator of a child session, and the child's place in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parent {
     /// The session that created it.
@@ -264,19 +266,19 @@ pub struct Parent {
     pub call_id: String,
     /// The session at the top of the tree.
     pub root: SessionId,
-    /// Steps below the root, from 1.
+    /// Its depth below the root, from 1.
     pub depth: i32,
 }
 
-/// The end of a child's send to report to its parent.
+/// A child's final send that was reported to its parent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReportOutcome {
     /// The child's send.
     pub send_id: SendId,
     /// The parent.
     pub parent: SessionKey,
-    /// Set when the parent can go on.
+    /// Set if the parent can continue: the caller must enqueue it.
     pub enqueue: Option<ReadySession>,
-    /// The boot that runs the parent and should hear of it.
+    /// The boot that runs the parent and should be notified.
     pub owner: Option<BootId>,
 }

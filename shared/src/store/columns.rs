@@ -1,10 +1,10 @@
-//! The columns in which records are stored. The names are the same in every database, and each list
-//! exists only here: a statement says `{send}` where it reads the columns of a send, or `{s.send}` to
-//! take them from the table or the step that it calls `s`.
+//! The column lists of stored records. The names are the same in every database, and each list
+//! exists only here: a statement says `{send}` where it reads the columns of a send, or `{s.send}`
+//! to read them from the table or CTE with the alias `s`.
 
 use std::borrow::Cow;
 
-/// What the placeholders stand for. Quoted are names that are words of MySQL's grammar.
+/// The columns for each placeholder. Names that are keywords in MySQL are quoted.
 const LISTS: [(&str, &str); 14] = [
     (
         "boot",
@@ -71,7 +71,7 @@ const LISTS: [(&str, &str); 14] = [
     ),
 ];
 
-/// The text of a statement with its placeholders replaced. Other braces stay as they are.
+/// Replaces the placeholders in a statement. Other braces are left alone.
 #[must_use]
 pub fn expand(text: &str) -> Cow<'_, str> {
     let mut expanded = String::new();

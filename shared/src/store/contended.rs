@@ -1,15 +1,16 @@
-//! What is remembered of sessions that someone keeps locked.
+//! Remembers sessions that someone keeps locked.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use crate::id::SessionKey;
 
-/// Sessions remembered as locked; beyond that they are found out again.
+/// Maximum number of sessions remembered as locked; beyond that the set is cleared and
+/// rediscovered.
 const CONTENDED_MAX: usize = 4_096;
 
-/// Sessions that were found locked by someone who kept them for long. Until they are found free
-/// again, no step waits for them.
+/// Sessions whose locks were found to be held for long. Until a session is found free again, no
+/// step waits for its lock.
 #[derive(Debug, Default)]
 pub struct Contended(Mutex<BTreeSet<SessionKey>>);
 
@@ -34,7 +35,7 @@ impl Contended {
         }
     }
 
-    /// Those of these sessions that were found locked last.
+    /// Those of these sessions that are remembered as locked.
     #[must_use]
     pub fn among(&self, keys: impl Iterator<Item = SessionKey>) -> BTreeSet<SessionKey> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);

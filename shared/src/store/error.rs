@@ -1,11 +1,11 @@
-//! How a store fails.
+//! The errors of a store.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::error::{Code, Coded};
 
-/// A failure of the database, as the rest of the system sees it.
+/// A database error, as seen by the rest of the system.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The database cannot be reached or did not answer in time; nothing is known to have changed.
@@ -31,7 +31,7 @@ pub enum Error {
         /// The version that this program was built with.
         known: i64,
     },
-    /// The processes of a newer release have things to say that this program would not understand.
+    /// Processes of a newer release use a protocol that this program does not understand.
     #[error("this program speaks protocol {spoken}, the database demands {demanded} or newer")]
     ProtocolOlder {
         /// The version that this program speaks.
@@ -39,7 +39,7 @@ pub enum Error {
         /// The oldest version that the database allows.
         demanded: i64,
     },
-    /// A row cannot be read as what it should be.
+    /// A row cannot be decoded.
     #[error("{table}.{column} of {row} cannot be read: {detail}")]
     Corrupt {
         /// The table.
@@ -58,13 +58,13 @@ pub enum Error {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The database is there, but does not let this program do its work: something that was
-    /// configured, here or there, has to change.
+    /// The database is reachable but denies this program access: its configuration, here or there,
+    /// must change.
     #[error("{why}")]
     Denied {
         /// What it refuses.
         why: Denial,
-        /// The database's words.
+        /// The database's error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -78,7 +78,7 @@ pub enum Error {
     },
 }
 
-/// What a database refuses to a program that reached it.
+/// What a reachable database denies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denial {
     /// The login: a wrong user or password, or an address that may not connect.
@@ -100,7 +100,7 @@ impl fmt::Display for Denial {
 }
 
 impl Error {
-    /// The failure as the audit tells of a row that cannot be read.
+    /// The error as a row of an audit report.
     pub fn row(&self) -> serde_json::Value {
         let Self::Corrupt {
             table,
@@ -114,8 +114,7 @@ impl Error {
         serde_json::json!({ "table": table, "column": column, "row": row, "detail": detail })
     }
 
-    /// Whether the data of an item is at fault, so that its neighbours in a group may do better
-    /// without it.
+    /// Whether an item's data is at fault, so that the other items of its group may succeed without it.
     pub fn is_of_data(&self) -> bool {
         matches!(self, Self::Corrupt { .. } | Self::Refused { .. })
     }

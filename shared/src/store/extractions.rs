@@ -1,4 +1,4 @@
-//! Parameters of what is still to be extracted from conversations for the memory.
+//! Parameters of extractions from conversations into the memory.
 
 use std::time::Duration;
 
@@ -12,28 +12,29 @@ use crate::id::{SendId, SessionKey, TenantId};
 use crate::memory::Namespace;
 use crate::stored::Extra;
 
-/// The round of usage rows of extractions: calls beside a send's rounds have numbers below zero.
+/// The round number in usage rows of extractions. Calls outside a send's rounds have negative numbers.
 pub const EXTRACT_ROUND: i32 = -1;
 
-/// How long an extraction waits for the end of a send that is not over when it is due.
+/// How long an extraction is postponed if its send has not ended when it is due.
 pub const EXTRACT_AGAIN_MS: i64 = 60_000;
 
-/// Extractions.
+/// Extractions of memory entries from completed sends.
 #[async_trait]
 pub trait Extractions: Send + Sync {
-    /// Notes that entries are to be extracted from a send once it has ended. Known ones stay as they are.
+    /// Records that entries are to be extracted from a send once it has ended. An existing record
+    /// is unchanged.
     async fn owe_extraction(&self, item: NewExtraction) -> Result<()>;
 
-    /// Takes extractions that are due: of sends that completed. Those of other sends that ended go.
+    /// Claims due extractions of completed sends. Those of sends that ended otherwise are deleted.
     async fn claim_extractions(&self, claim: ClaimExtractions) -> Result<Vec<Extraction>>;
 
-    /// Ends an attempt at an extraction: its entries and what it cost are stored with its end. False when the
-    /// attempt is no longer the extraction's: then only what it cost is stored, once, and nothing where its
-    /// session was deleted.
+    /// Ends an attempt of an extraction: its entries and its cost are stored with its end. False if
+    /// the extraction's current attempt is another one: then only the cost is stored, once, or
+    /// nothing if its session was deleted.
     async fn end_extraction(&self, item: EndExtraction) -> Result<bool>;
 }
 
-/// The methods of [`Extractions`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Extractions`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! extractions_methods {
@@ -48,69 +49,69 @@ macro_rules! extractions_methods {
     };
 }
 
-/// What an extraction needs to know.
+/// The parameters of an extraction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtractionSpec {
-    /// The provider of the memory.
+    /// The memory provider.
     pub provider: String,
-    /// Where entries go.
+    /// The namespace for new entries.
     pub namespace: Namespace,
     /// The model that extracts; the send's own when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What its attempts have cost that ended.
+    /// The cost of its finished attempts.
     #[serde(default, skip_serializing_if = "Spent::is_nothing")]
     pub spent: Spent,
-    /// How many attempts ended.
+    /// Number of finished attempts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ended: u32,
-    /// What is still to be given back of what its send had set aside; then nothing else is left to do.
+    /// If set, all that is left to do is to refund this part of its send's reservation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refund: Option<Spent>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     pub extra: Extra,
 }
 
 impl ExtractionSpec {
-    /// Whether no attempt follows so many, of at most `attempts_max`. What only waits to give back what nobody
-    /// used asks nobody any more: it waits for as long as it takes.
+    /// Whether no attempt follows after `attempts`, of at most `attempts_max`. An extraction that
+    /// only waits to refund needs no more attempts and is never given up.
     pub fn is_given_up(&self, attempts: u32, attempts_max: u32) -> bool {
         self.refund.is_none() && attempts >= attempts_max
     }
 }
 
-/// An extraction that is owed.
+/// An extraction to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewExtraction {
     /// The session.
     pub key: SessionKey,
     /// The send.
     pub send_id: SendId,
-    /// The workers that may do it.
+    /// The worker pool that may run it.
     pub pool: String,
     /// What to do.
     pub spec: ExtractionSpec,
 }
 
-/// Which extractions to take.
+/// Which extractions to claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimExtractions {
     /// The workers' pool.
     pub pool: String,
-    /// Only this one, due or not; all that are due when absent.
+    /// Only this one, whether due or not; all due ones when absent.
     pub only: Option<(TenantId, SendId)>,
-    /// Marks the attempts: random.
+    /// A random token that identifies the attempts.
     pub token: Uuid,
-    /// How long an attempt may take before another one begins.
+    /// How long an attempt may take before another one may start.
     pub lease: Duration,
-    /// Attempts at one extraction; after the last it is given up, unless it only waits to give something back.
+    /// Maximum attempts of an extraction; then it is given up, unless it only waits to refund.
     pub attempts_max: u32,
     /// At most this many.
     pub limit: u32,
 }
 
-/// An extraction that was taken.
+/// A claimed extraction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Extraction {
     /// The session.
@@ -119,37 +120,38 @@ pub struct Extraction {
     pub send_id: SendId,
     /// What to do.
     pub spec: ExtractionSpec,
-    /// Attempts so far, this one included.
+    /// Attempts so far, including this one.
     pub attempts: u32,
 }
 
-/// How an attempt at an extraction ends.
+/// The end of an attempt of an extraction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EndExtraction {
     /// The session.
     pub key: SessionKey,
     /// The send.
     pub send_id: SendId,
-    /// The attempt's mark.
+    /// The attempt's token.
     pub token: Uuid,
-    /// Entries to enter.
+    /// Entries to add.
     pub saved: Vec<NewMemory>,
     /// Entries to change.
     pub changed: Vec<ChangeMemory>,
-    /// Model calls of the attempt, which nothing has stored yet.
+    /// Usage of the attempt's model calls, not stored yet.
     pub usage: Vec<UsageRow>,
-    /// When to try again; none when nothing is left to do.
+    /// When to try again; `None` if nothing is left to do.
     pub again_after: Option<Duration>,
-    /// What the next attempt needs to know.
+    /// The parameters of the next attempt.
     pub spec: ExtractionSpec,
-    /// What of the session's spending is given back: what the send had set aside for this and nobody used.
-    /// Whoever has the session knows its spending by heart, so it is given back while nobody has it: else the
-    /// extraction stays until then.
+    /// How much of the session's spending to refund: the unused part of what the send reserved for
+    /// this extraction. A worker that holds the session keeps its spending in memory, so the refund
+    /// is made only while no worker holds it; until then the extraction stays.
     pub refund: Spent,
 }
 
 impl EndExtraction {
-    /// What the row is to hold, and when it is due, as long as it stays; `busy` while somebody has the session.
+    /// If the row must stay: its parameters, and when it is due. `busy` is whether a worker holds
+    /// the session.
     pub fn stays(&self, busy: bool) -> Option<(ExtractionSpec, Duration)> {
         if let Some(after) = self.again_after {
             return Some((self.spec.clone(), after));

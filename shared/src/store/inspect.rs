@@ -1,4 +1,4 @@
-//! What tests and comparisons of stores ask for, and no production code.
+//! Inspection of stores by tests and comparisons; not for production code.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,17 +28,16 @@ use crate::tool::CallRecord;
 use crate::usage::Usage;
 use crate::workflow::run::{NodeRecord, RunAsk, RunRecord};
 
-/// A store that tests look into. What serves a product is a [`Store`] and no more.
+/// A store that tests can inspect. Production code uses only [`Store`].
 #[async_trait]
 pub trait Inspect: Store {
-    /// The same store with a clock that shows `now`: what it judges and what it writes there happens at
-    /// that time.
+    /// The same store with a clock fixed at `now`: all its decisions and writes happen at that time.
     fn at(&self, now: Timestamp) -> Arc<dyn Inspect>;
 
     /// Reads everything, as of one moment. Fails on the first row that cannot be read.
     async fn dump(&self) -> Result<Dump>;
 
-    /// How many rows there are of a tenant, by table, its own row left out.
+    /// Number of a tenant's rows, by table, not counting its own row.
     async fn rows_of(&self, tenant: TenantId) -> Result<BTreeMap<String, u64>>;
 }
 
@@ -47,7 +46,7 @@ pub trait Inspect: Store {
 pub struct Dump {
     /// The processes.
     pub boots: Vec<BootRecord>,
-    /// The sessions, tombstones too.
+    /// The sessions, including tombstones.
     pub sessions: Vec<DumpSession>,
     /// The blobs.
     pub blobs: Vec<DumpBlob>,
@@ -55,35 +54,35 @@ pub struct Dump {
     pub lists: Vec<DumpList>,
     /// The entries of the memory by owner and id.
     pub memories: Vec<(TenantId, MemoryEntry)>,
-    /// What is still to be extracted: session, send, attempts.
+    /// Pending extractions: session, send, attempts.
     pub extractions: Vec<(SessionKey, SendId, u32)>,
-    /// Erasures of the memory: owner, fingerprint, entries that went.
+    /// Erasures of memory: owner, fingerprint, entries deleted.
     pub memory_erasures: Vec<(TenantId, String, i64)>,
     /// The runs.
     pub runs: Vec<DumpRun>,
-    /// The agents that have names, with their versions by number.
+    /// The published agents, with their versions by number.
     pub agents: Vec<(NamedAgent, Vec<AgentVersion>)>,
     /// The skills by owner and name.
     pub skills: Vec<DumpSkill>,
-    /// The tenants that were not deleted, but for the first one, which every store has.
+    /// The tenants that were not deleted, except the first one, which every store has.
     pub tenants: Vec<TenantId>,
-    /// Since when tenants have seats.
+    /// Tenants with seats, and since when.
     pub seat_limits: Vec<(TenantId, Timestamp)>,
-    /// Sessions that have a seat, or had one, or wait for one: since when they wait.
+    /// Sessions that have or had a seat, or wait for one; with the time since when they wait.
     pub seats: Vec<(SessionKey, Option<Timestamp>)>,
-    /// What calls have set aside.
+    /// Reservations of calls.
     pub money_aside: Vec<DumpAside>,
-    /// What tenants with a limit of money spent by day, in billionths of a dollar.
+    /// Daily spending of tenants with a money limit, in billionths of a dollar.
     pub money_days: Vec<(TenantId, i64, u64)>,
-    /// What calls have set aside in accounts of agents, which are called by their holders.
+    /// Reservations of calls in agents' accounts, with the account's holder.
     pub agent_money_aside: Vec<(KeyId, DumpAside)>,
-    /// What agents with a limit of money spent by day.
+    /// Daily spending of agents with a money limit.
     pub agent_money_days: Vec<(TenantId, KeyId, i64, u64)>,
     /// The timers with their occurrences by number.
     pub timers: Vec<(TimerRecord, Vec<Occurrence>)>,
 }
 
-/// Money that a call has set aside.
+/// Money that a call has reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DumpAside {
     /// Who pays.
@@ -92,11 +91,11 @@ pub struct DumpAside {
     pub call: Uuid,
     /// Whose call it is.
     pub boot: BootId,
-    /// On which day it counts.
+    /// The day on which it counts.
     pub day: i64,
-    /// In billionths of a dollar.
+    /// The amount in billionths of a dollar.
     pub amount: u64,
-    /// Since when.
+    /// When it was reserved.
     pub at: Timestamp,
 }
 
@@ -107,33 +106,33 @@ pub struct DumpSession {
     pub key: SessionKey,
     /// Its hot row.
     pub hot: HotRow,
-    /// Its agent's version; none on a tombstone.
+    /// Its agent's version; `None` for a tombstone.
     pub agent_version: Option<i32>,
     /// Its sends by id.
     pub sends: Vec<SendRecord>,
-    /// The `seq` that its transcript begins with.
+    /// The first `seq` of its transcript.
     pub first_seq: i64,
-    /// Whether it was deleted and may have left something behind that is still to be removed.
+    /// Whether it was deleted and may still have rows to remove.
     pub erasing: bool,
     /// Its transcript by `seq`.
     pub messages: Vec<Message>,
     /// Its folds by number.
     pub folds: Vec<Fold>,
-    /// What its sends are shown as once they are old, by their first messages.
+    /// Its projections, by first message.
     pub projections: Vec<Projection>,
     /// Its steps by number.
     pub steps: Vec<Step>,
-    /// Steps that went with sends that were not needed any more.
+    /// Number of steps that were deleted with retired sends.
     pub retired_steps: i64,
     /// Its tool calls by id.
     pub calls: Vec<CallRecord>,
     /// Its inbox in order.
     pub inbox: Vec<InboxItem>,
-    /// Whose child it is.
+    /// Its parent, if it is a child.
     pub parent: Option<Parent>,
     /// Its usage rows: send, round, attempt.
     pub usage: Vec<(SendId, i32, i32)>,
-    /// What each of these rows says that it cost, in their order.
+    /// The usage in each of these rows, in the same order.
     pub paid: Vec<Usage>,
 }
 
@@ -142,13 +141,13 @@ pub struct DumpSession {
 pub struct DumpRun {
     /// The run.
     pub run: RunRecord,
-    /// Who keeps it.
+    /// The boot that owns it.
     pub owner: Option<BootId>,
-    /// Its advances so far.
+    /// Number of its advances so far.
     pub step: i64,
     /// Its nodes in order.
     pub nodes: Vec<NodeRecord>,
-    /// What is asked of it.
+    /// Its pending asks.
     pub asks: Vec<RunAsk>,
     /// Its advances.
     pub steps: Vec<RunStep>,
@@ -161,9 +160,9 @@ pub struct DumpSkill {
     pub tenant: TenantId,
     /// Its name.
     pub name: String,
-    /// What the name means; none when it is not listed.
+    /// The version that the name refers to; `None` if it is not listed.
     pub current: Option<SkillHash>,
-    /// Its versions by hash, each with the lengths of the files that are stored for it.
+    /// Its versions by hash, each with the lengths of its stored files.
     pub versions: Vec<(SkillRecord, BTreeMap<String, u64>)>,
 }
 
@@ -176,11 +175,11 @@ pub struct DumpList {
     pub name: String,
     /// Its content.
     pub list: List,
-    /// The calls that it remembers, in the order of their ids.
+    /// The calls that it remembers, by id.
     pub calls: Vec<String>,
 }
 
-/// Checks everything piece by piece, and returns how many of each kind there were and what is violated.
+/// Audits everything piece by piece; returns the number of items of each kind, and the violations.
 pub async fn audit_in_pieces(
     store: &dyn Inspect,
     limit: u32,

@@ -11,31 +11,31 @@ use crate::time::Timestamp;
 #[async_trait]
 pub trait Keys: Send + Sync {
     /// Creates an API key. With an idempotency key a repeat returns the key that the first request
-    /// created; its secret is nowhere any more.
+    /// created, but the secret cannot be shown again.
     async fn create_key(
         &self,
         key: NewKey,
         idempotency: Option<IdempotencyKey>,
     ) -> Result<CreateKeyOutcome>;
 
-    /// Reads a key by what its token names; none where it is unknown, or its tenant was deleted.
+    /// Reads a key by the id in its token; `None` if it is unknown, or its tenant was deleted.
     async fn find_key(&self, id: KeyId) -> Result<Option<KeyRecord>>;
 
     /// Lists a tenant's keys, newest first, revoked ones included.
     async fn list_keys(&self, query: ListKeys) -> Result<Page<KeyRecord>>;
 
-    /// Replaces a key's secret; the one before is accepted until the overlap ends. None where the
-    /// tenant has no such key that is live.
+    /// Replaces a key's secret; the previous one is accepted until the overlap ends. `None` if the
+    /// tenant has no such live key.
     async fn rotate_key(&self, item: RotateKey) -> Result<Option<KeyRecord>>;
 
-    /// Revokes a key; a repeat changes nothing. False where the tenant has no such key.
+    /// Revokes a key; a repeat changes nothing. False if the tenant has no such key.
     async fn revoke_key(&self, tenant: TenantId, id: KeyId) -> Result<bool>;
 
-    /// Notes that keys were used now.
+    /// Records that keys were used now.
     async fn touch_keys(&self, ids: Vec<KeyId>) -> Result<()>;
 }
 
-/// The methods of [`Keys`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Keys`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! keys_methods {
@@ -73,12 +73,12 @@ pub struct NewKey {
     pub limits: KeyLimits,
     /// SHA-256 of its secret.
     pub hash: [u8; 32],
-    /// From when on it is refused.
+    /// When it expires.
     pub expires_at: Option<Timestamp>,
 }
 
 impl NewKey {
-    /// The key as it is when it is created at this time.
+    /// The key as created at this time.
     pub fn created(self, at: Timestamp) -> KeyRecord {
         KeyRecord {
             id: self.id,
@@ -97,12 +97,12 @@ impl NewKey {
     }
 }
 
-/// What became of a new key.
+/// The outcome of creating a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CreateKeyOutcome {
     /// It was created.
     Created(KeyRecord),
-    /// The same request created it before.
+    /// An earlier request with the same idempotency key created it.
     Replayed(KeyRecord),
     /// The tenant is unknown or deleted.
     NoTenant,
@@ -110,12 +110,12 @@ pub enum CreateKeyOutcome {
     Mismatch,
 }
 
-/// Which keys.
+/// A query for keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListKeys {
-    /// The tenant's.
+    /// The tenant.
     pub tenant: TenantId,
-    /// The last of the page before; none for the first page.
+    /// The last key of the previous page; `None` for the first page.
     pub before: Option<KeyId>,
     /// At most this many.
     pub limit: u32,
@@ -130,6 +130,6 @@ pub struct RotateKey {
     pub id: KeyId,
     /// SHA-256 of the new secret.
     pub hash: [u8; 32],
-    /// How long the secret before is accepted, in milliseconds.
+    /// How long the previous secret is still accepted, in milliseconds.
     pub overlap_ms: i64,
 }

@@ -1,4 +1,4 @@
-//! Parameters of boots and of work under a lease.
+//! Parameters of claims and of work under a lease.
 
 use std::time::Duration;
 
@@ -23,41 +23,43 @@ use crate::step::{RoundRef, StepKind, StepRefs};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
-/// The steps of a worker that owns a session. Each write under a lease matches the lease's token on the
-/// row that numbers messages, so a stale owner changes nothing.
+/// The steps of a worker that owns a session. Each write under a lease matches the lease's token
+/// against the row that numbers messages, so a stale owner cannot change anything.
 #[async_trait]
 pub trait Leases: Send + Sync {
-    /// Takes the lease of each session that has work and no live owner, starts its head send and
-    /// returns it with its agent and the part of the window that the caller's cache lacks. Taking
-    /// from an expired boot marks that boot dead and counts a crash on a running send, and a model
-    /// call that the dead worker may have begun. A boot that is dead itself gets nothing. The commit
-    /// may be asynchronous unless a send goes on: that is a step, which readers see at once.
+    /// Claims each session that has work and no live owner: takes its lease, starts its head send
+    /// and returns it with its agent and the part of the window that the caller's cache lacks.
+    ///
+    /// Taking a session from an expired boot marks that boot dead. A running send then counts a
+    /// crash, and a model call that the dead worker may have started. A boot that is itself dead
+    /// gets nothing. The commit may be asynchronous unless a send is resumed: that is a step, which
+    /// readers see at once.
     async fn claim_sessions(
         &self,
         boot: BootId,
         items: Vec<ClaimSession>,
     ) -> Result<Vec<ClaimOutcome>>;
 
-    /// Stores a round, or what became of its calls, and goes on under the same lease. Resets the
-    /// crash count. A repeat of what its lease stored last changes nothing and is told what the first
-    /// was, with signals that may be old.
+    /// Stores a round, or outcomes of its calls, and continues under the same lease. Resets the
+    /// crash count. A repeat of the last write under a lease changes nothing and gets the first
+    /// one's outcome, with signals that may be outdated.
     async fn append_rounds(&self, items: Vec<AppendRound>) -> Result<Vec<AppendOutcome>>;
 
-    /// Makes sends final and either takes each session's next send or gives the lease back. A
-    /// cancel that was raised meanwhile wins over the result.
+    /// Makes sends final and either starts each session's next send or releases its lease. A cancel
+    /// raised in the meantime overrides the result.
     async fn complete_sends(&self, items: Vec<CompleteSend>) -> Result<Vec<CompleteOutcome>>;
 
-    /// Parks sends: each waits as a row, its lease is given back. A cancel that was raised
-    /// meanwhile ends the send instead.
+    /// Parks sends: each waits as a row, and its lease is released. A cancel raised in the meantime
+    /// ends the send instead.
     async fn park_sends(&self, items: Vec<ParkSend>) -> Result<Vec<ParkOutcome>>;
 
-    /// Gives leases back with their sends as they are: running sends stay ready for the next
-    /// worker, without counting a crash. True where the lease was still held, by its boot and token
-    /// alone: a claim whose answer was never heard is given back without knowing its epoch.
+    /// Releases leases without ending their sends: running sends stay ready for the next worker,
+    /// and no crash is counted. True if the lease was still held. Only the boot and the token are
+    /// compared, so that a claim whose response was lost can be released without knowing its epoch.
     async fn release_sessions(&self, items: Vec<ReleaseSession>) -> Result<Vec<bool>>;
 }
 
-/// The methods of [`Leases`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Leases`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! leases_methods {
@@ -86,98 +88,99 @@ macro_rules! leases_methods {
 pub struct ClaimSession {
     /// The session.
     pub key: SessionKey,
-    /// The fence of the grant, drawn by the caller.
+    /// The fencing token of the grant, drawn by the caller.
     pub token: LeaseToken,
-    /// The `next_seq` up to which the caller's cache holds the window; 0 when it holds nothing.
+    /// The `next_seq` up to which the caller's cache holds the window; 0 if it holds nothing.
     pub cached_next_seq: i64,
-    /// The first `seq` that the cache holds: one at which a window once began, so never that of an
-    /// answer whose question the cache lacks.
+    /// The first `seq` that the cache holds. A window once started there, so it is never an answer
+    /// whose question the cache lacks.
     pub cached_from_seq: i64,
-    /// The `context_version` under which the cache was filled: with another one the session's, what
-    /// it holds counts for nothing.
+    /// The `context_version` for which the cache was filled; if it is not the session's, the cached
+    /// window is ignored.
     pub cached_version: i64,
-    /// The last message that the folds of the cache stand for; 0 without any.
+    /// The last message that the cached folds replace; 0 if there are none.
     pub cached_fold_end: i64,
-    /// A send under which so many workers died, the one it is taken from included, is left alone.
+    /// A send with this many worker deaths, counting the worker it is taken from, is left alone.
     pub crashes_below: i32,
-    /// Whether a session is taken from a boot whose lease ran out.
+    /// Whether to take a session from a boot whose lease has expired.
     pub orphans: bool,
 }
 
-/// What became of a claim.
+/// The outcome of a claim.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClaimOutcome {
     /// The caller holds the session.
     Claimed(Box<Claimed>),
-    /// A live boot holds it; or one whose lease ran out does, and it was not to be taken from such a
-    /// one; or the claiming boot is dead itself; or someone has it locked for longer than the others
-    /// of the call should wait.
+    /// A live boot holds it; or a boot with an expired lease does, and takeovers were not
+    /// requested; or the claiming boot is itself dead; or another transaction has held its lock for
+    /// longer than the other items should wait.
     Busy,
-    /// Too many workers died under its send for this claim. It has no owner, the deaths are counted,
-    /// and there is no step.
+    /// Too many workers died during its send for this claim. It has no owner, the crashes are
+    /// counted, and no step is appended.
     Suspect,
     /// It has nothing to do, or does not exist.
     Idle,
-    /// All seats of its tenant are taken, or left to others before it: it waits in the line, and is
-    /// [called](super::Tenants::call_seats) when one is free.
+    /// All seats of its tenant are taken, or go to others before it: it waits in the line, and is
+    /// [called](super::Tenants::call_seats) when a seat is free.
     Waits,
 }
 
-/// The numbers of a session's hot row, after the statement that returned them.
+/// Counters of a session's hot row, as of the statement that returned them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// The `seq` of the next message.
     pub next_seq: i64,
-    /// Queued sends behind the one that runs.
+    /// Sends queued behind the running one.
     pub pending: i64,
     /// Raised signals.
     pub signals: i32,
-    /// Counts what changed the context other than by a message behind the others: a fold, a prune, another
-    /// agent. A window is worth something as long as this is what it was.
+    /// Counts changes of the context other than appended messages: a fold, a prune, another agent.
+    /// A cached window is valid as long as this is unchanged.
     pub context_version: i64,
 }
 
-/// A grant with what its first round needs.
+/// A grant, with everything its first round needs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claimed {
     /// The session.
     pub key: SessionKey,
     /// The grant.
     pub lease: Lease,
-    /// The hot row's numbers.
+    /// The hot row's counters.
     pub counters: Counters,
-    /// The send that runs now.
+    /// The running send.
     pub send: StartedSend,
-    /// What the session has spent, as far as that was counted.
+    /// What the session has spent, as far as it was counted.
     pub spent: Spent,
-    /// The folds that are shown, in order; none where `cached_version` is still the session's, whose
-    /// folds are those of the cache.
+    /// The shown folds, in order; empty if `cached_version` is still the session's, since the cache
+    /// has the same folds then.
     pub folds: Vec<Fold>,
-    /// What is stored of the window's sends as digests, where the agent shows such and the cache does not
+    /// The stored digests of the window's sends, if the agent shows digests and the cache does not
     /// reach back far enough.
     pub projected: Projected,
-    /// Whether its tenant, or an agent of it, has a limit of sends in flight. Whoever holds it then gives the session back after
-    /// each send, so that others have their turn, and has those called that wait.
+    /// Whether its tenant, or an agent of it, has a limit of sends in flight. The worker must then
+    /// release the session after each send, so that others get their turn, and have waiting
+    /// sessions called.
     pub seated: bool,
-    /// The messages of the active window that the cache lacks, by `seq`: those with
-    /// `seq >= cached_next_seq` when the cache reaches back far enough, else the whole window behind what
-    /// projections stand for.
+    /// The messages of the active window that the cache lacks, by `seq`. If the cache reaches back
+    /// far enough, these are the ones with `seq >= cached_next_seq`, else the whole window after
+    /// the projections.
     pub window: Vec<Message>,
 }
 
-/// A send that a worker starts or goes on with.
+/// A send that a worker starts or resumes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StartedSend {
     /// The send, `running`.
     pub record: SendRecord,
-    /// The agent's version that it is pinned to, or the agent that it names for itself.
+    /// The agent version that it is pinned to, or the agent that the send itself names.
     pub agent: AgentSpec,
-    /// Why it goes on; none when it begins.
+    /// Why it is resumed; `None` when it starts.
     pub resumed: Option<Resumed>,
 }
 
 impl StartedSend {
-    /// A send of a session with this agent, in the version that the send is pinned to.
+    /// A send of a session whose agent, in the version that the send is pinned to, is `agent`.
     pub fn new(mut record: SendRecord, agent: AgentSpec, resumed: Option<Resumed>) -> Self {
         let agent = record.options.agent_in(agent);
         let shown = record.shown.as_ref();
@@ -191,9 +194,9 @@ impl StartedSend {
         }
     }
 
-    /// Where its window begins, before that is extended back to a call: as stored once something of
-    /// the send is, so that no round of it moves the begin. `next_seq` is the session's now, which is
-    /// the number of the send's first message until then.
+    /// Where its window starts, before it is extended back to include a call: the stored value once
+    /// something of the send is stored, so that no round moves the start. `next_seq` is the
+    /// session's current one, which until then is the number of the send's first message.
     pub fn window_from(&self, next_seq: i64) -> i64 {
         let shown = self.record.shown.as_ref();
         let stored = shown.and_then(|shown| shown.from_seq);
@@ -201,18 +204,18 @@ impl StartedSend {
     }
 }
 
-/// Why a send goes on that an earlier worker had begun.
+/// Why a send that an earlier worker had started is resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resumed {
     /// Its worker died.
     Takeover,
-    /// Its worker gave it back.
+    /// Its worker released it.
     Handover,
     /// The wait for its next attempt is over.
     Retry,
-    /// Someone let it go on after a death.
+    /// Someone resumed it after a worker's death.
     Recovery,
-    /// What it waited for has come.
+    /// What it waited for arrived.
     Result,
 }
 
@@ -242,7 +245,7 @@ impl Resumed {
         Self::ALL.into_iter().find(|reason| reason.as_str() == text)
     }
 
-    /// Why a send that waited for this goes on.
+    /// Why a send that waited for this is resumed.
     pub const fn from_wait(on: WaitingOn) -> Self {
         match on {
             WaitingOn::Retry => Self::Retry,
@@ -256,7 +259,7 @@ impl Resumed {
     }
 }
 
-/// A round, or what became of its calls, to store; after it the send goes on.
+/// A round, or outcomes of its calls, to store; the send continues afterwards.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppendRound {
     /// The session.
@@ -265,26 +268,26 @@ pub struct AppendRound {
     pub lease: Lease,
     /// The send.
     pub send_id: SendId,
-    /// What the transcript gets, in order.
+    /// Messages to append to the transcript, in order.
     pub messages: Vec<NewMessage>,
     /// The round's calls.
     pub calls: Vec<NewCall>,
-    /// What became of earlier calls.
+    /// Changes of earlier calls.
     pub changes: Vec<CallChange>,
     /// The inbox items that the messages deliver.
     pub deliveries: Vec<Delivery>,
-    /// The responses since the last durable step.
+    /// Usage of model responses since the last durable step.
     pub usage: Vec<UsageRow>,
-    /// The round for the event log, where a model answered; without one the step is of calls only.
+    /// The round for the event log, if a model answered; without one the step is about calls only.
     pub round: Option<RoundRef>,
-    /// A fold to attach. The step is of nothing else: no messages, no round.
+    /// A fold to attach. The step then has nothing else: no messages, no round.
     pub fold: Option<NewFold>,
-    /// The send's sums after this.
+    /// The send's totals after this.
     pub totals: SendTotals,
 }
 
 impl AppendRound {
-    /// About how many bytes its rows take.
+    /// Approximate size of its rows in bytes.
     pub fn weight(&self) -> usize {
         let messages: usize = self.messages.iter().map(NewMessage::weight).sum();
         let calls = self.calls.iter().map(|call| json_weight(&call.arguments));
@@ -292,7 +295,7 @@ impl AppendRound {
         messages + calls.sum::<usize>() + changed(&self.changes) + fold
     }
 
-    /// What its step refers to besides messages.
+    /// What its step refers to, besides messages.
     pub fn refs(&self) -> StepRefs {
         StepRefs {
             round: self.round.clone(),
@@ -313,7 +316,7 @@ impl AppendRound {
     }
 }
 
-/// About how many bytes results take.
+/// Approximate size of the results in bytes.
 fn changed(changes: &[CallChange]) -> usize {
     let results = changes.iter().map(|change| match &change.change {
         CallStep::Settled(result) => {
@@ -325,31 +328,31 @@ fn changed(changes: &[CallChange]) -> usize {
     results.sum()
 }
 
-/// A send's running sums.
+/// A send's running totals.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SendTotals {
-    /// Over its model responses and its finished children.
+    /// Usage of its model responses and its finished children.
     pub usage: Usage,
-    /// What is set aside for children that have not reported.
+    /// Budget reserved for children that have not reported yet.
     pub held: Held,
-    /// What the session has spent with this, where its agent has a budget; else what is stored
-    /// stays.
+    /// What the session has spent including this, if its agent has a budget; otherwise the stored
+    /// value is kept.
     pub session: Option<Spent>,
-    /// Durable rounds.
+    /// Number of durable rounds.
     pub rounds: i32,
-    /// Model calls begun in the present round; 0 once the round is stored.
+    /// Model calls started in the current round; 0 once the round is stored.
     pub attempts: i32,
-    /// Those of them that the sums know of.
+    /// Those of `attempts` that are included in `usage`.
     pub counted: i32,
-    /// Those of them that messages interrupted or that gave a part of an answer: no failures, so that
-    /// they take none of the round's retries.
+    /// Those of `attempts` that a message interrupted or that returned a partial answer: these are
+    /// not failures, so they use up none of the round's retries.
     pub not_failed: i32,
-    /// What its rounds are shown besides the transcript, if that is anything.
+    /// What its rounds are shown besides the transcript, if anything.
     pub shown: Option<Shown>,
 }
 
 impl SendTotals {
-    /// The sums as one column keeps them.
+    /// The totals in the form stored in one column.
     pub fn spending(&self) -> Spending {
         Spending {
             usage: self.usage,
@@ -361,7 +364,7 @@ impl SendTotals {
     }
 }
 
-/// What became of a round.
+/// The outcome of storing a round.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AppendOutcome {
     /// It is durable.
@@ -372,22 +375,22 @@ pub enum AppendOutcome {
         step: i64,
         /// When, by the database's clock.
         at: Timestamp,
-        /// The hot row's numbers, with the signals as they were: all but a cancel are lowered.
+        /// The hot row's counters, with the signals as they were; all except a cancel are now cleared.
         counters: Counters,
     },
-    /// Someone else owns the session; nothing was written.
+    /// Another boot owns the session; nothing was written.
     LeaseLost,
-    /// Someone else has had the session locked for longer than its neighbours should wait. Nothing
-    /// was written; ask again in a while.
+    /// Another transaction has held the session's lock for longer than the other items should wait.
+    /// Nothing was written; try again later.
     Locked,
 }
 
-/// What happens to the session behind a final send.
+/// What happens to the session after a final send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// Take the next send if there is one.
+    /// Start the next send if there is one.
     Continue,
-    /// Give the lease back even if there is one.
+    /// Release the lease even if there is one.
     Release,
 }
 
@@ -400,32 +403,32 @@ pub struct CompleteSend {
     pub lease: Lease,
     /// The send.
     pub send_id: SendId,
-    /// What the transcript gets, in order.
+    /// Messages to append to the transcript, in order.
     pub messages: Vec<NewMessage>,
-    /// What became of earlier calls.
+    /// Changes of earlier calls.
     pub changes: Vec<CallChange>,
     /// The inbox items that the messages deliver.
     pub deliveries: Vec<Delivery>,
-    /// The responses since the last durable step.
+    /// Usage of model responses since the last durable step.
     pub usage: Vec<UsageRow>,
-    /// The last round, where a model answered.
+    /// The last round, if a model answered.
     pub round: Option<RoundRef>,
-    /// The send's sums.
+    /// The send's totals.
     pub totals: SendTotals,
     /// How it ends, unless a cancel was raised.
     pub result: SendResult,
-    /// What it is shown as once it is old, where its agent shows digests; and earlier sends that lack that.
-    /// None stands for messages behind the transcript's end, as it is with these messages. They take the place
-    /// of rows that begin with the same message.
+    /// Projections to store, if the agent shows digests: of this send, and of earlier sends that
+    /// lack one. None covers messages beyond the end of the transcript including these messages.
+    /// They replace rows that start at the same message.
     pub projections: Vec<Projection>,
-    /// Signals that keep it from ending.
+    /// Signals that prevent the end if raised.
     pub unless: i32,
-    /// What happens next.
+    /// What happens to the session next.
     pub then: Then,
 }
 
 impl CompleteSend {
-    /// About how many bytes its rows take.
+    /// Approximate size of its rows in bytes.
     pub fn weight(&self) -> usize {
         let messages: usize = self.messages.iter().map(NewMessage::weight).sum();
         let text = self.result.output_text.as_deref().map_or(0, str::len);
@@ -434,51 +437,51 @@ impl CompleteSend {
     }
 }
 
-/// What became of a final send.
+/// The outcome of ending a send.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CompleteOutcome {
     /// It is final.
     Completed(Box<Completed>),
-    /// One of the signals that keep it from ending was raised. Nothing was written but that all
-    /// signals except a cancel are lowered; the lease is kept.
+    /// One of the signals that prevent the end was raised. All signals except a cancel were
+    /// cleared; nothing else was written. The lease is kept.
     Undelivered,
-    /// Someone else owns the session; nothing was written.
+    /// Another boot owns the session; nothing was written.
     LeaseLost,
-    /// Someone else has had the session locked for longer than its neighbours should wait. Nothing
-    /// was written; ask again in a while.
+    /// Another transaction has held the session's lock for longer than the other items should wait.
+    /// Nothing was written; try again later.
     Locked,
 }
 
 /// A final send and what follows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completed {
-    /// The status that was stored: the asked one, or `cancelled`.
+    /// The stored status: the requested one, or `cancelled`.
     pub status: SendStatus,
-    /// The `seq` of the first message written, where any was.
+    /// The `seq` of the first message written, if there was one.
     pub first_seq: i64,
     /// The number of its step.
     pub step: i64,
     /// When, by the database's clock.
     pub at: Timestamp,
-    /// The next send, now running under the same lease. Without one the lease is given back.
+    /// The next send, now running under the same lease; if `None`, the lease was released.
     pub next: Option<(StartedSend, Counters)>,
-    /// Set when the lease was given back although work is left.
+    /// Set if the lease was released although work is left: the caller must enqueue the session.
     pub enqueue: Option<ReadySession>,
 }
 
 impl Completed {
-    /// Whether the session has nothing to do behind it.
+    /// Whether the session is now idle.
     pub fn rests(&self) -> bool {
         self.next.is_none() && self.enqueue.is_none()
     }
 }
 
-/// When a parked send goes on by itself.
+/// When a parked send continues by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParkUntil {
-    /// This long after the database's now.
+    /// This long after the database's current time.
     After(Duration),
-    /// Only when someone acts, or at its deadline.
+    /// Never: only when someone acts, or at its deadline.
     Asked,
 }
 
@@ -493,69 +496,69 @@ pub struct ParkSend {
     pub send_id: SendId,
     /// What it waits for.
     pub on: WaitingOn,
-    /// When it goes on.
+    /// When it continues by itself.
     pub until: ParkUntil,
-    /// Signals that say that it need not wait.
+    /// Signals that make the wait unnecessary.
     pub unless: i32,
-    /// Responses since the last durable step.
+    /// Usage of model responses since the last durable step.
     pub usage: Vec<UsageRow>,
-    /// The send's sums.
+    /// The send's totals.
     pub totals: SendTotals,
 }
 
-/// What became of a park.
+/// The outcome of parking a send.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ParkOutcome {
-    /// It waits; the lease is given back.
+    /// It is waiting; the lease was released.
     Parked {
         /// The number of its step.
         step: i64,
     },
-    /// One of the signals that it need not wait was raised. Nothing was written but that all
-    /// signals except a cancel are lowered; the lease is kept.
+    /// One of the signals that make the wait unnecessary was raised. All signals except a cancel
+    /// were cleared; nothing else was written. The lease is kept.
     Woken {
         /// The signals as they were.
         signals: i32,
     },
-    /// A cancel had been raised: it ended instead; the lease is given back.
+    /// A cancel had been raised: the send ended instead, and the lease was released.
     Cancelled {
         /// The number of its final step.
         step: i64,
-        /// Set when work is left in the session.
+        /// Set if work is left in the session: the caller must enqueue it.
         enqueue: Option<ReadySession>,
     },
-    /// Someone else owns the session; nothing was written.
+    /// Another boot owns the session; nothing was written.
     LeaseLost,
-    /// Someone else has had the session locked for longer than its neighbours should wait. Nothing
-    /// was written; ask again in a while.
+    /// Another transaction has held the session's lock for longer than the other items should wait.
+    /// Nothing was written; try again later.
     Locked,
 }
 
-/// A lease to give back.
+/// A lease to release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReleaseSession {
     /// The session.
     pub key: SessionKey,
     /// The grant.
     pub lease: Lease,
-    /// What the send that runs counts.
+    /// What the running send must count as lost.
     pub lost: Lost,
 }
 
-/// What is lost with a lease that is given back, and no step knows of.
+/// What is lost when a lease is released, without a step that records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Lost {
     /// Nothing.
     #[default]
     Nothing,
-    /// A model call that may have been begun.
+    /// A model call that may have been started.
     ModelCall,
-    /// The process in which its calls were made: a death like a worker's.
+    /// The process that made its calls: counts as a crash, like a worker's death.
     Work,
 }
 
 impl Lost {
-    /// A model call, if one may have been begun.
+    /// A model call, if one may have been started.
     pub const fn call_if(begun: bool) -> Self {
         if begun {
             Self::ModelCall

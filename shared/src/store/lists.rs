@@ -8,15 +8,15 @@ use async_trait::async_trait;
 /// Agents' lists.
 #[async_trait]
 pub trait Lists: Send + Sync {
-    /// Changes a list as [`apply`](crate::list::apply) says, once for each call id: a repeat answers
-    /// as the first time did, with the list as it is by then.
+    /// Changes a list as [`apply`](crate::list::apply) says, once per call id: a repeat gets the
+    /// first call's outcome, with the list as it is by then.
     async fn write_list(&self, item: WriteList) -> Result<ListOutcome>;
 
-    /// A list; an empty one when nothing was written to it.
+    /// Reads a list; empty if nothing was written to it.
     async fn read_list(&self, tenant: TenantId, name: ListName) -> Result<List>;
 }
 
-/// The methods of [`Lists`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Lists`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! lists_methods {
@@ -36,27 +36,27 @@ macro_rules! lists_methods {
 pub struct WriteList {
     /// The list.
     pub name: ListName,
-    /// The session that it is written for and goes with: without it nothing is written.
+    /// The session that it is written for and deleted with; if it does not exist, nothing is written.
     pub session: SessionKey,
     /// The call that changes it: a repeat changes nothing.
     pub call_id: String,
     /// The change.
     pub change: Change,
-    /// How much the list holds.
+    /// The size limits of the list.
     pub bounds: Bounds,
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListOutcome {
-    /// It was made, now or by the same call before.
+    /// It was made, now or earlier by the same call.
     Written {
         /// What it did.
         written: Written,
         /// The list as it is now.
         list: List,
     },
-    /// It does not go together with the list as it is.
+    /// It cannot be applied to the list as it is.
     Refused(Refusal),
     /// The session is unknown or deleted.
     Gone,

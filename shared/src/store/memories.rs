@@ -14,43 +14,44 @@ use crate::memory::rank::{Alike, Candidate, fused, lexical, nearest};
 use crate::memory::{Embedding, MemoryEntry, MemorySource, Namespace, PaidCall, words};
 use crate::time::Timestamp;
 
-/// Entries of a namespace up to which a search reads the words of all of them. Above, the database's
-/// full-text index picks what is ranked.
+/// Up to this many entries of a namespace, a search reads the words of all of them. Above that, the
+/// database's full-text index selects the candidates for ranking.
 pub const SCAN_MAX: u32 = 1_000;
 
-/// Entries that hold all of several common words, of which a full-text index picks so many for the ranking.
+/// Maximum number of entries containing all of several common words that a full-text index selects
+/// for ranking.
 pub const CANDIDATES_MAX: u32 = 300;
 
-/// Entries up to which a word is rare in a namespace: all that hold it are ranked, and of a common word
-/// so many. Nobody has to read and rank what half a namespace says.
+/// A word in at most this many entries of a namespace is rare: all entries that contain it are
+/// ranked. Of a common word's entries only this many are, so that a search need not read half a namespace.
 pub const RARE_MAX: u32 = 60;
 
-/// Words of a question that a full-text index is asked for.
+/// Maximum number of query words that a full-text index is searched for.
 const PICKED_MAX: usize = 24;
 
-/// Common words of which an entry may lack one.
+/// With up to this many common words, an entry may lack one of them.
 const TOGETHER_MAX: usize = 6;
 
-/// Vectors that a search compares with the question's: those of the newest entries of a namespace.
+/// Maximum number of vectors that a search compares with the query's: those of the newest entries
+/// of a namespace.
 pub const VECTORS_MAX: u32 = 2_000;
 
-/// The same, where the database compares them by itself.
+/// The same limit if the database itself compares them.
 pub const VECTORS_MAX_INSIDE: u32 = 20_000;
 
-/// Entries that one step of an erasure deletes.
+/// Maximum number of entries that one step of an erasure deletes.
 pub const MEMORIES_ERASED_AT_ONCE: u32 = 500;
 
-/// What agents remember.
+/// The entries of agents' memory.
 #[async_trait]
 pub trait Memories: Send + Sync {
-    /// Enters an entry. One with the same id, or made under the same idempotency key before, stays as
-    /// it is.
+    /// Adds an entry. An existing one with the same id or the same idempotency key is left unchanged.
     async fn save_memory(&self, item: SaveMemory) -> Result<SaveMemoryOutcome>;
 
-    /// Changes an entry; the entry as it is then, none where there is none.
+    /// Changes an entry and returns the result; `None` if there is none.
     async fn change_memory(&self, item: ChangeMemory) -> Result<Option<MemoryEntry>>;
 
-    /// Deletes an entry, if it is in this namespace or below it. False when there is none.
+    /// Deletes an entry, if it is in this namespace or below it. False if there is none.
     async fn delete_memory(
         &self,
         tenant: TenantId,
@@ -58,37 +59,37 @@ pub trait Memories: Send + Sync {
         id: MemoryId,
     ) -> Result<bool>;
 
-    /// Deletes a page of a namespace and of what is below it. The last page records how many entries
-    /// went, and when.
+    /// Deletes a page of a namespace and everything below it. The last page records how many
+    /// entries were deleted, and when.
     async fn erase_memories(&self, item: EraseMemories) -> Result<ErasedMemories>;
 
-    /// Erasures of a tenant, newest first. They outlive what they erased.
+    /// Lists a tenant's erasures, newest first. The records outlive what they erased.
     async fn list_erasures(&self, query: ListErasures) -> Result<Page<Erasure>>;
 
-    /// An entry that has not expired.
+    /// Reads an entry that has not expired.
     async fn get_memory(&self, tenant: TenantId, id: MemoryId) -> Result<Option<MemoryEntry>>;
 
-    /// Entries that have not expired, newest first.
+    /// Lists entries that have not expired, newest first.
     async fn list_memories(&self, query: ListMemories) -> Result<Page<MemoryEntry>>;
 
-    /// The entries of a namespace that fit a question best, the best first.
+    /// Searches a namespace: the best matches, best first.
     async fn search_memories(&self, query: SearchMemories) -> Result<Vec<MemoryEntry>>;
 
-    /// Takes entries that have no vector yet, and keeps them from others for a while.
+    /// Claims entries that have no vector yet, under a lease.
     async fn claim_unembedded(&self, claim: ClaimUnembedded) -> Result<Vec<Unembedded>>;
 
-    /// Gives an entry its vector, and pays for it. False where its text is another one now, or it is
-    /// gone; then it is only paid for.
+    /// Stores an entry's vector and its cost. False if the entry's text has changed or it is gone;
+    /// then only the cost is stored.
     async fn set_embedding(&self, item: SetEmbedding) -> Result<bool>;
 
-    /// Pays for vectors that nothing else is stored with. Each is paid for once, however often it is said.
+    /// Stores the cost of vectors without anything else. A repeat is counted once.
     async fn pay_for_vectors(&self, tenant: TenantId, paid: Vec<PaidVectors>) -> Result<()>;
 
-    /// Deletes entries that have expired, at most `limit`. Returns how many.
+    /// Deletes expired entries, at most `limit`; returns how many.
     async fn expire_memories(&self, limit: u32) -> Result<u64>;
 }
 
-/// The methods of [`Memories`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Memories`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! memories_methods {
@@ -132,41 +133,41 @@ macro_rules! memories_methods {
     };
 }
 
-/// An entry to enter.
+/// An entry to add.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SaveMemory {
     /// The owner.
     pub tenant: TenantId,
     /// The entry. Its times are set by the store.
     pub entry: NewMemory,
-    /// The request's key.
+    /// The request's idempotency key.
     pub idempotency: Option<IdempotencyKey>,
 }
 
-/// What is entered.
+/// A new entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewMemory {
     /// Its identity.
     pub id: MemoryId,
-    /// Where it belongs.
+    /// Its namespace.
     pub namespace: Namespace,
-    /// What is remembered.
+    /// Its text.
     pub text: String,
     /// The writer's data.
     pub metadata: Map<String, Value>,
     /// Where it comes from.
     pub source: Option<MemorySource>,
-    /// When it is forgotten by itself.
+    /// When it expires.
     pub expires_at: Option<Timestamp>,
 }
 
 impl NewMemory {
-    /// What the full-text index holds of it.
+    /// Its content for the full-text index.
     pub fn indexed(&self, tenant: TenantId) -> String {
         words::indexed(tenant, &self.namespace, &words::words(&self.text))
     }
 
-    /// The entry, entered at this time.
+    /// The entry as added at this time.
     pub fn at(self, now: Timestamp) -> MemoryEntry {
         MemoryEntry {
             id: self.id,
@@ -182,31 +183,31 @@ impl NewMemory {
     }
 }
 
-/// What became of an entry.
+/// The outcome of adding an entry.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SaveMemoryOutcome {
-    /// It is entered.
+    /// It was added.
     Saved(MemoryEntry),
-    /// It was entered before; this is how it is now.
+    /// It was added before; this is its current state.
     Known(MemoryEntry),
-    /// It was entered before, and is gone.
+    /// It was added before and has been deleted.
     Gone,
-    /// Another request had its idempotency key.
+    /// The idempotency key was used with another request.
     Mismatch,
 }
 
-/// A change of an entry. What is absent stays.
+/// A change of an entry. Absent fields are unchanged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangeMemory {
     /// The owner.
     pub tenant: TenantId,
     /// The entry.
     pub id: MemoryId,
-    /// Another text. The old vector goes.
+    /// A new text; the old vector is dropped.
     pub text: Option<String>,
-    /// Other metadata.
+    /// New metadata.
     pub metadata: Option<Map<String, Value>>,
-    /// Another end; `Some(None)` for none.
+    /// A new expiry; `Some(None)` for none.
     pub expires_at: Option<Option<Timestamp>>,
     /// The conversation that the change comes from.
     pub source: Option<MemorySource>,
@@ -233,12 +234,13 @@ impl ChangeMemory {
     }
 }
 
-/// Which entries to make vectors of.
+/// Which entries to claim for vectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimUnembedded {
-    /// For how long nobody else gets them. Entries that have no vector then are taken again.
+    /// How long they are reserved for the claimer. Entries that have no vector by then can be
+    /// claimed again.
     pub lease: Duration,
-    /// Entries at most, those that have waited longest.
+    /// Maximum number of entries; those that have waited longest come first.
     pub limit: u32,
 }
 
@@ -262,33 +264,33 @@ pub struct SetEmbedding {
     pub tenant: TenantId,
     /// The entry.
     pub id: MemoryId,
-    /// The text that the vector was made of.
+    /// The text that the vector was made from.
     pub text: String,
-    /// The vector; none where none could be made, and only its cost is to be stored.
+    /// The vector; `None` if none could be made and only the cost is to be stored.
     pub embedding: Option<Embedding>,
     /// What it cost.
     pub paid: Option<PaidVectors>,
 }
 
-/// A call for vectors behind the end of a send, or of none.
+/// The cost of an embedding call made after the end of a send, or for no send.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PaidVectors {
-    /// Names the call. It begins with the time, as the ids of sends do.
+    /// The call's id. It starts with the time, like the ids of sends.
     pub id: Uuid,
-    /// The session and the send that pay, as long as they are there; otherwise it counts among what their
-    /// tenant used.
+    /// The session and the send that pay, while they exist; otherwise it counts towards their
+    /// tenant's usage.
     pub payer: Option<(SessionId, SendId)>,
     /// What it cost.
     pub call: PaidCall,
 }
 
 impl PaidVectors {
-    /// It as a row of its send's usage.
+    /// The cost as a usage row of its send.
     pub fn row(&self) -> UsageRow {
         UsageRow::of_vectors_at_rest(self.id, self.call.model.clone(), self.call.usage)
     }
 
-    /// The ids of calls that are kept no longer, now that these are entered, are smaller.
+    /// Calls with ids below this one need not be kept any longer once `entered` are stored.
     pub fn kept_from(entered: impl IntoIterator<Item = Uuid>) -> Option<Uuid> {
         let newest = entered.into_iter().max()?;
         let at_ms = newest.as_u128() >> 80;
@@ -297,7 +299,7 @@ impl PaidVectors {
     }
 }
 
-/// How long it is kept what vectors cost of no send: longer than anybody is shown.
+/// How long the cost of vectors without a send is kept: longer than any usage report reaches back.
 const VECTORS_PAID_KEPT: Duration = Duration::from_hours(100 * 24);
 
 /// A step of an erasure.
@@ -307,20 +309,20 @@ pub struct EraseMemories {
     pub tenant: TenantId,
     /// What to erase.
     pub namespace: Namespace,
-    /// The erasure: the same in all its steps.
+    /// The erasure's id, the same in all its steps.
     pub erasure: ErasureId,
-    /// A fingerprint of the namespace, which the record keeps in its place.
+    /// A fingerprint of the namespace, which the record keeps instead of its name.
     pub fingerprint: String,
-    /// Who asks for it.
+    /// Who requested it.
     pub by: String,
-    /// Rows of a step.
+    /// Maximum number of rows per step.
     pub limit: u32,
 }
 
-/// What a step of an erasure did.
+/// The result of a step of an erasure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ErasedMemories {
-    /// Entries that went.
+    /// Number of entries deleted.
     pub deleted: u64,
     /// Whether another step is needed.
     pub more: bool,
@@ -344,7 +346,7 @@ pub struct Erasure {
     pub erased_at: Timestamp,
 }
 
-/// Which erasures.
+/// A query for erasures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListErasures {
     /// The owner.
@@ -357,12 +359,12 @@ pub struct ListErasures {
     pub limit: u32,
 }
 
-/// Which entries.
+/// A query for entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListMemories {
     /// The owner.
     pub tenant: TenantId,
-    /// Only those of this namespace and below it.
+    /// Only entries of this namespace and below it.
     pub namespace: Option<Namespace>,
     /// Only those that are older than this one.
     pub before: Option<MemoryId>,
@@ -370,25 +372,25 @@ pub struct ListMemories {
     pub limit: u32,
 }
 
-/// A question.
+/// A search query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchMemories {
     /// The owner.
     pub tenant: TenantId,
-    /// Where to look: this namespace and those below it.
+    /// The namespace to search, including those below it.
     pub namespace: Namespace,
-    /// The question's words.
+    /// The words of the query.
     pub words: BTreeSet<String>,
-    /// The question as a vector.
+    /// The vector of the query.
     pub embedding: Option<Embedding>,
-    /// Entries at most.
+    /// Maximum number of results.
     pub limit: u32,
     /// [`SCAN_MAX`], except in tests of the full-text index.
     pub scan_max: u32,
 }
 
 impl SearchMemories {
-    /// A question in plain words.
+    /// A query for a text.
     pub fn new(tenant: TenantId, namespace: Namespace, query: &str, limit: u32) -> Self {
         Self {
             tenant,
@@ -400,8 +402,8 @@ impl SearchMemories {
         }
     }
 
-    /// The words that a full-text index is asked for one by one: the longest ones, which are seldom the
-    /// most common ones.
+    /// The words that a full-text index is searched for one by one: the longest ones, which are
+    /// rarely the most common.
     pub fn picked(&self) -> Vec<&str> {
         let mut words: Vec<&str> = self.words.iter().map(String::as_str).collect();
         words.sort_by_key(|word| std::cmp::Reverse(word.chars().count()));
@@ -409,8 +411,8 @@ impl SearchMemories {
         words
     }
 
-    /// What a full-text index is asked for behind the single words, until it finds something: entries that
-    /// hold all words that proved common, else all but one.
+    /// Further searches of a full-text index after the single words, tried until one finds
+    /// something: entries that contain all words that proved common, then all but one.
     pub fn together<'a>(common: &[&'a str]) -> Vec<Vec<&'a str>> {
         if common.len() < 2 {
             return Vec::new();
@@ -425,30 +427,30 @@ impl SearchMemories {
         sets
     }
 
-    /// The question for SQLite's full-text index: entries of the namespace that hold all these words.
+    /// The query for SQLite's full-text index: entries of the namespace that contain all these words.
     pub fn fts5(&self, words: &[&str]) -> String {
         let words = words.iter().map(|word| format!(" AND \"{word}\""));
         format!("\"{}\"{}", self.place(), words.collect::<String>())
     }
 
-    /// The same for Postgres' full-text index.
+    /// The same query for Postgres' full-text index.
     pub fn tsquery(&self, words: &[&str]) -> String {
         let words = words.iter().map(|word| format!(" & '{word}'"));
         format!("'{}'{}", self.place(), words.collect::<String>())
     }
 
-    /// The same for MySQL's full-text index, in boolean mode.
+    /// The same query for MySQL's full-text index, in boolean mode.
     pub fn boolean(&self, words: &[&str]) -> String {
         let words = words.iter().map(|word| format!(" +{word}"));
         format!("+{}{}", self.place(), words.collect::<String>())
     }
 
-    // Words hold letters, digits and `_` only: nothing in them has a meaning to a database.
+    // Words contain only letters, digits and `_`, so they need no escaping in a query.
     fn place(&self) -> String {
         words::place(self.tenant, self.namespace.as_str())
     }
 
-    /// The ids of the entries to show, from those that a store found.
+    /// Ranks the entries that a store found; returns the ids to show.
     pub fn order(&self, candidates: &[Candidate], compared: &[Alike]) -> Vec<MemoryId> {
         let mut ids = fused(&[lexical(&self.words, candidates), nearest(compared)]);
         ids.truncate(self.limit as usize);
@@ -456,7 +458,7 @@ impl SearchMemories {
     }
 }
 
-/// The words of an entry from what a full-text index holds.
+/// An entry's words, from its content in the full-text index.
 pub fn candidate(id: MemoryId, updated_at: Timestamp, indexed: &str) -> Candidate {
     Candidate {
         id,

@@ -1,4 +1,4 @@
-//! Parameters of the money and the tokens that calls of tenants and of their agents set aside and spend.
+//! Parameters of reserving and spending money and tokens for calls of tenants and their agents.
 
 use std::collections::BTreeMap;
 
@@ -10,43 +10,47 @@ use crate::agent::AgentName;
 use crate::id::{BootId, TenantId};
 use crate::tenant::{Amount, LedgerRoom, LedgerSpent, LedgerWish, MoneySpan, Payer};
 
-/// The money and the tokens of tenants with a limit of what their calls may cost or take in a day or a month, or cost
-/// in a minute. Where one of the two is limited both are kept, and "money" below is both.
+/// The ledger of tenants that have limits on the cost or tokens of their calls per day or month, or
+/// on their cost per minute. If either money or tokens are limited, both are tracked; "money" below
+/// means both.
 ///
-/// A published agent with such a limit has an account besides its tenant's, whether that has one or not: its calls count
-/// in both. All of it happens under the lock of the tenant's row, and days and minutes are those of the database's clock.
-/// What is spent is kept by day, from the first call under a limit on; of a tenant's month until then it is what the usage
-/// of sends says, and an agent's begins with nothing. Where no limit of an account is left, what was spent and what is set
-/// aside in it is forgotten.
+/// A published agent with such a limit has its own account, whether or not its tenant has one; its
+/// calls count in both. Everything happens under the lock of the tenant's row, and days and minutes
+/// are those of the database's clock. Spending is kept by day, from the first call under a limit
+/// on. The part of a tenant's month before that is taken from the usage of its sends; an agent's
+/// month starts at zero. When the last limit of an account is removed, its spending and
+/// reservations are forgotten.
 #[async_trait]
 pub trait Money: Send + Sync {
-    /// Sets money aside for calls that are about to be made, each as if the ones before it were under way. A
-    /// repeat gets what the first one got, as long as that is not settled. Where it fails some of it may be set
-    /// aside: whoever makes no call settles it.
+    /// Reserves money for calls that are about to be made, each as if the ones before it were in flight.
+    ///
+    /// A repeat gets the first one's reservation, as long as that is not settled. If this fails,
+    /// some of it may be reserved: a caller that then makes no call must settle it.
     async fn reserve_money(&self, items: Vec<ReserveMoney>) -> Result<Vec<ReserveMoneyOutcome>>;
 
-    /// Enters what calls cost on the days and in the minute in which their money was set aside, in all accounts in which
-    /// it was, and gives that back. What is settled already stays as it is, so that a repeat changes nothing.
+    /// Records the cost of calls on the days and in the minute of their reservations, in all
+    /// accounts in which these were made, and releases the reservations. Settled calls are
+    /// unchanged, so that a repeat changes nothing.
     async fn settle_money(&self, items: Vec<SettleMoney>) -> Result<()>;
 
-    /// Counts as spent what was set aside by boots that have no lease any more, or longer ago than
-    /// [`MONEY_ASIDE_MS`](crate::tenant::MONEY_ASIDE_MS): their calls may have been made. At most `limit`
-    /// reservations; returns how many.
+    /// Counts reservations as spent whose boot has no lease any more, or that are older than
+    /// [`MONEY_ASIDE_MS`](crate::tenant::MONEY_ASIDE_MS): their calls may have been made. At most
+    /// `limit` reservations; returns how many.
     async fn sweep_money(&self, limit: u32) -> Result<u32>;
 
-    /// What counts against the limits of a tenant now, or against those of one of its agents; none where nothing was set
-    /// aside under them in this month.
+    /// What counts against the limits of a tenant, or of one of its agents, now; `None` if nothing
+    /// was reserved under them this month.
     async fn spent_money(
         &self,
         tenant: TenantId,
         agent: Option<AgentName>,
     ) -> Result<Option<LedgerSpent>>;
 
-    /// Tenants whose money or whose tokens are limited, or those of any of their agents, and maybe others.
+    /// Tenants with a limit of money or tokens, of their own or of an agent; may include others.
     async fn money_tenants(&self) -> Result<Vec<TenantId>>;
 }
 
-/// The methods of [`Money`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Money`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! money_methods {
@@ -66,7 +70,7 @@ macro_rules! money_methods {
     };
 }
 
-/// The places of items by their tenants, in the order in which rows of tenants are locked.
+/// The indexes of items by tenant, in the order in which tenants' rows are locked.
 pub fn places_by_tenant<T>(
     items: &[T],
     of: impl Fn(&T) -> TenantId,
@@ -78,29 +82,29 @@ pub fn places_by_tenant<T>(
     places
 }
 
-/// Money to set aside for a call.
+/// Money to reserve for a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReserveMoney {
     /// Who pays.
     pub tenant: TenantId,
-    /// The published agent whose call it is, in whatever version; none where it is nobody's, or that of an agent which was
-    /// defined inline.
+    /// The published agent that makes the call, in any version; `None` if no agent makes it, or one
+    /// that was defined inline.
     pub agent: Option<AgentName>,
     /// The call.
     pub call: Uuid,
     /// The process that makes it.
     pub boot: BootId,
-    /// What it costs at most.
+    /// The most it can cost.
     pub most: Amount,
-    /// What it needs at least to be of any use; not more than `most`.
+    /// The least that makes the call worthwhile; at most `most`.
     pub least: Amount,
-    /// What is wished besides, for calls that are made soon: the reservation is of both, or of no more than `most`. See
-    /// [`ledger_room`](crate::tenant::ledger_room).
+    /// An additional amount wanted for calls that follow soon. The reservation covers both, or at
+    /// most `most`. See [`ledger_room`](crate::tenant::ledger_room).
     pub ahead: Amount,
 }
 
 impl ReserveMoney {
-    /// What it asks of the accounts that it counts in.
+    /// The amounts it requests from its accounts.
     pub const fn wish(&self) -> LedgerWish {
         LedgerWish {
             most: self.most,
@@ -110,19 +114,20 @@ impl ReserveMoney {
     }
 }
 
-/// What became of it.
+/// The outcome of reserving money.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReserveMoneyOutcome {
-    /// So much is set aside: as much as was asked for, with what was wished ahead or without, or all that is left, and at
-    /// least what it needs.
+    /// This much is reserved: the requested amount, with or without the amount ahead, or whatever
+    /// is left, which is at least `least`.
     Granted(Amount),
-    /// Nothing limits the money of the tenant and of the agent any more, and nothing is set aside.
+    /// Neither the tenant nor the agent has a limit any more; nothing is reserved.
     Unlimited,
-    /// Nothing is set aside: what other calls have set aside leaves no room.
+    /// Nothing is reserved: other calls' reservations leave no room.
     Busy,
-    /// Nothing is set aside: too little is left of this one's limit of this span, so many billionths of a dollar.
+    /// Nothing is reserved: too little is left of this payer's money limit for this span, in
+    /// billionths of a dollar.
     Spent(Payer, MoneySpan, u64),
-    /// Nothing is set aside: too little is left of this one's limit of tokens of this span, so many.
+    /// Nothing is reserved: too little is left of this payer's token limit for this span.
     TokensSpent(Payer, MoneySpan, u64),
 }
 
@@ -137,13 +142,13 @@ impl From<LedgerRoom> for ReserveMoneyOutcome {
     }
 }
 
-/// What a call cost.
+/// The cost of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SettleMoney {
     /// Who pays.
     pub tenant: TenantId,
     /// The call.
     pub call: Uuid,
-    /// All that was set aside where nobody knows.
+    /// The cost; the whole reservation if it is unknown.
     pub cost: Option<Amount>,
 }

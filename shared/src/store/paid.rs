@@ -6,10 +6,10 @@ use uuid::Uuid;
 use super::extractions::EXTRACT_ROUND;
 use crate::usage::{Purpose, Usage};
 
-/// One model response that is paid for.
+/// The usage of one model response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UsageRow {
-    /// The round; negative for calls that are of none.
+    /// The round; negative for calls outside the rounds.
     pub round: i32,
     /// The attempt within the round, from 1.
     pub attempt: i32,
@@ -19,21 +19,22 @@ pub struct UsageRow {
     pub usage: Usage,
 }
 
-/// In the place of a round, in the rows of model calls that wrote a fold; their `purpose` is `fold`.
+/// The round number in rows of model calls that wrote a fold; their `purpose` is `fold`.
 const FOLD_ROUND: i32 = -2;
 
-/// In the place of a round, in the rows of calls for vectors that a send waited for; their `purpose` is `embed`.
+/// The round number in rows of embedding calls that a send waited for; their `purpose` is `embed`.
 const EMBED_ROUND: i32 = -3;
 
-/// The least number of a call that wrote a fold behind the end of its send. Those of extractions are smaller.
+/// The lowest attempt number of a call that wrote a fold after the end of its send; those of
+/// extractions are lower.
 const AT_REST_FIRST: i32 = 1 << 30;
 
-/// The least number of a call for vectors behind the end of its send; those of extractions are smaller, those of
-/// folds larger.
+/// The lowest attempt number of an embedding call after the end of its send; those of extractions
+/// are lower, those of folds higher.
 const EMBED_FIRST: i32 = 1 << 29;
 
 impl UsageRow {
-    /// The row of a model call that wrote a fold: the `call`-th under the grant with this number.
+    /// The row of a model call that wrote a fold: the `call`-th under the grant `epoch`.
     pub fn of_fold(epoch: i64, call: i32, model: String, usage: Usage) -> Self {
         Self {
             round: FOLD_ROUND,
@@ -43,7 +44,7 @@ impl UsageRow {
         }
     }
 
-    /// The row of a call for vectors that a send waited for: the `call`-th under the grant with this number.
+    /// The row of an embedding call that a send waited for: the `call`-th under the grant `epoch`.
     pub fn of_vectors(epoch: i64, call: i32, model: String, usage: Usage) -> Self {
         Self {
             round: EMBED_ROUND,
@@ -53,7 +54,7 @@ impl UsageRow {
         }
     }
 
-    /// The row of a call for vectors behind the end of its send; `random` tells it from others.
+    /// The row of an embedding call after the end of its send; `random` makes it unique.
     pub fn of_vectors_at_rest(random: Uuid, model: String, usage: Usage) -> Self {
         let [.., a, b, c, d] = *random.as_bytes();
         Self {
@@ -64,7 +65,7 @@ impl UsageRow {
         }
     }
 
-    /// The row of a model call that wrote a fold behind the end of its send; `random` tells it from others.
+    /// The row of a model call that wrote a fold after the end of its send; `random` makes it unique.
     pub fn of_fold_at_rest(random: Uuid, model: String, usage: Usage) -> Self {
         let [.., a, b, c, d] = *random.as_bytes();
         Self {
@@ -75,9 +76,10 @@ impl UsageRow {
         }
     }
 
-    /// The row under which the session pays for a call beside the rounds whose worker lost the lease: the send's own sum,
-    /// which its next worker writes, leaves it out. It is the same one for the same call. A row behind the end of a send
-    /// is its own.
+    /// The row under which a session pays for a call outside the rounds whose worker lost the
+    /// lease; it is not included in the send's own total, which the next worker writes.
+    ///
+    /// The same call always gives the same row. A row from after the end of a send is returned unchanged.
     #[must_use]
     pub fn at_rest(&self) -> Self {
         let first = match (self.round, self.purpose()) {
@@ -92,12 +94,13 @@ impl UsageRow {
         }
     }
 
-    /// Whether it is of a call beside the rounds that a step of its send may have stored, and has another place at rest.
+    /// Whether it is of a call outside the rounds that a step of its send may have stored, so that
+    /// [`Self::at_rest`] gives another row.
     pub fn is_of_step(&self) -> bool {
         self.round == FOLD_ROUND || self.round == EMBED_ROUND
     }
 
-    /// What its model was asked for.
+    /// The purpose of the call.
     pub fn purpose(&self) -> Purpose {
         match self.round {
             0.. => Purpose::Round,
@@ -108,7 +111,7 @@ impl UsageRow {
         }
     }
 
-    /// Whether it is of a round of its send.
+    /// Whether it belongs to a round of its send.
     pub fn is_of_round(&self) -> bool {
         self.round >= 0
     }
@@ -116,7 +119,7 @@ impl UsageRow {
 
 /// The number of the `call`-th call under a grant.
 fn numbered(epoch: i64, call: i32) -> i32 {
-    /// Calls of one kind under one grant that have numbers of their own.
+    /// Numbers reserved for calls of one kind under one grant.
     const CALLS: i64 = 1_000;
     let number = epoch.wrapping_mul(CALLS).wrapping_add(i64::from(call));
     i32::try_from(number.rem_euclid(i64::from(i32::MAX))).unwrap_or(i32::MAX)

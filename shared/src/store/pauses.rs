@@ -6,34 +6,34 @@ use super::{Page, Result};
 use crate::id::{SendId, TenantId};
 use crate::pause::{PauseKey, PauseRecord};
 
-/// How long a pause that has ended is remembered at least, in milliseconds: longer than any worker goes on
-/// believing it, and than the sends that were parked because of it wait by themselves.
+/// Minimum time that an ended pause is remembered, in milliseconds: longer than any worker caches
+/// it, and than sends parked because of it wait by themselves.
 pub const RESUMED_KEPT_MS: i64 = 2 * 60 * 60 * 1_000;
 
-/// What is paused, and the sends that wait for its end.
+/// Pauses, and the sends that wait for their end.
 #[async_trait]
 pub trait Pauses: Send + Sync {
-    /// Pauses something; a repeat keeps since when it is paused, and its reason where it names none.
+    /// Starts a pause. A repeat keeps its start, and its reason unless it gives another one.
     async fn pause(&self, item: NewPause) -> Result<PauseRecord>;
 
-    /// Ends a pause; without effect where it is not paused. Its sends are woken by [`Self::wake_paused`].
+    /// Ends a pause; without effect if there is none. Its sends are woken by [`Self::wake_paused`].
     async fn resume(&self, key: PauseKey) -> Result<()>;
 
-    /// What is paused, by its key.
+    /// Lists pauses, by key.
     async fn list_pauses(&self, query: ListPauses) -> Result<Page<PauseRecord>>;
 
-    /// Notes that a send is about to be parked because of a pause. It is noted before it is parked, so that
-    /// whoever ends the pause meanwhile finds it: a worker that dies between the two leaves a note of a
-    /// send that runs again, and no send without a note.
+    /// Records that a send is about to be parked because of a pause. It is recorded before the send
+    /// is parked, so that a resume in between finds it. A worker that dies between the two leaves a
+    /// record of a send that runs again, but never a parked send without a record.
     async fn await_resume(&self, item: PauseWait) -> Result<()>;
 
-    /// Makes the alarms of parked sends due whose pause has ended, and forgets their notes; sends that are
-    /// running, and those that others work on, are left for the next time. Forgets pauses that ended
-    /// long ago. Returns how many notes went; call again while it equals the limit.
+    /// Makes the alarms of parked sends due whose pause has ended, and deletes their records. Sends
+    /// that are running or locked are left for the next call. Deletes pauses that ended long ago.
+    /// Returns how many records were deleted; call again while that equals the limit.
     async fn wake_paused(&self, limit: u32) -> Result<u32>;
 }
 
-/// The methods of [`Pauses`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Pauses`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! pauses_methods {
@@ -50,30 +50,30 @@ macro_rules! pauses_methods {
     };
 }
 
-/// Something to pause.
+/// A pause to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewPause {
-    /// What.
+    /// What to pause.
     pub key: PauseKey,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: Option<String>,
 }
 
-/// Which pauses.
+/// A query for pauses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListPauses {
-    /// Those of one tenant; of all when absent.
+    /// Only this tenant's; all when absent.
     pub tenant: Option<TenantId>,
-    /// The last of the page before; none for the first page.
+    /// The last pause of the previous page; `None` for the first page.
     pub after: Option<PauseKey>,
     /// At most this many.
     pub limit: u32,
 }
 
-/// A send that waits for the end of a pause; a later note of the same send replaces it.
+/// A send that waits for the end of a pause; a later record of the same send replaces it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PauseWait {
-    /// Whose send.
+    /// The owner of the send.
     pub tenant: TenantId,
     /// The send.
     pub send: SendId,

@@ -1,8 +1,9 @@
-//! Which database a tenant is on, where an installation has several.
+//! Which database a tenant is on, in an installation with several.
 //!
-//! One of them is the home: it has the catalogue, with a row for each tenant that is, or was, somewhere else. A tenant
-//! without a row is at home. Nobody has to agree on anything but that row: each database notes itself which tenants are not
-//! there, and refuses whatever is written for them, so that a process that knows an old catalogue changes nothing.
+//! One of them is the home: it has the catalogue, with a row for each tenant that is, or was,
+//! somewhere else. A tenant without a row is at home. Nothing else has to be agreed on: each
+//! database itself records which tenants are not there and refuses writes for them, so that a
+//! process with an outdated catalogue changes nothing.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,20 +17,20 @@ use crate::time::Timestamp;
 /// The place of the database that has the catalogue.
 pub const HOME: &str = "home";
 
-/// How long a process relies on what it has read of the catalogue while nothing is under way.
+/// How long a process relies on its copy of the catalogue while no move is in progress.
 pub const BELIEVED: Duration = Duration::from_secs(1);
 
-/// How long it does while a tenant moves.
+/// How long a process relies on its copy of the catalogue while a tenant is being moved.
 pub const BELIEVED_MOVING: Duration = Duration::from_millis(100);
 
-/// The tenant is not on this database, or is about to leave it: nothing was written. The source of an
-/// [`Error::Unavailable`], since whoever comes again in a moment finds it where it is then.
+/// The tenant is not on this database, or is about to leave it; nothing was written. The source of
+/// an [`Error::Unavailable`], since a retry a moment later finds the tenant where it is by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the tenant is on another database, or on its way there")]
 pub struct Elsewhere;
 
 impl Elsewhere {
-    /// Whether this is what a store said.
+    /// Whether a store's error has this cause.
     pub fn is_cause_of(error: &Error) -> bool {
         matches!(error, Error::Unavailable { source } if source.is::<Self>())
     }
@@ -43,16 +44,16 @@ impl From<Elsewhere> for Error {
     }
 }
 
-/// How far a tenant's move is.
+/// The phase of a tenant's move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// None is under way.
+    /// No move is in progress.
     Settled,
-    /// It is where it was, nothing is written for it, and its rows are copied.
+    /// The tenant is still at the source; writes for it are refused while its rows are copied.
     Copying,
-    /// It is where it goes, and nothing is written for it yet.
+    /// The tenant is at the target; writes for it are still refused.
     Arrived,
-    /// It is where it goes; what it had before is removed.
+    /// The tenant is at the target and may be written to; its rows at the source are being removed.
     Erasing,
 }
 
@@ -75,7 +76,7 @@ impl Phase {
         Self::ALL.into_iter().find(|phase| phase.as_str() == text)
     }
 
-    /// Whether nothing is written for the tenant, wherever it is.
+    /// Whether writes for the tenant are refused everywhere.
     pub const fn is_frozen(self) -> bool {
         matches!(self, Self::Copying | Self::Arrived)
     }
@@ -88,20 +89,20 @@ pub struct Placement {
     pub tenant: TenantId,
     /// The database that it is on: [`HOME`], or its name in the configuration.
     pub place: String,
-    /// Where it goes to, or came from; none where no move is under way.
+    /// The other database of a move in progress: its target, or, once it has arrived, its source.
     pub other: Option<String>,
     /// How far the move is.
     pub phase: Phase,
-    /// Counts the changes of the catalogue, so that whoever has read some asks for what is new.
+    /// Counts changes of the catalogue, so that readers can ask for changes only.
     pub version: i64,
-    /// The version under which the last move began: what the databases know it by.
+    /// The version with which the last move began; identifies the move in the databases.
     pub began: i64,
-    /// When it was changed, by the clock of the home.
+    /// When it was changed, by the home's clock.
     pub changed_at: Timestamp,
 }
 
 impl Placement {
-    /// The database that a move leaves; where the tenant is while none is under way.
+    /// The database that a move leaves; the tenant's database if no move is in progress.
     pub fn source(&self) -> &str {
         match (self.phase, &self.other) {
             (Phase::Arrived | Phase::Erasing, Some(other)) => other,
@@ -119,12 +120,12 @@ impl Placement {
     }
 }
 
-/// A change of a row that is as it was last read.
+/// A change of a row, if it has not changed since it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangePlacement {
     /// The tenant.
     pub tenant: TenantId,
-    /// The version of the row that is changed; none where there is no row yet.
+    /// The version of the row to change; `None` if there is no row yet.
     pub from: Option<i64>,
     /// As in [`Placement`].
     pub place: String,
@@ -134,26 +135,29 @@ pub struct ChangePlacement {
     pub phase: Phase,
 }
 
-/// What an installation of several databases asks of one of them besides the steps of [`Store`](super::Store).
+/// What an installation of several databases needs of each, besides the steps of
+/// [`Store`](super::Store).
 #[async_trait]
 pub trait Placements: fmt::Debug + Send + Sync {
-    /// The rows of the catalogue that were changed after a version, in the order of their versions.
+    /// The rows of the catalogue that changed after a version, ordered by version.
     async fn placements(&self, after: i64) -> Result<Vec<Placement>>;
 
-    /// Changes a row if it is as the change says; none where it is not. A repeat of a change that was made finds it made.
+    /// Changes a row if it still has the version `from`; `None` if not. A repeat finds its change made.
     async fn change_placement(&self, change: ChangePlacement) -> Result<Option<Placement>>;
 
-    /// The tenants that are not on this database, or not yet: for these nothing is written here.
+    /// The tenants that are not on this database, or not yet: writes for them are refused here.
     async fn tenants_away(&self) -> Result<Vec<TenantId>>;
 
-    /// Changes what the home knows of a tenant that is on another database, and nothing of what follows from it there.
+    /// Changes the home's record of a tenant that is on another database, without the effects this
+    /// has there.
     async fn update_tenant_at_home(
         &self,
         id: TenantId,
         patch: TenantPatch,
     ) -> Result<UpdateTenantOutcome>;
 
-    /// Has a boot live again that was declared dead, because this database was away for longer than its lease. What it
-    /// held here is given back before, so that no grant of its earlier life is any good. False where it is unknown.
+    /// Revives a boot that was declared dead because this database was unavailable for longer than
+    /// its lease. Everything it owned here is released first, so that no earlier grant stays valid.
+    /// False if it is unknown.
     async fn revive_boot(&self, boot: BootId, ttl: Duration) -> Result<bool>;
 }

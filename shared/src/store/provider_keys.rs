@@ -6,27 +6,27 @@ use super::{Page, Result};
 use crate::id::TenantId;
 use crate::provider_key::ProviderKeyRecord;
 
-/// Keys that tenants bring for model providers. The store never sees one: they come sealed.
+/// Keys that tenants bring for model providers. They are sealed; the store never sees one in the clear.
 #[async_trait]
 pub trait ProviderKeys: Send + Sync {
-    /// Sets a tenant's key for a provider, in the place of the one before. A repeat sets it again.
+    /// Sets or replaces a tenant's key for a provider. A repeat sets it again.
     async fn set_provider_key(&self, item: SetProviderKey) -> Result<ProviderKeyRecord>;
 
-    /// A tenant's key for a provider; none where it brought none.
+    /// A tenant's key for a provider, if it has one.
     async fn find_provider_key(
         &self,
         tenant: TenantId,
         provider: String,
     ) -> Result<Option<ProviderKeyRecord>>;
 
-    /// A tenant's keys by the providers' names.
+    /// A tenant's keys, by provider name.
     async fn list_provider_keys(&self, query: ListProviderKeys) -> Result<Page<ProviderKeyRecord>>;
 
-    /// Removes a tenant's key. False where there is none.
+    /// Removes a tenant's key. False if there is none.
     async fn delete_provider_key(&self, tenant: TenantId, provider: String) -> Result<bool>;
 }
 
-/// The methods of [`ProviderKeys`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`ProviderKeys`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! provider_keys_methods {
@@ -50,22 +50,22 @@ macro_rules! provider_keys_methods {
 /// A key to set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetProviderKey {
-    /// Whose.
+    /// The tenant.
     pub tenant: TenantId,
     /// The provider's name.
     pub provider: String,
     /// The key, sealed for [`seal_context`](crate::provider_key::seal_context).
     pub sealed: String,
-    /// What its owner sees of it.
+    /// The part of it that its owner may see.
     pub hint: String,
 }
 
-/// Which keys.
+/// A query for keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListProviderKeys {
-    /// Whose.
+    /// The tenant.
     pub tenant: TenantId,
-    /// The last provider of the page before; none for the first page.
+    /// The last provider of the previous page; `None` for the first page.
     pub after: Option<String>,
     /// At most this many.
     pub limit: u32,

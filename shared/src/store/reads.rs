@@ -15,59 +15,61 @@ use crate::step::Step;
 use crate::time::Timestamp;
 use crate::usage::{Purpose, Usage};
 
-/// Reads of transcripts and steps, statistics, and checks of the whole.
+/// Reads of transcripts and steps, statistics, and audits.
 #[async_trait]
 pub trait Reads: Send + Sync {
     /// The database's clock.
     async fn now(&self) -> Result<Timestamp>;
 
-    /// Fails unless the database answers and its schema is one that this program works on.
+    /// Fails unless the database responds and its schema is compatible with this program.
     async fn check(&self) -> Result<ServerInfo>;
 
-    /// What the database lacks of the schema that its version says, or has in another form: nothing where nobody meddled
-    /// with it. Reads the database's catalog, which may take a second.
+    /// Differences between the database's schema and what its version should have; empty unless
+    /// someone tampered with it. Reads the database's catalog, which may take a second.
     async fn schema_faults(&self) -> Result<Vec<SchemaFault>>;
 
-    /// The numbers of sessions' last steps; 0 where unknown.
+    /// The numbers of sessions' last steps; 0 if unknown.
     async fn last_steps(&self, keys: Vec<SessionKey>) -> Result<Vec<i64>>;
 
-    /// A piece of a transcript by `seq`; empty when unknown or deleted.
+    /// A page of a transcript by `seq`; empty if unknown or deleted.
     async fn read_messages(&self, query: ReadMessages) -> Result<Vec<Message>>;
 
-    /// The folds of a session, those too that others cover, by number; none when unknown or deleted.
+    /// The folds of a session, including covered ones, by number; empty if unknown or deleted.
     async fn read_folds(&self, key: SessionKey) -> Result<Vec<Fold>>;
 
-    /// Messages of a transcript, newest first; none when unknown or deleted.
+    /// Messages of a transcript, newest first; empty if unknown or deleted.
     async fn find_messages(&self, query: FindMessages) -> Result<Vec<Message>>;
 
     /// Steps of a session with numbers above `after`, in order, at most `limit`.
     async fn read_steps(&self, key: SessionKey, after: i64, limit: u32) -> Result<Vec<Step>>;
 
-    /// Makes sure that [`find_steps`](Self::find_steps) has an index, where it is not part of the schema since each
-    /// step pays for it. May take a while the first time, and a repeat does nothing. Fails with the statement to run
-    /// where the schema is not to be changed, or the database does not let this program do so.
+    /// Creates the index for [`find_steps`](Self::find_steps), in databases where it is not part of
+    /// the schema, since every step would pay for it. May take a while the first time; a repeat
+    /// does nothing. Fails with the statement to run if the schema must not be changed, or the
+    /// database does not let this program do so.
     async fn index_steps(&self) -> Result<()>;
 
-    /// Sessions of which steps were committed within a time, of all tenants, in the order of their keys. A step
-    /// whose transaction is under way is not seen, and may say an earlier time than others that are.
+    /// Sessions with steps committed within a time range, of all tenants, by key. A step whose
+    /// transaction is still in flight is not seen, and may later show a time before that of steps
+    /// that are.
     async fn find_steps(&self, query: FindSteps) -> Result<Vec<FoundSteps>>;
 
-    /// How much waits and runs, per pool.
+    /// Counts of waiting and running work, per pool.
     async fn queue_stats(&self) -> Result<Vec<QueueStats>>;
 
     /// What an autoscaler of one pool needs.
     async fn scaling(&self, pool: &str) -> Result<ScalingStats>;
 
-    /// Runs every invariant as a query; returns what violates them.
+    /// Runs every invariant as a query; returns the violations.
     async fn audit(&self, options: AuditOptions) -> Result<Vec<Violation>>;
 
-    /// Checks the next sessions, runs or timers against the invariants that hold of each alone
-    /// ([`piecewise`](crate::invariants::piecewise)), on one state of the database and by their own rows, so that its cost
-    /// does not grow with the others.
+    /// Checks the next sessions, runs or timers against the invariants that apply to each alone
+    /// ([`piecewise`](crate::invariants::piecewise)), on one snapshot of the database and by their
+    /// own rows only, so that the cost does not grow with the rest of the database.
     async fn audit_piece(&self, piece: AuditPiece) -> Result<Audited>;
 }
 
-/// The methods of [`Reads`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Reads`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! reads_methods {
@@ -100,11 +102,11 @@ macro_rules! reads_methods {
 pub struct Page<T> {
     /// The items.
     pub data: Vec<T>,
-    /// Whether more follow; the next question goes on behind the last item.
+    /// Whether more follow; the next query continues after the last item.
     pub more: bool,
 }
 
-/// A question for sessions, newest first.
+/// A query for sessions, newest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListSessions {
     /// The owner.
@@ -113,7 +115,7 @@ pub struct ListSessions {
     pub status: Option<SessionStatus>,
     /// Only sessions whose agent has this name.
     pub agent: Option<String>,
-    /// Only those whose metadata has these members with these texts.
+    /// Only those whose metadata has these members with these string values.
     pub metadata: BTreeMap<String, String>,
     /// Only those older than this one.
     pub before: Option<crate::id::SessionId>,
@@ -121,7 +123,7 @@ pub struct ListSessions {
     pub limit: u32,
 }
 
-/// A question for sends, newest first.
+/// A query for sends, newest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListSends {
     /// The owner.
@@ -136,21 +138,21 @@ pub struct ListSends {
     pub limit: u32,
 }
 
-/// A question for sessions by when steps of theirs were committed.
+/// A query for sessions by the commit times of their steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FindSteps {
-    /// Not before this time.
+    /// Start of the time range, inclusive.
     pub from: Timestamp,
-    /// Before this time.
+    /// End of the time range, exclusive.
     pub until: Timestamp,
-    /// Only sessions behind this one.
+    /// Only sessions after this one.
     pub after: Option<SessionKey>,
-    /// At most so many sessions.
+    /// Maximum number of sessions.
     pub limit: u32,
 }
 
 impl FindSteps {
-    /// Where to begin: a session before all others where the question names none.
+    /// Where to start: before all sessions unless `after` is set.
     #[must_use]
     pub fn begin(&self) -> SessionKey {
         self.after.unwrap_or(SessionKey {
@@ -160,18 +162,18 @@ impl FindSteps {
     }
 }
 
-/// The steps of a session that were committed within a time.
+/// The steps of a session that were committed within a time range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FoundSteps {
     /// The session.
     pub key: SessionKey,
-    /// The first one.
+    /// The first step.
     pub first: i64,
-    /// The last one. Those between them may say other times.
+    /// The last step. Steps between them may have times outside the range.
     pub last: i64,
 }
 
-/// A question for messages, by `seq`.
+/// A query for messages, by `seq`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadMessages {
     /// The session.
@@ -182,7 +184,7 @@ pub struct ReadMessages {
     pub limit: u32,
 }
 
-/// A question for messages, newest first.
+/// A query for messages, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FindMessages {
     /// The session.
@@ -223,7 +225,7 @@ pub struct ScalingStats {
     pub demand: u64,
 }
 
-/// What a database says of itself.
+/// Information about a database server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerInfo {
     /// Its kind and version, for people.
@@ -234,26 +236,26 @@ pub struct ServerInfo {
     pub now: Timestamp,
 }
 
-/// What calls of one model for one purpose cost.
+/// The usage of one model's calls for one purpose.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelUsage {
     /// The requested model.
     pub model: String,
-    /// What it was asked for.
+    /// The purpose of the calls.
     pub purpose: Purpose,
-    /// Its answers, those that broke off included.
+    /// Number of responses, including incomplete ones.
     pub calls: u64,
-    /// What they cost.
+    /// Their usage.
     pub usage: Usage,
 }
 
-/// What a session and the sessions below it cost.
+/// The usage of a session and the sessions below it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SessionUsage {
-    /// The session and those below it.
+    /// Number of sessions, including this one.
     pub sessions: u64,
-    /// Its own calls, by model and purpose.
+    /// Usage of its own calls, by model and purpose.
     pub own: Vec<ModelUsage>,
-    /// Those of the sessions below it, by model and purpose.
+    /// Usage of the sessions below it, by model and purpose.
     pub below: Vec<ModelUsage>,
 }

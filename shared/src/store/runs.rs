@@ -24,40 +24,39 @@ pub trait Runs: Send + Sync {
     /// Creates runs, each due at once. With an idempotency key a repeat creates nothing.
     async fn create_runs(&self, items: Vec<NewRun>) -> Result<Vec<CreateRunOutcome>>;
 
-    /// Asks something of runs, for their next advance. False where unknown.
+    /// Adds asks to runs, for their next advance. False if the run is unknown.
     async fn ask_runs(&self, items: Vec<(RunKey, RunAsk)>) -> Result<Vec<bool>>;
 
-    /// Takes runs with ended leaves, with asks, or whose time has come, unless another live boot
-    /// owns them; returns what is new of them, and of those that the boot owns already. Those whose
-    /// last advance is the longest ago come first. News that cannot be read are marked as such, and
-    /// are nobody else's trouble.
+    /// Claims runs that have ended leaves or asks, or are due, unless another live boot owns them.
+    /// Returns the news of these and of the runs that the boot already owns, least recently
+    /// advanced first. Unreadable news are marked as such and do not affect other runs.
     async fn claim_runs(&self, claim: ClaimRuns) -> Result<ClaimedRuns>;
 
-    /// Advances runs that `boot` owns: what was taken into account is noted, nodes are written,
-    /// leaves accepted, and who waits for a run's end hears of it. A run that is final has no owner.
+    /// Advances runs that `boot` owns: marks the processed news, writes nodes, accepts leaves, and
+    /// reports a run's end to whoever waits for it. A final run has no owner.
     async fn advance_runs(
         &self,
         boot: BootId,
         items: Vec<AdvanceRun>,
     ) -> Result<Vec<AdvanceOutcome>>;
 
-    /// Gives runs up that `boot` owns: others may take them at once.
+    /// Releases runs that `boot` owns: others may claim them at once.
     async fn release_runs(&self, boot: BootId, runs: Vec<RunKey>) -> Result<()>;
 
     /// Runs by id; `None` where unknown.
     async fn get_runs(&self, keys: Vec<RunKey>) -> Result<Vec<Option<RunRecord>>>;
 
-    /// What is asked of runs and no advance has taken yet, in order.
+    /// Asks of runs that no advance has consumed yet, in order.
     async fn read_asks(&self, keys: Vec<RunKey>) -> Result<Vec<Vec<RunAsk>>>;
 
     /// Runs, newest first.
     async fn list_runs(&self, query: ListRuns) -> Result<Page<RunRecord>>;
 
-    /// Deletes runs that are final, with their nodes, asks and advances; their leaves' sends may then
-    /// be retired. Returns how many rows went.
+    /// Deletes final runs, with their nodes, asks and advances; their leaves' sends may then be
+    /// retired. Returns the number of rows deleted.
     async fn forget_runs(&self, keys: Vec<RunKey>) -> Result<u64>;
 
-    /// A piece of a run's nodes, in order.
+    /// A page of a run's nodes, in order.
     async fn read_nodes(&self, query: ReadNodes) -> Result<Vec<NodeRecord>>;
 
     /// The sends of a run's leaves that are not final, by id.
@@ -67,7 +66,7 @@ pub trait Runs: Send + Sync {
     async fn read_run_steps(&self, key: RunKey, after: i64, limit: u32) -> Result<Vec<RunStep>>;
 }
 
-/// The methods of [`Runs`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Runs`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! runs_methods {
@@ -117,24 +116,24 @@ pub struct NewRun {
     pub name: String,
     /// The spec in its canonical form.
     pub spec: Value,
-    /// The version of the language it is written in.
+    /// The version of the workflow language.
     pub dsl_version: i32,
     /// The value of `input`.
     pub input: Value,
-    /// What its creator decided.
+    /// The creator's options.
     pub options: RunOptions,
     /// The session it belongs to.
     pub session: Option<SessionId>,
-    /// The call of that session that its end settles.
+    /// The call of that session that is settled when the run ends.
     pub reports_to: Option<String>,
-    /// Steps below the root that its leaves' sessions have.
+    /// The depth of its leaves' sessions below the root.
     pub depth: i32,
-    /// What makes a repeat harmless.
+    /// The request's idempotency key.
     pub idempotency: Option<IdempotencyKey>,
 }
 
 impl NewRun {
-    /// The run as it is right after its creation: due at once.
+    /// The run right after its creation: due at once.
     pub fn record(&self, now: Timestamp) -> RunRecord {
         RunRecord {
             key: self.key,
@@ -160,91 +159,91 @@ impl NewRun {
     }
 }
 
-/// What became of a run to create.
+/// The outcome of creating a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CreateRunOutcome {
-    /// It exists now.
+    /// It was created.
     Created(Box<RunRecord>),
     /// The key was used for the same request: this run was created then.
     Replayed(RunId),
     /// The key was used for another request.
     Mismatch,
-    /// The session that it is to belong to does not exist.
+    /// The session that it should belong to does not exist.
     SessionNotFound,
 }
 
-/// A question for runs that have to be advanced.
+/// A claim for runs that must be advanced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimRuns {
-    /// Who asks, and owns what is returned.
+    /// The claiming boot, which will own the returned runs.
     pub boot: BootId,
     /// At most this many runs.
     pub limit: u32,
-    /// At most this many ended leaves of all of them together, divided equally.
+    /// Maximum number of ended leaves of all returned runs together, divided equally among them.
     pub ends_max: u32,
-    /// Leaves that all runs of one tenant may have under way together; none for no limit.
+    /// Maximum number of live leaves of all runs of a tenant together; `None` for no limit.
     pub leaves_max: Option<u32>,
-    /// The latest version of the language that the asker knows: runs of later ones are left to
-    /// others.
+    /// The latest version of the workflow language that the claimer knows; runs of later versions
+    /// are left to others.
     pub dsl_max: i32,
-    /// Runs that are left out: the asker could not read them a moment ago.
+    /// Runs to leave out: the claimer recently failed to read them.
     pub aside: Vec<RunKey>,
 }
 
 impl ClaimRuns {
-    /// Ended leaves of each of so many runs: none waits until another's are all told.
+    /// Maximum number of ended leaves per run for `runs` runs, so that no run has to wait for all
+    /// of another's.
     pub fn share(&self, runs: usize) -> u32 {
         let runs = u32::try_from(runs).unwrap_or(u32::MAX).max(1);
         (self.ends_max / runs).max(1)
     }
 }
 
-/// Runs that have to be advanced.
+/// Runs that must be advanced.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimedRuns {
-    /// What is new of each.
+    /// The news of each run.
     pub runs: Vec<RunNews>,
     /// The database's clock.
     pub now: Timestamp,
-    /// When the next of all runs is due.
+    /// When the next run is due, of all runs.
     pub next_alarm: Option<Timestamp>,
 }
 
-/// What is new of a run since its last advance. Nothing, when its time has come.
+/// The news of a run since its last advance; empty if it is merely due.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunNews {
     /// The run.
     pub key: RunKey,
-    /// Its advances so far.
+    /// Number of its advances so far.
     pub step: i64,
     /// Leaves that ended, oldest first.
     pub ends: Vec<EndedLeaf>,
-    /// What is asked of it, by the numbers of the asks.
+    /// Its asks, with their numbers.
     pub asks: Vec<(i64, RunAsk)>,
-    /// Asks that cannot be read.
+    /// Numbers of unreadable asks.
     pub unreadable_asks: Vec<i64>,
-    /// Whether there are such asks, or some of the ends stand for sends that cannot be read.
+    /// Whether any of the news is unreadable: an ask, or a leaf's final send.
     pub unreadable: bool,
-    /// Leaves that the other runs of its tenant leave to it; none for no limit.
+    /// How many live leaves the tenant's other runs leave to it; `None` for no limit.
     pub live_max: Option<u32>,
 }
 
-/// What is left of a bound for a run of whose tenant `all` leaves are under way, `own` of them its
-/// own.
+/// How many live leaves a run may have, if its tenant has `all` live leaves, `own` of them the run's.
 pub fn left_to_run(leaves_max: u32, all: u64, own: u64) -> u32 {
     let others = u32::try_from(all.saturating_sub(own)).unwrap_or(u32::MAX);
     leaves_max.saturating_sub(others)
 }
 
-/// Whether an advance would take its tenant past its bound: it starts leaves, and there are more
-/// than `leaves_max` then. `all` were under way before, `own` of them the run's.
+/// Whether an advance would exceed its tenant's limit of live leaves: it starts leaves, and there
+/// would then be more than `leaves_max`. Before it, there are `all` live leaves, `own` of them the run's.
 pub fn passes_bound(item: &AdvanceRun, all: u64, own: u64) -> bool {
     let then = all.saturating_sub(own) + u64::from(item.run.counts.live);
     let bound = item.leaves_max.map(u64::from);
     !item.start.is_empty() && bound.is_some_and(|bound| then > bound)
 }
 
-/// A leaf whose send is final.
+/// A run leaf whose send is final.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EndedLeaf {
     /// The node.
@@ -256,7 +255,7 @@ pub struct EndedLeaf {
 }
 
 impl EndedLeaf {
-    /// What stands for a final send that cannot be read.
+    /// A stand-in for a final send that cannot be read.
     pub fn unreadable(send: SendId, path: String, attempt: i32) -> Self {
         Self {
             path,
@@ -278,7 +277,7 @@ impl EndedLeaf {
         }
     }
 
-    /// What a final send tells the run that it is a leaf of; none of another send.
+    /// The end of a leaf, from its final send; `None` for any other send.
     pub fn of(send: SendRecord) -> Option<Self> {
         let kept = send.kept();
         let leaf = send.run?;
@@ -304,56 +303,56 @@ impl EndedLeaf {
 /// An advance of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdvanceRun {
-    /// The number of advances that it follows.
+    /// The number of advances before it.
     pub step: i64,
-    /// The run as it is then. What was fixed at its creation stays as it was.
+    /// The run afterwards. Fields fixed at creation are not written.
     pub run: RunRecord,
     /// The nodes that are new or changed.
     pub nodes: Vec<NodeRecord>,
     /// Leaves to start, each in a new session.
     pub start: Vec<AcceptSend>,
-    /// The ended leaves that it took into account.
+    /// The ended leaves that it processed.
     pub ends: Vec<SendId>,
-    /// The asks that it took into account.
+    /// The asks that it processed.
     pub asks: Vec<i64>,
-    /// What changed, for readers of its events.
+    /// What changed, for its event stream.
     pub changes: Value,
-    /// Who hears of its end.
+    /// The report of the run's end.
     pub report: Option<RunReport>,
-    /// The owner keeps it no longer.
+    /// Whether the owner releases it.
     pub release: bool,
-    /// Leaves that all runs of its tenant may have under way together once it starts its own; none
-    /// for no limit.
+    /// Maximum number of live leaves of all runs of its tenant together, including those it starts;
+    /// `None` for no limit.
     pub leaves_max: Option<u32>,
 }
 
-/// Who hears of the end of a run.
+/// A report of the end of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunReport {
     /// The session that the run belongs to.
     pub session: SessionKey,
     /// The call that waits for it, and its result.
     pub call: Option<(String, CallResult)>,
-    /// What the session is told where no call waits.
+    /// The message to the session if no call waits.
     pub words: Option<RunWords>,
 }
 
-/// Words for a session.
+/// A message for a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunWords {
-    /// The id of the inbox item, where the session is busy.
+    /// The id of the inbox item, if the session is busy.
     pub item_id: String,
-    /// The id of the send, where it is at rest.
+    /// The id of the send, if the session is idle.
     pub send: SendId,
-    /// What is said.
+    /// The content.
     pub content: Vec<ContentPart>,
-    /// Whether they wake a session that is at rest; else its next send is told.
+    /// Whether to wake an idle session; otherwise the message waits for its next send.
     pub wake: bool,
-    /// The run that has ended, where what it did not use goes back with these words.
+    /// The ended run whose unused reservation is refunded together with this message.
     pub ended_run: Option<RunId>,
 }
 
-/// What became of an advance.
+/// The outcome of an advance.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AdvanceOutcome {
     /// It is durable.
@@ -362,20 +361,20 @@ pub enum AdvanceOutcome {
         step: i64,
         /// Sessions to enqueue.
         enqueue: Vec<ReadySession>,
-        /// The session that the end was delivered to, and the boot that runs it and is to be notified.
+        /// The session that the end was delivered to, and the boot that runs it and must be notified.
         notify: Option<(SessionKey, BootId)>,
     },
-    /// Someone else owns the run, it was advanced meanwhile, or a session in which a leaf was to go on
-    /// takes no more sends: nothing was stored, whether or not there is room for its leaves.
+    /// Another boot owns the run, it was advanced in the meantime, or a session in which a leaf was
+    /// to continue takes no more sends. Nothing was stored, whether or not there is room for its leaves.
     Lost,
-    /// Other runs of its tenant took the room for the leaves that it starts: nothing was stored.
+    /// The tenant's other runs leave no room for the leaves that it starts: nothing was stored.
     NoRoom,
-    /// Someone else has had what it needs locked for longer than other runs should wait: nothing was
-    /// stored. Its news is news still.
+    /// Another transaction has held a lock that it needs for longer than other runs should wait:
+    /// nothing was stored, and its news remain.
     Locked,
 }
 
-/// A question for runs, newest first.
+/// A query for runs, newest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListRuns {
     /// The owner.
@@ -390,27 +389,27 @@ pub struct ListRuns {
     pub limit: u32,
 }
 
-/// A question for a run's nodes, in the order in which they were reached.
+/// A query for a run's nodes, in the order in which they were reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadNodes {
     /// The run.
     pub key: RunKey,
-    /// Only nodes whose paths begin so.
+    /// Only nodes whose paths have this prefix.
     pub prefix: Option<String>,
-    /// Only nodes behind this one.
+    /// Only nodes after this one.
     pub after: i64,
     /// At most this many.
     pub limit: u32,
 }
 
-/// An advance as its readers see it.
+/// An advance, as read back.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunStep {
     /// Its number.
     pub n: i64,
-    /// When.
+    /// When it was committed.
     pub at: Timestamp,
-    /// Who wrote it.
+    /// The boot that wrote it.
     pub boot: BootId,
     /// What changed.
     pub changes: Value,

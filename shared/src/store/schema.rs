@@ -1,27 +1,29 @@
-//! Which program works on which version of the schema, and whether a schema is what its version says.
+//! Compatibility of programs with schema versions, and checks that a schema is what its version says.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::{Error, Result};
 
-/// What this program says to others, and understands of them: the jobs of the queue, what is announced on the bus, how
-/// sessions are handed over, and what stored JSON means. A release whose processes would be misunderstood by those of the
-/// one before counts on, and its migration writes the number into `schema_compatibility.protocol`.
+/// The version of the protocol between processes: the jobs of the queue, the bus messages, how
+/// sessions are handed over, and what stored JSON means. A release whose processes would be
+/// misunderstood by those of the release before it increments this, and its migration writes the
+/// number into `schema_compatibility.protocol`.
 pub const PROTOCOL: u32 = 1;
 
-/// What a database demands of the programs that use it, as its newest migrations noted it.
+/// What a database requires of programs that use it, as recorded by its newest migrations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demands {
-    /// The version of the schema that the oldest program brings which works on this one.
+    /// The schema version of the oldest program that is compatible with it.
     pub oldest: i64,
-    /// The [`PROTOCOL`] that each program has to speak at least.
+    /// The minimum [`PROTOCOL`] that programs must speak.
     pub protocol: i64,
 }
 
-/// Whether a program that brings version `needed` of the schema works on version `found`. A newer one it works on if
-/// that says so by what it demands, none where it notes nothing. So two releases run side by side while one replaces the
-/// other, in either direction.
+/// Checks that a program built for schema version `needed` works on version `found`.
+///
+/// On a newer schema it does if the schema's `demands` say so; without demands it does not. So two
+/// releases can run side by side while one replaces the other, in either direction.
 ///
 /// Fails with `SchemaMissing`, `SchemaNewer` or `ProtocolOlder`.
 pub fn schema_fits(found: i64, needed: i64, demands: Option<Demands>) -> Result<()> {
@@ -45,20 +47,20 @@ pub fn schema_fits(found: i64, needed: i64, demands: Option<Demands>) -> Result<
     }
 }
 
-/// Something that a schema consists of.
+/// An object of a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaObject {
     /// `table`, `column`, `constraint` or `index`.
     pub kind: String,
-    /// A table's name; for what belongs to one, its name behind the table's: `sends.status`.
+    /// The table's name; for an object of a table, prefixed by the table's name: `sends.status`.
     pub name: String,
-    /// What it is, in the database's words: a column's type, an index' statement. A table has none, or the statement that
-    /// makes it.
+    /// Its definition in the database's terms: a column's type, an index's statement. For a table
+    /// it is empty, or the statement that creates it.
     pub definition: String,
 }
 
 impl From<(String, String, String)> for SchemaObject {
-    /// A row of kind, name and definition.
+    /// Converts a row of kind, name and definition.
     fn from((kind, name, definition): (String, String, String)) -> Self {
         Self {
             kind,
@@ -68,26 +70,26 @@ impl From<(String, String, String)> for SchemaObject {
     }
 }
 
-/// Something that a schema lacks, or that is not what it should be.
+/// An object that a schema lacks, or that differs from what it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaFault {
-    /// What should be there.
+    /// The object that should exist.
     pub needed: SchemaObject,
     /// What is wrong with it.
     pub wrong: SchemaWrong,
 }
 
-/// What is wrong with something that a schema should have.
+/// What is wrong with an object of a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SchemaWrong {
-    /// It is not there; this statement adds it.
+    /// It is missing; this statement adds it.
     Missing(String),
-    /// This is there under its name.
+    /// It differs; this is its actual definition.
     Differs(String),
 }
 
 impl SchemaObject {
-    /// The objects of a list that was written by [`SchemaObject::line`], one a line.
+    /// Parses a list of objects written by [`SchemaObject::line`], one per line.
     pub fn list(text: &str) -> Vec<Self> {
         let objects = text.lines().filter_map(|line| {
             let mut parts = line.splitn(3, '\t').map(str::to_owned);
@@ -100,7 +102,7 @@ impl SchemaObject {
         objects.collect()
     }
 
-    /// One line of a list.
+    /// Formats it as one line of a list.
     pub fn line(&self) -> String {
         format!("{}\t{}\t{}\n", self.kind, self.name, self.definition)
     }
@@ -117,7 +119,7 @@ impl SchemaObject {
             .map_or(&*self.name, |(_, name)| name)
     }
 
-    /// The statement that adds it to a schema that has what is before it in `needed`.
+    /// The statement that adds it to a schema that has the objects before it in `needed`.
     fn ddl(&self, needed: &[Self]) -> String {
         let (table, name) = (self.table(), self.own_name());
         match &*self.kind {
@@ -148,14 +150,14 @@ impl SchemaObject {
                 let parts: Vec<String> = columns.chain(constraints).collect();
                 format!("CREATE TABLE {table} ({})", parts.join(", "))
             }
-            // A table whose statement is known, and an index.
+            // An index, or a table whose statement is known.
             _ => self.definition.clone(),
         }
     }
 }
 
-/// What a schema lacks of what a program needs, tables first. What it has beyond that is nobody's business here. What
-/// belongs to a table that is missing is made with it, but for its indexes.
+/// What a schema lacks of what a program needs, tables first. Additional objects are ignored. A
+/// missing table's columns and constraints are created with it, but not its indexes.
 pub fn schema_faults(needed: &[SchemaObject], found: &[SchemaObject]) -> Vec<SchemaFault> {
     let known: BTreeMap<(&str, &str), &SchemaObject> = found
         .iter()
@@ -167,7 +169,7 @@ pub fn schema_faults(needed: &[SchemaObject], found: &[SchemaObject]) -> Vec<Sch
         for object in needed.iter().filter(|object| object.kind == kind) {
             let comes_along = matches!(kind, "column" | "constraint") && !is_there(object.table());
             let there = known.get(&(kind, &*object.name));
-            // Two tables are compared by what they consist of.
+            // Tables are compared by their columns and constraints.
             let differs =
                 |there: &SchemaObject| kind != "table" && there.definition != object.definition;
             match there {
@@ -207,7 +209,7 @@ mod tests {
             refused.to_string(),
             "this program speaks protocol 1, the database demands 2 or newer"
         );
-        // What a program migrated itself demands nothing that it does not speak.
+        // A program's own migrations demand nothing that it does not support.
         schema_fits(7, 7, Some(demands)).expect("it is its own");
     }
 
@@ -220,7 +222,7 @@ mod tests {
             (8, Some(3), true),
             (8, Some(7), true),
             (8, Some(8), false),
-            // What the program brings is not there yet, whatever is noted.
+            // The program's own migrations are not applied yet, whatever the demands say.
             (6, Some(3), false),
             (0, None, false),
         ] {

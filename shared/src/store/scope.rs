@@ -1,4 +1,4 @@
-//! For whom a store is asked: what a database that keeps tenants apart by itself lets a statement see.
+//! The tenant on whose behalf a store is called, for databases that isolate tenants themselves.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -10,17 +10,19 @@ thread_local! {
     static SCOPE: Cell<Option<TenantId>> = const { Cell::new(None) };
 }
 
-/// Runs a future on behalf of one tenant. Where the database keeps tenants apart by itself, what the future reads
-/// and writes in steps of its own is that tenant's alone: another one's rows are not there. Steps that it shares with
-/// others, and tasks that it spawns, are not bound by this.
+/// Runs a future on behalf of one tenant.
+///
+/// If the database isolates tenants itself, the future's own steps read and write only that
+/// tenant's rows; other tenants' rows are invisible. Steps that it shares with others, and tasks
+/// that it spawns, are not restricted.
 pub async fn scoped<F: Future>(tenant: TenantId, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| in_scope(tenant, || future.as_mut().poll(context))).await
 }
 
-/// Runs a function on behalf of one tenant: the same as [`scoped`], for whoever polls by hand.
+/// Runs a function on behalf of one tenant: like [`scoped`], for callers that poll by hand.
 pub fn in_scope<T>(tenant: TenantId, run: impl FnOnce() -> T) -> T {
-    /// Puts back what was there, also when the function panics.
+    /// Restores the previous scope, even if the function panics.
     struct Before(Option<TenantId>);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -31,7 +33,8 @@ pub fn in_scope<T>(tenant: TenantId, run: impl FnOnce() -> T) -> T {
     run()
 }
 
-/// The tenant on whose behalf the store is asked now; none for the system itself, which sees all of them.
+/// The tenant on whose behalf the store is currently called; `None` for the system itself, which
+/// sees all tenants.
 pub fn scope() -> Option<TenantId> {
     SCOPE.get()
 }

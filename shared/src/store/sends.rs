@@ -13,50 +13,51 @@ use crate::workflow::run::RunLeaf;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-/// Sends from outside: accepting, cancelling, talking to a busy session.
+/// Sends from outside: accepting, cancelling, delivering to a busy session.
 #[async_trait]
 pub trait Sends: Send + Sync {
-    /// Accepts sends: each gets its row, its place (unless delayed), its step and, where asked,
-    /// its idempotency key; its session becomes ready. `boot` is the accepting process. Sends of
-    /// one call to one session keep their order.
+    /// Accepts sends: each gets its row, its position (unless delayed), its step and, if given, its
+    /// idempotency key, and its session becomes ready. `boot` is the accepting process. Sends of
+    /// one call to the same session keep their order.
     async fn accept_sends(
         &self,
         boot: BootId,
         items: Vec<AcceptSend>,
     ) -> Result<Vec<AcceptOutcome>>;
 
-    /// Takes an idempotency key for a request that makes many things, each with a key of its own,
-    /// before any of them is made: from now on no other request under this key makes anything.
+    /// Takes an idempotency key for a request that creates several resources, each with a key of
+    /// its own, before any of them is created. From then on no other request can create anything
+    /// under this key.
     async fn take_key(&self, key: IdempotencyKey) -> Result<KeyOutcome>;
 
-    /// Whether an idempotency key is taken, by whatever request.
+    /// Whether an idempotency key is taken, by any request.
     async fn has_key(&self, key: IdempotencyKey) -> Result<bool>;
 
-    /// Asks sends to end. A queued one ends here; a waiting one ends here under a grant of `boot`;
-    /// a running one gets a durable signal that its worker obeys. One whose worker's lease has run out
-    /// ends here, too, and that boot is declared dead.
+    /// Cancels sends. A queued one ends here; a waiting one ends here under a grant of `boot`; a
+    /// running one gets a durable signal for its worker. If the lease of a running send's worker
+    /// has expired, the send ends here, too, and that boot is declared dead.
     async fn cancel_sends(
         &self,
         boot: BootId,
         items: Vec<(TenantId, SendId)>,
     ) -> Result<Vec<CancelOutcome>>;
 
-    /// Brings words to busy sessions: they join a queued send's input (`coalesce`) or lie in the
-    /// inbox until the next boundary of the send that is under way. A send that waits for a retry
-    /// or a timer goes on at once; `interrupt` settles the open calls of a waiting send as
-    /// interrupted, so that it goes on too. `boot` is the accepting process.
+    /// Delivers messages to busy sessions: they are merged into a queued send's input (`coalesce`)
+    /// or wait in the inbox until the next boundary of the active send. A send that waits for a
+    /// retry or a timer continues at once; `interrupt` settles the open calls of a waiting send as
+    /// interrupted, so that it continues, too. `boot` is the accepting process.
     async fn deliver_items(
         &self,
         boot: BootId,
         items: Vec<DeliverItem>,
     ) -> Result<Vec<DeliverOutcome>>;
 
-    /// Lets a send that waits for `recovery` go on. False when no send of the session does.
+    /// Resumes the send of a session that waits for `recovery`; returns it, or `None` if there is none.
     async fn resume_recovery(&self, boot: BootId, key: SessionKey) -> Result<Option<SendId>>;
 
-    /// Looks at a page of sends and deletes those that ended before `keep`, with their steps, calls
-    /// and usage. Their messages stay. So do sends whose end somebody has still to be told. Those of
-    /// runs stay and go with the run.
+    /// Goes through a page of sends and deletes those that ended longer ago than `keep`, with their
+    /// steps, calls and usage. Their messages stay, and so do sends whose end must still be
+    /// reported. Sends of runs are deleted with the run.
     async fn retire_sends(&self, query: RetireSends) -> Result<Retired>;
 
     /// Sends by id; `None` where unknown.
@@ -66,7 +67,7 @@ pub trait Sends: Send + Sync {
     async fn list_sends(&self, query: ListSends) -> Result<Page<SendRecord>>;
 }
 
-/// The methods of [`Sends`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Sends`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! sends_methods {
@@ -104,9 +105,9 @@ macro_rules! sends_methods {
 /// Where a send goes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Target {
-    /// To a session that should exist.
+    /// To an existing session.
     Existing(SessionKey),
-    /// To a session created with it.
+    /// To a new session, created with the send.
     New(Box<NewSession>),
 }
 
@@ -120,13 +121,13 @@ impl Target {
     }
 }
 
-/// What makes a repeated request harmless.
+/// Makes repeats of a request harmless.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IdempotencyKey {
     /// The owner.
     pub tenant: TenantId,
-    /// What the request does, such as `POST /v1/sends`; for a route with a session in its path,
-    /// that session's id too.
+    /// The request's route, such as `POST /v1/sends`; if its path names a session, that session's
+    /// id, too.
     pub route: String,
     /// The caller's key.
     pub key: String,
@@ -134,10 +135,10 @@ pub struct IdempotencyKey {
     pub body_hash: [u8; 32],
 }
 
-/// What a key says of a request that makes many things.
+/// The outcome of taking a key for a request that creates several resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyOutcome {
-    /// It was free, and is this request's from now on.
+    /// It was free; now it belongs to this request.
     Taken,
     /// This request took it before.
     Known,
@@ -152,25 +153,26 @@ pub struct AcceptSend {
     pub id: SendId,
     /// Where it goes.
     pub target: Target,
-    /// The user's words.
+    /// The input.
     pub input: Vec<ContentPart>,
-    /// The sender's decisions.
+    /// The sender's options.
     pub options: SendOptions,
-    /// The parent's call that its end settles.
+    /// The parent's call that is settled when it ends.
     pub reports_to: Option<String>,
-    /// The leaf of a run that it is.
+    /// The run leaf that it belongs to, if any.
     pub run: Option<RunLeaf>,
-    /// What makes a repeat harmless.
+    /// The request's idempotency key.
     pub idempotency: Option<IdempotencyKey>,
-    /// Sends of one session that may wait at once; the same for all sends of a call.
+    /// Maximum number of queued sends of a session; the same for all sends of a call.
     pub queued_max: i64,
-    /// The worker's boot that may be granted the session with it. A wish: see [`Accepted::granted`].
+    /// The worker's boot to which the session should be granted with the accept, if possible: see
+    /// [`Accepted::granted`].
     pub keeper: Option<BootId>,
 }
 
 impl AcceptSend {
-    /// The session that has to be there for the one that is created with it: its parent. A run's leaves
-    /// are not held to that, as their run is asked to end with its session.
+    /// The parent of the session that is created with the send, which must exist. Not for leaves of
+    /// a run: when the parent session is deleted, the run is asked to end.
     pub fn parent(&self) -> Option<SessionKey> {
         match &self.target {
             Target::New(new) if self.run.is_none() => {
@@ -184,7 +186,7 @@ impl AcceptSend {
         }
     }
 
-    /// About how many bytes its rows take.
+    /// Approximate size of its rows in bytes.
     pub fn weight(&self) -> usize {
         let input: usize = self.input.iter().map(ContentPart::weight).sum();
         let new = match &self.target {
@@ -203,7 +205,7 @@ impl AcceptSend {
     }
 }
 
-/// What became of a send to accept.
+/// The outcome of accepting a send.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AcceptOutcome {
     /// It is durable.
@@ -214,40 +216,42 @@ pub enum AcceptOutcome {
     Mismatch,
     /// Nothing was stored.
     Refused(RefuseReason),
-    /// Someone else has had the session locked for longer than its neighbours should wait. Nothing
-    /// was written; ask again in a while.
+    /// Another transaction has held the session's lock for longer than the other items should wait.
+    /// Nothing was written; try again later.
     Locked,
 }
 
-/// What a durable send got.
+/// An accepted send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
-    /// Its place in the session; none while it is delayed.
+    /// Its position in the session; `None` while it is delayed.
     pub position: Option<i64>,
     /// The number of its step.
     pub step: i64,
     /// When, by the database's clock.
     pub created_at: Timestamp,
-    /// Set when its session went from idle to ready and nobody was granted it, so that someone has to enqueue it.
+    /// Set if its session became ready and was not granted to anyone: the caller must enqueue it.
     pub enqueue: Option<ReadySession>,
-    /// Set when its session was at rest and is granted to the send's [keeper](AcceptSend::keeper), as if that had
-    /// claimed it right behind the accept: the send runs, and its id is the grant's token. Somebody has to tell
-    /// the keeper; it gives back what it owns and was not told of. None where the keeper's
-    /// lease is over, it serves another pool, or the tenant has a limit of sends in flight, and for a session that
-    /// is created with the send.
+    /// Set if its session was idle and was granted to the send's [keeper](AcceptSend::keeper), as
+    /// if the keeper had claimed it right after the accept.
+    ///
+    /// The send is then running, and its id is the grant's token. The caller must notify the
+    /// keeper, which releases sessions that it owns but was not told of. `None` if the keeper's
+    /// lease has expired, it serves another pool, or the tenant has a limit of sends in flight, and
+    /// for a session that is created with the send.
     pub granted: Option<Box<GrantedSend>>,
 }
 
-/// What the keeper of a session has to know of its grant besides the send.
+/// What the keeper of a session must know about its grant, besides the send.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantedSend {
-    /// The session, to be enqueued where the keeper cannot be told and the grant was given back.
+    /// The session, to be enqueued if the keeper cannot be notified and the grant was released.
     pub ready: ReadySession,
     /// The number of the grant.
     pub epoch: i64,
-    /// The hot row's numbers.
+    /// The hot row's counters.
     pub counters: Counters,
-    /// What the session has spent, where its agent has a budget.
+    /// What the session has spent, if its agent has a budget.
     pub spent: Option<Spent>,
     /// The version of the session's agent that the send is pinned to.
     pub agent_version: i32,
@@ -256,17 +260,17 @@ pub struct GrantedSend {
 /// Why a send was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefuseReason {
-    /// No such session, or no such parent of the one that was to be created.
+    /// There is no such session, or no such parent of the session to create.
     SessionNotFound,
     /// The session is closed.
     SessionClosed,
     /// `on_busy: reject`, and a send of the session is not final.
     Busy,
-    /// The session has its bound of queued sends.
+    /// The session has the maximum number of queued sends.
     QueueFull,
 }
 
-/// What became of a cancel.
+/// The outcome of a cancel.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CancelOutcome {
     /// It ended here.
@@ -275,10 +279,10 @@ pub enum CancelOutcome {
         send: Box<SendRecord>,
         /// The number of its final step.
         step: i64,
-        /// Set when its end made the session ready for its next send.
+        /// Set if its end made the session ready for its next send: the caller must enqueue it.
         enqueue: Option<ReadySession>,
     },
-    /// It runs; its worker is to be told.
+    /// It is running; its worker must be notified.
     Signalled {
         /// The send as it is.
         send: Box<SendRecord>,
@@ -289,7 +293,7 @@ pub enum CancelOutcome {
     AlreadyFinal(Box<SendRecord>),
     /// No such send.
     NotFound,
-    /// Someone else has had the session locked for longer than its neighbours should wait. Nothing
-    /// was written; ask again in a while.
+    /// Another transaction has held the session's lock for longer than the other items should wait.
+    /// Nothing was written; try again later.
     Locked,
 }

@@ -16,7 +16,7 @@ use crate::session::projection::Projection;
 use crate::session::transition::NotFolded;
 use crate::time::Timestamp;
 
-/// Sessions as such: their creation, change and deletion.
+/// Sessions: creation, changes and deletion.
 #[async_trait]
 pub trait Sessions: Send + Sync {
     /// Creates sessions. With an idempotency key a repeat creates nothing.
@@ -25,59 +25,64 @@ pub trait Sessions: Send + Sync {
         items: Vec<(NewSession, Option<IdempotencyKey>)>,
     ) -> Result<Vec<CreateOutcome>>;
 
-    /// Creates a session with copied messages: numbered from 1 whatever their numbers were, of
-    /// epoch 0, with their sends and times as they are. It has no sends, steps, calls or usage of
-    /// its own, and nothing to do. With an idempotency key a repeat creates nothing.
+    /// Creates a session with copied messages, which are renumbered from 1 and keep their sends and
+    /// times, with epoch 0. The session is idle and has no sends, steps, calls or usage of its own.
+    /// With an idempotency key a repeat creates nothing.
     async fn import_session(&self, item: ImportSession) -> Result<CreateOutcome>;
 
     /// Changes a session's agent (as a new version), metadata or lifecycle. Fields of the patch
-    /// that are `None` stay.
+    /// that are `None` are unchanged.
     async fn update_session(&self, key: SessionKey, patch: SessionPatch) -> Result<UpdateOutcome>;
 
-    /// Ends every open send as cancelled under a grant of `boot`, cancels its timers, takes its
-    /// lease away; its hot row stays as a tombstone, its sends until retention. It is gone for
-    /// everyone: what it leaves behind, [`erase_step`](super::erase_step) removes page by page.
+    /// Deletes a session: ends every open send as cancelled under a grant of `boot`, cancels its
+    /// timers and takes its lease away.
+    ///
+    /// Its hot row stays as a tombstone, its sends until retention. It is invisible from then on;
+    /// [`erase_step`](super::erase_step) removes what it leaves behind page by page.
     async fn delete_session(&self, key: SessionKey, boot: BootId) -> Result<DeleteOutcome>;
 
-    /// Deleted sessions that may have left something behind, in order, behind `after`.
+    /// Deleted sessions that may still have rows to remove, in order, after `after`.
     async fn deleted_sessions(
         &self,
         after: Option<DeletedSession>,
         limit: u32,
     ) -> Result<Vec<DeletedSession>>;
 
-    /// Removes at most `limit` rows of each kind that a deleted session left behind. It is no longer
-    /// due when none is left, nor a session below it, and it was deleted [`ERASED_MS_MIN`] ago.
+    /// Removes at most `limit` rows of each kind that a deleted session left behind. The session is
+    /// done when no rows and no sessions below it are left, and it was deleted at least
+    /// [`ERASED_MS_MIN`] ago.
     async fn erase_session(&self, key: SessionKey, limit: u32) -> Result<Erased>;
 
-    /// Removes old messages with the rows of their calls. A call is never parted from its results; the
-    /// last message and those of the open send stay, numbers as well. `context_version` goes up.
+    /// Removes old messages with the rows of their calls. A call is never separated from its
+    /// results; the last message and those of the open send are kept, and numbers do not change.
+    /// Increments `context_version`.
     async fn prune_session(&self, item: PruneSession) -> Result<PruneOutcome>;
 
-    /// Stores what a fold cost that was written while nothing of its session was under way, and
-    /// attaches it, unless a worker has the session or what is shown of it changed since it was begun.
-    /// The cost is stored whoever has the session. A repeat is paid for once, and attaches nothing. Nothing is
-    /// stored for a session that is deleted, or a send that is gone.
+    /// Stores the cost of a fold that was written while its session was idle, and attaches the
+    /// fold, unless a worker holds the session or its context has changed since.
+    ///
+    /// The cost is stored even if a worker holds the session. A repeat is counted once and attaches
+    /// nothing. Nothing is stored if the session was deleted or the send is gone.
     async fn fold_at_rest(&self, item: FoldAtRest) -> Result<FoldedAtRest>;
 
-    /// A session; `None` when unknown or deleted.
+    /// Reads a session; `None` if unknown or deleted.
     async fn get_session(&self, key: SessionKey) -> Result<Option<SessionRecord>>;
 
     /// Sessions, newest first.
     async fn list_sessions(&self, query: ListSessions) -> Result<Page<SessionRecord>>;
 
-    /// The sessions that this one created as its children, oldest first.
+    /// The children of this session, oldest first.
     async fn list_children(&self, key: SessionKey) -> Result<Vec<SessionKey>>;
 
-    /// What a session's model calls cost, and those of the sessions below it, as far as their sends
-    /// are kept; `None` when unknown or deleted.
+    /// The usage of a session and of the sessions below it, as far as their sends are kept; `None`
+    /// if unknown or deleted.
     async fn session_usage(&self, key: SessionKey) -> Result<Option<SessionUsage>>;
 
-    /// How many of the sessions that this one created as its children have sends that are not final.
+    /// How many of this session's children have sends that are not final.
     async fn open_children(&self, key: SessionKey) -> Result<u64>;
 }
 
-/// The methods of [`Sessions`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Sessions`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! sessions_methods {
@@ -115,17 +120,17 @@ macro_rules! sessions_methods {
     };
 }
 
-/// What became of a fold of a session at rest.
+/// The outcome of attaching a fold to an idle session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FoldedAtRest {
-    /// It is attached.
+    /// It was attached.
     Attached {
         /// The number of its step.
         step: i64,
     },
-    /// Nothing was to be attached, or it never can be: the session is gone or changed.
+    /// There was nothing to attach, or it can never be attached: the session is gone or has changed.
     Dropped,
-    /// A worker has the session; it may be attached later.
+    /// A worker holds the session; the fold may be attached later.
     Busy,
 }
 
@@ -138,22 +143,23 @@ impl From<NotFolded> for FoldedAtRest {
     }
 }
 
-/// A fold of a session at rest.
+/// A fold of an idle session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoldAtRest {
     /// The session.
     pub key: SessionKey,
-    /// Its newest send when the fold was begun, which pays.
+    /// The session's newest send when the fold was started, which pays for it.
     pub send_id: SendId,
-    /// The process that writes.
+    /// The writing process.
     pub boot: BootId,
-    /// The `context_version` when it was begun.
+    /// The `context_version` when the fold was started.
     pub context_version: i64,
-    /// The fold; none where none could be written, and only its cost is to be stored.
+    /// The fold; `None` if none could be written and only the cost is to be stored.
     pub fold: Option<NewFold>,
-    /// What it cost: rows of [`EXTRACT_ROUND`](super::EXTRACT_ROUND), as of all calls behind the end of a send. Those of
-    /// a worker that lost its lease are the ones that it had for the send's steps: where a step has stored one, it is
-    /// paid for, and otherwise it is stored as [`UsageRow::at_rest`] says.
+    /// Its cost: rows with [`EXTRACT_ROUND`](super::EXTRACT_ROUND), like all calls after the end of
+    /// a send. A worker that lost its lease passes the rows it had for the send's steps: one that a
+    /// step has already stored is not stored again; any other is stored as [`UsageRow::at_rest`]
+    /// gives it.
     pub usage: Vec<UsageRow>,
 }
 
@@ -166,7 +172,7 @@ pub struct NewSession {
     pub agent: AgentSpec,
     /// The creator's data.
     pub metadata: Map<String, Value>,
-    /// Whose child it is.
+    /// Its parent, if it is a child.
     pub parent: Option<Parent>,
 }
 
@@ -175,46 +181,46 @@ pub struct NewSession {
 pub struct ImportSession {
     /// The session.
     pub session: NewSession,
-    /// The transcript in its order. It is stored as [`copies`](crate::message::copies) makes it.
+    /// The transcript, in order; stored as converted by [`copies`](crate::message::copies).
     pub messages: Vec<Message>,
-    /// Its folds, as [`copies`](crate::session::fold::copies) makes them; only the last page's count.
+    /// Its folds, as converted by [`copies`](crate::session::fold::copies); only the last page's
+    /// are used.
     pub folds: Vec<Fold>,
-    /// What its sends are shown as once they are old, with the numbers that its messages have; only the last
-    /// page's count.
+    /// Its projections, with the message numbers of the new session; only the last page's are used.
     pub projections: Vec<Projection>,
-    /// What it has to do.
+    /// Its to-do list.
     pub todo: List,
     /// Its notes.
     pub notes: List,
-    /// What makes a repeat harmless; only the last page's counts.
+    /// The request's idempotency key; only the last page's is used.
     pub idempotency: Option<IdempotencyKey>,
-    /// The messages that earlier pages stored: a long transcript may come in several. No call's results
-    /// are in another page than the call.
+    /// Number of messages that earlier pages stored, since a long transcript may come in several
+    /// pages. A call and its results must be in the same page.
     pub behind: i64,
-    /// Whether another page follows, within [`STAGED_MS`]. Nobody sees the session before the last one;
-    /// what no other page follows is removed as what a deleted session left behind.
+    /// Whether another page follows, within [`STAGED_MS`]. The session is invisible until the last
+    /// page is stored; if no further page comes, its rows are removed like those of a deleted session.
     pub more: bool,
 }
 
-/// How long a session whose messages come page by page waits for the next one, in milliseconds.
+/// How long an import in pages waits for the next page, in milliseconds.
 pub const STAGED_MS: i64 = 600_000;
 
-/// What became of a session to create.
+/// The outcome of creating a session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CreateOutcome {
-    /// It exists now.
+    /// It was created.
     Created(Box<SessionRecord>),
     /// The key was used for the same request: this session was created then.
     Replayed(SessionId),
     /// The key was used for another request.
     Mismatch,
-    /// A page of its messages is stored, and the next may come.
+    /// A page of its messages is stored; the next one may follow.
     Staged,
-    /// Its earlier pages were removed, because this one came too late: nothing was stored.
+    /// This page came too late and the earlier ones were removed: nothing was stored.
     Gone,
 }
 
-/// Changes of a session; `None` leaves as is.
+/// Changes of a session; fields that are `None` are unchanged.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SessionPatch {
     /// Replaces the agent with a new version.
@@ -225,7 +231,7 @@ pub struct SessionPatch {
     pub closed: Option<bool>,
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Debug, Clone, PartialEq)]
 pub enum UpdateOutcome {
     /// The session as it is now.
@@ -239,7 +245,7 @@ pub enum UpdateOutcome {
 pub enum PruneTo {
     /// Those with a lower `seq`.
     Before(i64),
-    /// All but so many of the last ones.
+    /// All but this many of the last ones.
     KeepLast(u32),
 }
 
@@ -250,15 +256,16 @@ pub struct PruneSession {
     pub key: SessionKey,
     /// Which ones.
     pub to: PruneTo,
-    /// Only say what would be removed, in all.
+    /// Only report what would be removed in total.
     pub dry_run: bool,
-    /// About how many messages to remove at once: more where a call has more results.
+    /// About how many messages to remove at once; more if needed to keep a call with its results.
     pub limit: u32,
 }
 
 impl PruneTo {
-    /// The `seq` of the first message that stays, before a call is kept with its results: the last
-    /// message stays always, and so does what the open send has written, from `active_from` on.
+    /// The `seq` of the first message to keep, before it is adjusted to keep a call with its
+    /// results. The last message is always kept, and so is what the open send has written, from
+    /// `active_from` on.
     pub fn first_kept(self, first_seq: i64, next_seq: i64, active_from: Option<i64>) -> i64 {
         let wanted = match self {
             Self::Before(seq) => seq,
@@ -269,37 +276,37 @@ impl PruneTo {
     }
 }
 
-/// What became of a pruning.
+/// The outcome of a prune.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PruneOutcome {
-    /// So it is now, or would be.
+    /// It was pruned, or would be.
     Pruned {
-        /// Messages that went.
+        /// Number of messages removed.
         removed: i64,
-        /// The `seq` of the first one that is left.
+        /// The `seq` of the first message that is left.
         first_seq: i64,
-        /// What that will be when nothing is left to remove: another page goes on before it.
+        /// What `first_seq` will be when everything is removed; if it is higher, another page is needed.
         until: i64,
     },
     /// No such session.
     NotFound,
 }
 
-/// What became of a delete.
+/// The outcome of a delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeleteOutcome {
-    /// It is gone.
+    /// It was deleted.
     Deleted {
         /// The sends that ended with it.
         cancelled: Vec<SendId>,
-        /// The boot that ran it and should hear of it.
+        /// The boot that ran it and should be notified.
         owner: Option<BootId>,
         /// The number of its last step.
         last_step: i64,
     },
-    /// It has more open sends than one transaction should end, [`ERASED_AT_ONCE`]: the last ones have
-    /// ended, and it is closed. It is among the deleted sessions from now on: whoever asked asks again,
-    /// or the sweep does.
+    /// It has more open sends than one transaction should end ([`ERASED_AT_ONCE`]): the last ones
+    /// have ended, and it is closed. It counts as deleted from now on; the caller, or else the
+    /// sweep, must call again.
     Ending {
         /// The sends that have ended.
         cancelled: Vec<SendId>,
@@ -310,33 +317,36 @@ pub enum DeleteOutcome {
     NotFound,
 }
 
-/// Rows of each kind that one transaction removes of a deleted session, open sends that one ends of a
-/// session to delete, and messages that one removes of a pruned one. With rows of some kilobytes this is a matter of milliseconds, also
-/// where everybody else's writes wait for it.
+/// Batch size of one transaction: rows of each kind removed of a deleted session, open sends ended
+/// of a session being deleted, messages removed of a pruned one.
+///
+/// With rows of a few kilobytes this takes milliseconds, even in databases where all other writes
+/// wait for it.
 pub const ERASED_AT_ONCE: u32 = 500;
 
-/// Of so many rows to remove at once, one is looked for in another send each: a send has a few calls.
+/// The batch size divided by this is the number of sends whose calls one transaction removes: a
+/// send has a few calls.
 pub const CALLS_EACH: usize = 8;
 
-/// How long a deleted session is looked at again, in milliseconds. Who created a session below it
-/// in a transaction that had begun before is done by then: none takes longer than some seconds.
+/// How long a deleted session is checked again, in milliseconds. A transaction that had already
+/// begun to create a session below it has ended by then: none takes longer than some seconds.
 pub const ERASED_MS_MIN: i64 = 60_000;
 
 /// A session that was deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeletedSession {
-    /// Since when something is to be done about it.
+    /// When it is due for removal.
     pub due_at: Timestamp,
     /// The session.
     pub key: SessionKey,
 }
 
-/// What a page of the removal of a session did.
+/// The result of removing a page of a deleted session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Erased {
-    /// Rows that went.
+    /// Number of rows removed.
     pub rows: u64,
-    /// Whether others are left.
+    /// Whether any are left.
     pub more: bool,
 }
 
@@ -358,7 +368,7 @@ mod tests {
         ] {
             assert_eq!(to.first_kept(3, 10, active), expected, "{to:?} {active:?}");
         }
-        // Nothing was said yet.
+        // There are no messages yet.
         assert_eq!(PruneTo::KeepLast(0).first_kept(1, 1, None), 1);
     }
 }

@@ -10,15 +10,15 @@ use crate::id::TenantId;
 use crate::skill::{BrokenSkill, Skill, SkillFault, SkillHash, SkillRecord, SkillRef, SkillSource};
 use crate::time::Timestamp;
 
-/// Skills and their versions. A version is a name with a hash; it never changes, and stays when its name
-/// goes to another one, or from the list.
+/// Skills and their versions. A version is a name with a hash. It never changes, and it remains
+/// when its name moves to another version or is removed from the list.
 #[async_trait]
 pub trait Skills: Send + Sync {
-    /// Stores a version unless it is there, and makes it the one that its name means; see
-    /// [`takes_name`]. Once for each idempotency key.
+    /// Stores a version unless it exists, and makes its name refer to it; see [`takes_name`]. Once
+    /// per idempotency key.
     async fn publish_skill(&self, item: PublishSkill) -> Result<PublishSkillOutcome>;
 
-    /// Notes what is wrong with a mounted skill, until that folder's skill is published or removed.
+    /// Records what is wrong with a mounted skill, until that folder's skill is published or removed.
     async fn note_broken_skill(
         &self,
         tenant: TenantId,
@@ -26,13 +26,13 @@ pub trait Skills: Send + Sync {
         faults: Vec<SkillFault>,
     ) -> Result<()>;
 
-    /// Takes a skill from the list, and what was noted of a folder of this name with it: the bare name
-    /// means nothing from now on. Versions stay for the agents that have them, unless they are to be
-    /// removed, too. False when there is nothing of this name.
+    /// Removes a skill from the list, together with faults recorded for a folder of this name: the
+    /// bare name no longer resolves. Versions stay for agents that use them, unless `versions` says
+    /// to remove them, too. False if there is nothing of this name.
     async fn remove_skill(&self, tenant: TenantId, name: String, versions: bool) -> Result<bool>;
 
-    /// What these mean: a bare name its current version, a version itself even where its name is not
-    /// listed. `None` where there is none.
+    /// Resolves references: a bare name to its current version, a version to itself even if its
+    /// name is not listed. `None` if there is none.
     async fn find_skills(
         &self,
         tenant: TenantId,
@@ -45,10 +45,10 @@ pub trait Skills: Send + Sync {
     /// The versions of a name, newest first, at most a hundred.
     async fn skill_versions(&self, tenant: TenantId, name: String) -> Result<Vec<SkillVersion>>;
 
-    /// The mounted skills that were left out, by folder.
+    /// The mounted skills that were left out because of faults, by folder.
     async fn broken_skills(&self, tenant: TenantId) -> Result<Vec<BrokenSkill>>;
 
-    /// The content of files of a version, by path; those that it does not have are left out.
+    /// The content of files of a version, by path; files that it does not have are left out.
     async fn read_skill_files(
         &self,
         tenant: TenantId,
@@ -58,7 +58,7 @@ pub trait Skills: Send + Sync {
     ) -> Result<BTreeMap<String, Vec<u8>>>;
 }
 
-/// The methods of [`Skills`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Skills`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! skills_methods {
@@ -95,7 +95,7 @@ macro_rules! skills_methods {
     };
 }
 
-/// Versions that one answer holds at most.
+/// Maximum number of versions in one response.
 pub const SKILL_VERSIONS_MAX: i64 = 100;
 
 /// A skill to publish.
@@ -107,18 +107,18 @@ pub struct PublishSkill {
     pub skill: Arc<Skill>,
     /// Where it comes from.
     pub source: SkillSource,
-    /// What makes a repeat harmless.
+    /// The request's idempotency key.
     pub idempotency: Option<IdempotencyKey>,
 }
 
 impl PublishSkill {
-    /// What an idempotency key leads to: half of the version's hash.
+    /// The resource id for an idempotency key: the first half of the version's hash.
     pub fn resource(&self) -> uuid::Uuid {
         let bytes = self.skill.hash.bytes();
         uuid::Uuid::from_bytes(std::array::from_fn(|at| bytes[at]))
     }
 
-    /// The version as it is stored at this time.
+    /// The version as stored at this time.
     pub fn record(&self, now: Timestamp) -> SkillRecord {
         SkillRecord {
             name: self.skill.name.clone(),
@@ -130,19 +130,19 @@ impl PublishSkill {
     }
 }
 
-/// What became of a publication.
+/// The outcome of publishing a skill.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PublishSkillOutcome {
     /// The version is stored.
     Published {
-        /// Whether it is stored now for the first time.
+        /// Whether it was stored for the first time.
         created: bool,
-        /// Whether its name means it now.
+        /// Whether its name refers to it now.
         current: bool,
     },
-    /// The same request was served before under this key.
+    /// The same request was served before under this idempotency key.
     Replayed,
-    /// Another request was served under this key.
+    /// Another request was served under this idempotency key.
     Mismatch,
 }
 
@@ -157,20 +157,20 @@ pub struct SkillVersion {
     pub created_at: Timestamp,
 }
 
-/// Which skills.
+/// A query for skills.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListSkills {
     /// The owner.
     pub tenant: TenantId,
-    /// Only those behind this name.
+    /// Only those after this name.
     pub after: Option<String>,
     /// At most this many.
     pub limit: u32,
 }
 
-/// Whether a version of this source becomes what its name means. `current` is where the version came
-/// from that the name means now, if it is listed. A mounted skill never replaces an uploaded one: people
-/// override what is mounted by an upload.
+/// Whether the name should refer to a new version from `source`. `current` is the source of the
+/// version that it refers to now, if it is listed. A mounted skill never replaces an uploaded one,
+/// so that people can override a mounted skill by an upload.
 pub fn takes_name(current: Option<SkillSource>, source: SkillSource) -> bool {
     !(current == Some(SkillSource::Uploaded) && source == SkillSource::Mounted)
 }

@@ -6,38 +6,40 @@ use super::Result;
 use crate::id::TenantId;
 use crate::tenant::TenantErasure;
 
-/// Rows of each table that one step of an erasure removes: a transaction of some milliseconds.
+/// Maximum number of rows per table that one step of an erasure removes; takes a few milliseconds.
 pub const ROWS_ERASED_AT_ONCE: u32 = 500;
 
-/// The erasure of tenants with everything that they have. A tenant that is being erased still exists, so that what it has
-/// belongs to someone, but nothing acts for it any more.
+/// The erasure of tenants with all their data. A tenant being erased still exists, so that its data
+/// has an owner, but nothing can act on its behalf.
 #[async_trait]
 pub trait TenantErasures: Send + Sync {
-    /// Begins to erase a tenant: its keys are revoked, and no new ones are made. A repeat changes nothing. Whoever calls
-    /// it does not do so for the default tenant.
+    /// Begins to erase a tenant: its keys are revoked, and no new ones can be created. A repeat
+    /// changes nothing. The caller must not pass the default tenant.
     async fn begin_tenant_erasure(&self, tenant: TenantId) -> Result<BeginErasureOutcome>;
 
-    /// How far the erasure of a tenant is, also once it has ended.
+    /// The state of a tenant's erasure, even after it has ended.
     async fn tenant_erasure(&self, tenant: TenantId) -> Result<Option<TenantErasure>>;
 
-    /// Tenants whose erasure was begun and has not ended, by number.
+    /// Tenants whose erasure has begun and not ended, by number.
     async fn erasing_tenants(&self) -> Result<Vec<TenantId>>;
 
-    /// Removes at most `limit` rows from each table of a tenant that is being erased, and lets its blobs go. Its sessions
-    /// were deleted before. Ends the erasure when nothing was found for [`ERASED_MS_MIN`](super::ERASED_MS_MIN): whoever
-    /// was about to write something for it is done by then. None where no erasure is under way.
+    /// Removes at most `limit` rows of a tenant being erased from each table, and releases its
+    /// blobs. Its sessions must have been deleted before. The erasure ends when nothing has been
+    /// found for [`ERASED_MS_MIN`](super::ERASED_MS_MIN), so that transactions that were about to
+    /// write for it have ended. `None` if no erasure is in progress.
     async fn erase_tenant_rows(
         &self,
         tenant: TenantId,
         limit: u32,
     ) -> Result<Option<TenantErasure>>;
 
-    /// Notes what stands in the way of an erasure; nothing does any longer where there is no text.
+    /// Records what blocks an erasure; `None` clears it.
     async fn note_tenant_erasure(&self, tenant: TenantId, failed: Option<String>) -> Result<()>;
 }
 
-/// Hands the tables whose rows an erasure removes to a macro, each with its primary key. What else is kept by a tenant's
-/// number goes with its bytes (`blobs`, `blob_chunks`) or with its name (`seat_limits`).
+/// Passes the tables whose rows an erasure removes to a macro, each with its primary key. Other
+/// rows with a tenant's number are removed with its bytes (`blobs`, `blob_chunks`) or with its name
+/// (`seat_limits`).
 #[macro_export]
 macro_rules! tenant_tables {
     ($apply:ident) => {
@@ -106,10 +108,10 @@ macro_rules! counts {
     };
 }
 
-/// Counts what is stored of the tenant `$1`: rows of `kind` and `count`, in every dialect.
+/// Counts the rows of the tenant `$1`, as rows of `kind` and `count`; valid in every dialect.
 pub const COUNT_TENANT_ROWS: &str = crate::tenant_tables!(counts);
 
-/// The methods of [`TenantErasures`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`TenantErasures`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! tenant_erasures_methods {
@@ -134,13 +136,13 @@ macro_rules! tenant_erasures_methods {
     };
 }
 
-/// What became of the wish to erase a tenant.
+/// The outcome of beginning to erase a tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BeginErasureOutcome {
     /// It is being erased.
     Begun(TenantErasure),
-    /// Nothing of it is removed while it is held.
+    /// It is under a hold, so nothing was removed.
     Held,
-    /// It is unknown, or deleted.
+    /// It is unknown or deleted.
     NotFound,
 }

@@ -9,15 +9,16 @@ use crate::time::Timestamp;
 use crate::usage::Usage;
 use uuid::Uuid;
 
-/// How long a place is kept for a send that does not exist yet, in milliseconds: longer than any request takes to
-/// make it.
+/// How long a place is reserved for a send that does not exist yet, in milliseconds: longer than
+/// any request takes to create it.
 pub const PLACE_KEPT_MS: i64 = 60_000;
 
-/// One of so many sends that take a place frees the places of those that have ended, also while there is room.
+/// On average, one of this many sends that take a place also frees the places of ended sends, even
+/// while there is room.
 const FREED_EVERY: u128 = 256;
 
-/// Whether whoever takes places for these sends frees those of sends that have ended first. What is counted each time
-/// stays so about as much as is open, however high the limit is.
+/// Whether taking places for these sends should first free those of ended sends. This keeps the
+/// number of rows to count close to the number of open sends, however high the limit is.
 pub fn frees_places(sends: impl IntoIterator<Item = Uuid>) -> bool {
     let mut sends = sends.into_iter();
     sends.any(|send| send.as_u128() % FREED_EVERY == 0)
@@ -33,13 +34,13 @@ pub trait Tenants: Send + Sync {
         key: Option<IdempotencyKey>,
     ) -> Result<CreateTenantOutcome>;
 
-    /// Reads a tenant; none where it is unknown or deleted.
+    /// Reads a tenant; `None` if it is unknown or deleted.
     async fn get_tenant(&self, id: TenantId) -> Result<Option<Tenant>>;
 
-    /// The tenant with this name, to act for it; none where no tenant has it, or that one is being erased.
+    /// The tenant with this name, to act on its behalf; `None` if there is none, or it is being erased.
     async fn named_tenant(&self, name: String) -> Result<Option<TenantId>>;
 
-    /// What tenants say of pools, of those that say anything; by number.
+    /// The pool restrictions of tenants that have any, by number.
     async fn tenant_pools(&self) -> Result<Vec<(TenantId, Pools)>>;
 
     /// Lists tenants by number.
@@ -48,14 +49,16 @@ pub trait Tenants: Send + Sync {
     /// Changes a tenant.
     async fn update_tenant(&self, id: TenantId, patch: TenantPatch) -> Result<UpdateTenantOutcome>;
 
-    /// Deletes a tenant that has neither sessions nor runs nor timers that may start some, with its
-    /// memory, its agents and its skills, and revokes its keys.
+    /// Deletes a tenant that has no sessions, no runs and no timers that may start any, with its
+    /// memory, agents and skills, and revokes its keys.
     async fn delete_tenant(&self, id: TenantId) -> Result<DeleteTenantOutcome>;
 
-    /// Takes places among the open sends of a tenant, or among those of one of its keys, for sends that are about to be
-    /// accepted: as many of the first of `sends` as `max` leaves room for; returns how many have one. Never more than
-    /// `max` have one at a time, however many processes ask at once. A place is free again once its send has ended, or
-    /// was not accepted within a minute. A repeat keeps the places that it has.
+    /// Takes places among the open sends of a tenant, or of one of its keys, for sends about to be
+    /// accepted: for as many of the first of `sends` as `max` leaves room for. Returns how many
+    /// have one.
+    ///
+    /// Never more than `max` have a place at one time, however many processes ask at once. A place
+    /// is freed when its send has ended, or was not accepted within a minute. A repeat keeps its places.
     async fn reserve_sends(
         &self,
         tenant: TenantId,
@@ -64,7 +67,7 @@ pub trait Tenants: Send + Sync {
         max: u32,
     ) -> Result<u32>;
 
-    /// Gives places back of sends that were not accepted.
+    /// Releases the places of sends that were not accepted.
     async fn release_sends(
         &self,
         tenant: TenantId,
@@ -72,23 +75,24 @@ pub trait Tenants: Send + Sync {
         sends: Vec<SendId>,
     ) -> Result<()>;
 
-    /// Calls the sessions that wait for a seat and can have one, of one tenant or of all, in their order, so that
-    /// they are found ready; returns those that were not called before. A tenant whose limits were lifted calls all
-    /// of them when they are. Nothing is lost where a call is not heard of: who was called stays ready.
+    /// Calls the sessions that wait for a seat and can have one, of one tenant or of all, in order,
+    /// so that they become ready; returns those that were not called before. If a tenant's limits
+    /// were lifted, all its waiting sessions are called. Nothing is lost if the caller does not
+    /// hear of a call: the session stays ready.
     async fn call_seats(&self, tenant: Option<TenantId>) -> Result<CalledSeats>;
 
-    /// What the sends cost whose ids lie in a range. Ids begin with the time, so a range of them is a span of
-    /// time.
+    /// The usage of sends with ids in a range. Ids start with the time, so a range of ids is a
+    /// range of time.
     async fn tenant_usage(&self, query: TenantUsageQuery) -> Result<TenantUsage>;
 
-    /// The first of a tenant's open sends from an id on; none where all have ended.
+    /// The first of a tenant's open sends from an id on; `None` if all have ended.
     async fn first_open_send(&self, tenant: TenantId, from: SendId) -> Result<Option<SendId>>;
 
-    /// Bytes of the blobs of a tenant.
+    /// Total bytes of a tenant's blobs.
     async fn tenant_bytes(&self, tenant: TenantId) -> Result<u64>;
 }
 
-/// The methods of [`Tenants`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Tenants`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! tenants_methods {
@@ -140,24 +144,24 @@ macro_rules! tenants_methods {
 pub struct NewTenant {
     /// Its name.
     pub name: String,
-    /// What it may use.
+    /// Its limits.
     pub limits: Limits,
     /// Scheduling weight relative to other tenants, 1 to 1000.
     pub weight: u32,
-    /// For how long what it has is kept.
+    /// How long its data is kept.
     pub retention: Retention,
-    /// Worker pools that it may name.
+    /// The worker pools that it may use.
     pub pools: Pools,
 }
 
-/// What became of a new tenant.
+/// The outcome of creating a tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CreateTenantOutcome {
     /// It was created.
     Created(Tenant),
-    /// The same request created it before; it is as it is now.
+    /// The same request created it before; this is its current state.
     Replayed(Tenant),
-    /// The same request created it before, and it was deleted since.
+    /// The same request created it before, and it has been deleted since.
     Gone,
     /// Another tenant has this name.
     NameTaken,
@@ -165,31 +169,31 @@ pub enum CreateTenantOutcome {
     Mismatch,
 }
 
-/// Which tenants.
+/// A query for tenants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListTenants {
-    /// The last of the page before; none for the first page.
+    /// The last tenant of the previous page; `None` for the first page.
     pub after: Option<TenantId>,
     /// At most this many.
     pub limit: u32,
 }
 
-/// Changes of a tenant; what is absent stays as it is.
+/// Changes of a tenant; absent fields are unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TenantPatch {
     /// Its name.
     pub name: Option<String>,
-    /// What it may use.
+    /// Its limits.
     pub limits: Option<Limits>,
     /// Its weight.
     pub weight: Option<u32>,
-    /// For how long what it has is kept.
+    /// How long its data is kept.
     pub retention: Option<Retention>,
-    /// Worker pools that it may name.
+    /// The worker pools that it may use.
     pub pools: Option<Pools>,
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UpdateTenantOutcome {
     /// It was made.
@@ -200,7 +204,7 @@ pub enum UpdateTenantOutcome {
     NotFound,
 }
 
-/// What became of a deletion.
+/// The outcome of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteTenantOutcome {
     /// It is gone.
@@ -211,28 +215,28 @@ pub enum DeleteTenantOutcome {
     NotFound,
 }
 
-/// Who was called to a seat.
+/// The result of calling waiting sessions to seats.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CalledSeats {
-    /// To be enqueued.
+    /// Called sessions to enqueue.
     pub enqueue: Vec<ReadySession>,
-    /// Sessions that wait for a seat, those that were called included.
+    /// Number of sessions that wait for a seat, including those just called.
     pub waiting: u64,
 }
 
-/// Which usage.
+/// A query for usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TenantUsageQuery {
-    /// Whose.
+    /// The tenant.
     pub tenant: TenantId,
-    /// The first id.
+    /// The first id, inclusive.
     pub from: Uuid,
-    /// The id behind the last one.
+    /// The end of the range, exclusive.
     pub until: Uuid,
 }
 
 impl TenantUsageQuery {
-    /// That of the sends that were accepted from a time on, and before another one: ids begin with the time.
+    /// The usage of sends accepted from `from` on and before `until`; ids start with the time.
     pub fn accepted(tenant: TenantId, from: Timestamp, until: Timestamp) -> Self {
         Self {
             tenant,
@@ -241,19 +245,19 @@ impl TenantUsageQuery {
         }
     }
 
-    /// The first id of a time: those of earlier ones are smaller.
+    /// The lowest id of a time; ids of earlier times are lower.
     pub fn first_id(at: Timestamp) -> Uuid {
         Uuid::from_u128(u128::from(at.0.max(0).unsigned_abs()) << 80)
     }
 }
 
-/// What sends cost.
+/// The usage of sends.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct TenantUsage {
-    /// The sends.
+    /// Number of sends.
     pub sends: u64,
-    /// Model responses, incomplete ones too.
+    /// Number of model responses, including incomplete ones.
     pub calls: u64,
-    /// What they cost.
+    /// Their usage.
     pub usage: Usage,
 }

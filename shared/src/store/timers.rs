@@ -15,26 +15,26 @@ use crate::timer::{
 use async_trait::async_trait;
 use std::time::Duration;
 
-/// Timers and what fires.
+/// Timers and their firing.
 #[async_trait]
 pub trait Timers: Send + Sync {
-    /// Makes timers, armed from now on. With an idempotency key a repeat makes nothing.
+    /// Creates armed timers. With an idempotency key a repeat creates nothing.
     async fn create_timers(
         &self,
         items: Vec<(NewTimer, Option<IdempotencyKey>)>,
     ) -> Result<Vec<CreateTimerOutcome>>;
 
-    /// Pauses, resumes and cancels timers. What was asked for already is no mistake.
+    /// Pauses, resumes and cancels timers. Asking for the state that a timer already has is not an error.
     async fn change_timers(&self, items: Vec<ChangeTimer>) -> Result<Vec<ChangeTimerOutcome>>;
 
-    /// Fires due timers, oldest first, at most `limit`: their occurrences, the sends that these ask
-    /// for and the timers' next due times are one transaction, so that an occurrence fires once, and
-    /// never before the database's clock says so. Timers that another process is firing are left to
-    /// it; those whose session someone has locked stay due. `boot` is the accepting process.
+    /// Fires due timers, oldest first, at most `limit`. Their occurrences, the sends for these and
+    /// the timers' next due times are one transaction, so that an occurrence fires once, and never
+    /// before the database's clock says so. Timers that another process is firing are skipped;
+    /// those whose session is locked stay due. `boot` is the accepting process.
     async fn fire_timers(&self, boot: BootId, limit: u32) -> Result<Fired>;
 
-    /// Deletes occurrences whose fate is older than `keep`, and timers that ended before that and
-    /// have none left. Returns how many rows went; call again until it is zero.
+    /// Deletes occurrences settled longer ago than `keep`, and timers that ended before that and
+    /// have no occurrences left. Returns the number of rows deleted; call again until it is zero.
     async fn sweep_timers(&self, keep: Duration) -> Result<u64>;
 
     /// Timers by id; `None` where unknown.
@@ -47,7 +47,7 @@ pub trait Timers: Send + Sync {
     async fn list_occurrences(&self, query: ListOccurrences) -> Result<Page<Occurrence>>;
 }
 
-/// The methods of [`Timers`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Timers`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! timers_methods {
@@ -74,11 +74,11 @@ macro_rules! timers_methods {
     };
 }
 
-/// Sends of one session that may wait when a timer adds another: a session that is never worked off
-/// must not grow without an end.
+/// Maximum number of queued sends of a session to which a timer adds another, so that the queue of
+/// a session that is never processed does not grow without bound.
 pub const TIMER_QUEUED_MAX: i64 = 10_000;
 
-/// A timer to make.
+/// A timer to create.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewTimer {
     /// Its id, made by the caller.
@@ -89,17 +89,17 @@ pub struct NewTimer {
     pub target: TimerTarget,
     /// When it does it.
     pub rule: TimerRule,
-    /// Armed timers that its session may have with it; no bound when absent. The count is exact
-    /// however many are made at once.
+    /// Maximum number of armed timers of its session, including this one; no limit when absent. The
+    /// count is exact however many are created at once.
     pub armed_max: Option<u32>,
 }
 
-/// What became of a timer to make.
+/// The outcome of creating a timer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CreateTimerOutcome {
-    /// It is armed.
+    /// It was created and is armed.
     Created(Box<TimerRecord>),
-    /// The key was used for the same request: this timer was made then.
+    /// The key was used for the same request: this timer was created then.
     Replayed(TimerId),
     /// The key was used for another request.
     Mismatch,
@@ -107,32 +107,32 @@ pub enum CreateTimerOutcome {
     Refused(RefuseTimer),
 }
 
-/// Why a timer was not made.
+/// Why a timer was not created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RefuseTimer {
     /// No such session.
     SessionNotFound,
     /// The session is closed.
     SessionClosed,
-    /// The session has its bound of armed timers.
+    /// The session has the maximum number of armed timers.
     TooMany,
-    /// The schedule cannot be followed, or nothing is due from now on.
+    /// The schedule is invalid, or is never due from now on.
     Schedule(crate::timer::ScheduleFault),
 }
 
-/// What someone does to a timer.
+/// A change requested for a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimerChange {
-    /// It stops for a while.
+    /// Pause it.
     Pause,
-    /// It goes on.
+    /// Resume it.
     Resume,
-    /// It ends.
+    /// Cancel it.
     Cancel,
 }
 
 impl TimerChange {
-    /// What happens to the timer.
+    /// The corresponding event.
     pub fn event(self) -> crate::timer::Event {
         match self {
             Self::Pause => crate::timer::Event::Pause,
@@ -155,25 +155,25 @@ pub struct ChangeTimer {
     pub change: TimerChange,
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChangeTimerOutcome {
     /// The timer as it is now.
     Changed(Box<TimerRecord>),
-    /// It does not stand where this is possible.
+    /// Its status does not allow this.
     Illegal(Box<TimerRecord>),
     /// No such timer.
     NotFound,
 }
 
-/// A question for timers, newest first.
+/// A query for timers, newest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListTimers {
     /// The owner.
     pub tenant: TenantId,
     /// Only those that send to this session.
     pub session: Option<SessionId>,
-    /// Only those that stand so.
+    /// Only those with this status.
     pub status: Option<TimerStatus>,
     /// Only those older than this one.
     pub before: Option<TimerId>,
@@ -181,7 +181,7 @@ pub struct ListTimers {
     pub limit: u32,
 }
 
-/// A question for a timer's occurrences, newest first.
+/// A query for a timer's occurrences, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListOccurrences {
     /// The owner.
@@ -194,10 +194,10 @@ pub struct ListOccurrences {
     pub limit: u32,
 }
 
-/// How soon a timer is tried again whose session was locked.
+/// How soon to retry a timer whose session was locked, in milliseconds.
 const LOCKED_RETRY_MS: i64 = 50;
 
-/// What firing due timers did.
+/// The result of firing due timers.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Fired {
     /// Sends that were accepted.
@@ -206,24 +206,24 @@ pub struct Fired {
     pub runs: Vec<FiredRun>,
     /// Sessions that became ready.
     pub enqueue: Vec<ReadySession>,
-    /// Occurrences that were merged into earlier sends.
+    /// Number of occurrences merged into earlier sends.
     pub merged: u32,
-    /// Occurrences that were left out.
+    /// Number of occurrences skipped.
     pub skipped: u32,
-    /// Timers whose delivery was refused.
+    /// Number of timers whose delivery was refused.
     pub failed: u32,
-    /// Timers served.
+    /// Number of timers served.
     pub served: u32,
     /// Whether more may be due: call again at once.
     pub more: bool,
-    /// When to fire again: when the next timer is due, as far as is known, or sooner where one is due
-    /// whose session is locked.
+    /// When to fire again: when the next timer is due, if known, or sooner if a due timer's session
+    /// was locked.
     pub next_due_at: Option<Timestamp>,
     /// The database's clock.
     pub now: Timestamp,
 }
 
-/// A send that a timer made.
+/// A send created by a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FiredSend {
     /// Its session.
@@ -236,7 +236,7 @@ pub struct FiredSend {
     pub due_at: Timestamp,
 }
 
-/// A run that a timer made.
+/// A run created by a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FiredRun {
     /// The run.
@@ -245,7 +245,7 @@ pub struct FiredRun {
     pub due_at: Timestamp,
 }
 
-/// What an occurrence asks for.
+/// What an occurrence creates.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TimerDelivery {
     /// A send.
@@ -255,7 +255,7 @@ pub enum TimerDelivery {
 }
 
 impl Fired {
-    /// Adds what firing some of the timers did.
+    /// Adds the result of firing some of the timers.
     pub fn add(&mut self, part: Self) {
         self.sends.extend(part.sends);
         self.runs.extend(part.runs);
@@ -266,14 +266,14 @@ impl Fired {
         self.served += part.served;
     }
 
-    /// Notes that timers stayed due because someone else had their sessions locked: it is time for
-    /// them again shortly, as most locks last for milliseconds.
+    /// Records that timers stayed due because their sessions were locked: retry shortly, since most
+    /// locks last for milliseconds.
     pub fn retry_locked(&mut self) {
         let again = Timestamp(self.now.0.saturating_add(LOCKED_RETRY_MS));
         self.next_due_at = Some(self.next_due_at.map_or(again, |next| next.min(again)));
     }
 
-    /// Counts a timer's step.
+    /// Counts the outcomes of a timer's step.
     pub fn count(&mut self, step: &Step, refused: bool) {
         let of = |fate| step.occurrences.iter().filter(|o| o.fate == fate).count() as u32;
         self.served += 1;
@@ -283,7 +283,7 @@ impl Fired {
     }
 }
 
-/// What a timer's step asks for, each with its occurrence.
+/// The deliveries of a timer's step, each with its occurrence.
 pub fn deliveries<'s>(timer: &TimerRecord, step: &'s Step) -> Vec<(&'s Occurrence, TimerDelivery)> {
     let fired = step.occurrences.iter().filter(|o| o.fate == Fate::Fired);
     let with_id = fired.filter_map(|occurrence| Some((occurrence, occurrence.send_id?)));
@@ -306,7 +306,7 @@ fn delivery(timer: &TimerRecord, occurrence: &Occurrence, id: SendId) -> TimerDe
             }),
             input: input.clone(),
             options: SendOptions {
-                // A timer's own rule decides both.
+                // The timer's own rule replaces both.
                 on_busy: OnBusy::Enqueue,
                 delay: None,
                 fired_by: Some(FiredBy {
@@ -340,11 +340,11 @@ fn delivery(timer: &TimerRecord, occurrence: &Occurrence, id: SendId) -> TimerDe
     }
 }
 
-/// What a run's creation met, unless it was created.
+/// The refusal of a run's creation, unless it was created.
 pub fn run_refusal(n: i64, outcome: &CreateRunOutcome) -> Option<Refusal> {
     let message = match outcome {
         CreateRunOutcome::Created(_) => return None,
-        // A timer's runs carry no key and belong to no session.
+        // A timer's runs have no idempotency key and belong to no session.
         CreateRunOutcome::Replayed(_)
         | CreateRunOutcome::Mismatch
         | CreateRunOutcome::SessionNotFound => "the run was taken for another one",
@@ -356,7 +356,7 @@ pub fn run_refusal(n: i64, outcome: &CreateRunOutcome) -> Option<Refusal> {
     })
 }
 
-/// What a delivery met, unless it was accepted.
+/// The refusal of a delivery, unless it was accepted.
 pub fn refusal(n: i64, outcome: &AcceptOutcome) -> Option<Refusal> {
     let (gone, code, message) = match outcome {
         AcceptOutcome::Accepted(_) => return None,
@@ -372,7 +372,7 @@ pub fn refusal(n: i64, outcome: &AcceptOutcome) -> Option<Refusal> {
         AcceptOutcome::Refused(RefuseReason::QueueFull) => {
             (false, Code::LimitExceeded, "too many sends wait already")
         }
-        // A timer's sends carry no key, and its session is locked by whoever fires it.
+        // A timer's sends have no idempotency key, and firing it locks its session.
         AcceptOutcome::Replayed(_) | AcceptOutcome::Mismatch | AcceptOutcome::Locked => {
             (false, Code::Internal, "the send was taken for another one")
         }

@@ -1,4 +1,4 @@
-//! What concerns a whole tree of sessions, one step of the store at a time.
+//! Operations on whole trees of sessions, one store step at a time.
 
 use super::{
     CancelOutcome, DeleteOutcome, Erased, ListRuns, ListSends, PruneOutcome, PruneSession, PruneTo,
@@ -7,15 +7,15 @@ use super::{
 use crate::id::{BootId, SendId, SessionKey};
 use crate::workflow::run::{RunAsk, RunStatus};
 
-/// Open sends of one session that are looked at.
+/// Maximum number of open sends of one session that are processed.
 const SENDS_MAX: u32 = 200;
 
-/// Live runs of one session, of a status, that are looked at.
+/// Maximum number of live runs of one session and status that are processed.
 const RUNS_MAX: u32 = 200;
 
-/// Asks everything to end that works below a session for one of its sends: its children, the runs
-/// that it waits for, and what works for them. Begins at the top, so that nothing new is begun below
-/// what has ended. A repeat asks again, which is due where a session was locked.
+/// Cancels everything that works below a session for one of its sends: its children, the runs that
+/// it waits for, and what works for those. Works from the top down, so that ended work cannot start
+/// anything new below it. A repeat cancels again, which is needed if a session was locked.
 pub async fn cancel_below(
     store: &dyn Store,
     boot: BootId,
@@ -55,14 +55,14 @@ pub async fn cancel_below(
     Ok(outcomes)
 }
 
-/// Asks the runs to end that a send of the session waits for, or that any does.
+/// Cancels the runs that this send of the session waits for, or that any of its sends does.
 async fn cancel_runs(store: &dyn Store, key: SessionKey, only: Option<SendId>) -> Result<()> {
     let prefix = only.map(|send| format!("call_{}_", send.0.simple()));
     let ask = RunAsk::Cancel {
         reason: Some("who waits for it has ended".to_owned()),
     };
     let mut asks = Vec::new();
-    // Those that have ended are not read: a session may have had thousands.
+    // Skip final runs: a session may have had thousands.
     for status in RunStatus::ALL.iter().filter(|status| !status.is_final()) {
         let query = ListRuns {
             tenant: key.tenant,
@@ -85,18 +85,19 @@ async fn cancel_runs(store: &dyn Store, key: SessionKey, only: Option<SendId>) -
     Ok(())
 }
 
-/// What a step of the removal of a deleted session did.
+/// The result of one step of removing a deleted session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ErasedStep {
-    /// The sessions right below it, which are deleted now, too, and itself, where its deletion had
-    /// broken off, with what each transaction did.
+    /// The sessions directly below it, which were deleted, too, and itself if its deletion had been
+    /// interrupted, with the outcome of each transaction.
     pub deleted: Vec<(SessionKey, DeleteOutcome)>,
     /// The page that was removed.
     pub page: Erased,
 }
 
-/// Deletes a session, by as many transactions as its open sends need; returns what each did, nothing
-/// when there is no such session. After a crash between any two, the sweep finds the rest.
+/// Deletes a session, in as many transactions as its open sends require; returns the outcome of
+/// each, or nothing if there is no such session. After a crash between two of them, the sweep
+/// finishes the rest.
 pub async fn delete_whole(
     store: &dyn Store,
     boot: BootId,
@@ -115,9 +116,9 @@ pub async fn delete_whole(
     }
 }
 
-/// Takes the removal of a deleted session one step further: deletes the sessions below it, then
-/// removes a page of what it left behind. Each is a transaction of its own: after a crash between any
-/// two, whoever goes on finds the rest.
+/// Advances the removal of a deleted session by one step: deletes the sessions below it, then
+/// removes a page of its rows. Each is a transaction of its own: after a crash between two of them,
+/// the next step finds the rest.
 pub async fn erase_step(
     store: &dyn Store,
     boot: BootId,
@@ -127,7 +128,7 @@ pub async fn erase_step(
     let mut deleted = Vec::new();
     let mut going = store.list_children(key).await?;
     if store.get_session(key).await?.is_some() {
-        // Its deletion broke off before all of its sends had ended.
+        // Its deletion was interrupted before all of its sends had ended.
         going.insert(0, key);
     }
     for session in going {
@@ -138,7 +139,7 @@ pub async fn erase_step(
     Ok(ErasedStep { deleted, page })
 }
 
-/// Prunes a session page by page, as if it were done at once.
+/// Prunes a session page by page, with the result of doing it at once.
 pub async fn prune_all(store: &dyn Store, item: PruneSession) -> Result<PruneOutcome> {
     let mut outcome = store.prune_session(item).await?;
     while let PruneOutcome::Pruned {
@@ -148,7 +149,7 @@ pub async fn prune_all(store: &dyn Store, item: PruneSession) -> Result<PruneOut
     } = outcome
         && first_seq < until
     {
-        // Not what was asked for: the session may have grown meanwhile.
+        // Do not repeat the original request: the session may have grown in the meantime.
         let to = PruneTo::Before(until);
         match store.prune_session(PruneSession { to, ..item }).await? {
             PruneOutcome::Pruned {

@@ -1,4 +1,4 @@
-//! Which tenants have webhooks, as a store remembers it.
+//! A store's cache of which tenants have webhooks.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,17 +6,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::id::TenantId;
 
-/// What a store remembers of which tenants have endpoints, so that the end of a send asks the database
-/// nothing.
+/// A cache of the tenants with endpoints, so that ending a send requires no query for them.
 ///
-/// What it knows is younger than [`Watched::AGE_MAX`], or forgotten: a read that began before an endpoint
-/// was committed is not believed longer than that. Whoever creates an endpoint answers after
-/// [`Watched::KNOWN_IN`]; so each send that is accepted after that answer is ended by a process that knows
-/// of the endpoint.
+/// Its content is at most [`Watched::AGE_MAX`] old, so that a read that began before an endpoint
+/// was committed is not trusted for longer. Creating an endpoint responds only after
+/// [`Watched::KNOWN_IN`]. So every send accepted after that response is ended by a process that
+/// knows of the endpoint.
 #[derive(Debug)]
 pub struct Watched {
     known: Mutex<Option<Known>>,
-    /// How long a read is believed; until it is forgotten when none.
+    /// How long a read is trusted; `None` for until it is forgotten.
     age_max: Option<Duration>,
 }
 
@@ -26,7 +25,8 @@ struct Known {
     tenants: Arc<BTreeSet<TenantId>>,
 }
 
-/// A time on two clocks: one of them goes on while a machine is suspended, the other one is not set.
+/// A time on two clocks: the wall clock keeps running while the machine is suspended, and the
+/// steady clock cannot be set.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     steady: Instant,
@@ -47,7 +47,7 @@ impl Moment {
         }
     }
 
-    /// Whether less than `age` went by since then, on both clocks.
+    /// Whether less than `age` has passed since then, on both clocks.
     fn is_within(self, age: Duration, now: Self) -> bool {
         let wall = now.wall.duration_since(self.wall);
         now.steady.saturating_duration_since(self.steady) < age && wall.is_ok_and(|wall| wall < age)
@@ -55,14 +55,14 @@ impl Moment {
 }
 
 impl Watched {
-    /// How long a read is believed where other processes create endpoints, too.
+    /// How long a read is trusted if other processes may create endpoints, too.
     pub const AGE_MAX: Duration = Duration::from_secs(1);
 
-    /// After how long every process knows of an endpoint that was committed: what it read before is too old
-    /// by then, with a margin for clocks that differ in their rate.
+    /// Time after which every process knows of a committed endpoint: earlier reads are too old by
+    /// then, with a margin for clock drift.
     pub const KNOWN_IN: Duration = Duration::from_millis(1_100);
 
-    /// Where other processes create endpoints, too.
+    /// For a database where other processes create endpoints, too.
     #[must_use]
     pub fn among_others() -> Self {
         Self {
@@ -71,7 +71,8 @@ impl Watched {
         }
     }
 
-    /// Where only this process does, which [forgets](Self::forget) what it knows when it does.
+    /// For a database where only this process creates endpoints, and calls [`forget`](Self::forget)
+    /// when it does.
     #[must_use]
     pub fn alone() -> Self {
         Self {
@@ -80,13 +81,13 @@ impl Watched {
         }
     }
 
-    /// How long the creation of an endpoint is not answered.
+    /// How long to delay the response to creating an endpoint.
     #[must_use]
     pub fn known_in(&self) -> Duration {
         self.age_max.map_or(Duration::ZERO, |_| Self::KNOWN_IN)
     }
 
-    /// The tenants with endpoints, unless that has to be read.
+    /// The tenants with endpoints; `None` if they must be read.
     #[must_use]
     pub fn get(&self) -> Option<Arc<BTreeSet<TenantId>>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,7 +98,7 @@ impl Watched {
             .then(|| known.tenants.clone())
     }
 
-    /// Remembers what a read found that began at `asked`.
+    /// Stores the result of a read that began at `asked`.
     pub fn set(&self, asked: Moment, tenants: BTreeSet<TenantId>) -> Arc<BTreeSet<TenantId>> {
         let tenants = Arc::new(tenants);
         let known = Known {
@@ -108,7 +109,7 @@ impl Watched {
         tenants
     }
 
-    /// Forgets what it knows.
+    /// Clears the cache.
     pub fn forget(&self) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -131,7 +132,7 @@ mod tests {
         let believed = |now| asked.is_within(Watched::AGE_MAX, now);
         assert!(believed(later(asked, 999, 999)));
         assert!(!believed(later(asked, 1_000, 999)));
-        // The machine was suspended, or its clock set.
+        // The machine was suspended, or its clock was set.
         assert!(!believed(later(asked, 5, 3_600_000)));
         let mut back = asked;
         back.wall -= Duration::from_secs(1);

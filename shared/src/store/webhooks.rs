@@ -13,18 +13,18 @@ use crate::time::Timestamp;
 use crate::webhook::{DeliveryRecord, Disabled, Filter, WebhookRecord, event_id};
 use crate::workflow::run::RunStatus;
 
-/// Endpoints of a tenant.
+/// Maximum number of endpoints of a tenant.
 pub const WEBHOOKS_MAX: u32 = 50;
 
-/// Webhooks: endpoints, and events on their way to them.
+/// Webhooks: endpoints, and the delivery of events to them.
 ///
-/// The step that ends a send or a run, or parks a send for someone, notes an event in its own transaction if
-/// the tenant has endpoints, so that an event is there exactly if its step is. A fan-out turns it into
-/// deliveries, one for each endpoint that wants it, and removes it, in one transaction.
+/// A step that ends a send or a run, or parks a send for someone, records an event in the same
+/// transaction if the tenant has endpoints, so that the event exists exactly if the step does. A
+/// fan-out turns it into deliveries, one for each endpoint that wants it, and removes it, in one transaction.
 #[async_trait]
 pub trait Webhooks: Send + Sync {
-    /// Creates an endpoint. With an idempotency key a repeat returns the one that the first request created;
-    /// its secret is not shown again.
+    /// Creates an endpoint. With an idempotency key a repeat returns the one that the first request
+    /// created, but its secret is not shown again.
     async fn create_webhook(
         &self,
         new: NewWebhook,
@@ -37,31 +37,32 @@ pub trait Webhooks: Send + Sync {
     /// Lists a tenant's endpoints, newest first.
     async fn list_webhooks(&self, query: ListWebhooks) -> Result<Page<WebhookRecord>>;
 
-    /// Changes an endpoint; none where the tenant has no such one.
+    /// Changes an endpoint; `None` if the tenant has no such endpoint.
     async fn change_webhook(&self, change: ChangeWebhook) -> Result<Option<WebhookRecord>>;
 
-    /// Deletes an endpoint; what was on its way to it is not delivered, and goes with retention. False where
-    /// the tenant has no such one.
+    /// Deletes an endpoint. Its pending deliveries are dropped, and removed by retention. False if
+    /// the tenant has no such endpoint.
     async fn delete_webhook(&self, tenant: TenantId, id: WebhookId) -> Result<bool>;
 
-    /// Turns noted events, at most `limit`, oldest first, into deliveries. Those that another fan-out has
-    /// in hand are passed over. A repeat finds other events.
+    /// Turns recorded events, at most `limit`, oldest first, into deliveries. Events that another
+    /// fan-out is processing are skipped. A repeat finds other events.
     async fn fan_out(&self, limit: u32) -> Result<FannedOut>;
 
-    /// Takes deliveries that are due, the oldest of each endpoint first, and counts an attempt at each. Until
-    /// the lease ends nobody else gets them; then they are due again, whatever became of the attempt.
+    /// Claims due deliveries, the oldest of each endpoint first, and counts an attempt of each. No
+    /// other claimer gets them until the lease ends; then they are due again, whatever the
+    /// attempt's outcome.
     async fn claim_deliveries(&self, claim: ClaimDeliveries) -> Result<ClaimedDeliveries>;
 
-    /// Settles attempts. One that is not the delivery's last any more changes nothing, and neither does the
-    /// repeat of one that was the last; of one that another attempt follows, a repeat postpones that.
-    /// Returns whether each was settled by this call.
+    /// Settles attempts. An attempt that is not the delivery's latest changes nothing, and neither
+    /// does a repeat for an attempt that no other follows; if another attempt follows, a repeat
+    /// postpones that one. Returns whether each was settled by this call.
     async fn settle_deliveries(&self, items: Vec<SettleDelivery>) -> Result<Vec<bool>>;
 
     /// Lists deliveries of an endpoint, newest event first.
     async fn list_deliveries(&self, query: ListDeliveries) -> Result<Page<DeliveryRecord>>;
 
-    /// Has an event delivered again, now and with as many attempts as a new one. One that is pending is tried
-    /// now. None where the endpoint has no such delivery.
+    /// Delivers an event again, at once and with as many attempts as a new one. A pending one is
+    /// tried at once. `None` if the endpoint has no such delivery.
     async fn redeliver(
         &self,
         tenant: TenantId,
@@ -69,11 +70,11 @@ pub trait Webhooks: Send + Sync {
         event: WebhookEventId,
     ) -> Result<Option<DeliveryRecord>>;
 
-    /// Removes deliveries that were settled long ago, and those of endpoints that are gone; returns how many.
+    /// Removes deliveries settled long ago, and those of deleted endpoints; returns how many.
     async fn retire_deliveries(&self, query: RetireDeliveries) -> Result<u64>;
 }
 
-/// The methods of [`Webhooks`] as [`store_methods`](crate::store_methods) hands them over.
+/// The methods of [`Webhooks`], as passed on by [`store_methods`](crate::store_methods).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! webhooks_methods {
@@ -127,54 +128,54 @@ pub struct NewWebhook {
     pub secret: String,
 }
 
-/// What became of a new endpoint.
+/// The outcome of creating an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CreateWebhookOutcome {
     /// It was created.
     Created {
         /// The endpoint.
         webhook: WebhookRecord,
-        /// After this time, counted from now, every process notes events for it.
+        /// The time from now after which every process records events for it.
         known_in: Duration,
     },
     /// The same request created it before.
     Replayed {
         /// The endpoint as it is now.
         webhook: WebhookRecord,
-        /// After this time, counted from now, every process notes events for it.
+        /// The time from now after which every process records events for it.
         known_in: Duration,
     },
-    /// The same request created it before, and it was deleted since.
+    /// The same request created it before, and it has been deleted since.
     Gone,
     /// The tenant is unknown or deleted.
     NoTenant,
-    /// The tenant has as many as it may have.
+    /// The tenant has the maximum number of endpoints.
     TooMany,
     /// The idempotency key was used with another request.
     Mismatch,
 }
 
-/// Which endpoints.
+/// A query for endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListWebhooks {
-    /// The tenant's.
+    /// The tenant.
     pub tenant: TenantId,
-    /// The last of the page before; none for the first page.
+    /// The last endpoint of the previous page; `None` for the first page.
     pub before: Option<WebhookId>,
     /// At most this many.
     pub limit: u32,
 }
 
-/// A secret in place of the present one.
+/// A new secret that replaces the current one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSecret {
-    /// It, sealed.
+    /// The secret, sealed.
     pub sealed: String,
-    /// How long the one before signs, too, in milliseconds.
+    /// How long the previous secret also signs, in milliseconds.
     pub overlap_ms: i64,
 }
 
-/// Changes of an endpoint; what is absent stays as it is.
+/// Changes of an endpoint; absent fields are unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeWebhook {
     /// The owner.
@@ -185,14 +186,14 @@ pub struct ChangeWebhook {
     pub url: Option<String>,
     /// Its event filters.
     pub events: Option<Vec<Filter>>,
-    /// Whether it gets nothing, with the reason, or something again. The first reason stays.
+    /// Disables it with a reason, or enables it again. The first reason is kept.
     pub disabled: Option<Option<String>>,
-    /// Its secret.
+    /// Its new secret.
     pub secret: Option<NewSecret>,
 }
 
 impl ChangeWebhook {
-    /// Of this endpoint, nothing.
+    /// An empty change of this endpoint.
     pub fn nothing(tenant: TenantId, id: WebhookId) -> Self {
         Self {
             tenant,
@@ -204,7 +205,7 @@ impl ChangeWebhook {
         }
     }
 
-    /// The endpoint as it is afterwards: what every store writes.
+    /// The endpoint after the change, as every store writes it.
     pub fn made(&self, mut webhook: WebhookRecord, now: Timestamp) -> WebhookRecord {
         if let Some(url) = &self.url {
             webhook.url.clone_from(url);
@@ -231,12 +232,12 @@ impl ChangeWebhook {
     }
 }
 
-/// A step that endpoints may be told of, as its transaction notes it.
+/// A step that endpoints may be notified of, as recorded by its transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookNews {
     /// The owner.
     pub tenant: TenantId,
-    /// The session or the run whose step it is.
+    /// The session or run of the step.
     pub source: Uuid,
     /// The step's number.
     pub n: i64,
@@ -249,7 +250,7 @@ pub struct WebhookNews {
 }
 
 impl WebhookNews {
-    /// What a session's step tells, if anything.
+    /// The event of a session's step, if any.
     pub fn of_step(key: SessionKey, step: &Step) -> Option<Self> {
         let event_type = match step.kind {
             StepKind::Finished => {
@@ -279,7 +280,7 @@ impl WebhookNews {
         })
     }
 
-    /// Whether what a send waits for is up to someone outside.
+    /// Whether such a wait is for someone outside.
     pub const fn is_for_someone(on: WaitingOn) -> bool {
         match on {
             WaitingOn::Human | WaitingOn::Tool | WaitingOn::Recovery => true,
@@ -287,7 +288,7 @@ impl WebhookNews {
         }
     }
 
-    /// What an advance tells that makes its run final, committed at `at`.
+    /// The event of an advance committed at `at`, if it makes its run final.
     pub fn of_advance(item: &AdvanceRun, at: Timestamp) -> Option<Self> {
         let changed = item.changes.get("status")?.as_str();
         let status = changed.and_then(RunStatus::parse)?;
@@ -307,11 +308,11 @@ impl WebhookNews {
 pub struct WebhookEvent {
     /// Its id.
     pub id: WebhookEventId,
-    /// What is known of it.
+    /// The step.
     pub news: WebhookNews,
 }
 
-/// The deliveries that events lead to: one for each endpoint of the same tenant that wants it.
+/// The deliveries of events: one for each endpoint of the same tenant that wants it.
 pub fn deliveries_of<'w>(
     news: &[WebhookNews],
     webhooks: &'w [WebhookRecord],
@@ -328,49 +329,49 @@ pub fn deliveries_of<'w>(
     deliveries
 }
 
-/// What a fan-out did.
+/// The result of a fan-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FannedOut {
-    /// Events that it removed.
+    /// Number of events that it removed.
     pub events: u64,
-    /// Deliveries that it made.
+    /// Number of deliveries that it created.
     pub deliveries: u64,
 }
 
-/// Which deliveries to take.
+/// Which deliveries to claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimDeliveries {
     /// How long an attempt may take before the delivery is due again.
     pub lease: Duration,
-    /// At most this many of one endpoint.
+    /// Maximum number per endpoint.
     pub each: u32,
-    /// At most this many in all.
+    /// Maximum number in total.
     pub limit: u32,
-    /// Endpoints that are left out: they have enough in hand.
+    /// Endpoints to leave out, since they have enough in flight.
     pub busy: Vec<(TenantId, WebhookId)>,
 }
 
-/// Deliveries that were taken.
+/// Claimed deliveries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClaimedDeliveries {
-    /// They, with their endpoints.
+    /// The deliveries, with their endpoints.
     pub deliveries: Vec<ClaimedDelivery>,
     /// The database's time.
     pub now: Timestamp,
-    /// Since when the delivery that was due the longest was due, taken or not.
+    /// The earliest due time of all due deliveries, claimed or not.
     pub oldest_due: Option<Timestamp>,
 }
 
-/// A delivery that was taken.
+/// A claimed delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimedDelivery {
-    /// It, with this attempt counted.
+    /// The delivery, with this attempt counted.
     pub delivery: DeliveryRecord,
     /// Its endpoint.
     pub webhook: WebhookRecord,
 }
 
-/// How an attempt ended.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettleDelivery {
     /// The owner.
@@ -379,43 +380,43 @@ pub struct SettleDelivery {
     pub webhook: WebhookId,
     /// The event.
     pub event: WebhookEventId,
-    /// The attempt, by its number: what keeps a stale one out.
+    /// The attempt's number, which keeps out stale ones.
     pub attempt: u32,
-    /// The HTTP status of the answer, if there was any.
+    /// The HTTP status of the response, if there was one.
     pub answer: Option<u16>,
     /// What went wrong.
     pub error: Option<String>,
-    /// What follows.
+    /// What happens next.
     pub end: DeliveryEnd,
 }
 
-/// What follows an attempt.
+/// What happens after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryEnd {
-    /// The endpoint took it.
+    /// The endpoint accepted it.
     Delivered,
     /// Another attempt after this time.
     Again(Duration),
-    /// Nothing.
+    /// No further attempts.
     Dead,
 }
 
-/// Which deliveries.
+/// A query for deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListDeliveries {
     /// The owner.
     pub tenant: TenantId,
     /// The endpoint.
     pub webhook: WebhookId,
-    /// Only those that stand there.
+    /// Only those with this status.
     pub status: Option<crate::webhook::DeliveryStatus>,
-    /// The last of the page before; none for the first page.
+    /// The last delivery of the previous page; `None` for the first page.
     pub before: Option<WebhookEventId>,
     /// At most this many.
     pub limit: u32,
 }
 
-/// Which deliveries to remove.
+/// Which settled deliveries to remove.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetireDeliveries {
     /// How long settled ones are kept.

@@ -1,4 +1,4 @@
-//! What an API key is bound to: a part of what its tenant has.
+//! Bindings: the part of its tenant to which an API key is restricted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,10 +13,10 @@ use crate::memory::Namespace;
 use crate::session::SessionRecord;
 use crate::stored::Extra;
 
-/// Agents that a key may be bound to.
+/// Maximum number of agents that a key may be bound to.
 pub const AGENTS_MAX: usize = 100;
 
-/// Pairs of metadata that a key may be bound to.
+/// Maximum number of metadata pairs that a key may be bound to.
 pub const PAIRS_MAX: usize = 20;
 
 /// What a key is bound to. Anything outside does not exist for the key, and cannot be created with it. An absent member
@@ -35,26 +35,26 @@ pub struct Binding {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub namespace: Option<Namespace>,
-    /// What this release does not know of it. Nothing is inside of what it cannot judge, so that requests are refused
-    /// before anything else is looked at.
+    /// Fields that this release does not know. Nothing is inside a binding that it cannot evaluate,
+    /// so all requests are refused.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
 }
 
-/// Why something lies outside of a binding.
+/// Why something is outside a binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outside {
-    /// The agent is none of those that it names, or is written out in place of being named.
+    /// The agent is not one of those listed, or is defined inline instead of named.
     Agent,
     /// A member of the metadata has another value.
     Metadata {
-        /// Its name.
+        /// The member's name.
         name: String,
     },
-    /// The agent remembers elsewhere.
+    /// The agent's memory namespace is another one.
     Namespace,
-    /// A newer release bound the key to something that this one cannot judge.
+    /// A newer release bound the key to something that this one cannot evaluate.
     Unknown,
 }
 
@@ -82,22 +82,23 @@ impl fmt::Display for Outside {
 }
 
 impl Binding {
-    /// Whether it bounds nothing at all.
+    /// Whether it restricts nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether a published agent lies inside.
+    /// Whether a published agent is inside.
     pub fn has_agent(&self, name: &AgentName) -> bool {
         self.agents.is_empty() || self.agents.contains(name)
     }
 
-    /// Whether only named agents may be used, since a key that may write agents of its own would not be bound to any.
+    /// Whether only named agents may be used: a key that could define its own agents would not be
+    /// bound to any.
     pub fn names_agents(&self) -> bool {
         !self.agents.is_empty()
     }
 
-    /// Adds what the metadata of a new session must have. Fails where it says something else.
+    /// Adds the required metadata to that of a new session. Fails if it has other values.
     pub fn fill(&self, metadata: &mut Map<String, Value>) -> Result<(), Outside> {
         for (name, text) in &self.metadata {
             let value = metadata
@@ -110,7 +111,7 @@ impl Binding {
         Ok(())
     }
 
-    /// Whether a session with this agent and this metadata lies inside, and if not, why.
+    /// Checks that a session with this agent and metadata is inside.
     pub fn judge(
         &self,
         agent: &AgentSpec,
@@ -136,13 +137,13 @@ impl Binding {
         self.judge_memory(agent, metadata, session).map(drop)
     }
 
-    /// Whether a session lies inside.
+    /// Whether a session is inside.
     pub fn holds(&self, session: &SessionRecord) -> bool {
         let judged = self.judge(&session.agent, &session.metadata, session.key.session);
         judged.is_ok()
     }
 
-    /// The same of the memory alone. The namespace that was judged, where there is one and it is bound.
+    /// Checks only the memory. Returns the checked namespace, if there is one and the binding has one.
     pub fn judge_memory(
         &self,
         agent: &AgentSpec,
@@ -152,20 +153,20 @@ impl Binding {
         let (Some(within), Some(memory)) = (&self.namespace, &agent.memory) else {
             return Ok(None);
         };
-        // One that cannot be rendered remembers nothing yet, but its metadata may change.
+        // An agent whose namespace cannot be rendered has no memory yet, but its metadata may change.
         match Namespace::render(&memory.namespace, metadata, session) {
             Ok(namespace) if within.covers(&namespace) => Ok(Some(namespace)),
             Ok(_) | Err(_) => Err(Outside::Namespace),
         }
     }
 
-    /// Whether an entry of the memory in this namespace lies inside.
+    /// Whether a memory entry in this namespace is inside.
     pub fn covers(&self, namespace: &Namespace) -> bool {
         let within = self.namespace.as_ref();
         within.is_none_or(|within| within.covers(namespace))
     }
 
-    /// What of a namespace lies inside: all of it, the part that the key is bound to, or nothing.
+    /// The part of a namespace that is inside: all of it, the key's namespace, or nothing.
     pub fn narrow(&self, asked: Option<Namespace>) -> Option<Narrowed> {
         let Some(within) = &self.namespace else {
             return Some(Narrowed(asked));
@@ -177,9 +178,9 @@ impl Binding {
         }
     }
 
-    /// A short text that two bindings share only where they are the same.
+    /// A short text that differs between different bindings.
     pub fn fingerprint(&self) -> String {
-        // Sorted sets and maps of texts: this cannot fail.
+        // This cannot fail: there are only sorted sets and maps of texts.
         let json = serde_json::to_vec(self).unwrap_or_default();
         let digest: [u8; 32] = Sha256::digest(json).into();
         let half: [u8; 16] = std::array::from_fn(|n| digest[n]);
@@ -187,7 +188,7 @@ impl Binding {
     }
 }
 
-/// A namespace that lies inside of a binding; every one where none is given.
+/// A namespace inside a binding; all namespaces if `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Narrowed(Option<Namespace>);
 
@@ -246,7 +247,7 @@ mod tests {
             judge(&published("other", None), &inside),
             Err(Outside::Agent)
         );
-        // One that is written out may call itself what it likes.
+        // The name of an agent defined inline does not count.
         let own = AgentSpec {
             name: Some("support".to_owned()),
             ..AgentSpec::default()

@@ -1,4 +1,4 @@
-//! How far the erasure of a tenant is.
+//! The progress of a tenant's erasure.
 
 use std::collections::BTreeMap;
 
@@ -8,41 +8,41 @@ use crate::id::TenantId;
 use crate::stored::Extra;
 use crate::time::Timestamp;
 
-/// The erasure of a tenant. What it says contains nothing of what was erased: it stays as the proof.
+/// The erasure of a tenant. It contains none of the erased data, and is kept as proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TenantErasure {
     /// The tenant.
     pub tenant: TenantId,
     /// When it began.
     pub begun_at: Timestamp,
-    /// When nothing was left.
+    /// When it was complete.
     pub ended_at: Option<Timestamp>,
     /// What was removed, and what is left.
     pub progress: ErasureProgress,
 }
 
-/// What an erasure has done so far, as it is stored.
+/// The progress of an erasure, as stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ErasureProgress {
-    /// Rows that went, by table.
+    /// Rows removed, by table.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub removed: BTreeMap<String, u64>,
-    /// Blobs whose bytes have still to go.
+    /// Blobs whose bytes still exist.
     #[serde(default)]
     pub blobs_left: u64,
-    /// Since when nothing was found any more.
+    /// Since when nothing more was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quiet_since: Option<Timestamp>,
     /// What could not be removed at the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     pub extra: Extra,
 }
 
 impl ErasureProgress {
-    /// Notes what a step found. True if nothing was found for so long that nothing can come any more.
+    /// Records the result of a step. True if nothing was found for so long that no more rows can appear.
     pub fn step(
         &mut self,
         removed: impl IntoIterator<Item = (String, u64)>,
@@ -66,7 +66,7 @@ impl ErasureProgress {
         now.0 - since.0 >= quiet_ms
     }
 
-    /// Rows that went.
+    /// Total number of rows removed.
     pub fn rows(&self) -> u64 {
         self.removed.values().sum()
     }
@@ -84,7 +84,7 @@ mod tests {
         assert!(!progress.step(some(0), 1, Timestamp(20), 100));
         assert!(!progress.step(some(0), 0, Timestamp(30), 100));
         assert!(!progress.step(some(0), 0, Timestamp(129), 100));
-        // Someone was late: the time begins anew.
+        // A late row was found: the quiet time starts again.
         assert!(!progress.step(some(1), 0, Timestamp(129), 100));
         assert!(!progress.step(some(0), 0, Timestamp(130), 100));
         assert!(progress.step(some(0), 0, Timestamp(230), 100));

@@ -1,25 +1,25 @@
-//! The ledger: accounts of money and tokens of tenants, and of those of their agents that have limits of their own.
+//! The ledger: money and token accounts of tenants, and of agents with limits of their own.
 
 use super::money::{MONEY_AHEAD_PARTS, MoneyLimits, MoneySpan, MoneySpent, nano_usd};
 use crate::tenant::Limits;
 use crate::usage::Usage;
 
-/// What a call costs, or some calls together.
+/// The cost of a call, or of several together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Amount {
-    /// In billionths of a dollar.
+    /// Money, in billionths of a dollar.
     pub nano_usd: u64,
-    /// In tokens, of input and output.
+    /// Tokens, input and output.
     pub tokens: u64,
 }
 
 impl Amount {
-    /// So much money and so many tokens.
+    /// An amount of money and tokens.
     pub const fn new(nano_usd: u64, tokens: u64) -> Self {
         Self { nano_usd, tokens }
     }
 
-    /// What this usage is.
+    /// The amount of this usage.
     pub fn of(usage: &Usage) -> Self {
         Self {
             nano_usd: nano_usd(usage.cost_usd.unwrap_or_default()),
@@ -27,7 +27,7 @@ impl Amount {
         }
     }
 
-    /// Both together.
+    /// The sum.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Amount {
         }
     }
 
-    /// What is left of this without that; none where it is more, of money or of tokens.
+    /// The difference; `None` if `other` is more in money or tokens.
     #[must_use]
     pub fn less(self, other: Self) -> Option<Self> {
         Some(Self {
@@ -45,7 +45,7 @@ impl Amount {
         })
     }
 
-    /// What is left of this without that, of money and of tokens each: nothing where it is more.
+    /// The difference of money and of tokens, each not below zero.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Amount {
         }
     }
 
-    /// So many times as much.
+    /// A multiple of the amount.
     #[must_use]
     pub const fn times(self, times: u64) -> Self {
         Self {
@@ -64,32 +64,33 @@ impl Amount {
     }
 }
 
-/// Whose account it is.
+/// The owner of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payer {
-    /// The tenant's: all its calls count in it.
+    /// The tenant, for all its calls.
     Tenant,
-    /// That of a published agent, for the calls of all its versions.
+    /// A published agent, for the calls of all its versions.
     Agent,
 }
 
-/// What calls may cost and take.
+/// Limits of money and tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LedgerLimits {
-    /// In billionths of a dollar.
+    /// Money, in billionths of a dollar.
     pub money: MoneyLimits,
-    /// In tokens.
+    /// Tokens.
     pub tokens: MoneyLimits,
 }
 
 impl LedgerLimits {
-    /// The limits that a tenant has; none where nothing limits its money and its tokens.
+    /// The limits of a tenant; `None` if neither its money nor its tokens are limited.
     pub fn of(limits: &Limits) -> Option<Self> {
         let tokens = |tokens: u64| tokens.min(i64::MAX as u64);
         let of = Self {
             money: MoneyLimits::of(limits).unwrap_or_default(),
             tokens: MoneyLimits {
-                // Sends are refused by what was used in the last minute: no call waits.
+                // The limit of tokens per minute refuses sends, based on past usage; no call waits
+                // for it.
                 minute: None,
                 day: limits.tokens_per_day.map(tokens),
                 month: limits.tokens_per_month.map(tokens),
@@ -99,17 +100,17 @@ impl LedgerLimits {
     }
 }
 
-/// What counts against these limits at a moment.
+/// What currently counts against the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LedgerSpent {
-    /// In billionths of a dollar.
+    /// Money, in billionths of a dollar.
     pub money: MoneySpent,
-    /// In tokens.
+    /// Tokens.
     pub tokens: MoneySpent,
 }
 
 impl LedgerSpent {
-    /// What the calls of the minute, the day or the month that have ended are.
+    /// The cost of the finished calls of the minute, the day or the month.
     pub const fn of(&self, span: MoneySpan) -> Amount {
         match span {
             MoneySpan::Minute => Amount::new(self.money.minute, self.tokens.minute),
@@ -118,7 +119,7 @@ impl LedgerSpent {
         }
     }
 
-    /// The same with more set aside, for calls that begin now.
+    /// The same with an additional reservation for calls that start now.
     #[must_use]
     pub const fn with_aside(self, more: Amount) -> Self {
         Self {
@@ -128,45 +129,47 @@ impl LedgerSpent {
     }
 }
 
-/// An account as it is at a moment.
+/// The current state of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LedgerAccount {
-    /// Whose it is.
+    /// Its owner.
     pub of: Payer,
-    /// What its calls may cost and take.
+    /// Its limits.
     pub limits: LedgerLimits,
-    /// What they have.
+    /// What counts against them.
     pub spent: LedgerSpent,
 }
 
 /// Whether there is room for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LedgerRoom {
-    /// So much is its own.
+    /// This much may be reserved.
     Granted(Amount),
-    /// Not before other calls have ended: what they have set aside leaves no room.
+    /// Not before other calls have ended: their reservations leave no room.
     Busy,
-    /// Not before this span ends or this limit of money, so many billionths of a dollar, is raised.
+    /// Not before this span ends or this money limit, in billionths of a dollar, is raised.
     Spent(Payer, MoneySpan, u64),
-    /// The same of a limit of tokens.
+    /// Not before this span ends or this token limit is raised.
     TokensSpent(Payer, MoneySpan, u64),
 }
 
-/// What a call asks of the accounts that it counts in.
+/// The amounts that a call requests from its accounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LedgerWish {
-    /// What it costs and takes at most.
+    /// The most it can cost.
     pub most: Amount,
-    /// What it is of no use for less than.
+    /// The least that makes it worthwhile.
     pub least: Amount,
-    /// What the calls that whoever makes it is about to make cost and take besides.
+    /// An additional amount for calls that the same caller is about to make.
     pub ahead: Amount,
 }
 
-/// Whether there is room in all of the accounts that a call counts in. [`MoneyLimits::room`] says it of each, of money and
-/// of tokens: the call gets as much as all of them leave, or nothing. Where several have spent what they may, the first
-/// one tells. What is wished ahead it gets besides, or nothing of it: only as long as both together are no more than
-/// one of [`MONEY_AHEAD_PARTS`] of what every limit leaves.
+/// Whether there is room for a call in all of its accounts.
+///
+/// [`MoneyLimits::room`] applies to each account, for money and for tokens: the call gets as much
+/// as all of them leave, or nothing. If several limits are spent, the first one is reported. The
+/// amount ahead is granted in full or not at all: only if it and `most` together are at most one of
+/// [`MONEY_AHEAD_PARTS`] parts of what every limit leaves.
 pub fn ledger_room(accounts: &[LedgerAccount], wish: LedgerWish) -> LedgerRoom {
     let LedgerWish { most, least, ahead } = wish;
     let mut wanted = most;
@@ -232,7 +235,7 @@ mod tests {
         }
     }
 
-    /// An account with a limit of money of a day.
+    /// An account with a money limit per day.
     fn account(of: Payer, day: u64) -> LedgerAccount {
         LedgerAccount {
             of,
@@ -316,7 +319,7 @@ mod tests {
                 );
             }
         }
-        // Tokens are not limited, and may be many.
+        // Tokens are not limited.
         let room = ledger_room(&[free], ahead(Amount::new(90, u64::MAX)));
         assert_eq!(room, LedgerRoom::Granted(Amount::new(100, u64::MAX)));
         assert_eq!(amount(7).less(amount(7)), Some(Amount::default()));
@@ -340,7 +343,7 @@ mod tests {
             (tenant(0, 0), agent(0, 0), LedgerRoom::Granted(amount(50))),
             (tenant(0, 0), agent(30, 0), LedgerRoom::Granted(amount(20))),
             (tenant(90, 0), agent(0, 0), LedgerRoom::Granted(amount(10))),
-            // What the agent may have leaves room for others of the tenant.
+            // The agent's limit leaves room for the tenant's other calls.
             (tenant(0, 80), agent(30, 0), LedgerRoom::Granted(amount(20))),
             (tenant(0, 81), agent(30, 0), LedgerRoom::Busy),
             (tenant(0, 0), agent(30, 1), LedgerRoom::Busy),
@@ -361,8 +364,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever calls of two agents cost up to what they were granted, no account passes its limit, and who is told to
-        /// wait has somebody to wait for.
+        /// Whatever calls of two agents cost up to what they were granted, no account exceeds its
+        /// limit, and a call that is told to wait has another one to wait for.
         #[test]
         fn no_account_passes_its_limit(
             tenant in 0_u64..200,

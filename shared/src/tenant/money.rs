@@ -1,24 +1,24 @@
-//! Money and tokens: what the model calls of a tenant, or of one of its agents, may cost and take in a minute, a day
-//! and a month, exactly.
+//! Money and token limits of the model calls of a tenant, or of one of its agents, per minute, day
+//! and month. They are enforced exactly.
 //!
-//! Before a call, the most that it can cost is set aside under the lock of the tenant's row, and only where it
-//! fits besides what is spent and what other calls have set aside. So no limit is passed, however many calls
-//! race. Behind the call what it cost takes the place of what was set aside.
+//! Before a call, its maximum cost is reserved under the lock of the tenant's row, and only if it
+//! fits in addition to what is spent and reserved by other calls. So no limit is exceeded, however
+//! many calls race. After the call, its actual cost replaces the reservation.
 //!
-//! Money is counted in billionths of a US dollar, as in budgets: sums of whole numbers are exact.
+//! Money is counted in billionths of a US dollar, as in budgets: sums of integers are exact.
 
 use crate::tenant::{Limits, Usd};
 use crate::time::Timestamp;
 
-/// Days of which it is kept what was spent, from the last one with a call on: more than a year.
+/// How many days of spending are kept, counted back from the last day with a call; more than a year.
 pub const MONEY_DAYS_KEPT: i64 = 400;
 
-/// How long money stays set aside at most, in milliseconds: longer than any call takes. What is older counts as
-/// spent, whoever set it aside.
+/// Maximum age of a reservation, in milliseconds: longer than any call takes. An older one counts
+/// as spent, whoever made it.
 pub const MONEY_ASIDE_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// Of what is left under a limit, one of so many parts is set aside at once for calls that are only expected. It is what
-/// a worker that dies can have counted as spent without having made a call for it.
+/// At most one of this many parts of what is left under a limit is reserved at once for calls that
+/// are only expected. This bounds what counts as spent without a call if a worker dies.
 pub const MONEY_AHEAD_PARTS: u64 = 1_024;
 
 /// Milliseconds of a day.
@@ -27,33 +27,33 @@ const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 /// Milliseconds of a minute.
 const MINUTE_MS: i64 = 60 * 1_000;
 
-/// More dollars than any call costs.
+/// An upper bound for the cost of a call in dollars.
 const USD_MAX: f64 = 1e6;
 
-/// What a tenant's calls may cost, in billionths of a dollar, or take, in tokens.
+/// Limits of money, in billionths of a dollar, or of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MoneyLimits {
-    /// By the calls that begin in a minute of the database's clock; unlimited when absent.
+    /// For calls that start within a minute of the database's clock; unlimited when absent.
     pub minute: Option<u64>,
-    /// In a day, in UTC; unlimited when absent.
+    /// Per day in UTC; unlimited when absent.
     pub day: Option<u64>,
-    /// In a calendar month; unlimited when absent.
+    /// Per calendar month; unlimited when absent.
     pub month: Option<u64>,
 }
 
-/// What counts against the limits at a moment.
+/// What currently counts against the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MoneySpent {
-    /// What those calls that began in this minute and have ended cost; kept where a minute is limited.
+    /// Cost of finished calls that started in this minute; kept only if there is a limit per minute.
     pub minute: u64,
-    /// What those that began in this minute and are under way have set aside.
+    /// Reservations of calls in flight that started in this minute.
     pub minute_aside: u64,
-    /// What the calls of the day cost.
+    /// Cost of the day's calls.
     pub day: u64,
-    /// What those of the month cost, the day's included.
+    /// Cost of the month's calls, including the day's.
     pub month: u64,
-    /// What calls under way have set aside, those of days before included: it is unknown how much of it is
-    /// spent.
+    /// Reservations of all calls in flight, including those of earlier days: how much of them is
+    /// spent is unknown.
     pub aside: u64,
 }
 
@@ -65,7 +65,7 @@ impl MoneySpent {
     }
 }
 
-/// A span of time that a limit is for.
+/// The time span of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MoneySpan {
     /// A minute of the database's clock.
@@ -77,7 +77,7 @@ pub enum MoneySpan {
 }
 
 impl MoneySpan {
-    /// The word for it.
+    /// The name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Minute => "minute",
@@ -90,16 +90,16 @@ impl MoneySpan {
 /// Whether there is money for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MoneyRoom {
-    /// So much is its own.
+    /// This much may be reserved.
     Granted(u64),
-    /// Not before other calls have ended: what they have set aside leaves no room.
+    /// Not before other calls have ended: their reservations leave no room.
     Busy,
-    /// Not before this span ends or its limit, which is this, is raised.
+    /// Not before this span ends or its limit, given here, is raised.
     Spent(MoneySpan, u64),
 }
 
 impl MoneyLimits {
-    /// The limits that a tenant has; none where nothing limits its money.
+    /// The money limits of a tenant; `None` if it has none.
     pub fn of(limits: &Limits) -> Option<Self> {
         let nano = |usd: Usd| usd.nano().min(i64::MAX as u64);
         let of = Self {
@@ -110,9 +110,11 @@ impl MoneyLimits {
         (of != Self::default()).then_some(of)
     }
 
-    /// Whether there is room for a call that costs `most` at most, and is of no use for less than `least`. Where
-    /// what is spent leaves less than `most`, it gets what is left, once that is not set aside for others. A minute is
-    /// soon over: what is spent of it has a call wait, for all of the minute's money where it costs as much.
+    /// Whether there is room for a call that costs at most `most`, and is useless with less than `least`.
+    ///
+    /// If spending leaves less than `most`, the call gets what is left, once others have no
+    /// reservation on it. A minute is soon over, so what is spent of it only makes a call wait, if
+    /// necessary for a whole minute's money.
     pub fn room(&self, spent: MoneySpent, most: u64, least: u64) -> MoneyRoom {
         match self.wanted(spent, most, least) {
             Err((span, limit)) => MoneyRoom::Spent(span, limit),
@@ -121,8 +123,8 @@ impl MoneyLimits {
         }
     }
 
-    /// How much of `most` a call may have by what is spent, whatever others have set aside; the limit that leaves less
-    /// than `least`.
+    /// How much of `most` a call may have, judging by what is spent, regardless of others'
+    /// reservations; or the limit that leaves less than `least`.
     pub(super) fn wanted(
         &self,
         spent: MoneySpent,
@@ -144,7 +146,7 @@ impl MoneyLimits {
         }
     }
 
-    /// Whether so much fits besides what is spent and what others have set aside.
+    /// Whether this much fits in addition to what is spent and reserved by others.
     pub(super) fn fits(&self, spent: MoneySpent, wanted: u64) -> bool {
         let taken = spent.minute.saturating_add(spent.minute_aside);
         let aside = spent.aside.saturating_add(wanted);
@@ -155,7 +157,7 @@ impl MoneyLimits {
                 .all(|(_, limit, spent)| spent.saturating_add(aside) <= limit)
     }
 
-    /// The limits of spans that are not soon over, and what is spent of each.
+    /// The limits of the longer spans (day and month), and what is spent of each.
     fn lasting(&self, spent: MoneySpent) -> impl Iterator<Item = (MoneySpan, u64, u64)> {
         let limits = [
             (MoneySpan::Day, self.day, spent.day),
@@ -171,7 +173,7 @@ pub fn money_day(at: Timestamp) -> i64 {
     at.0.div_euclid(DAY_MS)
 }
 
-/// When a day begins.
+/// The start of a day.
 pub fn money_day_begin(day: i64) -> Timestamp {
     Timestamp(day.saturating_mul(DAY_MS))
 }
@@ -181,14 +183,16 @@ pub fn money_minute(at: Timestamp) -> i64 {
     at.0.div_euclid(MINUTE_MS)
 }
 
-/// When a minute begins.
+/// The start of a minute.
 pub fn money_minute_begin(minute: i64) -> Timestamp {
     Timestamp(minute.saturating_mul(MINUTE_MS))
 }
 
-/// The minute that calls begin in at a time, where the last one that was counted of its day is `kept`. Whoever waits
-/// for the tenant's row may have read the time before those who counted the minute that has begun meanwhile. Any
-/// other minute that is to come is one of a clock that was set back, and counts no more.
+/// The minute to which calls at a time belong, if `kept` is the last minute counted on its day.
+///
+/// A transaction that waited for the tenant's row may have read the clock before the ones that
+/// already counted the next minute; it then uses that minute. Any other minute in the future stems
+/// from a clock that was set back, and is ignored.
 pub fn money_minute_of(now: Timestamp, kept: i64) -> i64 {
     let minute = money_minute(now);
     if kept == minute + 1 { kept } else { minute }
@@ -199,15 +203,15 @@ pub fn money_month(at: Timestamp) -> i64 {
     money_day(at.month())
 }
 
-/// Billionths of a dollar, or tokens, as they are stored: none are as many as what cannot be.
+/// Billionths of a dollar or tokens in the stored form, capped at its maximum.
 pub fn stored_nano(nano: u64) -> i64 {
     i64::try_from(nano).unwrap_or(i64::MAX)
 }
 
-/// Billionths of a dollar that these dollars are, rounded up, but for what their binary fractions add to them. At
-/// most a million dollars, so that sums have room.
+/// Converts dollars to billionths of a dollar, rounded up, ignoring the error of their binary
+/// fractions. At most a million dollars, so that sums cannot overflow.
 pub fn nano_usd(dollars: f64) -> u64 {
-    /// Of a billionth.
+    /// The error to ignore, as a fraction of a billionth.
     const NOISE: f64 = 1e-3;
     (dollars.clamp(0.0, USD_MAX) * 1e9 - NOISE).ceil() as u64
 }
@@ -242,7 +246,7 @@ mod tests {
             (spent(0, 0, 0), 60, 10, MoneyRoom::Granted(60)),
             (spent(0, 0, 40), 60, 10, MoneyRoom::Granted(60)),
             (spent(0, 0, 41), 60, 10, MoneyRoom::Busy),
-            // The rest, once nobody else has any of it.
+            // The rest, once nothing of it is reserved by others.
             (spent(70, 70, 0), 60, 10, MoneyRoom::Granted(30)),
             (spent(70, 70, 1), 60, 10, MoneyRoom::Busy),
             (
@@ -258,7 +262,7 @@ mod tests {
                 MoneyRoom::Spent(MoneySpan::Month, 150),
             ),
             (spent(0, 120, 0), 60, 10, MoneyRoom::Granted(30)),
-            // What costs nothing has room as long as no limit is passed.
+            // A call without cost has room as long as no limit is exceeded.
             (spent(100, 100, 0), 0, 0, MoneyRoom::Granted(0)),
             (
                 spent(101, 101, 0),
@@ -291,7 +295,7 @@ mod tests {
             (now(10, 11, 10, 11), 30, 5, MoneyRoom::Busy),
             (now(50, 0, 50, 0), 1, 1, MoneyRoom::Busy),
             (now(50, 0, 50, 0), 0, 0, MoneyRoom::Granted(0)),
-            // All of a minute, once it is its own.
+            // A whole minute's money, once nothing of it is used or reserved.
             (now(0, 0, 0, 0), 70, 5, MoneyRoom::Granted(50)),
             (now(1, 0, 1, 0), 70, 5, MoneyRoom::Busy),
             (
@@ -300,7 +304,7 @@ mod tests {
                 51,
                 MoneyRoom::Spent(MoneySpan::Minute, 50),
             ),
-            // What calls of minutes before have set aside counts for the day.
+            // Reservations of earlier minutes count for the day.
             (now(0, 0, 60, 10), 30, 5, MoneyRoom::Granted(30)),
             (now(0, 0, 60, 11), 30, 5, MoneyRoom::Busy),
             (now(0, 0, 80, 0), 30, 5, MoneyRoom::Granted(20)),
@@ -339,8 +343,8 @@ mod tests {
     }
 
     proptest! {
-        /// However calls come and whatever they cost up to what they were granted, no limit is passed, and
-        /// whoever is told that all is spent meets less than the least.
+        /// However calls come and whatever they cost up to what they were granted, no limit is
+        /// exceeded, and a call that is told that all is spent finds less than its minimum left.
         #[test]
         fn no_limit_is_passed(
             (day, month) in (0_u64..200, 0_u64..400),

@@ -1,4 +1,4 @@
-//! Which pools of workers a tenant may name.
+//! Which worker pools a tenant may use.
 
 use std::collections::BTreeSet;
 
@@ -16,24 +16,24 @@ pub struct Pools {
     /// Its own pools: tenants that do not list them here may not name them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub own: BTreeSet<String>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
 }
 
 impl Pools {
-    /// As they are to be stored; none where nothing is said.
+    /// The form to store; `None` if there are no restrictions.
     pub fn stored(&self) -> Option<&Self> {
         (*self != Self::default()).then_some(self)
     }
 
-    /// Whether the tenant may name some pools only, as far as it is not kept from others' own.
+    /// Whether the tenant may name only certain pools, apart from the ban on other tenants' own pools.
     pub const fn is_bounded(&self) -> bool {
         self.allowed.is_some()
     }
 
-    /// Why a tenant may not name a pool, by what all tenants that have any say of theirs; none where it may.
+    /// Why a tenant may not name a pool, given the pools of all tenants that have any; `None` if it may.
     pub fn fault(all: &[(TenantId, Self)], tenant: TenantId, pool: &str) -> Option<String> {
         let mine = all.iter().find(|(of, _)| *of == tenant);
         let mine = mine.map(|(_, pools)| pools);

@@ -1,4 +1,4 @@
-//! For how long what a tenant has is kept.
+//! How long a tenant's data is kept.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub struct Retention {
     /// Legal hold: whether all deletion is blocked, by retention and on request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hold: bool,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,

@@ -1,11 +1,12 @@
-//! Seats: how many sends of a tenant may be in flight at once, over all workers, and how many of each of its
-//! published agents.
+//! Seats: how many sends of a tenant, and of each of its published agents, may be in flight at
+//! once, over all workers.
 //!
-//! A session of a tenant with such a limit takes a seat in the transaction that starts its send, or lets it go
-//! on after a wait; the seat is free as soon as the send has ended or is parked. Sessions that find none wait in a
-//! line, in the order in which their work came. A leaf of a run needs a seat among all sends, and one among the
-//! leaves; a send of a limited agent needs one among that agent's, too. One that finds no seat among the leaves or
-//! among its agent's keeps nobody else waiting.
+//! A session of a tenant with such a limit takes a seat in the transaction that starts its send, or
+//! resumes it after a wait; the seat is free as soon as the send has ended or is parked. Sessions
+//! that find no seat wait in a line, in the order in which their work arrived. A leaf of a run
+//! needs a seat among all sends and one among the leaves; a send of a limited agent also needs one
+//! among that agent's. A session that lacks a seat only among the leaves or its agent's does not
+//! block others.
 
 use std::collections::BTreeMap;
 
@@ -14,35 +15,35 @@ use crate::id::SessionId;
 use crate::tenant::Limits;
 use crate::time::Timestamp;
 
-/// How long a session that was called keeps its place in the line for itself, in milliseconds. Later others may
+/// How long a called session keeps its place in the line, in milliseconds. After that others may
 /// pass it: its pool may have no worker.
 pub const SEAT_CALLED_MS: i64 = 5_000;
 
-/// Sessions of a line that are looked at, of each kind.
+/// Maximum number of sessions of a line that are considered, per kind.
 pub const SEAT_LINE_MAX: u32 = 1_000;
 
-/// What a send counts as among those that have seats.
+/// The kinds of seats that a send needs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct SeatKind {
-    /// Whether it is a leaf.
+    /// Whether it is a leaf of a run.
     pub leaf: bool,
-    /// The published agent that it is run with, where that has a limit of its own.
+    /// The published agent that it runs with, if that has its own limit.
     pub agent: Option<AgentName>,
 }
 
 /// How many seats a tenant has.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SeatLimits {
-    /// Of all sends, leaves included; unlimited when absent.
+    /// For all sends, including leaves; unlimited when absent.
     pub sends: Option<u32>,
-    /// Of leaves; unlimited when absent.
+    /// For leaves; unlimited when absent.
     pub leaves: Option<u32>,
-    /// Of the sends of these agents; unlimited for others.
+    /// For sends of these agents; unlimited for others.
     pub agents: BTreeMap<AgentName, u32>,
 }
 
 impl SeatLimits {
-    /// The seats that a tenant's own limits give it; none where they limit nothing.
+    /// The seats from a tenant's own limits; `None` if they limit nothing.
     pub fn of(limits: &Limits) -> Option<Self> {
         let of = Self {
             sends: limits.sends_running,
@@ -52,7 +53,7 @@ impl SeatLimits {
         (of != Self::default()).then_some(of)
     }
 
-    /// What a send of this agent counts as.
+    /// The kind of a send of this agent.
     pub fn kind(&self, agent: Option<&AgentName>, leaf: bool) -> SeatKind {
         let limited = agent.filter(|agent| self.agents.contains_key(*agent));
         SeatKind {
@@ -61,7 +62,7 @@ impl SeatLimits {
         }
     }
 
-    /// How many sends of a kind can find a seat at most.
+    /// The maximum number of sends of a kind that can get a seat.
     pub fn places(&self, taken: &SeatsTaken, kind: &SeatKind) -> u32 {
         let free = |limit: Option<u32>, taken: u32| {
             limit.map_or(SEAT_LINE_MAX, |limit| limit.saturating_sub(taken))
@@ -78,19 +79,19 @@ impl SeatLimits {
     }
 }
 
-/// How many of them are taken.
+/// How many seats are taken.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SeatsTaken {
     /// By all sends.
     pub sends: u32,
     /// By leaves.
     pub leaves: u32,
-    /// By sends of agents that have limits.
+    /// By sends of agents with limits.
     pub agents: BTreeMap<AgentName, u32>,
 }
 
 impl SeatsTaken {
-    /// Counts sends of a kind that have seats.
+    /// Adds sends of a kind that have seats.
     pub fn add(&mut self, kind: &SeatKind, seats: u32) {
         self.sends = self.sends.saturating_add(seats);
         if kind.leaf {
@@ -109,19 +110,19 @@ impl SeatsTaken {
     }
 }
 
-/// How many of a kind have a seat, and how many sessions wait for one.
+/// How many sends of a kind have a seat, and how many sessions wait for one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeatCount {
-    /// What they count as.
+    /// The kind.
     pub kind: SeatKind,
-    /// Those that have one, or had one until they ended a moment ago.
+    /// Number that have a seat, or had one until they ended a moment ago.
     pub taken: u32,
-    /// Those that wait, or waited as long as they had work.
+    /// Number that wait, or waited as long as they had work.
     pub waiting: u32,
 }
 
 impl SeatCount {
-    /// The seats that these have taken together.
+    /// The seats taken in total.
     pub fn sum(counts: &[Self]) -> SeatsTaken {
         let mut taken = SeatsTaken::default();
         for count in counts {
@@ -134,15 +135,16 @@ impl SeatCount {
 /// A session in the line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InLine {
-    /// Since when it has had work.
+    /// When its work arrived.
     pub since: Timestamp,
     /// The session.
     pub session: SessionId,
-    /// What its send counts as.
+    /// The kind of its send.
     pub kind: SeatKind,
 }
 
-/// What is free at a moment, and for whom. Whoever decides by it holds the lock of the tenant's seats.
+/// The free seats, and the sessions that wait for them. Decisions based on it require the lock of
+/// the tenant's seats.
 #[derive(Debug, Clone)]
 pub struct Room {
     limits: SeatLimits,
@@ -151,7 +153,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// The seats of a tenant, and the first of those that wait for one: of each kind as many as
+    /// The seats of a tenant, and the first sessions of the line: of each kind as many as
     /// [`SeatLimits::places`] says, or all.
     pub fn new(limits: SeatLimits, taken: SeatsTaken, mut line: Vec<InLine>) -> Self {
         line.sort_unstable();
@@ -162,7 +164,7 @@ impl Room {
         }
     }
 
-    /// What a send of this agent counts as.
+    /// The kind of a send of this agent.
     pub fn kind(&self, agent: Option<&AgentName>, leaf: bool) -> SeatKind {
         self.limits.kind(agent, leaf)
     }
@@ -171,8 +173,8 @@ impl Room {
         self.limits.places(taken, kind) > 0
     }
 
-    /// Takes a seat for a session; false where all are taken, or left to those before it in the line. One
-    /// that is not in the line stands behind it.
+    /// Takes a seat for a session; false if all are taken, or go to those before it in the line. A
+    /// session that is not in the line comes after all of it.
     pub fn take(&mut self, session: SessionId, kind: &SeatKind) -> bool {
         let mut taken = self.taken.clone();
         for before in &self.line {
@@ -184,7 +186,7 @@ impl Room {
             }
         }
         if !self.fits(&taken, kind) {
-            // It waits on, and for what it is to run now.
+            // It keeps waiting, but for the kind that it needs now.
             let own = self.line.iter_mut().find(|own| own.session == session);
             if let Some(own) = own {
                 own.kind = kind.clone();
@@ -196,7 +198,7 @@ impl Room {
         true
     }
 
-    /// Those of the line that can have a seat now, in its order.
+    /// The sessions of the line that can have a seat now, in order.
     pub fn next(&self) -> Vec<InLine> {
         let mut taken = self.taken.clone();
         let mut next = self.line.clone();
@@ -329,7 +331,7 @@ mod tests {
         assert_eq!(next.collect::<Vec<_>>(), [session(1), session(3)]);
         assert!(room.take(session(1), &of_agent()));
         assert!(!room.take(session(2), &of_agent()));
-        // Whoever waits for the agent keeps no other one waiting, until all seats are taken.
+        // Sessions that wait for the agent do not block others until all seats are taken.
         assert!(room.take(session(3), &SEND));
         assert!(room.take(session(9), &SEND));
         assert!(!room.take(session(10), &SEND));
@@ -346,7 +348,7 @@ mod tests {
         have.add(&of_agent(), 1);
         let mut room = Room::new(limits, have, vec![waiting(1, SEND)]);
         assert!(!room.take(session(9), &SEND), "it is spoken for");
-        // Its session has another agent by now.
+        // The session's send needs another agent's seat by now.
         assert!(!room.take(session(1), &of_agent()));
         assert!(room.take(session(9), &SEND));
     }
@@ -359,8 +361,8 @@ mod tests {
     }
 
     proptest! {
-        /// However sessions come, no limit is exceeded, and nobody is refused while a seat is free that
-        /// nobody before them can use.
+        /// However sessions come, no limit is exceeded, and no session is refused while a seat is
+        /// free that no session before it can use.
         #[test]
         fn no_limit_is_exceeded_and_no_seat_stays_empty(
             (sends, leaves, of_agent) in (0_u32..6, 0_u32..4, 0_u32..4),
@@ -388,7 +390,7 @@ mod tests {
                 prop_assert!(have.of_agent(&agent()) <= of_agent);
                 prop_assert!(took || !is_next, "who is called finds a seat");
             }
-            // Whoever is called finds a seat, in order, and then nothing is left for the line.
+            // The called sessions get seats, in order, and then nothing is left for the line.
             for waiting in room.next() {
                 prop_assert!(room.take(waiting.session, &waiting.kind));
             }

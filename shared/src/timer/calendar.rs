@@ -1,23 +1,22 @@
-//! The occurrences of a timer against its schedule, computed anew.
+//! Checks the occurrences of a timer against its recomputed schedule.
 
 use super::{Course, Fate, Occurrence, TimerRule};
 use crate::id::TimerId;
 use crate::time::Timestamp;
 
-/// Says of each occurrence of a timer, in the order of their numbers, whether it may have been due when
-/// it was.
+/// Checks for each occurrence of a timer, in order of their numbers, whether its due time is possible.
 #[derive(Debug)]
 pub struct Calendar {
     timer: TimerId,
     rule: TimerRule,
-    /// None where this program does not know what the schedule means.
+    /// `None` if this program does not understand the schedule.
     course: Option<Course>,
-    /// The occurrence before: its number, its instant, its fate.
+    /// The previous occurrence: its number, its instant, its fate.
     last: Option<(i64, Timestamp, Fate)>,
 }
 
 impl Calendar {
-    /// The calendar of a timer that was made at `created_at`.
+    /// The calendar of a timer created at `created_at`.
     pub fn new(timer: TimerId, rule: TimerRule, created_at: Timestamp) -> Self {
         Self {
             timer,
@@ -32,9 +31,9 @@ impl Calendar {
         self.timer
     }
 
-    /// Whether the occurrence is due at an instant of the schedule that lies behind the one before, put
-    /// off by just its jitter. A dead timer that was resumed when its schedule was over delivers its
-    /// last occurrence once more: that one is due when it was resumed.
+    /// Whether the occurrence is due at an instant of the schedule after the previous one, delayed
+    /// by exactly its jitter. If a dead timer is resumed after its schedule has ended, it delivers
+    /// its last occurrence once more: that one is due when the timer was resumed.
     pub fn allows(&mut self, occurrence: &Occurrence) -> bool {
         let Some(course) = &self.course else {
             return true;
@@ -43,7 +42,7 @@ impl Calendar {
         let instant = Timestamp(occurrence.due_at.0 - self.rule.delay(self.timer, n));
         let before = self.last.replace((n, instant, occurrence.fate));
         let before = before.filter(|(last, ..)| last + 1 == n);
-        // What went before an occurrence may be older than what is kept.
+        // The previous occurrence may have been deleted by retention.
         let may_be_resumed = match before {
             Some((.., fate)) => fate == Fate::Failed,
             None => n > 1,
@@ -107,7 +106,7 @@ mod tests {
         assert_eq!(allowed(&rule, &[fired(1, 5999)]), [false], "between two");
         let all = [fired(1, 6000), fired(2, 6000), fired(3, 5000)];
         assert_eq!(allowed(&rule, &all), [true, false, false]);
-        // Whatever went before was forgotten.
+        // All earlier occurrences were deleted.
         assert_eq!(allowed(&rule, &[fired(8, 7000)]), [true]);
         assert_eq!(allowed(&rule, &[fired(8, 7001)]), [false]);
     }
@@ -141,7 +140,7 @@ mod tests {
         assert_eq!(allowed(&rule, &again), [true, true]);
         let twice = [fired(1, 5000), fired(2, 70_123)];
         assert_eq!(allowed(&rule, &twice), [true, false]);
-        // One that has occurrences left goes on with the next of them.
+        // A timer with occurrences left continues with the next one.
         let early = [at(1, 5000, Fate::Failed), fired(2, 5999)];
         assert_eq!(allowed(&every_second(), &early), [true, false]);
     }

@@ -1,12 +1,12 @@
 //! When a timer is due: once, at a fixed rate, or by a calendar.
 //!
 //! Instants are whole milliseconds of UTC. A calendar counts whole seconds on the wall clock of its
-//! time zone, from the database of zones that this program carries. Where clocks change:
+//! time zone, from the time zone database built into this program. When clocks change:
 //!
-//! - a job with fixed hours, minutes and seconds whose time is left out runs at the first instant
-//!   behind the gap, and one whose time comes twice runs once, at the earlier one;
-//! - a job with a `*` or a step among them follows the wall clock: what is left out is left out, what
-//!   comes twice runs twice.
+//! - a job with fixed hours, minutes and seconds whose time is skipped runs at the first instant
+//!   after the gap, and one whose time occurs twice runs once, at the earlier one;
+//! - a job with a `*` or a step among them follows the wall clock: it does not run at times that
+//!   are skipped, and runs twice at times that occur twice.
 
 use std::str::FromStr as _;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::{Span, Timestamp};
 
-/// The shortest interval: a timer is no loop.
+/// The shortest interval.
 pub const EVERY_MIN: Duration = Duration::from_secs(1);
 
 /// The last instant that can be printed: the end of the year 9999.
@@ -29,43 +29,43 @@ const LAST: Timestamp = Timestamp(253_402_207_200_000);
 pub enum Schedule {
     /// Once, at a time.
     At(Timestamp),
-    /// Once, so long after the timer was made.
+    /// Once, this long after the timer was created.
     After(Span),
-    /// At a fixed rate: each occurrence is due one interval after the one before was due, however
-    /// late that one was.
+    /// At a fixed rate: each occurrence is due one interval after the previous one was due, however
+    /// late that one fired.
     Every {
         /// The interval.
         every: Span,
-        /// The first occurrence; one interval after the timer was made when absent.
+        /// The first occurrence; when absent, one interval after the timer was created.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         first: Option<First>,
     },
     /// By a calendar.
     Cron {
-        /// Five fields from minutes on, six with seconds in front, seven with a year behind.
+        /// Five fields, starting with minutes; six with leading seconds; seven with a trailing year.
         expression: String,
         /// The name of a time zone, such as `Europe/Berlin`.
         timezone: String,
     },
 }
 
-/// The first occurrence of a fixed rate.
+/// The first occurrence of a fixed-rate schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum First {
     /// At a time.
     At(Timestamp),
-    /// So long after the timer was made.
+    /// This long after the timer was created.
     After(Span),
 }
 
-/// A schedule that cannot be followed.
+/// Why a schedule is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleFault {
     /// The interval is too short.
     #[error("must be at least 1s")]
     TooOften,
-    /// The expression makes no sense.
+    /// The expression is invalid.
     #[error("is not a cron expression: {detail}")]
     Expression {
         /// What is wrong.
@@ -85,7 +85,7 @@ impl Schedule {
         matches!(self, Self::Every { .. } | Self::Cron { .. })
     }
 
-    /// The schedule of a timer that was made at `created_at`, ready to be asked.
+    /// The schedule of a timer created at `created_at`, ready to compute instants.
     pub fn course(&self, created_at: Timestamp) -> Result<Course, ScheduleFault> {
         let start = |first: First| match first {
             First::At(at) => at,
@@ -124,7 +124,7 @@ fn parse(expression: &str) -> Result<Cron, ScheduleFault> {
     }
 }
 
-/// Whether one of the months has one of the days: a search for the 30th of February would go through
+/// Whether any of the months has any of the days: a search for February 30 would go through
 /// thousands of years.
 fn has_a_day(cron: &Cron) -> bool {
     let pattern = &cron.pattern;
@@ -147,7 +147,7 @@ fn zone(name: &str) -> Result<TimeZone, ScheduleFault> {
     TimeZone::get(name).map_err(|_| ScheduleFault::Timezone)
 }
 
-/// A schedule that can be asked for its instants.
+/// A schedule that can compute its instants.
 #[derive(Debug, Clone)]
 pub struct Course(Kind);
 
@@ -175,7 +175,7 @@ impl Course {
         }
     }
 
-    /// The first instant behind `after`.
+    /// The first instant after `after`.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         match &self.0 {
             Kind::Once(at) => (*at > after).then_some(*at).and_then(printable),
@@ -194,7 +194,7 @@ impl Course {
         }
     }
 
-    /// The last instant that is not behind `upto`.
+    /// The last instant at or before `upto`.
     pub fn latest(&self, upto: Timestamp) -> Option<Timestamp> {
         match &self.0 {
             Kind::Once(at) => (*at <= upto).then_some(*at),
@@ -207,7 +207,7 @@ impl Course {
                 zone,
                 created_at,
             } => {
-                // The search counts whole seconds and would take a fraction for a later one.
+                // The search works in whole seconds and would round a fraction up.
                 let from = jiff::Timestamp::from_second(upto.0.div_euclid(1_000)).ok()?;
                 let last = cron.find_previous_occurrence(&from.to_zoned(zone.clone()), true);
                 let last = Timestamp(last.ok()?.timestamp().as_millisecond());

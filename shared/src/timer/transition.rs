@@ -1,4 +1,4 @@
-//! What becomes of a timer: a function of the row, an event and the database's clock.
+//! The state machine of timers: a function of the row, an event and the database's clock.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use crate::error::{Code, Failure};
 use crate::id::SendId;
 use crate::time::Timestamp;
 
-/// Deliveries of one occurrence that are tried before the timer is dead.
+/// Failed deliveries of one occurrence after which the timer is dead.
 pub const DELIVERIES_MAX: i32 = 6;
 
-/// Missed occurrences that `all` still fires.
+/// Maximum number of missed occurrences that `all` fires.
 pub const CAUGHT_UP_MAX: usize = 100;
 
-/// How late an occurrence may be without being missed: more than a scheduler takes to come back.
+/// How late an occurrence may be without counting as missed: longer than a scheduler restart.
 pub const LATE_MAX: Duration = Duration::from_mins(1);
 
-/// The wait after a first failed delivery; each further one is four times as long.
+/// The wait after the first failed delivery; each further wait is four times as long.
 const BACKOFF: Duration = Duration::from_secs(5);
 
 /// The longest wait between two deliveries.
@@ -29,16 +29,16 @@ const BACKOFF_MAX: Duration = Duration::from_mins(10);
 pub enum Event {
     /// Its time has come.
     Due {
-        /// The send of its last occurrence, while that one has not begun.
+        /// The send of its last occurrence, if it has not started.
         queued: Option<SendId>,
-        /// What the deliveries that this event asks for met, once they were tried.
+        /// The refusal of one of this event's deliveries, once they were tried.
         refused: Option<Refusal>,
     },
-    /// Someone stops it for a while.
+    /// It is paused.
     Pause,
-    /// Someone lets it go on.
+    /// It is resumed.
     Resume,
-    /// Someone ends it.
+    /// It is cancelled.
     Cancel,
 }
 
@@ -47,23 +47,23 @@ pub enum Event {
 pub struct Refusal {
     /// The occurrence.
     pub n: i64,
-    /// Whether what it was for no longer exists.
+    /// Whether its target no longer exists.
     pub gone: bool,
-    /// Why.
+    /// The reason.
     pub failure: Failure,
 }
 
-/// What follows from an event: the timer as it is afterwards, and the occurrences that got their
-/// fate. Those with the fate `fired` ask for the send that they name.
+/// The effect of an event: the timer afterwards, and the occurrences that were settled. Each with
+/// the fate `fired` must be delivered with the id that it names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     /// The timer afterwards.
     pub next: TimerState,
-    /// In order.
+    /// The settled occurrences, in order.
     pub occurrences: Vec<Occurrence>,
 }
 
-/// An event that cannot be in this status.
+/// An event that is not allowed in this status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a timer that is {} cannot be {event}d", .status.as_str())]
 pub struct IllegalEvent {
@@ -73,8 +73,8 @@ pub struct IllegalEvent {
     pub event: &'static str,
 }
 
-/// Decides what follows. Asked again with what its deliveries met, it decides what stands: the
-/// occurrences before the refused one do.
+/// Decides the effect of an event. If a delivery is refused, call again with the refusal: only the
+/// occurrences before the refused one then stand.
 pub fn transition(
     timer: &TimerRecord,
     event: &Event,
@@ -96,7 +96,7 @@ pub fn transition(
         })),
         (TimerStatus::Paused, Event::Resume) => Ok(only(TimerState {
             status: TimerStatus::Armed,
-            // What fell into the pause is missed, and caught up with as the timer's rule says.
+            // Occurrences during the pause count as missed; `catch_up` decides about them.
             fire_at: state.due_at.map(|due| put_off(timer, state.next_n, due)),
             ..state.clone()
         })),
@@ -104,7 +104,7 @@ pub fn transition(
         (TimerStatus::Armed | TimerStatus::Paused | TimerStatus::Dead, Event::Cancel) => {
             Ok(only(ended(state, TimerStatus::Cancelled, now)))
         }
-        // It is as it was asked to be.
+        // It already has the requested status.
         (TimerStatus::Armed, Event::Resume)
         | (TimerStatus::Paused, Event::Pause)
         | (TimerStatus::Done | TimerStatus::Cancelled, Event::Cancel) => Ok(only(state.clone())),
@@ -136,12 +136,13 @@ fn ended(state: &TimerState, status: TimerStatus, now: Timestamp) -> TimerState 
     }
 }
 
-/// When occurrence `n`, due by the schedule at `due`, is to be fired.
+/// When to fire occurrence `n`, which the schedule makes due at `due`.
 fn put_off(timer: &TimerRecord, n: i64, due: Timestamp) -> Timestamp {
     Timestamp(due.0 + timer.rule.delay(timer.id, n))
 }
 
-/// A dead timer goes on with its next occurrence; one without any delivers its last one once more.
+/// Revives a dead timer: it continues with its next occurrence or, without one, delivers its last
+/// one once more.
 fn revive(timer: &TimerRecord, now: Timestamp) -> TimerState {
     let course = timer.rule.schedule.course(timer.created_at).ok();
     let state = &timer.state;
@@ -158,14 +159,14 @@ fn revive(timer: &TimerRecord, now: Timestamp) -> TimerState {
     }
 }
 
-/// An occurrence in the making: its instant by the schedule, and whether it is left out.
+/// A planned occurrence: its scheduled instant, and whether it is skipped.
 #[derive(Debug, Clone, Copy)]
 struct Planned {
     instant: Timestamp,
     skip: bool,
 }
 
-/// What is due, and the last instant that it accounts for.
+/// The due occurrences, and the last instant that they account for.
 fn plan(
     timer: &TimerRecord,
     course: &Course,
@@ -174,7 +175,7 @@ fn plan(
 ) -> (Vec<Planned>, Timestamp) {
     let rule = &timer.rule;
     let longest = rule.jitter.map_or(0, |span| span.0.as_millis() as i64);
-    // Every instant up to here has its time behind it, whatever it is put off by.
+    // Every instant up to here has passed, whatever its jitter.
     let horizon = Timestamp(now.0.saturating_sub(longest)).max(due);
     let horizon = rule.until.map_or(horizon, |until| horizon.min(until));
     let latest = course.latest(horizon).filter(|last| *last > due);
@@ -204,7 +205,8 @@ fn plan(
     (planned, last)
 }
 
-/// The newest instants from `due` to `last` that still fire; one stands for the others.
+/// The newest instants from `due` to `last`, which fire; one skipped occurrence stands for all
+/// older ones.
 fn missed(course: &Course, due: Timestamp, last: Timestamp) -> Vec<Planned> {
     let mut newest = Vec::new();
     let mut at = Some(last);
@@ -237,7 +239,7 @@ fn due(
     };
     let course = match timer.rule.schedule.course(timer.created_at) {
         Ok(course) => course,
-        // It was checked when it was made: this program no longer knows what it means.
+        // The schedule was valid when the timer was created, but this program does not understand it.
         Err(fault) => return only(unreadable(state, &fault, now)),
     };
     let (planned, last) = plan(timer, &course, due, now);
@@ -286,7 +288,7 @@ fn due(
     Step { next, occurrences }
 }
 
-/// A timer whose occurrence was refused: it tries again later, or is at its end.
+/// The effect of a refused delivery: the timer retries later, or ends.
 fn turned_away(
     timer: &TimerRecord,
     reached: &TimerState,
@@ -296,7 +298,7 @@ fn turned_away(
     now: Timestamp,
 ) -> Step {
     let n = reached.next_n;
-    // Those that were delivered before it began a new count.
+    // Occurrences delivered before this one reset the count.
     let failures = if occurrences.is_empty() {
         reached.failures + 1
     } else {

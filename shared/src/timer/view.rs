@@ -110,7 +110,7 @@ impl From<TimerRecord> for TimerView {
                 mut options,
             } => {
                 let agent = options.agent.take();
-                // Who traces finds it in the traces.
+                // The trace context is not part of the view; it can be found in the traces.
                 options.traceparent = None;
                 agent_ref = agent.and_then(|agent| agent.reference().cloned());
                 (Some(session), Some(input), Some(*options), None)

@@ -1,22 +1,22 @@
-//! Bounds of outputs: the model sees head and tail, the whole is kept.
+//! Size limits of outputs: the model sees the head and the tail, the whole output is stored.
 
 use super::call::CallResult;
 use crate::blob::BlobHash;
 use crate::message::{ContentPart, digest_of, plain_text, texts};
 
-/// Characters of an output that are kept at all.
+/// Maximum number of characters of an output that are stored.
 const WHOLE_CHARS_MAX: usize = 2_000_000;
 
-/// Bytes of pictures and files that a result keeps.
+/// Maximum bytes of images and files that a result keeps.
 const MEDIA_BYTES_MAX: usize = 12 << 20;
 
-/// Bytes of what a tool says is left of its result once it is old: with the line that says how to read the
-/// whole, it is shorter than results that stay as they are.
+/// Maximum bytes of the digest that a tool gives for its result once it is old. Together with the
+/// line that says how to read the whole, it is shorter than results that are not shortened.
 const DIGEST_BYTES_MAX: usize = 256;
 
-/// What a tool says is left of a result, as it is kept: one line of bounded length. None of nothing.
+/// A tool's digest of a result in the stored form: one line of bounded length. `None` if it is empty.
 pub fn digest_part(said: &str) -> Option<ContentPart> {
-    // As much as may be needed, whatever there is.
+    // Look at no more of the text than may be needed, however long it is.
     let said = said.trim_start();
     let mut end = said.len().min(4 * DIGEST_BYTES_MAX);
     while !said.is_char_boundary(end) {
@@ -35,7 +35,7 @@ pub fn digest_part(said: &str) -> Option<ContentPart> {
     (!text.is_empty()).then_some(ContentPart::Digest { text })
 }
 
-/// Puts the first digest of a result behind its content, within its bounds; others go.
+/// Moves the first digest of a result after its content, shortened to the limit; drops others.
 fn bound_digest(content: &mut Vec<ContentPart>) {
     let Some(said) = digest_of(content) else {
         return;
@@ -45,8 +45,8 @@ fn bound_digest(content: &mut Vec<ContentPart>) {
     content.extend(digest);
 }
 
-/// The result with its text within `chars_max` characters, and the whole beside it where it was
-/// cut. Free of U+0000, which no database stores.
+/// Limits the text of a result to `chars_max` characters, and stores the whole text beside it if it
+/// was cut. Removes U+0000, which databases cannot store.
 pub fn bounded(mut result: CallResult, call_id: &str, chars_max: usize) -> CallResult {
     for part in &mut result.content {
         if let ContentPart::Text { text } = part
@@ -94,13 +94,13 @@ pub fn bounded(mut result: CallResult, call_id: &str, chars_max: usize) -> CallR
     result
 }
 
-/// What the note in a cut output says behind the call's id.
+/// The note in a cut output, including the call's id.
 fn cut_of(call_id: &str) -> String {
     format!("characters of {call_id} left out")
 }
 
-/// Says in the note of a cut output under which hash the whole is kept: whoever has a copy of the message
-/// finds it by that.
+/// Adds to the note in a cut output the hash under which the whole is stored, so that it can be
+/// found from any copy of the message.
 pub fn name_whole(content: &mut [ContentPart], call_id: &str, sha256: BlobHash) {
     let note = cut_of(call_id);
     for part in content {
@@ -113,7 +113,7 @@ pub fn name_whole(content: &mut [ContentPart], call_id: &str, sha256: BlobHash) 
     }
 }
 
-/// The hash that the note of a cut output names.
+/// The hash in the note of a cut output.
 pub fn named_whole(content: &[ContentPart], call_id: &str) -> Option<BlobHash> {
     let note = format!("{}; sha256 ", cut_of(call_id));
     texts(content).find_map(|text| {
@@ -147,7 +147,7 @@ mod tests {
             "{shown}"
         );
         assert_eq!(cut.whole_text(), long);
-        // Where it is a blob, its name is found in every copy of the message.
+        // If the whole is a blob, its hash can be found in every copy of the message.
         let (mut content, hash) = (cut.content, BlobHash::of(long.as_bytes()));
         assert_eq!(named_whole(&content, "call_1"), None);
         name_whole(&mut content, "call_1", hash);

@@ -1,4 +1,4 @@
-//! One tool call: its row from the transaction that stored the request until its result.
+//! A tool call: its row, from the transaction that stores the request until its result.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -29,12 +29,12 @@ use crate::time::Timestamp;
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Repeat {
-    /// Nothing: it only reads.
+    /// None: it only reads.
     Safe,
-    /// Nothing, as long as the call id is the same: the tool keeps the ids it has served.
+    /// None, as long as the call id is the same: the tool remembers the ids it has served.
     #[default]
     Keyed,
-    /// Harm: it is never made twice. A call in doubt is settled as unknown.
+    /// Harmful: it is never repeated. A call in doubt is settled as unknown.
     Once,
 }
 
@@ -57,11 +57,11 @@ impl Repeat {
     }
 }
 
-/// Whether a person has allowed a call.
+/// Whether a person has approved a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Approval {
-    /// Nobody was asked.
+    /// No approval was requested.
     None,
     /// A person was asked and has not answered.
     Asked,
@@ -88,26 +88,26 @@ impl Approval {
     }
 }
 
-/// Where an unsettled call stands.
+/// The state of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallState {
-    /// A worker has it to do and has not begun.
+    /// A worker must run it and has not started.
     Requested,
-    /// A worker began it under this epoch: after a crash it may have happened.
+    /// A worker started it under this epoch: after a crash it may have been executed.
     Started {
         /// The grant.
         epoch: i64,
     },
-    /// It waits for someone outside.
+    /// It waits for something outside.
     Waits(WaitingOn),
     /// It has its result.
     Settled,
 }
 
-/// The answer to a call: what the model is told, and what is kept beside it.
+/// The result of a call: what the model is shown, and what is stored with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallResult {
-    /// What the model sees, within the tool's bounds.
+    /// What the model sees, within the tool's size limits.
     pub content: Vec<ContentPart>,
     /// Whether it is an error.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -115,25 +115,25 @@ pub struct CallResult {
     /// The kind of error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
-    /// The whole output, where `content` holds only its head and tail.
+    /// The whole output, if `content` has only its head and tail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<String>,
-    /// The same, where it is a blob: then `whole` is absent.
+    /// The whole output as a blob; then `whole` is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole_blob: Option<BlobRef>,
-    /// The output's value, where the tool gave one.
+    /// The output's value, if the tool gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
-    /// What hooks say to the model behind the results of the round.
+    /// Messages by hooks to the model, after the results of the round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<String>,
-    /// Why a hook has the calls of the round skipped that nobody has begun, if one does.
+    /// Why a hook skips the round's calls that have not started, if one does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skips: Option<String>,
 }
 
 impl CallResult {
-    /// An output in words.
+    /// A text output.
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             content: vec![ContentPart::text(text)],
@@ -147,7 +147,7 @@ impl CallResult {
         }
     }
 
-    /// An error that the model is told.
+    /// An error that is shown to the model.
     pub fn error(code: Code, message: impl Into<String>) -> Self {
         Self {
             failed: true,
@@ -156,7 +156,7 @@ impl CallResult {
         }
     }
 
-    /// The output as text, whole where it was cut and is kept beside it.
+    /// The output as text; the whole output if it was cut and is stored inline.
     pub fn whole_text(&self) -> String {
         match &self.whole {
             Some(whole) => whole.clone(),
@@ -170,9 +170,9 @@ impl CallResult {
 pub struct CallRecord {
     /// Its id, unique in the tenant.
     pub call_id: String,
-    /// The session that asked.
+    /// The session that made the call.
     pub session: SessionId,
-    /// The send that asked.
+    /// The send that made the call.
     pub send_id: SendId,
     /// The round within the send.
     pub round: i32,
@@ -184,26 +184,26 @@ pub struct CallRecord {
     pub arguments: Value,
     /// The effect of a repeated call.
     pub repeat: Repeat,
-    /// Whom it waits for; none while it is the worker's to run, and once it is settled.
+    /// What it waits for outside; `None` while a worker must run it, and once it is settled.
     pub waits_on: Option<WaitingOn>,
-    /// What a person said to it.
+    /// Its approval by a person.
     pub approval: Approval,
-    /// The grant under which a worker last began it.
+    /// The grant under which a worker last started it.
     pub started_epoch: Option<i64>,
-    /// How often a worker began it.
+    /// How often a worker started it.
     pub attempt: i32,
-    /// When whoever it waits for is too late.
+    /// When the wait for an outside answer ends.
     pub deadline_at: Option<Timestamp>,
     /// Its result.
     pub result: Option<CallResult>,
-    /// When it was asked.
+    /// When it was requested.
     pub requested_at: Timestamp,
-    /// When it got its result.
+    /// When it was settled.
     pub settled_at: Option<Timestamp>,
 }
 
 impl CallRecord {
-    /// Where it stands.
+    /// Its state.
     pub fn state(&self) -> CallState {
         match (&self.result, self.waits_on, self.started_epoch) {
             (Some(_), _, _) => CallState::Settled,
@@ -214,26 +214,26 @@ impl CallRecord {
     }
 }
 
-/// The id of a call: made of the send, the round and the place, so that a round that is asked
-/// again after a crash has the same ids, and no other round has. Models repeat and omit theirs.
+/// The id of a call, made of the send, the round and the place: a round that is repeated after a
+/// crash has the same ids, and no other round has them. Ids given by models are not used, since
+/// models repeat and omit them.
 pub fn call_id(send: SendId, round: i32, place: usize) -> String {
     format!("{}{place}", calls_of_round(send, round))
 }
 
-/// The first id that a call of a send could have, and one behind all of them.
+/// The range of ids that calls of a send can have; the end is exclusive.
 pub fn calls_of_send(send: SendId) -> (String, String) {
     let id = send.0.simple();
     (format!("call_{id}_"), format!("call_{id}`"))
 }
 
-/// What the ids of all calls of a round begin with.
+/// The common prefix of the ids of a round's calls.
 pub fn calls_of_round(send: SendId, round: i32) -> String {
     format!("call_{}_{round}_", send.0.simple())
 }
 
-/// The messages that answer a round's calls, in the order of the calls; none unless every call has
-/// its result. They have to be
-/// written directly behind the message that asked.
+/// The messages with the results of a round's calls, in the order of the calls; `None` unless every
+/// call has its result. They must be appended directly after the message with the calls.
 pub fn answers(calls: &[CallRecord]) -> Option<Vec<NewMessage>> {
     let answered = calls.iter().zip(1..).map(|(call, back)| {
         let result = call.result.as_ref()?;
@@ -254,12 +254,12 @@ pub fn cancelled_call() -> CallResult {
     CallResult::error(Code::ToolCancelled, "the call was ended with its send")
 }
 
-/// The result of a waiting call that something more urgent overtook.
+/// The result of a waiting call that a message interrupted.
 pub fn interrupted_call() -> CallResult {
     CallResult::error(Code::ToolInterrupted, "a message interrupted it")
 }
 
-/// What the end of a child's send answers to the call that asked for it.
+/// The result of the call that started a child, from the end of the child's send.
 pub fn child_result(send: &SendRecord) -> CallResult {
     let kept = send.kept();
     let mut value = json!({
@@ -271,7 +271,7 @@ pub fn child_result(send: &SendRecord) -> CallResult {
         "rounds": kept.rounds,
     });
     if !send.held.is_empty() {
-        // What works on below it may still spend this.
+        // Work that continues below the child may still spend this.
         value["kept"] = json!(kept);
     }
     if send.status != SendStatus::Completed {
@@ -291,8 +291,8 @@ pub fn child_result(send: &SendRecord) -> CallResult {
     }
 }
 
-/// The id and the content of the inbox item that brings the end of a child's send to a parent
-/// whose call `call_id` was settled before.
+/// The id and content of the inbox item that reports the end of a child's send to a parent whose
+/// call `call_id` was settled before.
 pub fn child_item(send: &SendRecord, call_id: &str) -> (String, Vec<ContentPart>) {
     let head = ContentPart::text(format!("The child of {call_id} has ended."));
     let mut content = vec![head];

@@ -1,4 +1,4 @@
-//! Tools as an agent declares them.
+//! Tool declarations of agents.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,19 +15,20 @@ use crate::stored::Extra;
 use crate::time::Span;
 use crate::workflow::template::{Named, Names, free_names, render};
 
-/// Tools that one agent may declare: more than any model can tell apart.
+/// Maximum number of tools that one agent may declare; more than any model can keep apart.
 const TOOLS_MAX: usize = 256;
 
-/// Characters of a tool's name: what every provider takes.
+/// Maximum length of a tool's name in characters; every provider accepts this.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Bytes of a digest's template.
+/// Maximum bytes of a digest template.
 const DIGEST_TEMPLATE_BYTES_MAX: usize = 2_000;
 
-/// What such a template may read.
+/// The names that a digest template may read.
 const DIGEST_NAMES: [&str; 2] = ["arguments", "output"];
 
-/// Patterns in the schemas of one agent's tools: each is compiled when the agent is accepted.
+/// Maximum number of patterns in the schemas of one agent's tools: each is compiled when the agent
+/// is accepted.
 const PATTERNS_MAX: usize = 256;
 
 /// One entry of `agent.tools`.
@@ -40,7 +41,7 @@ pub enum ToolEntry {
     Declared(DeclaredTool),
 }
 
-// By hand: serde's untagged enums forget what was wrong with a member.
+// Implemented by hand, since serde's untagged enums lose the error of a member.
 impl<'de> Deserialize<'de> for ToolEntry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Entry;
@@ -110,7 +111,7 @@ pub struct HttpTool {
     /// The workers that can call it; sends of an agent with it run there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
@@ -138,7 +139,7 @@ pub struct ExternalTool {
     /// The workers that sends of an agent with it run on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
@@ -155,7 +156,7 @@ pub struct WorkerTool {
     /// The workers that sends of an agent with it run on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
@@ -178,14 +179,14 @@ pub struct McpTools {
     /// The workers that are configured with it; sends of an agent with it run there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
 }
 
 impl ToolEntry {
-    /// The workers that it needs, where it says so.
+    /// The pool that it needs, if it names one.
     pub fn pool(&self) -> Option<&str> {
         let pool = match self {
             Self::Named(_) => return None,
@@ -203,7 +204,7 @@ pub fn pool_of(tools: &[ToolEntry]) -> Option<&str> {
     tools.iter().find_map(ToolEntry::pool)
 }
 
-/// What is wrong with a pool that is named beside these tools.
+/// What is wrong with a pool named together with these tools.
 pub fn pool_fault(pool: &str, tools: &[ToolEntry]) -> Option<String> {
     if !is_pool(pool) {
         return Some(POOL_RULE.to_owned());
@@ -214,7 +215,7 @@ pub fn pool_fault(pool: &str, tools: &[ToolEntry]) -> Option<String> {
 
 const POOL_RULE: &str = "must have 1 to 40 of the characters a-z, 0-9 and -";
 
-/// Whether a pool of workers may be called so.
+/// Whether this is a valid name of a pool.
 pub fn is_pool(text: &str) -> bool {
     let fits = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-');
     (1..=40).contains(&text.len()) && text.bytes().all(fits)
@@ -323,7 +324,8 @@ fn digest_fault(template: &str) -> Option<String> {
     ))
 }
 
-/// What is left of a call by its tool's template: none where that reads something that is not there.
+/// The digest of a call by its tool's template; `None` if the template reads something that does
+/// not exist.
 pub fn digest_by(template: &str, arguments: &Map<String, Value>, output: &Value) -> Option<String> {
     struct Call<'a>(&'a Map<String, Value>, &'a Value);
     impl Names for Call<'_> {
@@ -353,7 +355,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= NAME_CHARS_MAX && name.chars().all(fits)
 }
 
-/// What is wrong with the address of a service, if anything is.
+/// What is wrong with the URL of a service, if anything.
 pub fn url_fault(url: &str) -> Option<String> {
     (!is_http(url)).then(|| "must be an absolute http or https URL".to_owned())
 }

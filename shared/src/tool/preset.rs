@@ -1,6 +1,6 @@
-//! Presets: names that stand for several of the tools that workers have.
+//! Presets: names for sets of the workers' tools.
 
-/// Reads and changes files, runs commands, asks.
+/// Tools that read and change files, run commands and ask people.
 pub const CORE: &[&str] = &[
     "read_file",
     "write_file",
@@ -14,7 +14,7 @@ pub const CORE: &[&str] = &[
     "ask_person",
 ];
 
-/// Only reads.
+/// Read-only tools.
 pub const EXPLORE: &[&str] = &[
     "read_file",
     "list_dir",
@@ -24,7 +24,7 @@ pub const EXPLORE: &[&str] = &[
     "ask_person",
 ];
 
-/// Everything.
+/// All tools.
 pub const FULL: &[&str] = &[
     "read_file",
     "write_file",

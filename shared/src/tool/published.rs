@@ -1,4 +1,4 @@
-//! What workers say that agents may name.
+//! The tools that workers publish for agents to name.
 
 use std::collections::BTreeMap;
 
@@ -9,40 +9,40 @@ use super::preset;
 use crate::stored::Extra;
 use crate::words::nearest;
 
-/// Characters of a description that are told: a line for people.
+/// Maximum characters of a published description: one line for people.
 const SAYS_CHARS_MAX: usize = 200;
 
-/// Tools that are named in a refusal.
+/// Maximum number of tools listed in a refusal.
 const NAMED_MAX: usize = 40;
 
-/// What one worker has, as it says when its life begins.
+/// The tools that one worker publishes when it starts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Published {
-    /// Its tools and a line about each, by name.
+    /// Its tools by name, each with a line of description.
     #[serde(default)]
     pub tools: BTreeMap<String, String>,
     /// The MCP servers that it is configured with.
     #[serde(default)]
     pub servers: Vec<String>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
 impl Published {
-    /// Adds a tool with what it says of itself, of which a line is kept.
+    /// Adds a tool with the first line of its description.
     pub fn add(&mut self, name: String, says: &str) {
         let line = says.lines().next().unwrap_or_default();
         let line = line.chars().take(SAYS_CHARS_MAX).collect();
         self.tools.insert(name, line);
     }
 
-    /// Whether it says nothing: its worker is of a release that does not.
+    /// Whether it is empty: its worker is of a release that does not publish its tools.
     pub fn is_silent(&self) -> bool {
         self.tools.is_empty() && self.servers.is_empty()
     }
 
-    /// Adds what another worker has.
+    /// Adds the tools of another worker.
     pub fn join(&mut self, other: &Self) {
         for (name, says) in &other.tools {
             if !self.tools.contains_key(name) {
@@ -56,7 +56,7 @@ impl Published {
         }
     }
 
-    /// What an agent names of workers that have this, and they do not have.
+    /// The tools that an agent names and workers with these tools do not have.
     pub fn lacks(&self, tools: &[ToolEntry], pool: &str) -> Vec<ToolFault> {
         let mut faults = Vec::new();
         for (place, entry) in tools.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Questions to people: what may be answered, and what holds when nobody does.
+//! Questions to people: which answers are valid, and what happens if nobody answers.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::error::Code;
 /// The tool that asks a person.
 pub const ASK_PERSON: &str = "ask_person";
 
-/// The tool that gives a task to another agent.
+/// The tool that delegates a task to a new agent.
 pub const SPAWN_AGENT: &str = "spawn_agent";
 
 /// The tool that runs a workflow.
 pub const CREATE_WORKFLOW: &str = "create_workflow";
 
-/// What kind of answer a question wants.
+/// The kind of answer that a question asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QuestionKind {
-    /// Words.
+    /// Free text.
     #[default]
     Text,
     /// One of the options.
@@ -30,21 +30,21 @@ pub enum QuestionKind {
     Confirm,
 }
 
-/// A question, as a model asks it.
+/// A question asked by a model.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Question {
-    /// What is asked.
+    /// The question.
     pub question: String,
-    /// What kind of answer is wanted.
+    /// The kind of answer.
     #[serde(default)]
     pub kind: QuestionKind,
-    /// What may be answered; advice where the kind is `text`.
+    /// The valid answers; only suggestions if the kind is `text`.
     #[serde(default)]
     pub options: Vec<String>,
-    /// How long an answer is waited for; as the workers are configured when absent.
+    /// How long to wait for an answer; the workers' configured time when absent.
     #[serde(default)]
     pub expires_seconds: Option<u32>,
-    /// What holds when nobody answers in time.
+    /// The answer if nobody answers in time.
     #[serde(default)]
     pub default: Option<String>,
 }
@@ -60,7 +60,7 @@ impl Question {
         serde_json::from_value(arguments.clone()).ok()
     }
 
-    /// How long an answer is waited for, where the question says so.
+    /// How long to wait for an answer, if the question says so.
     pub fn expires(&self) -> Option<Duration> {
         let seconds = self.expires_seconds?;
         Some(Duration::from_secs(seconds.into()))
@@ -81,7 +81,7 @@ impl Question {
         }
     }
 
-    /// The answer in words; what is wrong with it otherwise.
+    /// The answer as text, or what is wrong with it.
     pub fn answer(&self, given: &Value) -> Result<String, String> {
         match (self.kind, given) {
             (QuestionKind::Text, Value::String(text)) if !text.trim().is_empty() => {
@@ -90,7 +90,7 @@ impl Question {
             (QuestionKind::Text, Value::String(_) | Value::Null) => {
                 Err("the answer is empty".to_owned())
             }
-            // A program may answer in a form of its own: the model reads it as JSON.
+            // A program may answer with structured data: the model reads it as JSON.
             (QuestionKind::Text, other) => Ok(other.to_string()),
             (QuestionKind::Choice, Value::String(text)) if self.options.contains(text) => {
                 Ok(text.clone())
@@ -112,7 +112,7 @@ impl Question {
     }
 }
 
-/// What a call gets that nobody outside answered in time.
+/// The result of a call that nobody outside answered in time.
 pub fn expired(call: &CallRecord) -> CallResult {
     if call.approval == Approval::Asked {
         let text = "error: nobody approved this call in time; it was not made";

@@ -1,8 +1,8 @@
-//! JSON Schemas of arguments and outputs: bounded, compiled once, the first faults reported.
+//! JSON Schemas of arguments and outputs: limited in cost, compiled once, with the first faults reported.
 //!
-//! Schemas come from requests, and a small one can ask for any amount of work. What is accepted is
-//! bounded by what it says (`bounds`); what one check costs is counted before it is made
-//! (`work`). Patterns have no look-around and no back references: they match in linear time.
+//! Schemas come from requests, and even a small one can require any amount of work. So schemas are
+//! accepted only within limits (`bounds`), and the cost of a check is counted before it is made
+//! (`work`). Patterns have no look-around and no back-references, so they match in linear time.
 
 mod bounds;
 mod work;
@@ -15,22 +15,22 @@ use serde_json::{Value, json};
 use self::bounds::Targets;
 use self::work::Work;
 
-/// Faults of one value that are reported: a model needs the first few, not a flood.
+/// Maximum number of faults reported for one value: a model needs only the first few.
 const FAULTS_MAX: usize = 8;
 
-/// Characters of one fault: some repeat the whole value.
+/// Maximum characters of one fault; some repeat the whole value.
 const FAULT_CHARS_MAX: usize = 500;
 
-/// Bytes of one compiled pattern; `^.{1,1000}$` fits, `^(.{1,1000}){1,1000}$` does not.
+/// Maximum bytes of one compiled pattern; `^.{1,1000}$` fits, `^(.{1,1000}){1,1000}$` does not.
 const PATTERN_SIZE_MAX: usize = 1 << 20;
 
-/// Steps of a check up to which every fault is collected. Above, the first one is told.
+/// Up to this many steps of a check, all faults are collected; above that, only the first one is reported.
 const ALL_FAULTS_STEPS_MAX: u64 = 10_000;
 
-/// Steps of a check that take no noticeable time.
+/// A check with at most this many steps takes no noticeable time.
 const SMALL_STEPS_MAX: u64 = 2_000;
 
-/// Bytes of a schema without patterns that is compiled in no noticeable time.
+/// A schema without patterns of at most this many bytes compiles in no noticeable time.
 const LIGHT_BYTES_MAX: usize = 8 << 10;
 
 /// The schema that every object fits.
@@ -42,13 +42,13 @@ pub fn any_object() -> Value {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct SchemaFault {
-    /// Points into the schema.
+    /// A JSON pointer into the schema.
     pub pointer: String,
     /// What is wrong.
     pub detail: String,
 }
 
-/// A compiled schema. Never looks anything up outside itself.
+/// A compiled schema. It never resolves references outside itself.
 #[derive(Debug, Clone)]
 pub struct Schema(Arc<Compiled>);
 
@@ -60,14 +60,14 @@ struct Compiled {
 }
 
 impl Schema {
-    /// Compiles a schema; says what is wrong with it otherwise. What it takes is bounded, but may be
-    /// tens of milliseconds: it belongs on a thread that may block.
+    /// Compiles a schema, or says what is wrong with it. The cost is bounded, but may be tens of
+    /// milliseconds: call it on a thread that may block.
     pub fn compile(schema: &Value) -> Result<Self, SchemaFault> {
         let targets = bounds::check(schema)?;
         let patterns = PatternOptions::regex().size_limit(PATTERN_SIZE_MAX);
         let options = jsonschema::options()
             .with_pattern_options(patterns)
-            // Compiles what the value says.
+            // The `regex` format would compile patterns given in the value.
             .with_format("regex", |_| true);
         match options.build(schema) {
             Ok(validator) => Ok(Self(Arc::new(Compiled {
@@ -88,8 +88,8 @@ impl Schema {
         Work::of(json, targets, value, SMALL_STEPS_MAX).is_ok()
     }
 
-    /// The first faults of a value, each with where it is; none when it fits. A value whose check
-    /// would take too long does not fit.
+    /// The first faults of a value, each with its location; empty if the value fits. A value whose
+    /// check would take too long does not fit.
     pub fn faults(&self, value: &Value) -> Vec<String> {
         let Compiled {
             json,
@@ -103,7 +103,7 @@ impl Schema {
         if validator.is_valid(value) {
             return Vec::new();
         }
-        // The library collects all faults before it gives the first one.
+        // The library collects all faults before it returns the first one.
         if steps <= ALL_FAULTS_STEPS_MAX {
             let faults = validator.iter_errors(value).take(FAULTS_MAX);
             return faults.map(|error| said(&error)).collect();
@@ -129,7 +129,7 @@ fn shortened(text: String) -> String {
     }
 }
 
-/// Compiles the schema of a tool's arguments: a valid one, for objects.
+/// Compiles the schema of a tool's arguments, which must be for objects.
 pub fn parameters(schema: &Value) -> Result<Schema, SchemaFault> {
     let fault = |pointer: &str, detail: &str| SchemaFault {
         pointer: pointer.to_owned(),
@@ -154,7 +154,7 @@ pub fn is_heavy(schema: &Value) -> bool {
     bounds::patterns(schema) > 0 || schema.to_string().len() > LIGHT_BYTES_MAX
 }
 
-/// Patterns in a schema: each takes time and memory to compile.
+/// The number of patterns in a schema: each takes time and memory to compile.
 pub fn patterns(schema: &Value) -> usize {
     bounds::patterns(schema)
 }

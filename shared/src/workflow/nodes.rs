@@ -1,5 +1,5 @@
-//! The kinds of nodes. A kind has a file here, with all that the language says about it, and a file
-//! of the same name in the scheduler's engine, with what it does in a run.
+//! The kinds of nodes. Each kind has a file here with its part of the language, and a file of the
+//! same name in the scheduler's engine with its behaviour in a run.
 
 mod agent;
 mod approval;
@@ -42,8 +42,8 @@ pub(super) use self::agent::{AGENT_SPEC, CONTINUATION, output_schema};
 
 /// Passes the list of kinds to a macro: the name of a kind's files, its type and its name in specs.
 ///
-/// The language and the engine both build their dispatch from this list, so that a kind that one of
-/// them lacks does not compile.
+/// The language and the engine both build their dispatch from this list, so that a kind missing
+/// from one of them does not compile.
 #[macro_export]
 macro_rules! node_kinds {
     ($build:ident) => {
@@ -52,9 +52,9 @@ macro_rules! node_kinds {
             agent: Agent = "agent",
             /// Its children in order.
             sequence: Sequence = "sequence",
-            /// Its children at once.
+            /// Its children, concurrently.
             parallel: Parallel = "parallel",
-            /// One body over a list.
+            /// One body for each item of a list.
             foreach: Foreach = "foreach",
             /// One of its children.
             branch: Branch = "branch",
@@ -72,14 +72,14 @@ macro_rules! node_kinds {
     };
 }
 
-/// What the language asks of a kind of node.
+/// What the language requires of a kind of node.
 pub(super) trait Node {
-    /// Its members, from which its JSON Schema, the list of known members and the hints come.
+    /// Its members, from which its JSON Schema, the list of known members and the hints are derived.
     fn object() -> Object
     where
         Self: Sized;
 
-    /// Reads its own members; reports every fault, and returns none where it cannot go on.
+    /// Reads its own members. Reports every fault, and returns `None` if it cannot continue.
     fn read(reader: &mut Reader<'_>, at: NodeAt<'_>) -> Option<Self>
     where
         Self: Sized;
@@ -87,7 +87,7 @@ pub(super) trait Node {
     /// Writes its own members in canonical form: reading them gives an equal node.
     fn write(&self, spec: &Spec, out: &mut Map<String, Value>);
 
-    /// What holds for it as a leaf; none for a node that starts no send.
+    /// Its leaf policy; `None` for a node that starts no send.
     fn policy(&self) -> Option<&Policy> {
         None
     }
@@ -113,12 +113,12 @@ pub(super) trait Node {
         false
     }
 
-    /// Whether one child may run several times, as items or rounds.
+    /// Whether a child may run several times, as items or iterations.
     fn repeats(&self) -> bool {
         false
     }
 
-    /// What a name means below this node, which is at `ix`, where the node gives it a meaning.
+    /// What this node, at `ix`, binds a name to for the nodes below it, if it binds it.
     fn binding(&self, _ix: NodeIx, _name: &str) -> Option<Binding> {
         None
     }
@@ -128,12 +128,12 @@ pub(super) trait Node {
         Vec::new()
     }
 
-    /// The value that decides which child comes next.
+    /// The value that decides which child runs.
     fn decided_by(&self) -> Option<&Ref> {
         None
     }
 
-    /// Leaves at and below it that every run has, as far as the spec alone tells.
+    /// The number of leaves at and below it that every run has, as far as the spec alone tells.
     fn leaves(&self, spec: &Spec) -> u64 {
         match self.policy() {
             Some(_) => 1,
@@ -141,7 +141,7 @@ pub(super) trait Node {
         }
     }
 
-    /// The most tokens that the declared budgets at and below it add up to.
+    /// The maximum sum of declared token budgets at and below it.
     fn declared(&self, spec: &Spec) -> u64 {
         let children = self.children().into_iter().map(|ix| spec.declared(ix));
         children.fold(0, u64::saturating_add)
@@ -200,7 +200,7 @@ impl NodeKind {
 }
 
 impl Body {
-    /// What holds for it, where it is a leaf.
+    /// Its policy, if it is a leaf.
     pub fn policy(&self) -> Option<&Policy> {
         self.node().policy()
     }

@@ -1,9 +1,9 @@
-//! The names of a run's nodes: paths from the root that never change.
+//! The names of a run's nodes: stable paths from the root.
 //!
-//! `/` is the root. Each level below adds one segment: `<index>` or `<index>:<id>` for a child
-//! of a sequence or a parallel node, `case=<key>` or `default` for a branch's, `fallback` for a
-//! leaf's, the id or `body` for the others. The children of a fan-out and of a loop come after
-//! their number: `/1:research[2]/r`.
+//! `/` is the root. Each level below adds one segment: `<index>` or `<index>:<id>` for a child of a
+//! sequence or a parallel node, `case=<key>` or `default` for a branch's, `fallback` for a leaf's,
+//! and the id or `body` for the others. The children of a fan-out or a loop follow their number:
+//! `/1:research[2]/r`.
 
 use std::fmt::Write as _;
 
@@ -15,13 +15,13 @@ pub const ROOT: &str = "/";
 pub enum Step<'a> {
     /// One of several, in order.
     At(u32, Option<&'a str>),
-    /// The body of a fan-out or a loop, for one item or round.
+    /// The body of a fan-out or a loop, for one item or iteration.
     Round(u32, Option<&'a str>),
     /// A branch's case.
     Case(&'a str),
     /// A branch's default.
     Default,
-    /// What replaces a failed leaf.
+    /// A failed leaf's fallback.
     Fallback,
     /// An only child.
     Only(Option<&'a str>),
@@ -54,7 +54,7 @@ fn name(id: Option<&str>) -> String {
     id.map_or_else(|| "body".to_owned(), escaped)
 }
 
-/// The parent's path; none for the root.
+/// The parent's path; `None` for the root.
 pub fn parent(path: &str) -> Option<&str> {
     if path == ROOT {
         return None;
@@ -67,14 +67,14 @@ pub fn parent(path: &str) -> Option<&str> {
     Some(if above.is_empty() { ROOT } else { above })
 }
 
-/// The item or round before the last segment.
+/// The number of the item or iteration before the last segment.
 pub fn round(path: &str) -> Option<u32> {
     let (above, _) = path.rsplit_once('/')?;
     let (_, number) = above.strip_suffix(']')?.rsplit_once('[')?;
     number.parse().ok()
 }
 
-/// The index that the last segment begins with.
+/// The index at the beginning of the last segment.
 pub fn index(path: &str) -> Option<u32> {
     let (_, segment) = path.rsplit_once('/')?;
     let digits = segment.split(':').next()?;
@@ -89,7 +89,7 @@ pub fn is_within(path: &str, above: &str) -> bool {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[']))
 }
 
-/// The text with the characters escaped that have a meaning in paths.
+/// Escapes the characters of a text that have a meaning in paths.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,8 +1,8 @@
-//! A run and its nodes as stored, and what passes between the engine and the store.
+//! A run and its nodes as stored, and the types exchanged between the engine and the store.
 //!
-//! The engine is pure: it is given a run with all its nodes and what happened since, and returns
-//! what to write. Whoever holds the run's lease keeps both in memory between two advances; after a
-//! crash the next owner reads the nodes and goes on in the same way.
+//! The engine is pure: it gets a run with all its nodes and the events since the last advance, and
+//! returns what to write. The owner of the run keeps both in memory between advances; after a crash
+//! the next owner reads the nodes and continues in the same way.
 
 use std::collections::BTreeMap;
 
@@ -25,38 +25,39 @@ use crate::tool::ToolEntry;
 use crate::usage::Usage;
 use crate::workflow::nodes::NodeKind;
 
-/// The version of the language that new specs are read in. A run keeps the version that it was
-/// accepted in: it is read by the rules of that one for as long as it lives, and who knows only
-/// older versions leaves it alone.
+/// The version of the language that new specs are read in.
 ///
-/// | version | what it brought |
+/// A run keeps the version in which it was accepted, and is read by the rules of that version for
+/// as long as it exists. A scheduler that knows only older versions leaves it alone.
+///
+/// | version | what it added |
 /// |---|---|
 /// | 1 | the language |
-/// | 2 | `lifecycle` of a leaf has an effect, and is refused where it could have none |
+/// | 2 | `lifecycle` of a leaf takes effect, and is rejected where it could have none |
 /// | 3 | a leaf may name a published agent |
 pub const DSL_VERSION: i32 = 3;
 
-/// The metadata of a leaf's session by which its run knows that the session is not the run's.
+/// The metadata key of a leaf's session that marks it as detached from its run.
 pub const DETACHED: &str = "run_detached";
 
-/// The model of leaves that are a tool call and nothing else: their input is
-/// `{"tool", "arguments"}`, their answer is what the call gave.
+/// The model of leaves that are only a tool call: their input is `{"tool", "arguments"}`, their
+/// answer is the result of the call.
 pub const DIRECT_MODEL: &str = "mainspring/direct";
 
 named! {
     /// Where a run stands.
     RunStatus {
-        /// Accepted; no scheduler has looked at it.
+        /// Accepted, but not advanced by a scheduler yet.
         Queued = "queued",
-        /// Leaves run or may start.
+        /// Leaves are running or may start.
         Running = "running",
-        /// All that is left waits for a time or for someone.
+        /// All remaining work waits for a time or for someone.
         Waiting = "waiting",
-        /// Final: every leaf that nobody tolerated succeeded.
+        /// Final: every leaf succeeded, except tolerated ones.
         Completed = "completed",
-        /// Final: a leaf failed, the budget or the time ran out.
+        /// Final: a leaf failed, or the budget or the time limit was exceeded.
         Failed = "failed",
-        /// Final: someone ended it.
+        /// Final: it was cancelled.
         Cancelled = "cancelled",
     }
 }
@@ -71,9 +72,9 @@ impl RunStatus {
 named! {
     /// Where a node stands.
     NodeState {
-        /// It waits for nodes before it.
+        /// It waits for earlier nodes.
         Blocked = "blocked",
-        /// It may start as soon as a gate or the budget lets it.
+        /// It may start as soon as the concurrency limit and the budget allow.
         Ready = "ready",
         /// Its send was accepted.
         Queued = "queued",
@@ -83,9 +84,9 @@ named! {
         Waiting = "waiting",
         /// It succeeded.
         Completed = "completed",
-        /// It did not.
+        /// It failed.
         Failed = "failed",
-        /// It was ended.
+        /// It was cancelled.
         Cancelled = "cancelled",
         /// Its condition did not hold.
         Skipped = "skipped",
@@ -123,32 +124,32 @@ pub struct RunOptions {
     /// At least how every leaf is isolated.
     #[serde(default, skip_serializing_if = "Isolation::is_none")]
     pub isolation: Isolation,
-    /// The send of an agent that started it; none where a client or a timer did.
+    /// The send of an agent that started it; `None` if a client or a timer did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub starter: Option<Box<Starter>>,
-    /// The published agents that its spec names, in the versions that were meant when it was created.
+    /// The published agents that its spec names, in the versions they resolved to when it was created.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(ignore)]
     pub agents: BTreeMap<AgentQuery, Pinned>,
-    /// The skills that its leaves name, as they are written, in the versions that were meant when it was
+    /// The skills that its leaves name, as written, in the versions they resolved to when it was
     /// created.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(ignore)]
     pub skills: BTreeMap<String, AgentSkill>,
-    /// The span that accepted it, as a W3C `traceparent`: what its advances are joined to in traces.
+    /// The span that accepted it, as a W3C `traceparent`; parent of its advances in traces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub traceparent: Option<String>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
     pub extra: Extra,
 }
 
 impl RunOptions {
-    /// The agent of a leaf with these tools, all that its run has when none are named: what its
-    /// starter hands on, or what its creator allows.
+    /// The agent of a leaf with these tools, or all of the run's if `wanted` is `None`, from what
+    /// its starter passes on or its creator allows.
     pub fn heir(&self, wanted: Option<&[ToolEntry]>) -> AgentSpec {
         if let Some(starter) = &self.starter {
             let heir = starter.delegation.heir(wanted);
@@ -173,8 +174,8 @@ impl RunOptions {
         }
     }
 
-    /// A published agent as a leaf has it: with no more than the run's starter hands on, or its creator
-    /// allows.
+    /// A published agent as used by a leaf: with no more than the run's starter passes on, or its
+    /// creator allows.
     pub fn narrow(&self, agent: AgentSpec) -> AgentSpec {
         if let Some(starter) = &self.starter {
             return self.isolated(starter.delegation.narrow(agent));
@@ -190,12 +191,12 @@ impl RunOptions {
     }
 }
 
-/// A version of a published agent, as a run keeps it.
+/// A version of a published agent, pinned by a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pinned {
-    /// Which one.
+    /// The version.
     pub agent: AgentRef,
-    /// What it is.
+    /// Its spec.
     pub spec: AgentSpec,
 }
 
@@ -208,24 +209,24 @@ impl From<AgentVersion> for Pinned {
     }
 }
 
-/// The send that started a run, as far as the run has of it what it needs.
+/// What a run needs from the send that started it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Starter {
-    /// The call that asked for the run.
+    /// The call that created the run.
     pub call_id: String,
     /// What the leaves inherit.
     pub delegation: Delegation,
-    /// What it set aside for the run; without a limit where absent.
+    /// What it reserved for the run; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
-    /// What the run had used when it first ended: all else went back then, so that a retry has
+    /// What the run had used when it first ended: the rest was refunded then, so a retry has
     /// nothing left of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<Used>,
 }
 
 impl Starter {
-    /// What it limits.
+    /// The limits that it sets.
     pub fn caps(&self) -> Caps {
         let caps = self.budget.unwrap_or_default().caps();
         let left = |cap: Option<u64>| cap.filter(|_| self.used.is_none()).or(cap.map(|_| 0));
@@ -251,9 +252,9 @@ pub struct RunRecord {
     pub key: RunKey,
     /// The spec's name.
     pub name: String,
-    /// Where it stands.
+    /// Its status.
     pub status: RunStatus,
-    /// The spec in its canonical form: a run needs nothing else to go on.
+    /// The spec in its canonical form: a run needs nothing else to continue.
     pub spec: Value,
     /// The version of the language it is written in.
     pub dsl_version: i32,
@@ -261,11 +262,11 @@ pub struct RunRecord {
     pub input: Value,
     /// The options of its creator.
     pub options: RunOptions,
-    /// The session it belongs to: its leaves' sessions are children of that one.
+    /// The session it belongs to, the parent of its leaves' sessions.
     pub session: Option<SessionId>,
-    /// The call that its end settles, where that session's send waits for it.
+    /// The call of that session that is settled when the run ends, if any.
     pub reports_to: Option<String>,
-    /// Steps below the root that its leaves' sessions have.
+    /// The depth of its leaves' sessions below the root.
     pub depth: i32,
     /// Counts retries, from 1.
     pub attempt: i32,
@@ -273,11 +274,11 @@ pub struct RunRecord {
     pub result: Option<Value>,
     /// Why it did not succeed.
     pub error: Option<Failure>,
-    /// The sum over all attempts of its settled leaves.
+    /// The total usage of all attempts of its settled leaves.
     pub usage: Usage,
     /// The number of leaves, by state.
     pub counts: RunCounts,
-    /// When someone has to look at it though nothing ends: a pause, a retry, its own limit.
+    /// When it must be advanced even if nothing ends: the end of a wait, a retry, its time limit.
     pub alarm_at: Option<Timestamp>,
     /// When it was created.
     pub created_at: Timestamp,
@@ -304,7 +305,7 @@ pub struct RunCounts {
     pub skipped: u32,
 }
 
-/// Which leaf of which run a send is.
+/// The run leaf that a send belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RunLeaf {
     /// The run.
@@ -315,7 +316,7 @@ pub struct RunLeaf {
     pub attempt: i32,
 }
 
-/// A node as stored. Nodes exist from when they are reached; an iteration is a node of its own.
+/// A node as stored. Nodes exist once they are reached; each iteration has its own nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeRecord {
     /// Its place in the tree, unique in the run: `/0:plan`, `/1:research[2]/r`.
@@ -324,11 +325,11 @@ pub struct NodeRecord {
     pub n: i64,
     /// What it does.
     pub kind: NodeKind,
-    /// The spec's name for it.
+    /// Its id in the spec.
     pub id: Option<String>,
-    /// Where it stands.
+    /// Its state.
     pub state: NodeState,
-    /// Its failure does not fail the enclosing node.
+    /// Whether its failure does not fail the enclosing node.
     pub tolerated: bool,
     /// The current or last attempt, counted from 1.
     pub attempt: i32,
@@ -336,42 +337,42 @@ pub struct NodeRecord {
     pub session: Option<SessionId>,
     /// The send of that attempt.
     pub send: Option<SendId>,
-    /// What was fixed when it was reached, and is never derived again: the items of a fan-out, the
-    /// chosen case, the rendered input.
+    /// Values fixed when it was reached, and never recomputed: the items of a fan-out, the chosen
+    /// case, the rendered input.
     pub frozen: Option<Value>,
-    /// What it said; of a leaf only, a container's is computed.
+    /// Its text; only of a leaf, a container's is computed.
     pub text: Option<String>,
-    /// The value it returned; of a leaf only.
+    /// Its value; only of a leaf.
     pub payload: Option<Value>,
-    /// Why it did not succeed; on a node that has not settled, why it is being ended.
+    /// Why it did not succeed; on an unsettled node, why it is being ended.
     pub error: Option<Failure>,
-    /// The sum over its attempts.
+    /// The total usage of its attempts.
     pub usage: Usage,
-    /// What its attempts used besides: model answers, and slices of theirs that were still out.
+    /// What its attempts used besides tokens: rounds, and reservations that were still held.
     #[serde(default, skip_serializing_if = "Spent::is_nothing")]
     pub kept: Spent,
-    /// What is set aside for it while it is under way.
+    /// What is reserved for it while it is in flight.
     #[serde(deserialize_with = "set_aside")]
     pub reserved: Spent,
-    /// When a pause or the wait before its next attempt is over, or its time is up.
+    /// When its wait, the delay before its next attempt, or its time limit ends.
     pub due_at: Option<Timestamp>,
-    /// Its result was replaced by an operator.
+    /// Whether an operator replaced its result.
     pub amended: bool,
     /// Messages from people while it was running, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steered: Vec<Steered>,
-    /// The attempts before this one.
+    /// The attempts before the current one.
     pub earlier: Vec<Attempt>,
     /// When it was reached.
     pub started_at: Timestamp,
     /// When it settled.
     pub settled_at: Option<Timestamp>,
-    /// What this release does not know of it.
+    /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     pub extra: Extra,
 }
 
-/// Older rows have the tokens alone.
+/// Reads a reservation; older rows have only the tokens.
 fn set_aside<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Spent, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -415,10 +416,10 @@ pub struct Attempt {
     pub error: Option<Failure>,
 }
 
-/// What happened to a run since it was last advanced.
+/// An event for a run since its last advance.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunEvent {
-    /// It is looked at: the first time, after a crash, or because a time has come.
+    /// It is due: for the first time, after a crash, or because a time has come.
     Looked,
     /// A leaf's send is final.
     LeafEnded {
@@ -426,10 +427,10 @@ pub enum RunEvent {
         path: String,
         /// The attempt that ended.
         attempt: i32,
-        /// How.
+        /// How it ended.
         end: LeafEnd,
     },
-    /// Someone wants something.
+    /// Someone asked something of it.
     Asked(RunAsk),
 }
 
@@ -440,48 +441,47 @@ pub struct LeafEnd {
     pub send: SendId,
     /// Its final status.
     pub status: SendStatus,
-    /// Why.
+    /// Why it ended.
     pub stop_reason: StopReason,
     /// The answer's text.
     pub text: Option<String>,
-    /// The answer's value, where a schema was asked for.
+    /// The answer's value, if there is an output schema.
     pub value: Option<Value>,
     /// What went wrong.
     pub error: Option<Failure>,
-    /// What it cost, its children included.
+    /// Its usage, including its children's.
     pub usage: Usage,
-    /// What it used besides: model answers, and slices of children that go on.
+    /// What it used besides tokens: rounds, and reservations of children that continue.
     pub kept: Spent,
-    /// Whether its session's list of things to do has open ones. Looked up only where that decides
-    /// whether it goes on.
+    /// Whether its session's to-do list has open items. Looked up only if that decides whether it continues.
     pub todo_left: bool,
 }
 
-/// What someone wants of a run; durable until an advance consumes it.
+/// A request to a run; durable until an advance consumes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum RunAsk {
-    /// Ends it.
+    /// Cancel the run.
     Cancel {
-        /// Why, for people.
+        /// The reason, for people.
         reason: Option<String>,
     },
-    /// Runs again what failed, was cancelled or was never reached; keeps what succeeded.
+    /// Run everything again that failed, was cancelled or was never reached; keep what succeeded.
     Retry {
-        /// A new limit of tokens.
+        /// A new token limit.
         max_tokens: Option<u64>,
     },
-    /// Ends one node and what is below it.
+    /// Cancel one node and everything below it.
     CancelNode {
         /// The node.
         path: String,
     },
-    /// Runs one settled node again, and what depends on it.
+    /// Run one settled node again, and what depends on it.
     RetryNode {
         /// The node.
         path: String,
     },
-    /// Gives a node's result by hand; what depends on it and is settled runs again.
+    /// Replace a node's result; settled nodes that depend on it run again.
     AmendNode {
         /// The node.
         path: String,
@@ -490,20 +490,20 @@ pub enum RunAsk {
         /// The value that replaces the node's.
         payload: Option<Value>,
     },
-    /// Notes what someone told a node: it was put into the inbox of its session before.
+    /// Record a message to a node, which is already in the inbox of its session.
     Steered {
         /// The node.
         path: String,
         /// The inbox item.
         item_id: String,
-        /// What was said.
+        /// The message.
         text: String,
     },
 }
 
 impl RunRecord {
-    /// The run as someone sees it who asked this of it: one that ended and is to run again has no
-    /// end any more, although no advance has taken note of it yet.
+    /// The run as shown after these asks: a final run that is to run again is shown as queued,
+    /// although no advance has consumed the ask yet.
     #[must_use]
     pub fn asked(self, asks: &[RunAsk]) -> Self {
         if !self.status.is_final() || !asks.iter().any(RunAsk::runs_again) {
@@ -520,7 +520,7 @@ impl RunRecord {
 }
 
 impl RunAsk {
-    /// Whether a run that has ended goes on with it.
+    /// Whether it makes a final run continue.
     pub fn runs_again(&self) -> bool {
         match self {
             Self::Retry { .. } | Self::RetryNode { .. } | Self::AmendNode { .. } => true,
@@ -528,7 +528,7 @@ impl RunAsk {
         }
     }
 
-    /// What a run is asked whose session is deleted.
+    /// The ask to a run whose session is deleted.
     pub fn session_deleted() -> Self {
         Self::Cancel {
             reason: Some("its session was deleted".to_owned()),
@@ -536,14 +536,14 @@ impl RunAsk {
     }
 }
 
-/// A session that a leaf goes on in.
+/// An existing session in which a leaf continues.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GoesOn {
     /// The session.
     pub session: SessionId,
-    /// What it is told.
+    /// The input.
     pub input: Vec<ContentPart>,
-    /// The rounds of the send, where they are not those of its agent.
+    /// The maximum number of rounds of the send, if not its agent's.
     pub max_rounds: Option<u32>,
 }
 
@@ -556,30 +556,30 @@ pub struct LeafStart {
     pub attempt: i32,
     /// The agent of its session.
     pub agent: AgentSpec,
-    /// The user's words.
+    /// The input.
     pub input: Vec<ContentPart>,
-    /// Its decisions: schema, deadline, budget.
+    /// The send's options: schema, deadline, budget.
     pub options: SendOptions,
-    /// What the spec says of its session: that of the workflows around it, and its own.
+    /// The metadata of its session: that of the enclosing workflows, and its own.
     pub metadata: Map<String, Value>,
-    /// Whether its session belongs to nobody else.
+    /// Whether its session is independent of the run.
     pub detached: bool,
-    /// Where it goes on instead of in a new session, unless that is gone by then.
+    /// Continue in this session instead of a new one, unless it is gone by then.
     pub goes_on: Option<GoesOn>,
 }
 
 /// What an advance writes.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Advance {
-    /// Paths of nodes that are new or changed; the nodes themselves are the run's.
+    /// Paths of nodes that are new or changed; the nodes themselves are in the run.
     pub changed: Vec<String>,
-    /// Leaves to start. Their nodes are among the changed ones, without session and send yet: who
-    /// writes draws the ids and sets them.
+    /// Leaves to start. Their nodes are among the changed ones, still without session and send: the
+    /// caller draws these ids and sets them.
     pub start: Vec<LeafStart>,
-    /// Sends to end.
+    /// Sends to cancel.
     pub cancel: Vec<SendId>,
-    /// Sessions to delete, of leaves that succeeded and are not to leave any behind.
+    /// Sessions to delete: those of ephemeral leaves that succeeded.
     pub forget: Vec<SessionId>,
-    /// Asks that could not be met, by their place among the events, and why.
+    /// Refused asks, by their index among the events, and why.
     pub refused: Vec<(usize, Failure)>,
 }

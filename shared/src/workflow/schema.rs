@@ -1,5 +1,5 @@
 //! The members of a spec's objects, each declared once. The JSON Schema for editors and models, the
-//! validator's list of known members and its hints all come from these declarations.
+//! validator's list of known members and its hints are all derived from these declarations.
 //!
 //! The validator knows more rules than the schema; a valid spec always matches the schema.
 
@@ -48,7 +48,7 @@ fn duration() -> Value {
         "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$"}]})
 }
 
-/// An object that takes no other members than these.
+/// An object that may have only these members.
 pub(super) struct Object {
     description: &'static str,
     members: Vec<Member>,
@@ -59,7 +59,7 @@ pub(super) struct Object {
 struct Member {
     name: &'static str,
     schema: Value,
-    /// What to do when it is missing or malformed; empty where the reader's own hint is enough.
+    /// What to do if it is missing or malformed; empty if the reader's own hint suffices.
     hint: &'static str,
 }
 
@@ -112,7 +112,7 @@ impl Object {
             )
     }
 
-    /// Puts the members that every node has before those of its kind.
+    /// Adds the members that every node has, before those of its kind.
     pub(super) fn node(mut self, kind: NodeKind) -> Self {
         let id = if self.names().any(|name| name == "continue_on_error") {
             label(ID)
@@ -134,12 +134,12 @@ impl Object {
         self.members.iter().map(|member| member.name)
     }
 
-    /// Whether a member must be there.
+    /// Whether a member is required.
     pub(super) fn requires(&self, name: &str) -> bool {
         self.required.contains(&name)
     }
 
-    /// What to do when a member is missing or malformed.
+    /// What to do if a member is missing or malformed.
     pub(super) fn hint(&self, name: &str) -> &'static str {
         let member = self.members.iter().find(|member| member.name == name);
         member.map_or("", |member| member.hint)
@@ -167,7 +167,7 @@ pub(super) fn of(name: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{name}") })
 }
 
-/// The same, where null counts as absent.
+/// A reference to a definition; null counts as absent.
 pub(super) fn maybe(name: &str) -> Value {
     json!({"anyOf": [of(name), {"type": "null"}]})
 }

@@ -1,6 +1,6 @@
-//! A checked workflow: a tree of nodes, kept in one list.
+//! A validated workflow: a tree of nodes, stored in one list.
 //!
-//! Only the validator makes one, so a [`Spec`] is known to follow the rules: references resolve,
+//! Only the validator creates a [`Spec`], so it is known to follow the rules: references resolve,
 //! ids are unique in their scope, the tree is bounded.
 
 mod condition;
@@ -28,37 +28,38 @@ pub(super) use self::condition::{CONDITION, CONDITION_HINT};
 pub(super) use self::envelope::ENVELOPE;
 pub(super) use self::policy::RETRY;
 
-/// Nesting of nodes.
+/// Maximum nesting of nodes.
 pub const DEPTH_MAX: usize = 64;
-/// Nesting of a spec as JSON: every parser on its way accepts this much, with the request around it.
+/// Maximum nesting of a spec as JSON. Every parser involved accepts this much, including the
+/// request around it.
 pub const JSON_DEPTH_MAX: usize = 112;
-/// Bytes of a spec as JSON.
+/// Maximum bytes of a spec as JSON.
 pub const BYTES_MAX: usize = 1 << 20;
-/// Nodes of a spec.
+/// Maximum number of nodes of a spec.
 pub const NODES_MAX: usize = 2_000;
-/// Children of one node in flight at once.
+/// Largest number of children in flight that a node may ask for.
 pub const CONCURRENCY_MAX: u32 = 64;
-/// Items of one fan-out.
+/// Maximum number of items of a fan-out.
 pub const ITEMS_MAX: usize = 4_096;
-/// Leaves of one run.
+/// Maximum number of leaves of a run.
 pub const LEAVES_MAX: u64 = 10_000;
-/// Rounds of one loop.
+/// Maximum number of iterations of a loop.
 pub const ITERATIONS_MAX: u32 = 100;
-/// Children in flight at once unless the node says otherwise.
+/// Default maximum number of children in flight.
 pub const CONCURRENCY_DEFAULT: u32 = 5;
 
-/// The longest that a run, a leaf or one pause may take.
+/// The longest time that a run, a leaf or a wait may take.
 pub(super) const TIME_MAX: Span = Span(Duration::from_hours(366 * 24));
 
-/// A node's place in the list of its spec.
+/// A node's index in the list of its spec.
 pub type NodeIx = usize;
 
-/// A workflow that may run.
+/// A validated workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spec {
-    /// What it has besides the tree.
+    /// Everything except the tree.
     pub envelope: Envelope,
-    /// The root's place.
+    /// The root's index.
     pub root: NodeIx,
     pub(super) nodes: Vec<Node>,
     /// Ids by the nested workflow that they are in.
@@ -81,7 +82,7 @@ pub struct Node {
 }
 
 impl Spec {
-    /// The node at a place.
+    /// The node at an index.
     pub fn node(&self, ix: NodeIx) -> &Node {
         &self.nodes[ix]
     }
@@ -92,8 +93,8 @@ impl Spec {
         named.map(|leaf| leaf.agent.clone()).collect()
     }
 
-    /// The pools that its leaves ask for, those of published agents aside; none for one that asks for none, as tools and
-    /// approvals do, which run where the run does.
+    /// The pools that its leaves ask for, except those of published agents. `None` stands for a
+    /// leaf that asks for none, such as a tool or an approval, which runs where the run does.
     pub fn pools(&self) -> BTreeSet<Option<&str>> {
         let pools = self.nodes.iter().filter_map(|node| match &node.body {
             Body::Agent(agent) if agent.named.is_some() => None,
@@ -113,7 +114,7 @@ impl Spec {
         pools.collect()
     }
 
-    /// Its leaves: the nodes that are agents.
+    /// The nodes that are agents.
     pub(super) fn agent_nodes(&self) -> impl Iterator<Item = &Agent> {
         self.nodes.iter().filter_map(|node| match &node.body {
             Body::Agent(agent) => Some(&**agent),
@@ -134,7 +135,7 @@ impl Spec {
         &self.nodes
     }
 
-    /// The canonical form, which is stored with a run: reading it gives an equal spec.
+    /// The canonical form that is stored with a run; reading it gives an equal spec.
     pub fn to_value(&self) -> Value {
         self.envelope.write(self.write(self.root))
     }
@@ -161,7 +162,7 @@ impl Spec {
     }
 }
 
-/// The names that a template reads; none where it cannot be parsed, which the validator reports.
+/// The names that a template reads; empty if it cannot be parsed, which the validator reports.
 pub(super) fn names_in(template: &str) -> Vec<String> {
     free_names(template).unwrap_or_default()
 }

@@ -1,5 +1,6 @@
-//! Texts with `{{…}}` in them: rendered by minijinja, of whose language only what cannot explode
-//! is let in. Strict: a name or a member that does not exist is an error, never silence.
+//! Templates: texts with `{{…}}`, rendered by minijinja, restricted to the parts of its language
+//! whose cost is bounded. Strict: a name or a member that does not exist is an error, never an
+//! empty text.
 
 mod language;
 mod value;
@@ -16,18 +17,18 @@ use crate::error::{Code, Failure};
 pub use self::language::free_names;
 pub use self::value::{Named, NodeText};
 
-/// Bytes of a template.
+/// Maximum bytes of a template.
 pub const TEMPLATE_BYTES_MAX: usize = 128 << 10;
 
-/// Bytes that a rendered text may have.
+/// Maximum bytes of a rendered text.
 pub const OUTPUT_BYTES_MAX: usize = 2 << 20;
 
-/// Steps that one rendering may take: enough for a list of the greatest length, twice.
+/// Maximum steps of one rendering: enough to go through a list of the maximum length twice.
 const FUEL: u64 = 200_000;
 
-/// Where names get their values.
+/// Provides the values of names.
 pub trait Names {
-    /// The value of a name that the validator let through.
+    /// The value of a name that the validator accepted.
     fn named(&self, name: &str) -> Result<Named, Failure>;
 }
 
@@ -51,7 +52,8 @@ pub fn render(source: &str, names: &dyn Names) -> Result<String, Failure> {
     }
 }
 
-/// Renders every text in a value. A text that is nothing but one expression keeps its type.
+/// Renders every text in a value. A text that is a single expression gives the expression's value
+/// with its type.
 pub fn render_value(value: &Value, names: &dyn Names) -> Result<Value, Failure> {
     match value {
         Value::String(text) => match language::only_expression(text) {
@@ -126,7 +128,7 @@ fn failure(error: &minijinja::Error) -> Failure {
     Failure::new(Code::WorkflowRefUnresolved, detail)
 }
 
-/// Takes so many bytes and no more.
+/// A writer that accepts at most [`OUTPUT_BYTES_MAX`] bytes.
 struct Limited(Vec<u8>);
 
 impl io::Write for Limited {

@@ -16,7 +16,7 @@ use super::run::DSL_VERSION;
 use super::spec::Spec;
 use crate::agent::Delegation;
 
-/// Problems that are reported at once, at most.
+/// Maximum number of problems reported at once.
 pub const PROBLEMS_MAX: usize = 200;
 
 /// One thing that is wrong with a spec.
@@ -49,14 +49,14 @@ pub fn validate(spec: &Value) -> Result<Spec, Vec<Problem>> {
     validate_with(spec, None)
 }
 
-/// Reads a spec that was accepted in an earlier version of the language, by the rules of that one.
-/// None where the version is newer than any that is known here.
+/// Reads a spec that was accepted in this version of the language, by the rules of that version.
+/// `None` if the version is newer than any known here.
 pub fn accepted(spec: &Value, version: i32) -> Option<Result<Spec, Vec<Problem>>> {
     let known = (1..=DSL_VERSION).contains(&version);
     known.then(|| read(spec, None, version))
 }
 
-/// Checks a spec whose leaves may have no other tools than these, where they are given.
+/// Checks a spec whose leaves may have only the granted tools, if any are given.
 pub fn validate_with(spec: &Value, granted: Option<&Delegation>) -> Result<Spec, Vec<Problem>> {
     read(spec, granted, DSL_VERSION)
 }
@@ -74,7 +74,7 @@ fn read(spec: &Value, granted: Option<&Delegation>, version: i32) -> Result<Spec
     reader.finish(spec)
 }
 
-/// Everything that is wrong with a spec, a line each, for a model that wrote it.
+/// Everything that is wrong with a spec, one problem per line, for the model that wrote it.
 pub fn listed(problems: &[Problem]) -> String {
     let mut text = format!("error: the spec has {} problems:", problems.len());
     for problem in problems {

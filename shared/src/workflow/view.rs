@@ -82,7 +82,7 @@ impl From<RunRecord> for RunView {
             options: RunOptions {
                 // Each leaf's session shows what it inherited.
                 starter: None,
-                // Who traces finds it in the traces.
+                // The trace context is not part of the view; it can be found in the traces.
                 traceparent: None,
                 ..record.options
             },
@@ -150,7 +150,7 @@ pub struct NodeView {
 }
 
 impl NodeView {
-    /// A node whose send stands so, where it has one that is read.
+    /// The view of a node, with the status of its send if that was read.
     pub fn of(node: NodeRecord, send: Option<(SendStatus, Option<WaitingOn>)>) -> Self {
         let live = send.filter(|_| !node.state.is_settled());
         let state = match live.map(|(status, _)| status) {

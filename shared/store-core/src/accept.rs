@@ -1,4 +1,4 @@
-//! Accepting sends, and creating the sessions that some of them bring along.
+//! Accepting sends, and creating the sessions that some of them require.
 
 use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::session::hot::HotRow;
@@ -18,7 +18,7 @@ use crate::query::{query_as, query_scalar, statement};
 use crate::rows::json;
 use crate::store::Tx;
 
-/// What an idempotency key says of a request.
+/// What is known about a request's idempotency key.
 #[derive(Debug)]
 pub(crate) enum Seen {
     Never,
@@ -84,7 +84,7 @@ async fn one(tx: &mut Tx, boot: BootId, item: AcceptSend) -> Result<AcceptOutcom
         .map(AcceptOutcome::Accepted)
 }
 
-/// A session as it is right after its creation.
+/// A session right after its creation.
 fn fresh(new: &NewSession) -> Session {
     Session {
         hot: HotRow::new(new.key, new.agent.pool()),
@@ -121,7 +121,7 @@ async fn insert(
     };
     let change = transition::accept(&session.hot, session.head, offer, now);
     let granted = grant(tx, &change, keeper).await?;
-    // What a grant makes of it is stored at once.
+    // If the session is granted, the granted state is stored at once.
     let stored = granted.as_ref().map_or(&change, |(eager, _)| &eager.change);
     let sql = sql!("sends/insert", "steps/insert", "sessions/save");
     hot::bind(statement(sql), stored)?
@@ -155,8 +155,8 @@ async fn insert(
     })
 }
 
-/// What becomes of a send that is being accepted where its session is granted to the worker that keeps it, with the
-/// version of the session's agent; none where it may not be.
+/// The state of a send that is accepted and granted to its session's keeper in one step, with the
+/// version of the session's agent; none if the session may not be granted.
 async fn grant(
     tx: &mut Tx,
     accepted: &Change,
@@ -201,7 +201,7 @@ pub(crate) async fn create(tx: &mut Tx, new: &NewSession) -> Result<()> {
     Ok(())
 }
 
-/// Looks a request's key up.
+/// Looks up a request's key.
 pub(crate) async fn seen(tx: &mut Tx, key: &IdempotencyKey) -> Result<Seen> {
     let row: Option<(Vec<u8>, Uuid)> =
         query_as(sql!("idempotency/find"), ["body_hash", "resource"])
@@ -228,7 +228,7 @@ pub(crate) async fn has_key(conn: &mut Conn, key: IdempotencyKey) -> Result<bool
     Ok(row.is_some())
 }
 
-/// Takes a key for a request that makes nothing under it by itself.
+/// Takes a key for a request that does not itself create a resource.
 pub(crate) async fn take_key(tx: &mut Tx, key: IdempotencyKey) -> Result<KeyOutcome> {
     Ok(match seen(tx, &key).await? {
         Seen::Never => {
@@ -240,7 +240,7 @@ pub(crate) async fn take_key(tx: &mut Tx, key: IdempotencyKey) -> Result<KeyOutc
     })
 }
 
-/// Remembers what a request's key led to.
+/// Stores the resource that a request's key led to.
 pub(crate) async fn remember(tx: &mut Tx, key: &IdempotencyKey, resource: Uuid) -> Result<()> {
     let now = tx.now;
     statement(sql!("idempotency/insert"))

@@ -111,7 +111,7 @@ async fn publish(tx: &mut Tx, item: PublishAgent) -> Result<PublishOutcome> {
         }
     }
     if limits.is_some() {
-        // Before the agent's row: whoever sets money aside has the tenant's first.
+        // Lock order: reserving money locks the tenant's row before the agent's.
         money::lock_for_agent(tx, &key).await?;
     }
     let now = tx.now;
@@ -168,7 +168,7 @@ async fn add(tx: &mut Tx, version: &AgentVersion) -> Result<()> {
     Ok(())
 }
 
-/// Sets the limits of an agent, and what follows from them. A repeat sees to its seats again.
+/// Sets the limits of an agent and adapts money and seats to them. A repeat adapts the seats again.
 async fn limit(tx: &mut Tx, known: &NamedAgent, limits: &AgentLimits) -> Result<()> {
     let key = &known.key;
     let is_limited = limits.sends_running.is_some();
@@ -193,7 +193,7 @@ async fn limit(tx: &mut Tx, known: &NamedAgent, limits: &AgentLimits) -> Result<
     Ok(())
 }
 
-/// Whether the agent exists; nobody else changes it until the transaction ends.
+/// Whether the agent exists. Locks it until the transaction ends.
 async fn lock(tx: &mut Tx, key: &AgentKey) -> Result<bool> {
     let row = statement(sql!("named/lock"))
         .bind(key.tenant.0)
@@ -306,7 +306,7 @@ fn read_limited(rows: &[Row]) -> Result<Vec<(AgentName, AgentLimits)>> {
     limited.collect()
 }
 
-/// How many sends of a tenant's agents may be in flight, of those that have such a limit.
+/// The limits of sends in flight of a tenant's agents, for the agents that have one.
 pub(crate) async fn running(conn: &mut Conn, tenant: TenantId) -> Result<BTreeMap<AgentName, u32>> {
     let rows = statement(sql!("named/running")).bind(tenant.0);
     let limited = read_limited(&rows.fetch_all(conn).await?)?.into_iter();
@@ -314,7 +314,7 @@ pub(crate) async fn running(conn: &mut Conn, tenant: TenantId) -> Result<BTreeMa
     Ok(running.collect())
 }
 
-/// Reads the aliases of agents of one tenant, which are in the order of their names.
+/// Reads the aliases of agents of one tenant; the agents are ordered by name.
 async fn with_aliases(conn: &mut Conn, agents: &mut [NamedAgent]) -> Result<()> {
     let (Some(first), Some(last)) = (agents.first(), agents.last()) else {
         return Ok(());
@@ -427,7 +427,7 @@ pub(crate) fn read_version(row: &Row) -> Result<AgentVersion> {
     })
 }
 
-/// Every agent with its versions.
+/// All agents with their versions.
 pub(crate) async fn dump(conn: &mut Conn) -> Result<Vec<(NamedAgent, Vec<AgentVersion>)>> {
     let rows = statement(sql!("named/dump")).fetch_all(conn).await?;
     let mut agents: Vec<NamedAgent> = rows.iter().map(read_agent).collect::<Result<_>>()?;

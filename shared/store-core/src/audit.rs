@@ -73,10 +73,10 @@ queries![
     "tenant.money" in "audit/tenant.money",
 ];
 
-/// How long the end of a child may go unreported: the sweep that catches up is far quicker.
+/// How long the end of a child may go unreported; the sweep that reports it is far quicker.
 const UNREPORTED_MAX_MS: i64 = 60_000;
 
-/// Runs every query. The caller gives a connection that stands on one snapshot.
+/// Runs every query. The caller passes a connection with a snapshot.
 pub(crate) async fn all(
     conn: &mut Conn,
     at: Option<Timestamp>,
@@ -103,7 +103,7 @@ pub(crate) async fn all(
                 }
                 rows
             }
-            // Some row is not what the query takes it for: it is named below.
+            // A row is not as the query expects; it is named below.
             Err(fault) if fault.is_of_data() => {
                 let detail = fault.to_string();
                 unreadable.push(json!({ "unchecked": invariant, "detail": detail }));
@@ -138,16 +138,16 @@ pub(crate) async fn all(
     Ok(violations)
 }
 
-/// The invariant that the schedules of timers are computed anew for.
+/// The invariant for which the timers' schedules are recomputed.
 const COMPUTED: &str = "timer.never_early";
 
-/// Occurrences that their timers' schedules do not allow, at most so many.
+/// Occurrences that their timers' schedules do not allow, at most `max` of them.
 async fn off_course(conn: &mut Conn, max: usize) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let mut calendar: Option<Calendar> = None;
     let mut visit = |row: &Row| {
         let Ok((timer, rule, created_at, occurrence)) = course(row) else {
-            // It is named among those that cannot be read.
+            // Reported among the unreadable rows.
             return true;
         };
         if calendar.as_ref().is_none_or(|known| known.timer() != timer) {
@@ -175,10 +175,10 @@ fn course(row: &Row) -> Result<(TimerId, TimerRule, Timestamp, Occurrence)> {
     Ok((timer, rule, created_at, timers::occurrence(&mut cells)?))
 }
 
-/// Reads a row, and keeps nothing of it but the blobs that it names.
+/// Reads a row to check that it can be read, and records the blobs that it names.
 type Try = fn(&Row, &mut NamedBlobs) -> Result<()>;
 
-/// Every kind of row that holds more than numbers.
+/// Every kind of row that holds more than plain columns.
 const KINDS: &[(&Statement, Try)] = &[
     (sql!("sends/dump"), |row, named| {
         named.send(&rows::send(&mut Cells::new(row, "sends"))?);
@@ -238,7 +238,7 @@ const KINDS: &[(&Statement, Try)] = &[
     }),
 ];
 
-/// JSON behind the key of its run.
+/// Checks a JSON column of a row that belongs to a run.
 fn below_run<T: DeserializeOwned>(
     row: &Row,
     table: &'static str,
@@ -252,15 +252,15 @@ fn below_run<T: DeserializeOwned>(
         .map_err(|fault| fault.of_row(|| run.to_string()))
 }
 
-/// What reading every row once found.
+/// The findings from reading every row once.
 #[derive(Default)]
 struct Read {
     unreadable: Vec<Value>,
-    /// Blobs that are named and not kept.
+    /// Blobs that are named but not held.
     unheld: Vec<Value>,
 }
 
-/// Reads every row. Of each kind of finding at most so many are kept.
+/// Reads every row. Keeps at most `max` findings of each kind.
 async fn read_all(conn: &mut Conn, max: usize) -> Result<Read> {
     let mut found = Read::default();
     let mut named = NamedBlobs::default();

@@ -1,4 +1,4 @@
-//! Audits of some sessions, runs or timers at a time, by their own rows alone.
+//! Audits of a few sessions, runs or timers at a time, by their own rows alone.
 
 use mainspring_shared::store::{AuditKind, AuditPiece, AuditPlace, Audited};
 use mainspring_shared::time::Timestamp;
@@ -11,8 +11,9 @@ use crate::row::Row;
 use crate::rows::Cells;
 use crate::store::clock;
 
-/// A statement that gives common tables the names of the tables, so that the texts of the invariants see no other rows: one
-/// statement for all of them, on one state of the database.
+/// One statement for all invariants, on one state of the database. It defines common table
+/// expressions with the names of the tables, so that the invariants' texts see only the rows of one
+/// piece.
 macro_rules! piece {
     ($head:literal: $($name:literal),+ $(,)?) => {
         parts!(true:
@@ -50,7 +51,7 @@ macro_rules! timers {
     ($($name:literal),+ $(,)?) => { piece!("timers": $($name),+) };
 }
 
-/// The query for the next ones, and the one that checks them.
+/// The query that finds the next ids, and the one that checks them.
 fn statements(kind: AuditKind) -> (&'static Statement, &'static Statement) {
     match kind {
         AuditKind::Sessions => (
@@ -68,21 +69,21 @@ fn statements(kind: AuditKind) -> (&'static Statement, &'static Statement) {
     }
 }
 
-/// Checks the next ones. The caller gives a connection that stands on one snapshot.
+/// Checks the next piece. The caller passes a connection with a snapshot.
 pub(crate) async fn check(
     conn: &mut Conn,
     at: Option<Timestamp>,
     piece: AuditPiece,
 ) -> Result<Audited> {
     let (next, check) = statements(piece.kind);
-    // With the one behind them, where the next piece begins.
+    // One more than the limit: the next piece begins there.
     let found = statement(next)
         .bind(piece.from.tenant.0)
         .bind(piece.from.id)
         .bind(i64::from(piece.limit) + 1)
         .fetch_all(conn)
         .await?;
-    // An id that is none is left to the audit of everything.
+    // Ids that cannot be read are left to the full audit.
     let places: Vec<AuditPlace> = found.iter().filter_map(|row| place(row).ok()).collect();
     let Some((range, next)) = AuditPlace::range(places, piece.limit) else {
         return Ok(Audited::NOTHING);
@@ -101,7 +102,7 @@ pub(crate) async fn check(
         .await;
     let rows = match rows {
         Ok(rows) => rows,
-        // Some row is not what its query takes it for.
+        // A row is not as its query expects.
         Err(fault) if fault.is_of_data() => {
             return Ok(Audited::unreadable(range, next, &fault));
         }
@@ -111,7 +112,7 @@ pub(crate) async fn check(
     for row in &rows {
         let mut cells = Cells::new(row, "audit");
         let name: String = cells.get("invariant")?;
-        // The first row is of the sessions themselves.
+        // A row without an invariant's name belongs to the piece itself.
         if !name.is_empty() {
             let row: String = cells.get("violation")?;
             let row: Value = serde_json::from_str(&row).map_err(Fault::Encode)?;

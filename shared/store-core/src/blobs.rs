@@ -1,4 +1,4 @@
-//! Blobs: their rows, and their bytes where the database keeps these as well.
+//! Blobs: their rows, and their bytes where the database stores these too.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -132,7 +132,7 @@ impl BlobRows for SqlStore {
     }
 }
 
-/// A hash as a column keeps it.
+/// A hash as stored in a column.
 fn key(hash: BlobHash) -> Vec<u8> {
     hash.0.to_vec()
 }
@@ -185,7 +185,7 @@ async fn finish(tx: &mut Tx, place: BlobPlace, owner: Option<BlobOwner>) -> Resu
     Ok(true)
 }
 
-/// Keeps a blob for its owner, if it has one.
+/// Makes the owner hold a blob, if there is an owner.
 async fn hold(
     tx: &mut Tx,
     tenant: TenantId,
@@ -294,7 +294,7 @@ fn hash(cells: &mut Cells<'_>) -> Result<BlobHash> {
         .ok_or_else(|| Fault::unreadable("blobs", "sha256", "is no SHA-256".to_owned()))
 }
 
-/// `tenant, sha256, generation, state, media_type, bytes, created_at`
+/// Reads the columns `tenant, sha256, generation, state, media_type, bytes, created_at`.
 fn record(row: &Row) -> Result<(BlobRecord, BlobState)> {
     let mut cells = Cells::new(row, "blobs");
     let tenant = TenantId(cells.get("tenant")?);
@@ -315,7 +315,7 @@ fn record(row: &Row) -> Result<(BlobRecord, BlobState)> {
     Ok((record, state))
 }
 
-/// Every blob.
+/// All blobs.
 pub(crate) async fn dump(conn: &mut Conn) -> Result<Vec<DumpBlob>> {
     let rows = statement(sql!("blobs/dump")).fetch_all(&mut *conn).await?;
     let mut blobs = Vec::with_capacity(rows.len());
@@ -347,8 +347,8 @@ pub(crate) async fn dump(conn: &mut Conn) -> Result<Vec<DumpBlob>> {
     Ok(blobs)
 }
 
-/// What is named, is not kept for whoever names it, and whose session has not been deleted meanwhile; at
-/// most so many.
+/// Blobs that are named but not held by the row that names them, unless that row's session was
+/// deleted in the meantime; at most `max`.
 pub(crate) async fn unheld(
     conn: &mut Conn,
     mut named: NamedBlobs,
@@ -356,7 +356,7 @@ pub(crate) async fn unheld(
 ) -> Result<Vec<Value>> {
     if !named.is_empty() {
         let mut visit = |row: &Row| {
-            // One that cannot be read keeps nothing.
+            // A hold that cannot be read does not count.
             if let Ok((tenant, owner, sha256)) = hold_of(row) {
                 named.held(tenant, owner, sha256);
             }

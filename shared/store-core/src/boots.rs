@@ -1,4 +1,4 @@
-//! The lives of processes.
+//! The lifetimes of processes.
 
 use std::time::Duration;
 
@@ -62,10 +62,10 @@ impl Boots for SqlStore {
     }
 }
 
-/// How long an ended boot stays in the list.
+/// How long an ended boot remains in the list.
 const SHOWN_FOR_MS: i64 = 600_000;
 
-/// Enters a boot; its lease runs from now.
+/// Registers a boot; its lease runs from now.
 pub(crate) async fn register(tx: &mut Tx, boot: NewBoot) -> Result<()> {
     let now = tx.now;
     statement(sql!("boots/register"))
@@ -122,8 +122,8 @@ pub(crate) async fn renew(
     Ok(Renewal::Renewed { at: now, signals })
 }
 
-/// Until when the lease of a session's owner goes on. Whoever is late is declared dead, and owns
-/// nothing: none then.
+/// The time until which the lease of a session's owner is valid. An owner whose lease has expired
+/// is declared dead and owns nothing: none.
 pub(crate) async fn lease_of(tx: &mut Tx, owner: Option<BootId>) -> Result<Option<Timestamp>> {
     let Some(owner) = owner else {
         return Ok(None);
@@ -139,7 +139,7 @@ pub(crate) async fn lease_of(tx: &mut Tx, owner: Option<BootId>) -> Result<Optio
     Ok(until.map(Timestamp))
 }
 
-/// Marks the boot that a session was taken from as dead, so that it cannot renew.
+/// Marks the boot from which a session was taken as dead, so that it cannot renew.
 pub(crate) async fn declare_dead(tx: &mut Tx, boot: BootId) -> Result<()> {
     let now = tx.now;
     statement(sql!("boots/declare_dead"))
@@ -150,7 +150,7 @@ pub(crate) async fn declare_dead(tx: &mut Tx, boot: BootId) -> Result<()> {
     Ok(())
 }
 
-/// Ends a boot, unless it has ended, and gives back what it still owns.
+/// Ends a boot, unless it has ended, and releases everything that it still owns.
 pub(crate) async fn stop(tx: &mut Tx, boot: BootId) -> Result<()> {
     let now = tx.now;
     statement(sql!("boots/give_back"))
@@ -165,7 +165,7 @@ pub(crate) async fn stop(tx: &mut Tx, boot: BootId) -> Result<()> {
     Ok(())
 }
 
-/// A page of what a boot owns.
+/// A page of the sessions that a boot owns.
 pub(crate) async fn owned(
     conn: &mut Conn,
     boot: BootId,
@@ -193,7 +193,7 @@ pub(crate) async fn owned(
     Ok(owned)
 }
 
-/// Makes sure that what was committed so far outlasts a power cut.
+/// Makes everything committed so far survive a power cut.
 pub(crate) async fn touch(tx: &mut Tx, boot: BootId) -> Result<()> {
     statement(sql!("boots/touch"))
         .bind(boot.0)
@@ -202,7 +202,7 @@ pub(crate) async fn touch(tx: &mut Tx, boot: BootId) -> Result<()> {
     Ok(())
 }
 
-/// The boots that live or ended a short while ago.
+/// The boots that are alive or ended a short while ago.
 pub(crate) async fn list(conn: &mut Conn, at: Option<Timestamp>) -> Result<Vec<BootRecord>> {
     let now = clock(conn, at).await?;
     let rows = statement(sql!("boots/list"))
@@ -212,7 +212,7 @@ pub(crate) async fn list(conn: &mut Conn, at: Option<Timestamp>) -> Result<Vec<B
     rows.iter().map(rows::boot).collect()
 }
 
-/// What the workers have that live or ended a short while ago.
+/// The tools of the workers that are alive or ended a short while ago.
 pub(crate) async fn tools(conn: &mut Conn, at: Option<Timestamp>) -> Result<Vec<PoolTools>> {
     let now = clock(conn, at).await?;
     let rows = statement(sql!("boots/tools"))
@@ -223,7 +223,7 @@ pub(crate) async fn tools(conn: &mut Conn, at: Option<Timestamp>) -> Result<Vec<
         let mut cells = Cells::new(row, "boots");
         let pool: String = cells.get("pool")?;
         let tools: &str = cells.get("tools")?;
-        // One that cannot be read is one that says nothing.
+        // A worker whose tools cannot be read is taken to have none.
         Ok((pool, stored::read(tools).unwrap_or_default()))
     });
     let workers = workers.collect::<Result<Vec<_>>>()?;

@@ -1,4 +1,4 @@
-//! What workers learned of providers' counts.
+//! What workers learned about providers' token counts.
 
 use async_trait::async_trait;
 use mainspring_shared::model::Calibration;
@@ -25,7 +25,7 @@ impl Calibrations for SqlStore {
     }
 }
 
-/// A record as the statement reads it.
+/// A record as the statement's parameter.
 #[derive(Serialize)]
 struct LearnedCells<'r> {
     provider: &'r str,

@@ -67,7 +67,7 @@ impl Calls for SqlStore {
     }
 }
 
-/// A row of `tool_calls` on its way into the statement.
+/// A row of `tool_calls`, as the statement's parameter.
 #[derive(Debug, Serialize)]
 struct CallCells<'c> {
     call_id: &'c str,
@@ -81,7 +81,7 @@ struct CallCells<'c> {
     stands: Stands,
 }
 
-/// Where a call stands after a step.
+/// The state of a call after a step.
 #[derive(Debug, Default, Serialize)]
 struct Stands {
     waits_on: Option<&'static str>,
@@ -106,7 +106,7 @@ impl Stands {
     }
 }
 
-/// Stores the calls that a message of a send asks for.
+/// Stores the calls that a send's message requests.
 pub(crate) async fn insert(
     tx: &mut Tx,
     key: SessionKey,
@@ -164,7 +164,7 @@ fn call_cells(call: &NewCall, author: Grant, now: Timestamp) -> Result<CallCells
     })
 }
 
-/// A change of a row of `tool_calls` on its way into the statement.
+/// A change of a row of `tool_calls`, as the statement's parameter.
 #[derive(Debug, Serialize)]
 struct ChangeCells<'c> {
     call_id: &'c str,
@@ -172,7 +172,7 @@ struct ChangeCells<'c> {
     stands: Stands,
 }
 
-/// Stores what became of a session's calls, in order.
+/// Stores changes of a session's calls, in order.
 pub(crate) async fn change(
     tx: &mut Tx,
     key: SessionKey,
@@ -194,7 +194,7 @@ pub(crate) async fn change(
     Ok(())
 }
 
-/// Splits changes where a call comes a second time: a statement changes a row once.
+/// Splits changes before each repeated call, since one statement can change a row only once.
 fn groups(changes: &[CallChange]) -> Vec<&[CallChange]> {
     let mut seen = BTreeSet::new();
     let mut groups = Vec::new();
@@ -228,17 +228,17 @@ fn change_cells(change: &CallChange, author: Grant, now: Timestamp) -> Result<Ch
     })
 }
 
-/// A round's calls as a range of ids, the upper end excluded.
+/// A round's calls as a range of ids; the upper end is exclusive.
 fn range(send: SendId, round: i32) -> (String, String) {
     let from = calls_of_round(send, round);
     let mut until = from.clone();
-    // The character behind the underscore that the prefix ends with.
+    // The character after the underscore that ends the prefix.
     until.pop();
     until.push('`');
     (from, until)
 }
 
-/// The calls of a round by their places.
+/// The calls of a round, ordered by place.
 pub(crate) async fn of_round(
     conn: &mut Conn,
     key: SessionKey,
@@ -281,7 +281,7 @@ pub(crate) async fn get(conn: &mut Conn, tenant: TenantId, id: &str) -> Result<O
     Ok(call.map(|(_, call)| call))
 }
 
-/// Gives a call its result, unless it has one.
+/// Stores a call's result, unless it has one.
 pub(crate) async fn settle(
     tx: &mut Tx,
     tenant: TenantId,
@@ -299,7 +299,7 @@ pub(crate) async fn settle(
     Ok(())
 }
 
-/// Lets a worker run a call that waited for permission.
+/// Lets a worker run a call that waited for approval.
 pub(crate) async fn approve(tx: &mut Tx, tenant: TenantId, id: &str) -> Result<()> {
     statement(sql!("calls/approve"))
         .bind(tenant.0)
@@ -309,7 +309,7 @@ pub(crate) async fn approve(tx: &mut Tx, tenant: TenantId, id: &str) -> Result<(
     Ok(())
 }
 
-/// Whether a call of a round still waits for someone.
+/// Whether a call of a round still waits for an answer from outside.
 pub(crate) async fn any_waits(
     tx: &mut Tx,
     key: SessionKey,
@@ -327,7 +327,7 @@ pub(crate) async fn any_waits(
     Ok(waits)
 }
 
-/// Settles the calls of a send that wait for someone as interrupted.
+/// Settles the calls of a send that wait for an answer from outside as interrupted.
 pub(crate) async fn interrupt(tx: &mut Tx, key: SessionKey, send: SendId) -> Result<()> {
     let now = tx.now;
     statement(sql!("calls/settle_waiting"))
@@ -341,8 +341,9 @@ pub(crate) async fn interrupt(tx: &mut Tx, key: SessionKey, send: SendId) -> Res
     Ok(())
 }
 
-/// Ends the calls of a send's open round with their send: that of the session's last message, if it
-/// asks for calls. Returns the messages that answer them, to be written next.
+/// Settles the calls of a send's open round as cancelled when the send ends: those that the
+/// session's last message requests, if it requests any. Returns the messages that answer them, to
+/// be written next.
 pub(crate) async fn end_open_round(
     tx: &mut Tx,
     hot: &HotRow,

@@ -1,4 +1,4 @@
-//! Asking sends to end, and letting those go on that wait for a person's word.
+//! Cancelling sends, and resuming those that wait for an operator's decision.
 
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::send::{SendRecord, SendResult, SendStatus};
@@ -13,7 +13,7 @@ use crate::hot::{self, Beside, Session};
 use crate::reads;
 use crate::store::Tx;
 
-/// Asks sends to end one after the other.
+/// Requests the end of sends, one after the other.
 pub(crate) async fn all(
     tx: &mut Tx,
     boot: BootId,
@@ -43,7 +43,7 @@ pub(crate) async fn all(
 async fn one(tx: &mut Tx, boot: BootId, found: SendRecord) -> Result<CancelOutcome> {
     let (tenant, id) = (found.key.tenant, found.id);
     let Some(session) = hot::load(tx, found.key).await? else {
-        // A deleted session's sends are all final.
+        // All sends of a deleted session are final.
         return Ok(CancelOutcome::NotFound);
     };
     // It may have changed before the session was locked.
@@ -76,7 +76,7 @@ async fn one(tx: &mut Tx, boot: BootId, found: SendRecord) -> Result<CancelOutco
     })
 }
 
-/// The send as its row is now.
+/// The send with its end, as its row is now.
 fn ended(send: SendRecord, end: SendResult) -> SendRecord {
     SendRecord {
         stop_reason: Some(end.stop_reason),
@@ -87,7 +87,7 @@ fn ended(send: SendRecord, end: SendResult) -> SendRecord {
     }
 }
 
-/// Makes a session ready whose head waits for `recovery`; the claim takes it from there.
+/// Makes a session ready if its head waits for `recovery`; the claim does the rest.
 pub(crate) async fn resume_recovery(tx: &mut Tx, key: SessionKey) -> Result<Option<SendId>> {
     let Some(session) = hot::load(tx, key).await? else {
         return Ok(None);

@@ -24,14 +24,14 @@ use crate::rows::{self, Cells};
 use crate::seats::{Rooms, SeatRequest};
 use crate::store::Tx;
 
-/// A session's first open send with the agent that it runs with.
+/// A session's first open send with the agent that runs it.
 #[derive(Debug)]
 pub(crate) struct Head {
     record: SendRecord,
     agent: AgentSpec,
-    /// The version to pin to.
+    /// The version to which the send is pinned.
     version: i32,
-    /// Whether its tenant has a limit of sends in flight.
+    /// Whether its tenant limits sends in flight.
     seated: bool,
 }
 
@@ -43,7 +43,7 @@ pub(crate) async fn all(
 ) -> Result<Vec<ClaimOutcome>> {
     let locked = hot::lock(tx, items.iter().map(|item| item.key)).await?;
     let mut rooms = Rooms::default();
-    // Tenants in one order, so that two who take seats do not lock each other out.
+    // Order by tenant, so that two transactions that take seats cannot deadlock.
     let mut order: Vec<usize> = (0..items.len()).collect();
     order.sort_by_key(|ord| items[*ord].key.tenant);
     let mut outcomes = vec![ClaimOutcome::Busy; items.len()];
@@ -84,7 +84,7 @@ async fn one(
     }
     let head = head(tx, item.key).await?;
     let state = head.as_ref().map(Head::state);
-    // What runs already keeps the seat that it has.
+    // A running send keeps its seat.
     if let Some(head) = head.as_ref().filter(|head| head.needs_seat())
         && !rooms.take(tx, &hot, head.seat_request()).await?
     {
@@ -107,7 +107,7 @@ async fn one(
     };
     let send = started(tx, head, send, resumed).await?;
     let is_ours = item.cached_version == done.hot.context_version;
-    // Where the context counts nothing, there is no fold.
+    // At context version 0 there are no folds.
     let folds = if is_ours || done.hot.context_version == 0 {
         Vec::new()
     } else {
@@ -152,7 +152,7 @@ async fn one(
     })))
 }
 
-/// Whether a boot was declared dead, or ended.
+/// Whether a boot was declared dead or has ended.
 async fn is_dead(tx: &mut Tx, boot: BootId) -> Result<bool> {
     let dead = query_scalar(sql!("boots/is_dead"))
         .bind(boot.0)
@@ -161,7 +161,7 @@ async fn is_dead(tx: &mut Tx, boot: BootId) -> Result<bool> {
     Ok(dead.unwrap_or(false))
 }
 
-/// The first open send that has its place.
+/// The first open send that has a position.
 pub(crate) async fn head(tx: &mut Tx, key: SessionKey) -> Result<Option<Head>> {
     let row = statement(sql!("claims/head"))
         .bind(key.tenant.0)
@@ -186,12 +186,12 @@ pub(crate) async fn head(tx: &mut Tx, key: SessionKey) -> Result<Option<Head>> {
 }
 
 impl Head {
-    /// Whether it takes a seat when it is claimed.
+    /// Whether a claim has to take a seat for it.
     fn needs_seat(&self) -> bool {
         self.seated && self.record.status != SendStatus::Running
     }
 
-    /// What it takes a seat for.
+    /// The seat that it needs.
     fn seat_request(&self) -> SeatRequest<'_> {
         SeatRequest {
             send: self.record.id,
@@ -201,13 +201,13 @@ impl Head {
         }
     }
 
-    /// The columns that the session machine decides on.
+    /// The columns on which the session machine decides.
     pub(crate) fn state(&self) -> SendState {
         SendState::of(&self.record)
     }
 }
 
-/// The head as its claimer gets it; one that starts is pinned to its agent's version.
+/// The head as passed to its claimer. A send that starts is pinned to the version of its agent.
 pub(crate) async fn started(
     tx: &mut Tx,
     head: Head,
@@ -228,7 +228,7 @@ pub(crate) async fn started(
     Ok(StartedSend::new(record, agent, resumed))
 }
 
-/// Notes the version of its session's agent that a send runs with.
+/// Records the version of its session's agent with which a send runs.
 pub(crate) async fn pin(tx: &mut Tx, (tenant, id): (TenantId, SendId), version: i32) -> Result<()> {
     statement(sql!("sends/pin"))
         .bind(tenant.0)
@@ -239,11 +239,12 @@ pub(crate) async fn pin(tx: &mut Tx, (tenant, id): (TenantId, SendId), version: 
     Ok(())
 }
 
-/// How much of a window a claimer's cache lacks.
+/// The part of a window that a claimer's cache lacks.
 #[derive(Debug, Clone, Copy)]
 enum Lacks {
     Nothing,
-    /// What was said behind what it holds, unless it begins with what answers a message before that.
+    /// The messages after the cached ones; the whole window if it begins with the answer to a
+    /// message that is not cached.
     End,
     All,
 }
@@ -251,7 +252,8 @@ enum Lacks {
 impl Lacks {
     fn of(hot: &HotRow, from: i64, item: &ClaimSession) -> Self {
         let is_ours = item.cached_version == hot.context_version;
-        // A cache never begins with an answer, so one that reaches back so far has its question, too.
+        // A cache never begins with an answer: if it reaches back this far, it has the question
+        // too.
         let reaches_back = is_ours && item.cached_from_seq <= from;
         if from >= hot.next_seq || (reaches_back && item.cached_next_seq == hot.next_seq) {
             Self::Nothing

@@ -1,4 +1,4 @@
-//! Ends of sends: by their worker, or without one.
+//! Ends of sends, by their worker or without one.
 
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendRecord, SendStatus};
@@ -86,9 +86,9 @@ async fn one(tx: &mut Tx, item: CompleteSend) -> Result<CompleteOutcome> {
     })))
 }
 
-/// Stores a change that comes from nobody who runs the send. Where it ends one that had begun, the
-/// calls that it left open are ended and answered, and its input becomes a message if nothing of the
-/// send is in the transcript yet.
+/// Stores a change that does not come from the worker that runs the send. If it ends a send that
+/// had begun, the send's open calls are settled and answered, and its input becomes a message if
+/// the transcript has nothing of the send yet.
 pub(crate) async fn settle(
     tx: &mut Tx,
     mut change: Change,

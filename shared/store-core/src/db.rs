@@ -1,4 +1,4 @@
-//! The port that a database implements: statements by name, rows of plain values, transactions.
+//! The port that a database implements: statements by name, rows of plain values, and transactions.
 
 use std::fmt::Debug;
 use std::sync::LazyLock;
@@ -14,15 +14,15 @@ use crate::fault::Result;
 use crate::row::Row;
 use crate::value::Value;
 
-/// One statement of a file.
+/// One file of a statement.
 #[derive(Debug)]
 pub struct Part {
     /// The file below `sql/`, without its extension: `sends/accept`. A database whose dialect
-    /// differs has a text of its own under the same name.
+    /// differs has its own text under the same name.
     pub name: &'static str,
     /// The text, in SQLite's dialect. Parameters are `$1`, `$2`, …; a file may hold several
-    /// statements that share them. `{send}` and the like stand for lists of columns, see
-    /// [`expand`]; `{lock}` and the like for what databases spell differently, see [`SQLITE`].
+    /// statements that share them. Words such as `{send}` stand for lists of columns, see
+    /// [`expand`]; words such as `{lock}` for what databases spell differently, see [`SQLITE`].
     pub text: &'static str,
 }
 
@@ -31,32 +31,35 @@ pub struct Part {
 pub struct Statement {
     /// The files, in the order in which they run.
     pub parts: &'static [Part],
-    /// Whether the parts are pieces of a single statement. A semicolon at the end of a piece counts for nothing.
+    /// Whether the parts are pieces of a single statement. A semicolon at the end of a piece is
+    /// then ignored.
     pub is_one: bool,
-    /// All of them as one text, as SQLite takes it.
+    /// All parts as one text in SQLite's dialect.
     pub text: LazyLock<String>,
 }
 
-/// The files as one text, as SQLite takes it.
+/// The files as one text in SQLite's dialect.
 pub(crate) fn joined(parts: &[Part], is_one: bool) -> String {
     let text = |part: &Part| spelled(if is_one { piece(part.text) } else { part.text }, SQLITE);
     parts.iter().map(text).collect()
 }
 
-/// The words of the texts that each database spells in its own way, as SQLite does. With one writer, every row that a
-/// transaction reads is locked.
+/// The words in the texts that each database spells differently, with SQLite's spelling. A database
+/// with one writer needs no row locks.
 pub const SQLITE: &[(&str, &str)] = &[
-    // The rows, until the transaction ends; or those of them that nobody else has locked.
+    // Locks the rows until the transaction ends: all of them, or only those that are not locked
+    // yet.
     ("{lock}", ""),
     ("{lock_free}", ""),
-    // The session $2 of the tenant $1, as a statement of its own: the next one sees what others committed while this one
-    // waited.
+    // Locks the session $2 of the tenant $1, as a separate statement: the next one then sees what
+    // others committed while this one waited.
     ("{lock_session}", ""),
-    // Nobody else changes or deletes the rows until the transaction ends.
+    // Prevents changes and deletions of the rows by others until the transaction ends.
     ("{share}", ""),
     ("{greatest}", "max"),
     ("{least}", "min"),
-    // What partial indexes are for: sends_not_completed, sends_reporting and runs_reporting.
+    // The conditions of the partial indexes sends_not_completed, sends_reporting and
+    // runs_reporting.
     ("{not_end}", "stop_reason <> 'end'"),
     (
         "{reporting}",
@@ -64,7 +67,7 @@ pub const SQLITE: &[(&str, &str)] = &[
     ),
 ];
 
-/// A text with the lists of columns that it names, and with a database's spelling of words.
+/// A text with its lists of columns expanded and its words in a database's spelling.
 #[must_use]
 pub fn spelled(text: &str, words: &[(&str, &str)]) -> String {
     let text = expand(text).into_owned();
@@ -73,12 +76,12 @@ pub fn spelled(text: &str, words: &[(&str, &str)]) -> String {
         .fold(text, |text, (word, spelling)| text.replace(word, spelling))
 }
 
-/// A text as a piece of a larger statement.
+/// A text as a piece of a larger statement: without its semicolon.
 pub fn piece(text: &str) -> &str {
     text.trim_end().trim_end_matches(';')
 }
 
-/// Names the files of a statement: `sql!("sends/finish", "steps/write")`.
+/// A statement of the named files: `sql!("sends/finish", "steps/write")`.
 macro_rules! sql {
     ($($name:literal),+ $(,)?) => {
         $crate::db::parts!($((
@@ -107,7 +110,7 @@ macro_rules! parts {
 }
 pub(crate) use parts;
 
-/// What a database says of itself.
+/// What a database reports about itself.
 #[derive(Debug, Clone)]
 pub struct Server {
     /// Name and version.
@@ -116,33 +119,33 @@ pub struct Server {
     pub schema: i64,
 }
 
-/// What a statement did.
+/// The result of a statement.
 #[derive(Debug, Default)]
 pub struct Done {
-    /// The rows that it returned; of several parts, those of all.
+    /// The rows that it returned; the rows of all parts together.
     pub rows: Vec<Row>,
-    /// Rows that its parts changed, together. A row that an update found as it would leave it
-    /// counts.
+    /// Number of rows that all its parts changed together. A row that an update matched without
+    /// changing a value counts as well.
     pub affected: u64,
 }
 
 impl Done {
-    /// Rows that were changed.
+    /// Number of rows that were changed.
     #[must_use]
     pub fn rows_affected(&self) -> u64 {
         self.affected
     }
 }
 
-/// What a connection does, until it is done.
+/// An operation on a connection.
 pub type Doing<'c, T> = BoxFuture<'c, Result<T>>;
 
-/// Counts who waits for a connection, which the driver's pools do not.
+/// Counts callers that wait for a connection, which the driver's pools do not.
 #[derive(Debug, Default)]
 pub struct Waiters(AtomicU32);
 
 impl Waiters {
-    /// Counts whoever waits here, until the wait is over or given up.
+    /// Counts a waiting caller until the wait ends or is cancelled.
     pub async fn counted<T>(&self, wait: impl Future<Output = T>) -> T {
         struct Waiting<'a>(&'a AtomicU32);
         impl Drop for Waiting<'_> {
@@ -155,13 +158,13 @@ impl Waiters {
         wait.await
     }
 
-    /// How many wait now.
+    /// Number of callers that wait now.
     pub fn now(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Decides about the next row: false ends a scan.
+/// Handles one row of a scan; returning false ends the scan.
 pub type Visit<'v> = &'v mut (dyn FnMut(&Row) -> bool + Send);
 
 /// A connection that runs statements, one at a time.
@@ -173,7 +176,7 @@ pub trait Connection: Debug + Send {
         arguments: Vec<Value>,
     ) -> BoxFuture<'c, Result<Done>>;
 
-    /// Runs a statement and shows its rows to `visit` one after the other, without holding them.
+    /// Runs a statement and passes its rows to `visit` one by one, without collecting them.
     fn scan<'c>(
         &'c mut self,
         statement: &'static Statement,
@@ -181,18 +184,18 @@ pub trait Connection: Debug + Send {
         visit: Visit<'c>,
     ) -> BoxFuture<'c, Result<()>>;
 
-    /// What answers. Fails unless the schema is one that this program works on.
+    /// The server's name and version. Fails if this program cannot work with the schema.
     fn server(&mut self) -> BoxFuture<'_, Result<Server>>;
 
-    /// What the database lacks of the schema that this program brings.
+    /// What the database lacks of this program's schema.
     fn schema_faults(&mut self) -> BoxFuture<'_, Result<Vec<SchemaFault>>>;
 
     /// The database's clock.
     fn clock(&mut self) -> BoxFuture<'_, Result<Timestamp>>;
 }
 
-/// Implements [`Connection`] for a type by functions of the module: `run`, `scan`, `server`, `faults` and `clock` on what
-/// the driver takes for a connection.
+/// Implements [`Connection`] for a type, given the functions `run`, `scan`, `server`, `faults` and
+/// `clock` of the calling module, which take the driver's own connection.
 #[macro_export]
 macro_rules! connection {
     ($type:ty, $self:ident => $conn:expr) => {
@@ -229,76 +232,77 @@ macro_rules! connection {
     };
 }
 
-/// A connection with an open transaction. Dropped without an end, it is rolled back.
+/// A connection with an open transaction. It is rolled back if it is dropped without a commit.
 pub trait Transaction: Connection {
-    /// Ends it with what was written, which others may see before it is durable: whoever did it waits for that. After an
-    /// error the outcome is unknown when the connection was lost, else nothing was written.
+    /// Commits. Others may see the result before it is durable; the returned future waits for that.
+    /// After an error nothing was written, unless the connection was lost: then the outcome is
+    /// unknown.
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<Durable>>;
 
     /// Undoes what was written.
     fn rollback(self: Box<Self>) -> BoxFuture<'static, ()>;
 
-    /// Sets a savepoint; one at a time.
+    /// Sets a savepoint. There is only one at a time.
     fn savepoint(&mut self) -> BoxFuture<'_, Result<()>>;
 
     /// Removes the savepoint; with `undo`, undoes what was written since.
     fn release_savepoint(&mut self, undo: bool) -> BoxFuture<'_, Result<()>>;
 
-    /// As a connection that runs statements.
+    /// The connection, for running statements.
     fn connection(&mut self) -> &mut Conn;
 }
 
-/// A connection whose type is not known.
+/// Any connection.
 pub type Conn = dyn Connection;
 
-/// Ends once what was committed is as durable as was asked for. After an error nobody knows whether it is.
+/// Resolves once a commit is as durable as requested. After an error it is unknown whether it is.
 pub type Durable = BoxFuture<'static, Result<()>>;
 
-/// What a commit promises.
+/// The durability of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commit {
-    /// It survives a power cut.
+    /// It survives a power failure.
     Durable,
-    /// It survives this process; a power cut may undo it.
+    /// It survives a crash of this process; a power failure may undo it.
     Relaxed,
 }
 
-/// A database: where connections come from.
+/// A database, the source of connections.
 ///
-/// A transaction for writing sees what others committed before each of its statements, and holds
-/// the rows that it locked or changed until it ends. A database with one writer fulfils this by
-/// letting writers wait for their turn.
+/// Each statement of a write transaction sees what others committed before it, and the transaction
+/// holds the rows that it locked or changed until it ends. A database with one writer fulfils this
+/// by making writers wait for their turn.
 pub trait Database: Debug + Send + Sync + 'static {
-    /// Begins a transaction for writing, with the database's time, or `at` in its place.
+    /// Begins a write transaction and returns the database's time, or `at` if given.
     fn begin(
         &self,
         commit: Commit,
         at: Option<Timestamp>,
     ) -> BoxFuture<'_, Result<(Box<dyn Transaction>, Timestamp)>>;
 
-    /// Carries out a transaction for writing, from its begin to its end. It does not panic.
+    /// Runs a write transaction from start to end. The future does not panic.
     fn carry_out(&self, transaction: BoxFuture<'static, ()>) {
         tokio::spawn(transaction);
     }
 
-    /// A connection for reading, given back when it is dropped.
+    /// A connection for reading, returned to the pool when it is dropped.
     fn reader(&self) -> BoxFuture<'_, Result<Box<dyn Connection>>>;
 
-    /// A transaction for reading that sees one state of the database throughout.
+    /// A read transaction on one snapshot of the database.
     fn snapshot(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>>;
 
-    /// Waits until no power cut can undo what anybody may have read by now.
+    /// Waits until everything that anyone may have read by now survives a power cut.
     fn seen(&self) -> Durable {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Makes sure of the index of steps by when they were committed.
+    /// Makes sure that the index of steps by commit time exists.
     fn index_steps(&self) -> BoxFuture<'_, Result<()>>;
 
-    /// The connections of this process.
+    /// The state of this process's connections.
     fn connections(&self) -> Vec<Connections>;
 
-    /// How often a transaction is run that loses against another one (deadlock, lock timeout,
+    /// How often a transaction is tried that conflicts with another one (deadlock, lock timeout,
     /// duplicate key).
     fn attempts(&self) -> u32;
 }

@@ -1,4 +1,4 @@
-//! Words for sessions that are busy.
+//! Messages to sessions that may be busy.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{SendId, SessionKey};
@@ -19,7 +19,7 @@ use crate::query::statement;
 use crate::rows::{self, Cells, json};
 use crate::store::Tx;
 
-/// Takes items in order, so that later ones of a session see the earlier ones.
+/// Delivers items in order, so that later ones of a session see the earlier ones.
 pub(crate) async fn all(tx: &mut Tx, items: Vec<DeliverItem>) -> Result<Vec<DeliverOutcome>> {
     let locked = hot::lock(tx, items.iter().map(|item| item.key)).await?;
     let mut outcomes = Vec::with_capacity(items.len());

@@ -1,4 +1,4 @@
-//! The whole content in a fixed order.
+//! A dump of the whole content in a fixed order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Inspect for SqlStore {
     }
 }
 
-/// Reads everything. The caller gives a connection that stands on one snapshot.
+/// Reads everything. The caller passes a connection with a snapshot.
 async fn all(conn: &mut Conn) -> Result<Dump> {
     let boots = fetch(conn, sql!("boots/dump")).await?;
     let boots = boots.iter().map(rows::boot).collect::<Result<_>>()?;
@@ -135,7 +135,7 @@ async fn fetch(conn: &mut Conn, sql: &'static Statement) -> Result<Vec<Row>> {
     statement(sql).fetch_all(conn).await
 }
 
-/// Adds to a session; rows of sessions without a hot row have no place in a dump.
+/// Adds to a session. Rows of sessions without a hot row are not part of a dump.
 fn put(
     sessions: &mut BTreeMap<SessionKey, DumpSession>,
     key: SessionKey,

@@ -1,4 +1,4 @@
-//! Removing what deleted sessions left behind, a page at a time.
+//! Removing the rows of deleted sessions, a page at a time.
 
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::store::{CALLS_EACH, DeletedSession, ERASED_MS_MIN, Erased};
@@ -95,7 +95,7 @@ pub(crate) async fn erase(tx: &mut Tx, key: SessionKey, limit: u32) -> Result<Er
     })
 }
 
-/// Removes the next messages; returns how many, and the last one's number.
+/// Removes the next messages. Returns their number, and the last one's `seq`.
 async fn messages(tx: &mut Tx, key: SessionKey, seq: i64, limit: u64) -> Result<(u64, i64)> {
     let (count, last): (i64, Option<i64>) =
         query_as(sql!("erasures/messages"), ["count", "last_seq"])
@@ -116,7 +116,7 @@ async fn messages(tx: &mut Tx, key: SessionKey, seq: i64, limit: u64) -> Result<
     Ok((count.unsigned_abs(), last))
 }
 
-/// The ids of a send's calls begin with the send's.
+/// Removes calls of a send, whose ids begin with the send's id.
 async fn drop_calls(tx: &mut Tx, tenant: TenantId, send: SendId, limit: u64) -> Result<u64> {
     let prefix = format!("call_{}", send.0.simple());
     let dropped = statement(sql!("erasures/drop_calls"))
@@ -129,8 +129,8 @@ async fn drop_calls(tx: &mut Tx, tenant: TenantId, send: SendId, limit: u64) -> 
     Ok(dropped.rows_affected())
 }
 
-/// Notes how far it went. Where nothing is left, and nothing below it, it is looked at once more when
-/// nobody can create anything below it any longer, and then forgotten.
+/// Records the progress. Once nothing is left of the session or of those below it, one last visit
+/// is scheduled for when nothing more can be created below it; that visit removes the record.
 async fn note(
     tx: &mut Tx,
     key: SessionKey,

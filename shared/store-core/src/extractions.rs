@@ -1,4 +1,4 @@
-//! What is still to be extracted from conversations.
+//! Pending extractions from conversations.
 
 use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
@@ -68,7 +68,7 @@ async fn claims(tx: &mut Tx, claim: ClaimExtractions) -> Result<Vec<Extraction>>
         let one = take(tx, &claim, row).await;
         match tx.end_item(one).await? {
             Some(one) => taken.extend(one),
-            // It cannot be read, and must not block those behind it.
+            // The row cannot be read. Postpone it, so that it does not block those after it.
             None => {
                 if let Ok((key, send_id, _)) = place(row) {
                     statement(sql!("extractions/postpone"))
@@ -132,7 +132,7 @@ async fn take(tx: &mut Tx, claim: &ClaimExtractions, row: &Row) -> Result<Option
 
 async fn end(tx: &mut Tx, item: EndExtraction) -> Result<bool> {
     let (tenant, now) = (item.key.tenant, tx.now);
-    // Nobody would remove what is stored of a deleted session from now on.
+    // The session was deleted: rows stored for it would never be removed.
     let Some(session) = hot::load(tx, item.key).await? else {
         statement(sql!("extractions/drop"))
             .bind(tenant.0)
@@ -151,7 +151,7 @@ async fn end(tx: &mut Tx, item: EndExtraction) -> Result<bool> {
         query = query.bind(now.after(*after).0).bind(json(spec)?);
     }
     if query.execute(tx.conn()).await?.rows_affected() == 0 {
-        // The model was asked all the same.
+        // This attempt does not count, but its model calls cost money.
         if memories::can_pay(tx, item.key, item.send_id).await? {
             for row in &item.usage {
                 pay(tx, item.key, item.send_id, row).await?;
@@ -182,7 +182,7 @@ async fn end(tx: &mut Tx, item: EndExtraction) -> Result<bool> {
     Ok(true)
 }
 
-/// Stores what a model call cost that is no round of its send.
+/// Stores the usage of a model call that is not a round of its send.
 pub(crate) async fn pay(tx: &mut Tx, key: SessionKey, send: SendId, row: &UsageRow) -> Result<()> {
     let now = tx.now;
     statement(sql!("extractions/pay"))
@@ -211,7 +211,7 @@ fn place(row: &Row) -> Result<(SessionKey, SendId, u32)> {
     Ok((key, SendId(send), cells.get("attempts")?))
 }
 
-/// Every extraction.
+/// All extractions.
 pub(crate) async fn dump(conn: &mut Conn) -> Result<Vec<(SessionKey, SendId, u32)>> {
     let rows = statement(sql!("extractions/dump")).fetch_all(conn).await?;
     rows.iter().map(place).collect()

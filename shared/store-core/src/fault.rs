@@ -1,14 +1,14 @@
-//! What can go wrong inside, and what the port says of it.
+//! Failures inside the store, and their translation to the port's errors.
 
 use mainspring_shared::store::{Denial, Error, ROWS_UNREADABLE};
 
-/// A failure inside the store, before it is put into the port's words.
+/// A failure inside the store, before it becomes an error of the port.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// The driver failed, or the database refused a statement.
     #[error("the database failed")]
     Database {
-        /// What the driver says.
+        /// The driver's error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
         /// What a caller can do about it.
@@ -17,7 +17,7 @@ pub enum Fault {
     /// A statement that always returns a row returned none, or too few columns.
     #[error("the database returned no row or too few columns")]
     NoRow,
-    /// A row cannot be read as what it should be.
+    /// A row does not have the expected content.
     #[error("{table}.{column} cannot be read: {detail}")]
     Corrupt {
         /// The table.
@@ -32,28 +32,28 @@ pub enum Fault {
     /// A value cannot be written as JSON.
     #[error("a value cannot be written as JSON")]
     Encode(#[from] serde_json::Error),
-    /// The schema is not the one this program needs.
+    /// The schema is not the one that this program needs.
     #[error("the schema does not fit")]
     Schema(Error),
 }
 
-/// What a failure of the database means for who met it.
+/// What a database failure means for the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// The statement or its data are at fault: it fails again.
+    /// The statement or its data are at fault: it would fail again.
     Refused,
-    /// Another transaction was in the way: the same one may be run again.
+    /// Another transaction was in the way: this one may be retried.
     Busy,
-    /// A key exists already. When another transaction has just entered it, the same one run again
-    /// sees that; else it fails again.
+    /// A key exists already. If another transaction has just inserted it, a retry sees that;
+    /// otherwise the retry fails too.
     Duplicate,
-    /// The program was reached, but may not do this.
+    /// The database was reached, but does not allow this.
     Denied(Denial),
-    /// The connection, the server or its machine are at fault.
+    /// The connection, the server or its machine is at fault.
     Unavailable,
 }
 
-/// What functions inside the store return.
+/// The result of functions inside the store.
 pub type Result<T> = std::result::Result<T, Fault>;
 
 impl Fault {
@@ -68,7 +68,8 @@ impl Fault {
         }
     }
 
-    /// The schema lacks something that is made only when it is needed, and is not to be changed by this program.
+    /// The schema lacks an index that is created only on demand, and this program may not create
+    /// it.
     pub fn to_run(statement: &str) -> Self {
         let text = format!("the schema lacks an index that a journal needs; run: {statement}");
         Self::Schema(Error::Refused {
@@ -76,7 +77,7 @@ impl Fault {
         })
     }
 
-    /// A column that cannot be read.
+    /// A column's value cannot be read.
     pub(crate) fn unreadable(table: &'static str, column: &'static str, detail: String) -> Self {
         Self::Corrupt {
             table,
@@ -86,7 +87,7 @@ impl Fault {
         }
     }
 
-    /// Names the row that a `Corrupt` is about.
+    /// Adds the row's name to a `Corrupt`.
     pub(crate) fn of_row(self, name: impl FnOnce() -> String) -> Self {
         match self {
             Self::Corrupt {
@@ -104,7 +105,7 @@ impl Fault {
         }
     }
 
-    /// Whether an item's data is at fault, so that others do better without it.
+    /// Whether an item's data is at fault, so that other items can succeed without it.
     pub(crate) fn is_of_data(&self) -> bool {
         match self {
             Self::Corrupt { .. } | Self::Encode(_) | Self::NoRow => true,
@@ -113,7 +114,7 @@ impl Fault {
         }
     }
 
-    /// Whether another connection was in the way and the same transaction may be tried again.
+    /// Whether another connection was in the way, so that the transaction may be retried.
     pub fn is_busy(&self) -> bool {
         matches!(
             self,
@@ -125,8 +126,9 @@ impl Fault {
     }
 }
 
-/// Counts a row that cannot be read, or an item that cannot be written, and is passed over: one
-/// item's failure, never that of whoever came upon it among others. The audit names such rows.
+/// Counts a row that cannot be read, or an item that cannot be written, and that is skipped. The
+/// failure is only that item's, and does not fail the operation that met it among others. The audit
+/// names such rows.
 pub(crate) fn skipped(fault: &Fault) {
     let table = match fault {
         Fault::Corrupt { table, .. } => table,

@@ -1,4 +1,4 @@
-//! Folds: attached with a step, read with the window.
+//! Folds: attached by a step, read with the window.
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::session::fold::{Fold, FoldKind};
@@ -14,7 +14,7 @@ use crate::row::Row;
 use crate::rows::Cells;
 use crate::store::Tx;
 
-/// Attaches a fold under the number that the context has with it.
+/// Attaches a fold under the context version that it leads to.
 pub(crate) async fn attach(tx: &mut Tx, key: SessionKey, fold: &Fold) -> Result<()> {
     bind(statement(sql!("folds/attach")), key, fold)
         .execute(tx.conn())
@@ -22,7 +22,8 @@ pub(crate) async fn attach(tx: &mut Tx, key: SessionKey, fold: &Fold) -> Result<
     Ok(())
 }
 
-/// Stores what a fold cost, and attaches it where the session is as it was when it was begun.
+/// Stores the cost of a fold of an idle session, and attaches the fold if the session has not
+/// changed since it was begun.
 pub(crate) async fn at_rest(tx: &mut Tx, item: FoldAtRest) -> Result<FoldedAtRest> {
     let key = item.key;
     let is_free = hot::lock(tx, [key].into_iter()).await?.is_empty();
@@ -38,7 +39,7 @@ pub(crate) async fn at_rest(tx: &mut Tx, item: FoldAtRest) -> Result<FoldedAtRes
         return Ok(FoldedAtRest::Dropped);
     }
     for row in &item.usage {
-        // Others have the same place wherever they are stored, which takes them once.
+        // Other rows have the same key wherever they are stored, so they cannot be stored twice.
         let stored = if row.is_of_step() {
             statement(sql!("folds/is_paid"))
                 .bind(key.tenant.0)
@@ -77,7 +78,7 @@ pub(crate) async fn at_rest(tx: &mut Tx, item: FoldAtRest) -> Result<FoldedAtRes
     Ok(FoldedAtRest::Attached { step: done.step })
 }
 
-/// Stores the folds of a copied session.
+/// Stores the folds of an imported session.
 pub(crate) async fn copy(tx: &mut Tx, key: SessionKey, folds: &[Fold]) -> Result<()> {
     for fold in folds {
         bind(statement(sql!("folds/copy")), key, fold)
@@ -105,7 +106,7 @@ fn bind(query: Query, key: SessionKey, fold: &Fold) -> Query {
         .bind(fold.created_at.0)
 }
 
-/// The folds that are shown, in order.
+/// The folds that are in use, in order.
 pub(crate) async fn shown(conn: &mut Conn, key: SessionKey) -> Result<Vec<Fold>> {
     let rows = statement(sql!("folds/shown"))
         .bind(key.tenant.0)

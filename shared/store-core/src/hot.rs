@@ -1,5 +1,6 @@
-//! The hot row of a session: read at the start of a step, decided on by the session machine, written
-//! at its end. Between the two nothing else can change it: there is one writer, or the row is locked.
+//! The hot row of a session: it is read at the start of a step, decided on by the session machine,
+//! and written at the end. In between nothing else can change it, because there is only one writer
+//! or the row is locked.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,49 +22,49 @@ use crate::rows::{self, Cells, json};
 use crate::store::{Tx, pause};
 use crate::webhooks;
 
-/// Pauses between the attempts to lock a session, and how long a group waits in all for sessions that
-/// someone else has locked. A worker or a scheduler keeps one for a few milliseconds.
+/// Pauses between attempts to lock a session, and the total time that a group waits for locked
+/// sessions. Workers and schedulers hold such a lock for a few milliseconds.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 const WAIT_MAX: Duration = Duration::from_millis(20);
 const WAITED_MAX: Duration = Duration::from_millis(250);
-/// The same for sessions that were found locked before: enough for one that many write to, and too
-/// little to be felt where someone keeps it.
+/// The total wait for sessions that were found locked before: enough for a session with many
+/// writers, and hardly noticeable if its lock is held for long.
 const WAITED_AGAIN_MAX: Duration = Duration::from_millis(30);
 
-/// A hot row with what a step without a lease has to know besides.
+/// A hot row, with what a step without a lease needs to know in addition.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) hot: HotRow,
     /// Whether the owner's boot is alive.
     pub(crate) owner_lives: bool,
-    /// The status of the first open send that has its place.
+    /// The status of the first open send that has a position.
     pub(crate) head: Option<SendStatus>,
-    /// Whether any send is not final, delayed ones included.
+    /// Whether any send is not final, including delayed ones.
     pub(crate) busy: bool,
 }
 
-/// What is stored with a change besides.
+/// What is stored together with a change.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Beside<'b> {
     pub(crate) messages: &'b [NewMessage],
     pub(crate) usage: &'b [UsageRow],
-    /// Without totals the send keeps its own.
+    /// Without totals, the send's own are kept.
     pub(crate) totals: Option<&'b SendTotals>,
 }
 
 /// A change that was stored.
 #[derive(Debug)]
 pub(crate) struct Committed {
-    /// The row as it is now.
+    /// The row after the change.
     pub(crate) hot: HotRow,
     pub(crate) notify: Notify,
-    /// The step's number; 0 without one.
+    /// The number of the step; 0 if there was none.
     pub(crate) step: i64,
-    /// The number of the first message, or of the next one where none was stored.
+    /// The number of the first message, or of the next one if none was stored.
     pub(crate) first_seq: i64,
 }
 
-/// The number in the database.
+/// A priority's number in the database.
 pub(crate) fn priority_number(priority: Priority) -> i32 {
     match priority {
         Priority::High => 0,
@@ -113,10 +114,10 @@ pub(crate) fn lifecycle(cells: &mut Cells<'_>) -> Result<Lifecycle> {
         .ok_or_else(|| cells.corrupt("lifecycle", &format!("{number} is not known")))
 }
 
-/// Locks sessions in the order of their keys, so that transactions over several of them do not wait
-/// for each other in a circle. Returns those that someone else keeps locked for longer than the
-/// others should wait: the transaction has to go without them. With one writer there is nobody to
-/// wait for.
+/// Locks sessions in the order of their keys, so that transactions over several of them cannot
+/// deadlock. Returns the sessions that stay locked by someone else for longer than the others
+/// should wait; the transaction has to go on without them. With one writer there is nothing to wait
+/// for.
 pub(crate) async fn lock(
     tx: &mut Tx,
     keys: impl Iterator<Item = SessionKey>,
@@ -150,7 +151,8 @@ pub(crate) async fn lock(
     Ok(locked)
 }
 
-/// Locks a session unless someone else has it locked. One that does not exist is nobody's.
+/// Locks a session, unless someone else has locked it. Returns true also for a session that does
+/// not exist.
 pub(crate) async fn try_lock(tx: &mut Tx, key: SessionKey) -> Result<bool> {
     if tx.contended.is_none() {
         return Ok(true);
@@ -171,7 +173,7 @@ pub(crate) async fn try_lock(tx: &mut Tx, key: SessionKey) -> Result<bool> {
     Ok(!exists)
 }
 
-/// A session that is not deleted.
+/// Loads a session; none if it is deleted.
 pub(crate) async fn load(tx: &mut Tx, key: SessionKey) -> Result<Option<Session>> {
     let row = statement(sql!("sessions/load"))
         .bind(key.tenant.0)
@@ -194,7 +196,7 @@ pub(crate) async fn load(tx: &mut Tx, key: SessionKey) -> Result<Option<Session>
     }))
 }
 
-/// The first open send of a session that has its place: the active one, if there is any.
+/// A session's first open send that has a position: the active one, if there is one.
 pub(crate) async fn head(tx: &mut Tx, key: SessionKey) -> Result<Option<SendRecord>> {
     let row = statement(sql!("sends/head"))
         .bind(key.tenant.0)
@@ -206,7 +208,7 @@ pub(crate) async fn head(tx: &mut Tx, key: SessionKey) -> Result<Option<SendReco
         .transpose()
 }
 
-/// Stores a change: the hot row, the send, the step, and what belongs to it.
+/// Stores a change: the hot row, the send, the step, and what belongs to them.
 pub(crate) async fn commit(tx: &mut Tx, change: Change, beside: Beside<'_>) -> Result<Committed> {
     let first_seq = change.hot.next_seq;
     let messages = message_rows(beside.messages, first_seq)?;
@@ -244,7 +246,7 @@ pub(crate) async fn commit(tx: &mut Tx, change: Change, beside: Beside<'_>) -> R
     })
 }
 
-/// Writes the row as it is now, and nothing else.
+/// Writes only the hot row.
 pub(crate) async fn save(tx: &mut Tx, hot: HotRow) -> Result<()> {
     let change = Change {
         hot,
@@ -256,8 +258,9 @@ pub(crate) async fn save(tx: &mut Tx, hot: HotRow) -> Result<()> {
     commit(tx, change, Beside::default()).await.map(drop)
 }
 
-/// Binds what every file of a change names alike: `$1` to `$16` the row as it is afterwards, `$17` to
-/// `$23` the step, `$24` to `$37` the send. `$18` is the send's id, with or without a step.
+/// Binds the parameters that all files of a change share: `$1` to `$16` are the hot row after the
+/// change, `$17` to `$23` the step, `$24` to `$37` the send. `$18` is the send's id, with or
+/// without a step.
 pub(crate) fn bind(query: Query, change: &Change) -> Result<Query> {
     let Change {
         hot,

@@ -1,4 +1,4 @@
-//! Sessions with copied transcripts.
+//! Importing sessions with their transcripts.
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::list::ListName;
@@ -16,7 +16,7 @@ use crate::rows::json;
 use crate::sessions;
 use crate::store::Tx;
 
-/// A row of `messages` on its way into the statement.
+/// A row of `messages`, as the statement's parameter.
 #[derive(Debug, Serialize)]
 struct CopyRow<'m> {
     seq: i64,
@@ -32,8 +32,8 @@ struct CopyRow<'m> {
     created_at: i64,
 }
 
-/// Creates a session with its transcript, or stores a page of that: until the last one the session is
-/// as one that was deleted, and is due to be removed when no page comes for long.
+/// Creates a session with its transcript, or stores one page of that. Until the last page the
+/// session counts as deleted, and is removed if no page arrives for long.
 pub(crate) async fn import(tx: &mut Tx, item: ImportSession) -> Result<CreateOutcome> {
     let key = item.session.key;
     let messages = copies_behind(item.messages, item.behind);
@@ -84,7 +84,7 @@ pub(crate) async fn import(tx: &mut Tx, item: ImportSession) -> Result<CreateOut
     Ok(CreateOutcome::Created(record))
 }
 
-/// Whether a session whose messages come page by page is there still; its time begins anew.
+/// Extends the time of a session whose messages arrive in pages. Returns whether it still exists.
 async fn stage_on(tx: &mut Tx, key: SessionKey) -> Result<bool> {
     let now = tx.now;
     let kept = statement(sql!("sessions/stage_on"))

@@ -1,4 +1,4 @@
-//! The inbox of a session: what reaches it while a send of it is under way.
+//! The inbox of a session: items that arrive while one of its sends is in progress.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ pub(crate) async fn find(tx: &mut Tx, key: SessionKey, id: &str) -> Result<Optio
     Ok(item.map(|(_, item)| item))
 }
 
-/// How many items of a session were not delivered.
+/// Number of a session's items that are not delivered yet.
 pub(crate) async fn count_pending(tx: &mut Tx, key: SessionKey) -> Result<i64> {
     let count = query_scalar(sql!("inbox/count_pending"))
         .bind(key.tenant.0)
@@ -58,7 +58,7 @@ pub(crate) async fn count_pending(tx: &mut Tx, key: SessionKey) -> Result<i64> {
     Ok(count)
 }
 
-/// Stores a pending item with what it does to its session.
+/// Stores a pending item, and its effect on its session.
 pub(crate) async fn store(
     tx: &mut Tx,
     key: SessionKey,
@@ -75,14 +75,14 @@ pub(crate) async fn store(
     Ok(done.notify)
 }
 
-/// A delivery on its way into the statement.
+/// A delivery, as the statement's parameter.
 #[derive(Debug, Serialize)]
 struct DeliveryCells<'d> {
     item_id: &'d str,
     seq: i64,
 }
 
-/// Stores that messages of a send, numbered from `first_seq`, say what items say.
+/// Records that items were delivered as messages of a send, numbered from `first_seq`.
 pub(crate) async fn deliver(
     tx: &mut Tx,
     key: SessionKey,
@@ -114,7 +114,7 @@ pub(crate) async fn deliver(
     Ok(())
 }
 
-/// A piece of a session's inbox, in order.
+/// A page of a session's inbox, in order.
 pub(crate) async fn read(conn: &mut Conn, query: ReadInbox) -> Result<Vec<InboxItem>> {
     let sql = if query.pending {
         sql!("inbox/read_pending")

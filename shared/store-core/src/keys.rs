@@ -179,7 +179,7 @@ async fn revoke_key(tx: &mut Tx, tenant: TenantId, id: KeyId) -> Result<bool> {
 }
 
 async fn touch_keys(tx: &mut Tx, mut ids: Vec<KeyId>) -> Result<()> {
-    // In one order, so that two that note at once do not lock each other out.
+    // A fixed order, so that two concurrent calls cannot deadlock.
     ids.sort_unstable();
     let now = tx.now;
     for id in ids {

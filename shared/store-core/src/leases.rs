@@ -24,7 +24,7 @@ impl Leases for SqlStore {
                 Box::pin(claim::all(tx, boot, items))
             })
             .await?;
-        // A send that goes on is a step, which readers see: it has to outlast a power cut.
+        // Resuming a send is a step, which readers see: it has to survive a power cut.
         let goes_on = outcomes.iter().any(|outcome| match outcome {
             ClaimOutcome::Claimed(claimed) => claimed.send.resumed.is_some(),
             ClaimOutcome::Busy

@@ -11,7 +11,7 @@ mod value;
 
 mod store;
 
-// Nouns and verbs of the store.
+// The nouns and verbs of the store.
 mod accept;
 mod agents;
 mod audit;
@@ -52,7 +52,7 @@ mod tenants;
 mod timers;
 mod webhooks;
 
-// What they share.
+// Shared by the above.
 mod folds;
 mod hot;
 mod lists;

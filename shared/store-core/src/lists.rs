@@ -26,7 +26,7 @@ impl Lists for SqlStore {
     }
 }
 
-/// Changes a list once for each call.
+/// Applies each call's change to a list once.
 pub(crate) async fn write(tx: &mut Tx, item: WriteList) -> Result<ListOutcome> {
     if hot::load(tx, item.session).await?.is_none() {
         return Ok(ListOutcome::Gone);
@@ -106,7 +106,7 @@ pub(crate) async fn read(conn: &mut Conn, tenant: TenantId, name: &str) -> Resul
     Ok(list)
 }
 
-/// Enters a copied list.
+/// Stores an imported list.
 pub(crate) async fn copy(
     tx: &mut Tx,
     tenant: TenantId,
@@ -155,7 +155,7 @@ async fn store(
     Ok(())
 }
 
-/// Removes the lists that go with a session.
+/// Removes the lists that belong to a session.
 pub(crate) async fn erase(tx: &mut Tx, tenant: TenantId, session: SessionId) -> Result<()> {
     for name in ListName::of_session(session) {
         statement(sql!("lists/erase"))
@@ -167,7 +167,7 @@ pub(crate) async fn erase(tx: &mut Tx, tenant: TenantId, session: SessionId) -> 
     Ok(())
 }
 
-/// Every list.
+/// All lists.
 pub(crate) async fn dump(conn: &mut Conn) -> Result<Vec<DumpList>> {
     let rows = statement(sql!("lists/dump")).fetch_all(&mut *conn).await?;
     let mut lists = Vec::with_capacity(rows.len());

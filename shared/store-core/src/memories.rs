@@ -1,4 +1,4 @@
-//! What agents remember.
+//! Agents' memory.
 
 use std::collections::BTreeMap;
 
@@ -121,7 +121,7 @@ async fn save(tx: &mut Tx, item: SaveMemory) -> Result<SaveMemoryOutcome> {
     Ok(known.map_or(SaveMemoryOutcome::Gone, SaveMemoryOutcome::Known))
 }
 
-/// Enters an entry; false where its id is known.
+/// Inserts an entry; false if its id exists already.
 pub(crate) async fn insert(tx: &mut Tx, tenant: TenantId, new: &NewMemory) -> Result<bool> {
     let now = tx.now;
     let done = statement(sql!("memories/save"))
@@ -284,7 +284,7 @@ async fn embed(tx: &mut Tx, item: SetEmbedding) -> Result<bool> {
     Ok(done.rows_affected() > 0)
 }
 
-/// Pays for vectors: their sends, as far as they are there.
+/// Charges the cost of vectors to their sends, or to the tenant where a send is gone.
 async fn pay(tx: &mut Tx, tenant: TenantId, paid: &[PaidVectors]) -> Result<()> {
     let mut entered = Vec::new();
     for one in paid {
@@ -310,7 +310,7 @@ async fn pay(tx: &mut Tx, tenant: TenantId, paid: &[PaidVectors]) -> Result<()> 
     Ok(())
 }
 
-/// Has the send pay whose vectors they are; false where it is gone, or there is none.
+/// Charges vectors to their send; false if it is gone, or there is none.
 async fn pay_by_send(tx: &mut Tx, tenant: TenantId, paid: &PaidVectors) -> Result<bool> {
     let Some((session, send)) = paid.payer else {
         return Ok(false);
@@ -323,7 +323,8 @@ async fn pay_by_send(tx: &mut Tx, tenant: TenantId, paid: &PaidVectors) -> Resul
     Ok(true)
 }
 
-/// Whether a send and its session are there to pay for something; then they stay until the transaction ends.
+/// Whether a send and its session exist, so that a cost can be charged to the send. Locks them
+/// until the transaction ends.
 pub(crate) async fn can_pay(tx: &mut Tx, key: SessionKey, send: SendId) -> Result<bool> {
     let there = statement(sql!("memories/payer"))
         .bind(key.tenant.0)
@@ -391,8 +392,8 @@ async fn list(
     Ok(page(&rows, query.limit, entry))
 }
 
-/// What the full-text index picks of a namespace with many entries: all that hold a rare word of the
-/// question, some that hold a common one, and those that hold its common words together.
+/// The entries that the full-text index selects from a large namespace: all with a rare word of the
+/// query, some with a common one, and those with its common words together.
 async fn picked(conn: &mut Conn, query: &SearchMemories, now: Timestamp) -> Result<Vec<Row>> {
     let mut found = Vec::new();
     let mut common = Vec::new();
@@ -460,7 +461,7 @@ async fn search(
         let (id, at) = place(&mut cells)?;
         Ok((id, candidate(id, at, cells.get("words")?)))
     });
-    // Several questions may have found one entry.
+    // Several queries may have found the same entry.
     let words = words.collect::<Result<BTreeMap<_, _>>>()?;
     let words: Vec<_> = words.into_values().collect();
     let mut vectors = Vec::new();
@@ -474,7 +475,7 @@ async fn search(
             let mut cells = Cells::new(row, "memories");
             let (id, updated_at) = place(&mut cells)?;
             let bytes: Vec<u8> = cells.get("embedding")?;
-            // A vector that cannot be read is one entry's loss.
+            // An unreadable vector only affects its entry.
             if let Some(vector) = Embedding::vector_of(&bytes) {
                 vectors.push(Placed {
                     id,
@@ -528,7 +529,7 @@ fn entry_fields(cells: &mut Cells<'_>, id: MemoryId) -> Result<MemoryEntry> {
 /// Entries and erasures of a dump.
 type Dumped = (Vec<(TenantId, MemoryEntry)>, Vec<(TenantId, String, i64)>);
 
-/// Every entry, and every erasure.
+/// All entries and erasures.
 pub(crate) async fn dump(conn: &mut Conn) -> Result<Dumped> {
     let rows = statement(sql!("memories/dump"))
         .fetch_all(&mut *conn)

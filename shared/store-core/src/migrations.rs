@@ -1,9 +1,10 @@
-//! The schema as a text.
+//! The schema as text.
 
 use std::fmt::Write as _;
 
-/// What brings an empty database up to date: the statements that make the record of what was applied, in the form of sqlx, and each
-/// migration (version, title, statements, checksum) with its entry there.
+/// The DDL that brings an empty database up to date: the statements that create the table of
+/// applied migrations, in sqlx's form, and each migration (version, title, statements, checksum)
+/// followed by its row in that table.
 #[must_use]
 pub fn ddl<'m>(
     record: &str,

@@ -1,5 +1,5 @@
-//! Money and tokens that calls of tenants and of their agents set aside and spend: all under the lock of the tenant's row,
-//! tenant by tenant.
+//! Money and tokens that calls of tenants and of their agents reserve and spend, always under the
+//! lock of the tenant's row, one tenant at a time.
 
 mod account;
 
@@ -44,7 +44,7 @@ impl Money for SqlStore {
 
     async fn sweep_money(&self, limit: u32) -> store::Result<u32> {
         let at = self.at;
-        // Mostly there is none, and nobody has to wait for a writer.
+        // Usually there is nothing to settle: check without a write transaction.
         let items = self
             .read(move |conn| {
                 Box::pin(async move {
@@ -91,7 +91,8 @@ impl Money for SqlStore {
     }
 }
 
-/// The limits of a tenant, locked; none where nothing limits its money and its tokens.
+/// The limits of a tenant, whose row is locked; none if neither its money nor its tokens are
+/// limited.
 async fn limits(tx: &mut Tx, tenant: TenantId) -> Result<Option<LedgerLimits>> {
     let row = statement(sql!("money/lock")).bind(tenant.0);
     let Some(row) = row.fetch_optional(tx.conn()).await? else {
@@ -101,7 +102,7 @@ async fn limits(tx: &mut Tx, tenant: TenantId) -> Result<Option<LedgerLimits>> {
     Ok(LedgerLimits::of(&limits))
 }
 
-/// The limits of an agent, as far as the ledger is for them.
+/// The limits of an agent that the ledger enforces.
 async fn limits_of_agent(
     tx: &mut Tx,
     tenant: TenantId,
@@ -119,18 +120,18 @@ async fn limits_of_agent(
     Ok(limits.ledger())
 }
 
-/// The accounts that calls of one tenant count in.
+/// The accounts against which calls of one tenant count.
 #[derive(Debug)]
 struct Book {
     tenant: TenantId,
-    /// The tenant's own; none where nothing limits it.
+    /// The tenant's own account; none if it has no limits.
     own: Option<Account>,
-    /// Those of the agents that were asked for, as far as they have any.
+    /// The accounts of the agents that were looked up; none for agents without limits.
     agents: BTreeMap<AgentName, Option<Account>>,
 }
 
 impl Book {
-    /// Under the lock of the tenant's row.
+    /// Opens a tenant's book under the lock of its row.
     async fn open(tx: &mut Tx, tenant: TenantId) -> Result<Self> {
         let owner = Owner {
             tenant,
@@ -147,7 +148,7 @@ impl Book {
         })
     }
 
-    /// Those that calls of this agent count in.
+    /// The accounts against which calls of this agent count.
     async fn accounts(
         &mut self,
         tx: &mut Tx,
@@ -224,7 +225,7 @@ async fn settle(tx: &mut Tx, items: Vec<SettleMoney>) -> Result<()> {
     Ok(())
 }
 
-/// What boots without a lease have set aside, and what is too old.
+/// Reservations of boots whose lease expired, and reservations that are too old.
 async fn left_behind(conn: &mut Conn, now: Timestamp, limit: u32) -> Result<Vec<SettleMoney>> {
     let found: Vec<(i32, Uuid)> = query_as(sql!("money/left_behind"), ["tenant", "call_id"])
         .bind(now.0)
@@ -240,7 +241,7 @@ async fn left_behind(conn: &mut Conn, now: Timestamp, limit: u32) -> Result<Vec<
     Ok(items.collect())
 }
 
-/// Follows the limits of a tenant, in the transaction that changes them.
+/// Adapts the ledger to changed limits of a tenant, in the transaction that changes them.
 pub(crate) async fn follow(tx: &mut Tx, tenant: TenantId, limits: &Limits) -> Result<()> {
     if LedgerLimits::of(limits).is_some() {
         return Ok(());
@@ -254,7 +255,8 @@ pub(crate) async fn lock_for_agent(tx: &mut Tx, key: &AgentKey) -> Result<()> {
     limits(tx, key.tenant).await.map(drop)
 }
 
-/// Follows the limits of an agent, in the transaction that changes them, under the lock of its tenant's row.
+/// Adapts the ledger to changed limits of an agent, in the transaction that changes them and under
+/// the lock of the tenant's row.
 pub(crate) async fn follow_agent(
     tx: &mut Tx,
     key: &AgentKey,
@@ -269,7 +271,7 @@ pub(crate) async fn follow_agent(
     lift.execute(tx.conn()).await.map(drop)
 }
 
-/// What is in the ledger, for a dump.
+/// The content of the ledger, for a dump.
 #[derive(Debug)]
 pub(crate) struct Dumped {
     pub(crate) aside: Vec<DumpAside>,
@@ -278,7 +280,7 @@ pub(crate) struct Dumped {
     pub(crate) agent_days: Vec<(TenantId, KeyId, i64, u64)>,
 }
 
-/// What calls have set aside, and what was spent by day.
+/// The reservations of calls, and the amounts spent by day.
 pub(crate) async fn dump(conn: &mut Conn) -> Result<Dumped> {
     let rows = statement(sql!("money/dump")).fetch_all(&mut *conn).await?;
     let aside = rows.iter().map(|row| dumped(row, "money_aside"));

@@ -1,4 +1,4 @@
-//! Parking a send, and giving a lease back with its send as it is.
+//! Parking sends, and releasing leases without a change of their sends.
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::lease::Lease;
@@ -69,9 +69,10 @@ async fn one(tx: &mut Tx, item: ParkSend) -> Result<ParkOutcome> {
     }
 }
 
-/// Gives leases back; true where the lease was still held.
+/// Releases leases; true for each lease that was still held.
 pub(crate) async fn release(tx: &mut Tx, items: Vec<ReleaseSession>) -> Result<Vec<bool>> {
-    // Those that someone else keeps locked are waited for below: a lease that is given back has to be.
+    // If some stay locked, loading them below waits for the lock: a lease has to be released in any
+    // case.
     hot::lock(tx, items.iter().map(|item| item.key)).await?;
     let mut released = Vec::with_capacity(items.len());
     for ReleaseSession { key, lease, lost } in items {

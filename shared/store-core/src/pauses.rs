@@ -1,4 +1,4 @@
-//! What is paused, and the sends that wait for its end.
+//! Pauses, and the sends that wait for their end.
 
 use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
@@ -136,7 +136,7 @@ async fn wake(tx: &mut Tx, limit: u32) -> Result<u32> {
                 passed_over += 1;
             }
         }
-        // Behind a page of sends that others work on are others.
+        // If other transactions hold every session of the page, try the next page.
         if woken > 0 || rows.len() < limit as usize {
             break;
         }
@@ -148,7 +148,7 @@ async fn wake(tx: &mut Tx, limit: u32) -> Result<u32> {
     Ok(woken)
 }
 
-/// Wakes a send, if nobody else works on its session; whether its note went.
+/// Wakes a send, unless its session is locked. Returns whether its record of waiting was removed.
 async fn wake_one(
     tx: &mut Tx,
     session: Option<SessionKey>,
@@ -166,7 +166,8 @@ async fn wake_one(
             .execute(tx.conn())
             .await?;
     }
-    // Read anew, under the lock: a send that was claimed meanwhile may be about to park again.
+    // Checked again under the lock: a send that was claimed in the meantime may be about to park
+    // again.
     let gone = statement(sql!("pauses/woken"))
         .bind(tenant.0)
         .bind(send.0)

@@ -8,20 +8,20 @@ use crate::fault::Result;
 use crate::query::{query_scalar, statement};
 use crate::store::Tx;
 
-/// Whose places: a tenant's, or those of one of its keys.
+/// The owner of places: a tenant, or one of its keys.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Owner {
     pub(crate) tenant: TenantId,
     pub(crate) key: Option<KeyId>,
 }
 
-/// Takes places for as many of the first of these sends as there are.
+/// Reserves places for as many of these sends as there is room for, from the first on.
 pub(crate) async fn reserve(tx: &mut Tx, of: Owner, sends: Vec<SendId>, max: u32) -> Result<u32> {
     statement(sql!("tenants/lock_one"))
         .bind(of.tenant.0)
         .execute(tx.conn())
         .await?;
-    // A repeat has the first ones already.
+    // A repeat already has the first places.
     let mut have = 0;
     for send in &sends {
         if !has_place(tx, of, *send).await? {
@@ -52,7 +52,7 @@ async fn has_place(tx: &mut Tx, of: Owner, send: SendId) -> Result<bool> {
     query.bind(send.0).fetch_one(tx.conn()).await
 }
 
-/// Places that are free.
+/// Number of free places.
 async fn room(tx: &mut Tx, of: Owner, max: u32) -> Result<u64> {
     let query = match of.key {
         Some(key) => query_scalar(sql!("keys/places"))
@@ -64,7 +64,7 @@ async fn room(tx: &mut Tx, of: Owner, max: u32) -> Result<u64> {
     Ok(u64::from(max).saturating_sub(taken.unsigned_abs()))
 }
 
-/// Frees the places of sends that have ended, and of those that nobody made in time.
+/// Frees the places of sends that have ended, and of sends that were not created in time.
 async fn free(tx: &mut Tx, of: Owner) -> Result<()> {
     let query = match of.key {
         Some(key) => statement(sql!("keys/free")).bind(of.tenant.0).bind(key.0),
@@ -85,7 +85,7 @@ async fn take(tx: &mut Tx, of: Owner, send: SendId) -> Result<()> {
     query.execute(tx.conn()).await.map(drop)
 }
 
-/// Gives places back.
+/// Releases places.
 pub(crate) async fn release(tx: &mut Tx, of: Owner, sends: Vec<SendId>) -> Result<()> {
     for send in sends {
         let query = match of.key {

@@ -1,4 +1,4 @@
-//! Results of calls that come from outside, and permission to make them.
+//! Results of calls that come from outside, and approvals of calls.
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::session::hot::{HotRow, SendState};
@@ -13,7 +13,7 @@ use crate::hot::{self, Beside};
 use crate::query::query_scalar;
 use crate::store::Tx;
 
-/// Takes answers in order, so that later ones of a session see the earlier ones.
+/// Stores answers in order, so that later ones of a session see the earlier ones.
 pub(crate) async fn all(tx: &mut Tx, items: Vec<PostResult>) -> Result<Vec<PostOutcome>> {
     let mut found = Vec::with_capacity(items.len());
     for item in items {
@@ -31,7 +31,7 @@ pub(crate) async fn all(tx: &mut Tx, items: Vec<PostResult>) -> Result<Vec<PostO
     Ok(outcomes)
 }
 
-/// The session that asked for a call, if it is the item's or one below it.
+/// The session that requested a call, if it is the item's session or one below it.
 async fn asked_by(tx: &mut Tx, item: &PostResult) -> Result<Option<SessionKey>> {
     let tenant = item.key.tenant;
     let Some(call) = calls::get(tx.conn(), tenant, &item.call_id).await? else {
@@ -81,8 +81,8 @@ async fn is_below(tx: &mut Tx, key: SessionKey, of: SessionKey) -> Result<bool> 
     Ok(below)
 }
 
-/// Notifies the send that asked for a call that it was answered, if it is under way. One that waits
-/// continues once no call of its round waits for anyone.
+/// Notifies the send that requested a call of its answer, if the send is in progress. A parked send
+/// continues once no call of its round waits for an answer.
 pub(crate) async fn answered(tx: &mut Tx, hot: &HotRow, call: &CallRecord) -> Result<Notify> {
     let head = hot::head(tx, hot.key).await?;
     let state = head.as_ref().map(SendState::of);

@@ -1,4 +1,4 @@
-//! What sends are shown as once they are old: stored with their ends, read with the window.
+//! Projections of finished sends: stored when the sends end, read with the window.
 
 use mainspring_shared::agent::ContextSpec;
 use mainspring_shared::id::SessionKey;
@@ -11,7 +11,7 @@ use crate::row::Row;
 use crate::rows::{Cells, json};
 use crate::store::Tx;
 
-/// Stores projections, each in the place of one that begins with the same message.
+/// Stores projections, each replacing one that begins at the same message.
 pub(crate) async fn save(tx: &mut Tx, key: SessionKey, projections: &[Projection]) -> Result<()> {
     for projection in projections {
         statement(sql!("projections/save"))
@@ -28,7 +28,7 @@ pub(crate) async fn save(tx: &mut Tx, key: SessionKey, projections: &[Projection
     Ok(())
 }
 
-/// What stands for the first sends of a window that begins here.
+/// The projections for the first sends of a window that begins here.
 pub(crate) async fn shown(
     conn: &mut Conn,
     key: SessionKey,
@@ -48,7 +48,7 @@ pub(crate) async fn shown(
         return Ok(Projected::default());
     };
     let first_seq: i64 = Cells::new(first, "sessions").get("first_seq")?;
-    // One that cannot be read is as one that is not there: it breaks the row.
+    // An unreadable projection ends the sequence, as a missing one does.
     let known = rows.iter().filter_map(|row| read(row).ok());
     let known = known.map(|(_, projection)| projection).collect();
     Ok(Projected::of(known, begin.max(first_seq), context))
@@ -70,7 +70,7 @@ fn fields(cells: &mut Cells<'_>) -> Result<Projection> {
         to_seq: cells.get("to_seq")?,
         send_id: cells.send_id()?,
         version,
-        // What another version wrote is for that one to read.
+        // Another version's digest is left for that version to read.
         left: if version == VERSION {
             cells.json("digest")?
         } else {

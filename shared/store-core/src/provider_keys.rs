@@ -1,4 +1,4 @@
-//! Keys that tenants bring for model providers.
+//! Tenants' own keys for model providers.
 
 use async_trait::async_trait;
 use mainspring_shared::id::TenantId;

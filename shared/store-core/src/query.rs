@@ -8,14 +8,14 @@ use crate::row::Row;
 use crate::rows::Cells;
 use crate::value::{FromValue, Value};
 
-/// A statement with the arguments that are bound so far.
+/// A statement with the arguments bound so far.
 #[derive(Debug)]
 pub(crate) struct Query {
     statement: &'static Statement,
     arguments: Vec<Value>,
 }
 
-/// A statement without arguments yet.
+/// A statement that has no arguments yet.
 pub(crate) fn statement(of: &'static Statement) -> Query {
     Query {
         statement: of,
@@ -46,7 +46,7 @@ impl Query {
         self.fetch_optional(conn).await?.ok_or(Fault::NoRow)
     }
 
-    /// Shows the rows to `visit`, one after the other, until it returns false.
+    /// Passes the rows to `visit`, one by one, until it returns false.
     pub(crate) async fn scan(self, conn: &mut Conn, visit: Visit<'_>) -> Result<()> {
         conn.scan(self.statement, self.arguments, visit).await
     }
@@ -86,7 +86,7 @@ pub(crate) struct Typed<T: FromRow> {
     names: T::Names,
 }
 
-/// A statement of whose rows the columns of these names are read as a tuple.
+/// A statement of whose rows the named columns are read as a tuple.
 pub(crate) fn query_as<T: FromRow>(of: &'static Statement, names: T::Names) -> Typed<T> {
     Typed {
         query: statement(of),
@@ -116,14 +116,14 @@ impl<T: FromRow> Typed<T> {
     }
 }
 
-/// A statement whose rows have one column, whatever its name.
+/// A statement whose rows have a single column, of any name.
 #[derive(Debug)]
 pub(crate) struct Scalar<T> {
     query: Query,
     of: PhantomData<fn() -> T>,
 }
 
-/// A statement whose rows have one column.
+/// A statement whose rows have a single column.
 pub(crate) fn query_scalar<T: for<'v> FromValue<'v>>(of: &'static Statement) -> Scalar<T> {
     Scalar {
         query: statement(of),

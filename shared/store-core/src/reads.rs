@@ -1,4 +1,4 @@
-//! What can be asked, from a snapshot.
+//! Reads.
 
 use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
@@ -171,7 +171,7 @@ pub(crate) async fn session_at(
     row.as_ref().map(session_record).transpose()
 }
 
-/// A session as it is shown.
+/// A session as returned to clients.
 fn session_record(row: &Row) -> Result<SessionRecord> {
     let mut cells = Cells::new(row, "sessions");
     let key = cells.key()?;
@@ -241,8 +241,7 @@ pub(crate) async fn list_sends(conn: &mut Conn, query: ListSends) -> Result<Page
     }))
 }
 
-/// A page of rows that were asked for with one more than the limit. Those that cannot be read are
-/// left out.
+/// A page of rows, which were queried with one more than the limit. Unreadable rows are left out.
 pub(crate) fn page<T>(rows: &[Row], limit: u32, read: impl Fn(&Row) -> Result<T>) -> Page<T> {
     let limit = limit as usize;
     let data = rows.iter().take(limit).map(read);
@@ -252,7 +251,7 @@ pub(crate) fn page<T>(rows: &[Row], limit: u32, read: impl Fn(&Row) -> Result<T>
     Page { data, more }
 }
 
-/// A piece of a transcript.
+/// A page of a transcript.
 pub(crate) async fn messages(conn: &mut Conn, query: ReadMessages) -> Result<Vec<Message>> {
     let rows = statement(sql!("messages/read"))
         .bind(query.key.tenant.0)
@@ -283,7 +282,7 @@ pub(crate) async fn find(conn: &mut Conn, query: FindMessages) -> Result<Vec<Mes
         .collect()
 }
 
-/// A piece of a session's steps.
+/// A page of a session's steps.
 pub(crate) async fn steps(
     conn: &mut Conn,
     key: SessionKey,
@@ -302,7 +301,7 @@ pub(crate) async fn steps(
         .collect()
 }
 
-/// Which steps were committed within a time.
+/// The steps that were committed within a period.
 pub(crate) async fn find_steps(conn: &mut Conn, query: FindSteps) -> Result<Vec<FoundSteps>> {
     let begin = query.begin();
     let rows = statement(sql!("steps/find"))
@@ -324,7 +323,7 @@ pub(crate) async fn find_steps(conn: &mut Conn, query: FindSteps) -> Result<Vec<
     rows.iter().map(found).collect()
 }
 
-/// The sessions that one created as its children, oldest first.
+/// The child sessions of a session, oldest first.
 pub(crate) async fn children(conn: &mut Conn, key: SessionKey) -> Result<Vec<SessionKey>> {
     let rows = statement(sql!("sessions/children"))
         .bind(key.tenant.0)
@@ -336,7 +335,7 @@ pub(crate) async fn children(conn: &mut Conn, key: SessionKey) -> Result<Vec<Ses
         .collect()
 }
 
-/// What a session and those below it cost.
+/// The usage of a session and those below it.
 pub(crate) async fn usage(conn: &mut Conn, key: SessionKey) -> Result<Option<SessionUsage>> {
     let rows = statement(sql!("sessions/usage"))
         .bind(key.tenant.0)
@@ -370,7 +369,7 @@ pub(crate) async fn usage(conn: &mut Conn, key: SessionKey) -> Result<Option<Ses
     Ok(Some(found))
 }
 
-/// What the model calls of a row cost together.
+/// The sum of a row's model calls.
 pub(crate) fn sum(cells: &mut Cells<'_>) -> Result<Usage> {
     Ok(Usage {
         input_tokens: count(cells, "input_tokens")?,
@@ -388,7 +387,7 @@ pub(crate) fn count(cells: &mut Cells<'_>, column: &'static str) -> Result<u64> 
     Ok(count.unsigned_abs())
 }
 
-/// How many children of a session have sends that are not final.
+/// Number of a session's children with sends that are not final.
 pub(crate) async fn open_children(conn: &mut Conn, key: SessionKey) -> Result<u64> {
     let count: i64 = query_scalar(sql!("sessions/open_children"))
         .bind(key.tenant.0)
@@ -398,7 +397,7 @@ pub(crate) async fn open_children(conn: &mut Conn, key: SessionKey) -> Result<u6
     Ok(count.unsigned_abs())
 }
 
-/// How much waits and runs, by pool.
+/// The number of ready and running sessions, by pool.
 pub(crate) async fn queue_stats(conn: &mut Conn, at: Option<Timestamp>) -> Result<Vec<QueueStats>> {
     let now = clock(conn, at).await?;
     let rows = statement(sql!("stats/queue"))
@@ -419,7 +418,7 @@ pub(crate) async fn queue_stats(conn: &mut Conn, at: Option<Timestamp>) -> Resul
     stats.collect()
 }
 
-/// What an autoscaler of one pool needs.
+/// The numbers that an autoscaler of one pool needs.
 pub(crate) async fn scaling(
     conn: &mut Conn,
     at: Option<Timestamp>,

@@ -1,4 +1,4 @@
-//! The ends of children, told to their parents.
+//! Reporting the ends of children to their parents.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ async fn oldest(tx: &mut Tx, limit: u32) -> Result<Vec<ReportOutcome>> {
                 None => passed_over += 1,
             }
         }
-        // Behind a page of sends that cannot be read are others.
+        // If a whole page cannot be read, try the next page.
         let sick = (passed_over - sick_before) as usize;
         if sick < rows.len() || rows.len() < limit as usize {
             return Ok(outcomes);
@@ -74,7 +74,7 @@ async fn one_of_row(tx: &mut Tx, row: &Row) -> Result<Option<ReportOutcome>> {
     one(tx, &send).await
 }
 
-/// Those of these sends that are to be reported, each once.
+/// The unreported ones among these sends, each once.
 async fn named(tx: &mut Tx, sends: Vec<(TenantId, SendId)>, limit: u32) -> Result<Vec<SendRecord>> {
     let mut found = BTreeMap::new();
     for (tenant, id) in sends {
@@ -95,7 +95,7 @@ async fn named(tx: &mut Tx, sends: Vec<(TenantId, SendId)>, limit: u32) -> Resul
     Ok(found.into_values().take(limit as usize).collect())
 }
 
-/// The session that asked for a send.
+/// The session that requested a send.
 async fn parent(tx: &mut Tx, send: &SendRecord) -> Result<Option<SessionKey>> {
     let Some(call_id) = &send.reports_to else {
         return Ok(None);
@@ -108,8 +108,9 @@ async fn parent(tx: &mut Tx, send: &SendRecord) -> Result<Option<SessionKey>> {
     }))
 }
 
-/// Reports a send. The parent is the session that made the call: it is known even when the child
-/// was deleted, and gone with the call. While someone else has it locked, the send stays unreported.
+/// Reports a send to its parent: the session that made the call. The call names it even if the
+/// child was deleted; once the call is gone, there is no parent. While the parent is locked by
+/// someone else, the send stays unreported.
 async fn one(tx: &mut Tx, send: &SendRecord) -> Result<Option<ReportOutcome>> {
     let now = tx.now;
     let tenant = send.key.tenant;
@@ -161,8 +162,8 @@ async fn one(tx: &mut Tx, send: &SendRecord) -> Result<Option<ReportOutcome>> {
     }))
 }
 
-/// Puts the end of a child into its parent's inbox, because the call that asked for it was settled
-/// before: the child worked in the background, or the parent was interrupted.
+/// Puts the end of a child into its parent's inbox. The call that requested it was settled before,
+/// because the child worked in the background or the parent was interrupted.
 async fn keep(tx: &mut Tx, hot: &HotRow, send: &SendRecord, call_id: &str) -> Result<Notify> {
     let head = hot::head(tx, hot.key).await?;
     let state = head.as_ref().map(SendState::of);

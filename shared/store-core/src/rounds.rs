@@ -1,4 +1,4 @@
-//! Work under a lease: whether it still holds, and what a round, or a step of its calls, writes.
+//! Work under a lease: checking that it still holds, and writing a round or a step of its calls.
 
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::lease::Lease;
@@ -19,7 +19,7 @@ use crate::query::statement;
 use crate::rows::{self, Cells, json};
 use crate::store::Tx;
 
-/// A session under a lease whose token it has, with the send that runs in it.
+/// A session with the token of a lease, and the send that runs in it.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) hot: HotRow,
@@ -74,9 +74,10 @@ async fn one(tx: &mut Tx, item: AppendRound) -> Result<AppendOutcome> {
     })
 }
 
-/// Answers what the fence kept out: a repeat of what its lease stored last is told what the first
-/// was. Signals that the first answer told of are lowered by now: those of the inbox are read from
-/// it, and who is told of a result that is none looks once too often.
+/// Answers a write that the fence refused. A repeat of the lease's last write gets the first one's
+/// answer again. The signals that the first answer reported have been cleared since: those for
+/// inbox items are read from the inbox, and a result is always signalled, which at worst makes the
+/// worker look once for nothing.
 async fn repeated(tx: &mut Tx, item: &AppendRound) -> Result<AppendOutcome> {
     let row = statement(sql!("sessions/last_write"))
         .bind(item.key.tenant.0)
@@ -112,8 +113,8 @@ async fn repeated(tx: &mut Tx, item: &AppendRound) -> Result<AppendOutcome> {
     })
 }
 
-/// The session, if it has the lease's token and the send runs under it. The number of the write is
-/// the machine's to compare.
+/// The session, if it has the lease's token and the send runs under it. The write number is checked
+/// by the session machine.
 pub(crate) async fn held(
     tx: &mut Tx,
     key: SessionKey,
@@ -135,7 +136,7 @@ pub(crate) async fn held(
     Ok(Some(Held { hot, send }))
 }
 
-/// A row of `messages` on its way into the statement.
+/// A row of `messages`, as the statement's parameter.
 #[derive(Debug, Serialize)]
 struct MessageRow<'m> {
     seq: i64,
@@ -149,7 +150,7 @@ struct MessageRow<'m> {
     asked_at_seq: Option<i64>,
 }
 
-/// Messages, numbered from `first_seq`, as JSON.
+/// Messages as JSON, numbered from `first_seq`.
 pub(crate) fn message_rows(messages: &[NewMessage], first_seq: i64) -> Result<String> {
     let rows = messages.iter().zip(first_seq..);
     let rows = rows.map(|(message, seq)| message_row(message, seq));
@@ -171,7 +172,7 @@ fn message_row(message: &NewMessage, seq: i64) -> Result<MessageRow<'_>> {
     })
 }
 
-/// A row of `usage_rows` on its way into the statement.
+/// A row of `usage_rows`, as the statement's parameter.
 #[derive(Debug, Serialize)]
 struct UsageCells<'u> {
     round: i32,
@@ -180,7 +181,7 @@ struct UsageCells<'u> {
     usage: String,
 }
 
-/// What model responses cost, as JSON.
+/// The usage of model responses, as JSON.
 pub(crate) fn usage_rows(usage: &[UsageRow]) -> Result<String> {
     let rows = usage.iter().map(|row| {
         Ok(UsageCells {

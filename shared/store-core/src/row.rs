@@ -1,4 +1,4 @@
-//! Rows as the domain steps read them.
+//! Rows as the domain code reads them.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::value::Value;
 pub struct Columns(Option<Arc<[String]>>);
 
 impl Columns {
-    /// The next row. Only the first one is asked for the names.
+    /// Makes the next row. `names` is called for the first row only.
     ///
     /// # Errors
     ///
-    /// The first of the values that is one.
+    /// The first error among the values.
     pub fn row<'n, E, N: Iterator<Item = &'n str>>(
         &mut self,
         names: impl FnOnce() -> N,
@@ -37,7 +37,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The column of this name and its index. The search begins at `from`.
+    /// The column with this name, and its index. The search begins at `from`.
     pub(crate) fn find(&self, name: &str, from: usize) -> Option<(usize, &Value)> {
         let named = |index: &usize| self.columns.get(*index).is_some_and(|it| it == name);
         let count = self.columns.len();

@@ -1,4 +1,4 @@
-//! Rows into the domain's types.
+//! Conversion of rows to domain types.
 
 use std::time::Duration;
 
@@ -28,13 +28,13 @@ use crate::value::{FromValue, Value};
 pub(crate) struct Cells<'r> {
     row: &'r Row,
     table: &'static str,
-    /// Behind the column that was read last. Readers mostly follow the order of the statement's
-    /// list, so that the search for the next name begins, and ends, here.
+    /// The index after the column that was read last, where the next search begins. Readers mostly
+    /// follow the order of the statement's list, so the search usually ends there.
     next: usize,
 }
 
 impl<'r> Cells<'r> {
-    /// A row, most of whose columns are of this table.
+    /// Reads a row whose columns belong to this table, or most of them.
     pub(crate) fn new(row: &'r Row, table: &'static str) -> Self {
         Self {
             row,
@@ -43,13 +43,13 @@ impl<'r> Cells<'r> {
         }
     }
 
-    /// The same row; the columns that are read from here on are another table's.
+    /// The same row; the columns read from here on belong to another table.
     pub(crate) fn of(mut self, table: &'static str) -> Self {
         self.table = table;
         self
     }
 
-    /// A column as it is.
+    /// A column's value.
     pub(crate) fn get<T>(&mut self, column: &'static str) -> Result<T>
     where
         T: FromValue<'r>,
@@ -77,7 +77,7 @@ impl<'r> Cells<'r> {
         stored::read(text).map_err(|error| self.corrupt(column, &error))
     }
 
-    /// A column as JSON text, where there is any.
+    /// A column as JSON text; none if it is null.
     pub(crate) fn json_opt<T: DeserializeOwned>(
         &mut self,
         column: &'static str,
@@ -87,7 +87,7 @@ impl<'r> Cells<'r> {
         value.map_err(|error| self.corrupt(column, &error))
     }
 
-    /// A column as one of a few words.
+    /// A column as one of a set of words.
     pub(crate) fn word<T>(
         &mut self,
         column: &'static str,
@@ -97,7 +97,7 @@ impl<'r> Cells<'r> {
         parse(text).ok_or_else(|| self.corrupt(column, &format!("{text:?} is not known")))
     }
 
-    /// A column as one of a few words, where there is any.
+    /// A column as one of a set of words; none if it is null.
     pub(crate) fn word_opt<T>(
         &mut self,
         column: &'static str,
@@ -143,7 +143,7 @@ impl<'r> Cells<'r> {
         })
     }
 
-    /// A complaint about a column of this row, which its reader completes with the row's name.
+    /// An error about a column of this row. The caller adds the row's name.
     pub(crate) fn corrupt(&self, column: &'static str, why: &dyn std::fmt::Display) -> Fault {
         Fault::Corrupt {
             table: self.table,
@@ -161,7 +161,7 @@ pub(crate) fn send(cells: &mut Cells<'_>) -> Result<SendRecord> {
     send_fields(cells, key, id).map_err(|fault| fault.of_row(|| id.to_string()))
 }
 
-/// The leaf that a send is.
+/// The leaf of a run that a send belongs to.
 fn leaf(cells: &mut Cells<'_>) -> Result<Option<RunLeaf>> {
     let run: Option<Uuid> = cells.get("run_id")?;
     let path: Option<String> = cells.get("run_path")?;
@@ -174,7 +174,7 @@ fn leaf(cells: &mut Cells<'_>) -> Result<Option<RunLeaf>> {
     }))
 }
 
-/// Reads the columns of a send that the session machine looks at.
+/// Reads the columns of a send that the session machine uses.
 pub(crate) fn send_state(cells: &mut Cells<'_>, id: SendId) -> Result<SendState> {
     send_state_fields(cells, id).map_err(|fault| fault.of_row(|| id.to_string()))
 }
@@ -338,7 +338,7 @@ const MODES: [OnBusy; 5] = [
     OnBusy::Reject,
 ];
 
-/// The word in the database.
+/// A mode's word in the database.
 pub(crate) fn mode_word(mode: OnBusy) -> &'static str {
     match mode {
         OnBusy::Enqueue => "enqueue",
@@ -349,7 +349,7 @@ pub(crate) fn mode_word(mode: OnBusy) -> &'static str {
     }
 }
 
-/// The parent of a session, where it has one.
+/// The parent of a session, if it has one.
 pub(crate) fn parent(cells: &mut Cells<'_>) -> Result<Option<Parent>> {
     if cells.is_null("parent_session")? {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Runs: created, asked, claimed and advanced.
+//! Runs: creating, asking, claiming and advancing them.
 
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, RunId, RunKey, SendId, SessionId, SessionKey, TenantId};
@@ -153,7 +153,7 @@ pub(crate) async fn create_one(tx: &mut Tx, new: NewRun) -> Result<CreateRunOutc
     Ok(CreateRunOutcome::Created(Box::new(record)))
 }
 
-/// Removes runs that are final; returns how many rows went.
+/// Removes runs that are final. Returns the number of removed rows.
 pub(crate) async fn forget(tx: &mut Tx, keys: Vec<RunKey>) -> Result<u64> {
     let mut rows = 0;
     for key in keys {
@@ -174,7 +174,7 @@ async fn remove(tx: &mut Tx, sql: &'static Statement, key: RunKey) -> Result<u64
     Ok(done.execute(tx.conn()).await?.rows_affected())
 }
 
-/// Asks something of runs.
+/// Stores requests to runs.
 pub(crate) async fn ask(tx: &mut Tx, items: Vec<(RunKey, RunAsk)>) -> Result<Vec<bool>> {
     let now = tx.now;
     let mut outcomes = Vec::with_capacity(items.len());
@@ -191,7 +191,7 @@ pub(crate) async fn ask(tx: &mut Tx, items: Vec<(RunKey, RunAsk)>) -> Result<Vec
     Ok(outcomes)
 }
 
-/// Asks the runs of a session to end that is deleted.
+/// Asks the runs of a deleted session to end.
 pub(crate) async fn cancel_of(tx: &mut Tx, key: SessionKey) -> Result<()> {
     let now = tx.now;
     statement(sql!("runs/ask_of_session"))
@@ -204,7 +204,7 @@ pub(crate) async fn cancel_of(tx: &mut Tx, key: SessionKey) -> Result<()> {
     Ok(())
 }
 
-/// Takes runs that have to be advanced.
+/// Claims runs that have to be advanced.
 pub(crate) async fn claim(tx: &mut Tx, claim: ClaimRuns) -> Result<ClaimedRuns> {
     let now = tx.now;
     let aside = claim.aside.iter().map(|key| {
@@ -240,7 +240,7 @@ pub(crate) async fn claim(tx: &mut Tx, claim: ClaimRuns) -> Result<ClaimedRuns> 
     })
 }
 
-/// Takes a run and reads what is new of it; none when another scheduler was quicker.
+/// Claims a run and reads its news; none if another scheduler was quicker.
 async fn own(
     tx: &mut Tx,
     key: RunKey,
@@ -290,8 +290,8 @@ async fn takes_sends(tx: &mut Tx, key: SessionKey) -> Result<bool> {
     Ok(takes)
 }
 
-/// Leaves under way in all runs of a run's tenant, and its own, as far as advances have noted their
-/// ends.
+/// Number of leaves in progress in all runs of a run's tenant, and in the run itself. A leaf counts
+/// until an advance has recorded its end.
 async fn live(tx: &mut Tx, key: RunKey) -> Result<(u64, u64)> {
     let found: (i64, i64) = query_as(sql!("runs/live"), ["all_live", "own_live"])
         .bind(key.tenant.0)
@@ -325,7 +325,7 @@ async fn ended(tx: &mut Tx, news: &mut RunNews, limit: u32) -> Result<()> {
     Ok(())
 }
 
-/// What is asked of a run, in order.
+/// Reads the requests to a run, in order.
 async fn asked(tx: &mut Tx, news: &mut RunNews) -> Result<()> {
     let rows = statement(sql!("runs/asks"))
         .bind(news.key.tenant.0)
@@ -347,7 +347,7 @@ async fn asked(tx: &mut Tx, news: &mut RunNews) -> Result<()> {
     Ok(())
 }
 
-/// What is asked of a run, in order.
+/// The requests to a run, in order.
 async fn asks(conn: &mut Conn, key: RunKey) -> Result<Vec<(i64, RunAsk)>> {
     let rows = statement(sql!("runs/asks"))
         .bind(key.tenant.0)
@@ -361,7 +361,7 @@ async fn asks(conn: &mut Conn, key: RunKey) -> Result<Vec<(i64, RunAsk)>> {
     asks.collect()
 }
 
-/// Gives runs up that the boot owns.
+/// Releases runs that the boot owns.
 pub(crate) async fn release(tx: &mut Tx, boot: BootId, keys: Vec<RunKey>) -> Result<()> {
     for key in keys {
         statement(sql!("runs/release"))

@@ -1,5 +1,6 @@
-//! Seats of tenants with a limit of sends in flight, or with agents that have one: taken with a claim, under the lock of
-//! the tenant's row of limits. What ends a send knows nothing of them: a seat counts while its session's send is running.
+//! Seats, for tenants that limit their sends in flight or have agents that do. A claim takes a seat
+//! under the lock of the tenant's row of limits. Ending a send does not touch its seat: a seat
+//! counts only while its session's send is running.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,29 +24,31 @@ use crate::row::Row;
 use crate::rows::Cells;
 use crate::store::Tx;
 
-/// Those from the beginning of a line that are looked at for having no work any more, or other work.
+/// Maximum number of sessions at the head of a line that are checked for having no work, or other
+/// work, by now.
 const GONE_MAX: u32 = 500;
 
-/// What a session wants a seat for.
+/// What a session needs a seat for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SeatRequest<'a> {
     /// Its first open send.
     pub(crate) send: SendId,
-    /// The version of the session's agent that it is pinned to, or would be.
+    /// The version of the session's agent to which it is, or would be, pinned.
     pub(crate) version: i32,
-    /// The published agent that it is run with.
+    /// The published agent that runs it.
     pub(crate) agent: Option<&'a AgentName>,
     /// Whether it is a leaf of a run.
     pub(crate) leaf: bool,
 }
 
-/// The seats of the tenants of a batch of claims, each locked when it is first asked for; none where nothing
-/// limits them any more.
+/// The seats of the tenants in a batch of claims. A tenant's seats are locked on first use; none if
+/// nothing limits them.
 #[derive(Debug, Default)]
 pub(crate) struct Rooms(BTreeMap<TenantId, Option<Room>>);
 
 impl Rooms {
-    /// Takes a seat for a session that is about to be claimed; otherwise it waits in the line, and false.
+    /// Takes a seat for a session that is about to be claimed. If none is free, the session joins
+    /// the line, and false is returned.
     pub(crate) async fn take(
         &mut self,
         tx: &mut Tx,
@@ -77,12 +80,12 @@ impl Rooms {
     }
 }
 
-/// An agent as a column says it: an empty text where there is none with a limit.
+/// An agent as stored in a column: empty if there is none with a limit.
 fn column(agent: Option<&AgentName>) -> &str {
     agent.map_or("", AgentName::as_str)
 }
 
-/// The seats of a tenant, locked; none where nothing limits them.
+/// The limits of a tenant's seats, which are locked; none if nothing limits them.
 async fn limits(tx: &mut Tx, tenant: TenantId) -> Result<Option<SeatLimits>> {
     let row = statement(sql!("seats/limits"))
         .bind(tenant.0)
@@ -107,7 +110,7 @@ async fn limits(tx: &mut Tx, tenant: TenantId) -> Result<Option<SeatLimits>> {
     }))
 }
 
-/// What is free of a tenant's seats, and for whom, under their lock.
+/// The free seats of a tenant and the head of its line, under the lock.
 async fn room(tx: &mut Tx, tenant: TenantId) -> Result<Option<Room>> {
     let Some(limits) = limits(tx, tenant).await? else {
         return Ok(None);
@@ -150,7 +153,7 @@ async fn free(
     Ok((taken, first))
 }
 
-/// How many of a tenant have seats and how many wait for one, of each kind.
+/// The number of a tenant's taken seats and waiting sessions, by kind.
 async fn counts(tx: &mut Tx, tenant: TenantId) -> Result<Vec<SeatCount>> {
     let rows = statement(sql!("seats/counts"))
         .bind(tenant.0)
@@ -174,7 +177,7 @@ async fn counts(tx: &mut Tx, tenant: TenantId) -> Result<Vec<SeatCount>> {
     counts.collect()
 }
 
-/// One of a line.
+/// A session that waits in a line.
 struct Waiting {
     of: InLine,
     was_called: bool,
@@ -200,7 +203,8 @@ fn read_waiting(row: &Row, kind: &SeatKind) -> Result<Waiting> {
     })
 }
 
-/// Calls those that wait and can have a seat; see [`mainspring_shared::store::Tenants::call_seats`].
+/// Calls waiting sessions that can have a seat; see
+/// [`mainspring_shared::store::Tenants::call_seats`].
 pub(crate) async fn call(tx: &mut Tx, tenant: Option<TenantId>) -> Result<CalledSeats> {
     let (from, to) = tenant.map_or((i32::MIN, i32::MAX), |only| (only.0, only.0));
     let tenants: Vec<i32> = query_scalar(sql!("seats/tenants"))
@@ -267,8 +271,8 @@ async fn call_one(
     Ok(())
 }
 
-/// Has those who wait for a seat of an agent that is not that of their next send any more wait for any seat: whose it
-/// is, is found out when they are called.
+/// Makes sessions that wait for an agent's seat, but whose next send has another agent by now, wait
+/// for any seat: the agent is determined when they are called.
 async fn ask_again(tx: &mut Tx, tenant: TenantId) -> Result<()> {
     for SeatCount { kind, waiting, .. } in counts(tx, tenant).await? {
         if waiting == 0 || kind.agent.is_none() {
@@ -295,7 +299,7 @@ async fn ask_again(tx: &mut Tx, tenant: TenantId) -> Result<()> {
     Ok(())
 }
 
-/// Follows the limits of a tenant, in the transaction that changes them.
+/// Adapts the seats to changed limits of a tenant, in the transaction that changes them.
 pub(crate) async fn follow(
     tx: &mut Tx,
     tenant: TenantId,
@@ -316,13 +320,13 @@ pub(crate) async fn follow(
     seed(tx, tenant).await
 }
 
-/// Gives seats to what runs.
+/// Gives seats to running sends.
 async fn seed(tx: &mut Tx, tenant: TenantId) -> Result<()> {
     let seed = statement(sql!("seats/seed")).bind(tenant.0);
     seed.execute(tx.conn()).await.map(drop)
 }
 
-/// Keeps others from taking seats of a tenant while the limit of an agent changes.
+/// Prevents others from taking seats of a tenant while an agent's limit changes.
 pub(crate) async fn lock_for_agent(tx: &mut Tx, tenant: TenantId, is_limited: bool) -> Result<()> {
     if !is_limited {
         limits(tx, tenant).await?;
@@ -335,7 +339,7 @@ pub(crate) async fn lock_for_agent(tx: &mut Tx, tenant: TenantId, is_limited: bo
     lock.execute(tx.conn()).await.map(drop)
 }
 
-/// Follows the limit of an agent, which is stored, under the lock of its tenant's seats.
+/// Adapts the seats to an agent's stored limit, under the lock of its tenant's seats.
 pub(crate) async fn follow_agent(tx: &mut Tx, key: &AgentKey, is_limited: bool) -> Result<()> {
     if is_limited {
         seed(tx, key.tenant).await?;
@@ -353,7 +357,7 @@ pub(crate) async fn follow_agent(tx: &mut Tx, key: &AgentKey, is_limited: bool) 
     Ok(())
 }
 
-/// Counts what an agent runs, or is to run, among its own.
+/// Counts the sends that an agent runs, or is going to run, against the agent's own seats.
 async fn mark(tx: &mut Tx, key: &AgentKey) -> Result<()> {
     let rows = statement(sql!("seats/heads"))
         .bind(key.tenant.0)
@@ -380,7 +384,8 @@ async fn mark(tx: &mut Tx, key: &AgentKey) -> Result<()> {
     Ok(())
 }
 
-/// The agent that a send is run with, by the columns `options, spec`. One that cannot be read is reported by its claim.
+/// The published agent that runs a send, by the columns `options, spec`. A send that cannot be read
+/// is reported by its claim.
 fn published(cells: &mut Cells<'_>) -> Option<AgentName> {
     let options: SendOptions = cells.json("options").ok()?;
     let spec: AgentSpec = cells.json("spec").ok()?;
@@ -392,7 +397,7 @@ type Dumped = (
     Vec<(SessionKey, Option<Timestamp>)>,
 );
 
-/// Since when tenants have seats, and who has or wants one.
+/// Since when tenants have seats, and the sessions that have a seat or wait for one.
 pub(crate) async fn dump(conn: &mut Conn) -> Result<Dumped> {
     let limits: Vec<(i32, i64)> = query_as(sql!("seats/dump_limits"), ["tenant", "set_at"])
         .fetch_all(&mut *conn)

@@ -145,7 +145,7 @@ pub(crate) async fn create_one(
     })))
 }
 
-/// What became of the request of this key before.
+/// The outcome of an earlier request with this key.
 pub(crate) async fn known(
     tx: &mut Tx,
     key: Option<&IdempotencyKey>,
@@ -219,7 +219,7 @@ pub(crate) async fn prune(tx: &mut Tx, item: PruneSession) -> Result<PruneOutcom
     if page < until && !item.dry_run {
         first_seq = begins(tx, key, page).await?;
         if first_seq <= before {
-            // One call has more results than that.
+            // A single message has more results than fit in a page.
             let next: Option<i64> = query_scalar(sql!("sessions/prune_next"))
                 .bind(key.tenant.0)
                 .bind(key.session.0)
@@ -245,7 +245,8 @@ pub(crate) async fn prune(tx: &mut Tx, item: PruneSession) -> Result<PruneOutcom
     })
 }
 
-/// Where a transcript begins that is to begin here: with the question where this is an answer.
+/// The first message to keep so that a transcript can begin at `seq`: the question, if there is an
+/// answer at `seq`.
 async fn begins(tx: &mut Tx, key: SessionKey, seq: i64) -> Result<i64> {
     let asked: Option<Option<i64>> = query_scalar(sql!("messages/asked_at"))
         .bind(key.tenant.0)
@@ -256,7 +257,7 @@ async fn begins(tx: &mut Tx, key: SessionKey, seq: i64) -> Result<i64> {
     Ok(asked.flatten().unwrap_or(seq))
 }
 
-/// Ends a session's open sends under a grant and leaves its tombstone.
+/// Cancels a session's open sends under a grant and leaves its tombstone.
 pub(crate) async fn delete(tx: &mut Tx, key: SessionKey, boot: BootId) -> Result<DeleteOutcome> {
     let Some(session) = hot::load(tx, key).await? else {
         return Ok(DeleteOutcome::NotFound);
@@ -297,7 +298,8 @@ pub(crate) async fn delete(tx: &mut Tx, key: SessionKey, boot: BootId) -> Result
     })
 }
 
-/// Ends the last of a session's open sends, all of them queued, and closes it: the others end next.
+/// Cancels the last of a session's open sends, all of which are queued, and closes the session. The
+/// other sends are cancelled by later calls.
 async fn end_last(
     tx: &mut Tx,
     mut hot: HotRow,
@@ -325,7 +327,7 @@ async fn end_last(
     })
 }
 
-/// Ends an open send of a session that is deleted.
+/// Cancels an open send of a session that is being deleted.
 async fn end(tx: &mut Tx, hot: HotRow, id: SendId, grant: Grant) -> Result<HotRow> {
     let Some(send) = reads::send(tx.conn(), hot.key.tenant, id).await? else {
         return Ok(hot);

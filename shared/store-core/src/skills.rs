@@ -330,7 +330,7 @@ fn hash(cells: &mut Cells<'_>) -> Result<SkillHash> {
     cells.word("hash", |text| text.parse().ok())
 }
 
-/// Every skill, without its files' content.
+/// All skills, without their files' contents.
 pub(crate) async fn dump(conn: &mut Conn) -> Result<Vec<DumpSkill>> {
     let mut skills: BTreeMap<(i32, String), DumpSkill> = BTreeMap::new();
     let rows = statement(sql!("skills/dump")).fetch_all(&mut *conn).await?;

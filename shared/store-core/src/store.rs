@@ -1,4 +1,4 @@
-//! The store: each method of the port is one function of a noun, as one transaction.
+//! The store: each method of the port is one function, run as one transaction.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::fault::{Result, skipped};
 #[derive(Debug, Clone)]
 pub struct SqlStore {
     pub(crate) db: Arc<dyn Database>,
-    /// In place of the database's clock.
+    /// Replaces the database's clock.
     pub(crate) at: Option<Timestamp>,
     pub(crate) contended: Arc<Contended>,
     pub(crate) watched: Arc<Watched>,
@@ -29,25 +29,25 @@ pub struct SqlStore {
 #[derive(Debug)]
 pub(crate) struct Tx {
     inner: Box<dyn Transaction>,
-    /// The database's clock at its begin; one moment for the whole transaction.
+    /// The database's time at the start of the transaction, used throughout.
     pub(crate) now: Timestamp,
-    /// What is known of locked sessions; none where nobody else writes at the same time.
+    /// What is known about locked sessions; none if nobody else writes at the same time.
     pub(crate) contended: Option<Arc<Contended>>,
     /// Which tenants have webhooks.
     pub(crate) watched: Arc<Watched>,
 }
 
-/// What a transaction does with its input.
+/// The body of a transaction.
 pub(crate) type Work<I, T> = for<'t> fn(&'t mut Tx, I) -> BoxFuture<'t, Result<T>>;
 
-/// The pause before a transaction that lost against another one is run again, the first time; each
-/// further one is twice as long.
+/// The pause before the first retry of a transaction that lost a conflict. It doubles with each
+/// further retry.
 const RETRY_AFTER: Duration = Duration::from_millis(5);
 
 impl SqlStore {
     /// A store over this database.
     pub fn new(db: impl Database) -> Self {
-        // Who meets conflicts shares the database with other processes.
+        // A database on which transactions conflict is shared with other processes.
         let watched = if db.attempts() > 1 {
             Watched::among_others()
         } else {
@@ -70,9 +70,9 @@ impl SqlStore {
         self.transact(Commit::Durable, input, work).await
     }
 
-    /// Runs `work` as one transaction: all of it is committed, or on an error none. The work is
-    /// carried out by the database, so that a caller that goes away, or that is slow to be polled, neither
-    /// leaves a transaction open nor keeps others waiting.
+    /// Runs `work` as one transaction: all of it is committed, or nothing if there is an error. The
+    /// database runs it independently of the caller, so that a caller that is dropped or polled
+    /// slowly neither leaves a transaction open nor makes others wait.
     pub(crate) async fn transact<I, T>(
         &self,
         commit: Commit,
@@ -87,7 +87,7 @@ impl SqlStore {
         let transaction = self.clone().attempts(commit, input, work);
         let transaction = async move {
             let done = AssertUnwindSafe(transaction).catch_unwind().await;
-            // Whoever waited may have gone.
+            // The caller may have been dropped.
             let _ = ended.send(done);
         };
         self.db.carry_out(transaction.boxed());
@@ -104,7 +104,7 @@ impl SqlStore {
         }
     }
 
-    /// Runs `work` until it does not lose against another transaction.
+    /// Runs `work`, and again whenever it conflicts with another transaction.
     async fn attempts<I, T>(
         self,
         commit: Commit,
@@ -160,7 +160,7 @@ impl SqlStore {
         Ok(answer)
     }
 
-    /// Runs `work` on a reader that sees one state of the database throughout.
+    /// Runs `work` on a reader with one snapshot of the database.
     pub(crate) async fn snapshot<T, W>(&self, work: W) -> store::Result<T>
     where
         W: for<'c> FnOnce(&'c mut Conn) -> BoxFuture<'c, Result<T>> + Send,
@@ -187,12 +187,12 @@ impl Tx {
         self.inner.connection()
     }
 
-    /// Begins one item's part of the transaction.
+    /// Starts one item's part of the transaction.
     pub(crate) async fn begin_item(&mut self) -> Result<()> {
         self.inner.savepoint().await
     }
 
-    /// Ends an item's part. When the item's data is at fault, nothing of it stays and there is no
+    /// Ends an item's part. If the item's data is at fault, its part is undone and there is no
     /// outcome; the parts of the others stay.
     pub(crate) async fn end_item<T>(&mut self, done: Result<T>) -> Result<Option<T>> {
         match done {
@@ -210,7 +210,7 @@ impl Tx {
     }
 }
 
-/// The database's clock, or what replaces it.
+/// The database's time, or `at` if given.
 pub(crate) async fn clock(conn: &mut Conn, at: Option<Timestamp>) -> Result<Timestamp> {
     match at {
         Some(at) => Ok(at),

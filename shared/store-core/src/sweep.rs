@@ -1,4 +1,4 @@
-//! What has to happen by itself: ready sessions found again, alarms served, old rows removed.
+//! Background work: finding ready sessions, serving alarms, removing old rows.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -53,10 +53,11 @@ impl Sweeps for SqlStore {
     }
 }
 
-/// Rows that one retention sweep removes of a kind, so that it never holds the writer for long.
+/// Maximum number of rows of one kind that one retention sweep removes, so that it never holds the
+/// writer for long.
 const RETENTION_BATCH: i64 = 1_000;
 
-/// Sends that ended without completing and for which something still works.
+/// Sends that ended without completing while work below them continues.
 pub(crate) async fn orphans(
     conn: &mut Conn,
     at: Option<Timestamp>,
@@ -151,7 +152,7 @@ pub(crate) async fn alarms(tx: &mut Tx, boot: BootId, limit: u32) -> Result<Alar
             sweep.finished.extend(served.finished);
             sweep.begun.extend(served.begun);
         }
-        // Behind a page of sends that cannot be read, or whose sessions are locked, are others.
+        // If no send of the page could be read and locked, try the next page.
         if sweep.served > 0 || rows.len() < limit as usize {
             break;
         }
@@ -163,8 +164,8 @@ pub(crate) async fn alarms(tx: &mut Tx, boot: BootId, limit: u32) -> Result<Alar
     Ok(sweep)
 }
 
-/// Serves the alarm of a send; returns what only that did. A send whose session someone else has
-/// locked is left for the next sweep.
+/// Serves the alarm of a send, and returns the effects. A send whose session is locked by someone
+/// else is left for the next sweep.
 async fn serve_row(tx: &mut Tx, boot: BootId, row: &Row) -> Result<Option<AlarmSweep>> {
     let mut served = AlarmSweep::default();
     let found = rows::send(&mut Cells::new(row, "sends"))?;
@@ -209,7 +210,7 @@ async fn serve(
     Ok(())
 }
 
-/// Removes a batch of what is old enough; returns how many rows went.
+/// Removes a batch of rows that are old enough. Returns the number of removed rows.
 pub(crate) async fn retention(tx: &mut Tx, keep: Duration) -> Result<u64> {
     let before = |keep: Duration| {
         let keep = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);
@@ -232,7 +233,7 @@ pub(crate) async fn retention(tx: &mut Tx, keep: Duration) -> Result<u64> {
     Ok(removed)
 }
 
-/// Removes the sends of a page that are old enough, with what only they had.
+/// Removes the sends of a page that are old enough, with everything that belongs only to them.
 pub(crate) async fn retire_sends(tx: &mut Tx, query: RetireSends) -> Result<Retired> {
     let before = |age: Duration| {
         let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
@@ -252,7 +253,7 @@ pub(crate) async fn retire_sends(tx: &mut Tx, query: RetireSends) -> Result<Reti
     let mut rounds: i64 = 0;
     for row in &rows {
         if rounds >= i64::from(query.limit) {
-            // The rest is the next page's.
+            // The rest belongs to the next page.
             return Ok(retired);
         }
         let mut cells = Cells::new(row, "sends");

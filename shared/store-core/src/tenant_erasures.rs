@@ -14,7 +14,7 @@ use crate::rows::{Cells, json};
 use crate::store::{SqlStore, Tx};
 use crate::tenants;
 
-/// A statement for each table that removes at most `$2` rows of the tenant `$1`.
+/// For each table, a statement that removes at most `$2` rows of the tenant `$1`.
 macro_rules! removals {
     ($($table:literal by $key:literal),+ $(,)?) => {
         [$((
@@ -158,7 +158,7 @@ async fn erase(tx: &mut Tx, tenant: TenantId, limit: u32) -> Result<Option<Tenan
     }
     note(tx, &found).await?;
     if is_over {
-        // With what is kept for each tenant by its number.
+        // Also removes what is stored under the tenant's number in other tables.
         statement(sql!("tenants/delete"))
             .bind(tenant.0)
             .bind(now.0)

@@ -235,7 +235,7 @@ async fn update(tx: &mut Tx, id: TenantId, patch: TenantPatch) -> Result<UpdateT
         .bind(patch.pools.as_ref().map(stored_pools).transpose()?)
         .execute(tx.conn())
         .await?;
-    // The tenant's row before that of its seats, as everywhere.
+    // Lock order, as everywhere: the tenant's row before that of its seats.
     if let Some(limits) = &patch.limits {
         seats::follow(tx, id, SeatLimits::of(limits)).await?;
         money::follow(tx, id, limits).await?;
@@ -245,7 +245,7 @@ async fn update(tx: &mut Tx, id: TenantId, patch: TenantPatch) -> Result<UpdateT
     Ok(changed.map_or(UpdateTenantOutcome::NotFound, UpdateTenantOutcome::Updated))
 }
 
-/// Pools as a change stores them.
+/// Pools as a patch stores them.
 fn stored_pools(pools: &Pools) -> Result<String> {
     pools.stored().map_or_else(|| Ok(String::new()), json)
 }
@@ -302,7 +302,7 @@ async fn bytes(conn: &mut Conn, tenant: TenantId) -> Result<u64> {
     count(&mut Cells::new(&row, "blobs"), "bytes")
 }
 
-/// Every tenant that was not deleted, but for the first one.
+/// All tenants that are not deleted, except the first one.
 pub(crate) async fn dump(conn: &mut Conn) -> Result<Vec<TenantId>> {
     let found = query_scalar(sql!("tenants/dump")).fetch_all(conn);
     let found: Vec<i32> = found.await?;

@@ -1,4 +1,4 @@
-//! Timers: making, changing and firing them, and what became of their occurrences.
+//! Timers: creating, changing and firing them, and their occurrences.
 
 use std::time::Duration;
 
@@ -75,10 +75,11 @@ impl Timers for SqlStore {
     }
 }
 
-/// Rows that one retention sweep removes of a kind, so that it never holds the writer for long.
+/// Maximum number of rows of one kind that one retention sweep removes, so that it never holds the
+/// writer for long.
 const RETENTION_BATCH: i64 = 1_000;
 
-/// Makes timers one after the other.
+/// Creates timers one after the other.
 pub(crate) async fn create(
     tx: &mut Tx,
     items: Vec<(NewTimer, Option<IdempotencyKey>)>,
@@ -196,7 +197,7 @@ async fn change_one(tx: &mut Tx, item: ChangeTimer) -> Result<ChangeTimerOutcome
     Ok(ChangeTimerOutcome::Changed(Box::new(timer)))
 }
 
-/// Stores what a step left.
+/// Stores the state after a step.
 async fn take(tx: &mut Tx, timer: &mut TimerRecord, step: Step) -> Result<()> {
     let now = tx.now;
     let state = &step.next;
@@ -232,7 +233,7 @@ async fn take(tx: &mut Tx, timer: &mut TimerRecord, step: Step) -> Result<()> {
     Ok(())
 }
 
-/// Ends the timers of a session that is deleted.
+/// Ends the timers of a deleted session.
 pub(crate) async fn cancel_of_session(tx: &mut Tx, key: SessionKey) -> Result<()> {
     let now = tx.now;
     statement(sql!("timers/cancel_of_session"))
@@ -273,7 +274,7 @@ pub(crate) async fn fire(tx: &mut Tx, boot: BootId, limit: u32) -> Result<Fired>
                 None => passed_over += 1,
             }
         }
-        // Behind a page of timers that cannot be read, or whose sessions are locked, are others.
+        // If no timer of the page could be read and locked, try the next page.
         if fired.served > 0 || !fired.more {
             break;
         }
@@ -289,8 +290,8 @@ pub(crate) async fn fire(tx: &mut Tx, boot: BootId, limit: u32) -> Result<Fired>
     Ok(fired)
 }
 
-/// Fires the timer of a row; returns what only that did. A timer whose session someone else has
-/// locked stays due, and keeps no other waiting.
+/// Fires the timer of a row, and returns the effects. A timer whose session is locked by someone
+/// else stays due, and does not delay the others.
 async fn fire_row(tx: &mut Tx, boot: BootId, row: &Row) -> Result<Option<Fired>> {
     let mut fired = Fired::default();
     let mut cells = Cells::new(row, "timers");
@@ -368,7 +369,7 @@ async fn fire_one(
     take(tx, &mut timer, step).await
 }
 
-/// Removes a batch of what is old enough; returns how many rows went.
+/// Removes a batch of rows that are old enough. Returns the number of removed rows.
 pub(crate) async fn retention(tx: &mut Tx, keep: Duration) -> Result<u64> {
     let keep = i64::try_from(keep.as_millis()).unwrap_or(i64::MAX);
     let before = tx.now.0.saturating_sub(keep);
@@ -440,7 +441,7 @@ pub(crate) async fn occurrences(
     }))
 }
 
-/// Every timer with its occurrences.
+/// All timers with their occurrences.
 pub(crate) async fn dump(conn: &mut Conn) -> Result<Vec<(TimerRecord, Vec<Occurrence>)>> {
     let rows = statement(sql!("timers/dump")).fetch_all(&mut *conn).await?;
     let timers = rows.iter().map(|row| Ok((timer(row)?, Vec::new())));

@@ -1,4 +1,4 @@
-//! Values on their way to the database and back.
+//! Values passed to and from the database.
 
 use uuid::Uuid;
 
@@ -7,13 +7,13 @@ use uuid::Uuid;
 pub enum Value {
     /// No value.
     Null,
-    /// A whole number, and a truth value as 0 or 1.
+    /// A whole number; booleans are 0 or 1.
     Integer(i64),
     /// A number with a fraction.
     Real(f64),
     /// Text.
     Text(String),
-    /// Bytes; an id as its 16.
+    /// Bytes; an id is 16 of them.
     Bytes(Vec<u8>),
 }
 
@@ -73,7 +73,7 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 
 /// A type that a column can be read as.
 pub(crate) trait FromValue<'v>: Sized {
-    /// Reads the value, or says why it cannot be.
+    /// Reads the value, or returns why it cannot be read.
     fn from_value(value: &'v Value) -> Result<Self, String>;
 }
 

@@ -1,4 +1,4 @@
-//! Webhooks: endpoints, the events that steps note for them, and deliveries.
+//! Webhooks: endpoints, the events that steps record for them, and deliveries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::row::Row;
 use crate::rows::{Cells, json};
 use crate::store::{SqlStore, Tx};
 
-/// Endpoints of which one claim takes deliveries.
+/// Maximum number of endpoints whose deliveries one claim takes.
 const ENDPOINTS_MAX: i64 = 100;
 
 #[async_trait]
@@ -101,7 +101,7 @@ impl Webhooks for SqlStore {
     }
 }
 
-/// Notes an event if its tenant has endpoints.
+/// Records an event if its tenant has endpoints.
 pub(crate) async fn note(tx: &mut Tx, news: &WebhookNews) -> Result<()> {
     if !watched(tx).await?.contains(&news.tenant) {
         return Ok(());
@@ -118,7 +118,7 @@ pub(crate) async fn note(tx: &mut Tx, news: &WebhookNews) -> Result<()> {
     Ok(())
 }
 
-/// The tenants that have endpoints, mostly without asking the database.
+/// The tenants that have endpoints, usually without a query.
 async fn watched(tx: &mut Tx) -> Result<Arc<BTreeSet<TenantId>>> {
     if let Some(known) = tx.watched.get() {
         return Ok(known);
@@ -286,7 +286,7 @@ async fn delete(tx: &mut Tx, tenant: TenantId, id: WebhookId) -> Result<bool> {
     if done.execute(tx.conn()).await?.rows_affected() == 0 {
         return Ok(false);
     }
-    // A fan-out that had the endpoint in hand has ended: what it made is seen here.
+    // A fan-out that was using the endpoint has ended, so its deliveries are visible here.
     statement(sql!("webhooks/drop_pending"))
         .bind(tenant.0)
         .bind(id.0)
@@ -378,7 +378,7 @@ async fn claim(tx: &mut Tx, claim: ClaimDeliveries) -> Result<ClaimedDeliveries>
     Ok(claimed)
 }
 
-/// Begins an attempt at each delivery of an endpoint that is due.
+/// Starts an attempt at each due delivery of an endpoint.
 async fn take(
     tx: &mut Tx,
     webhook: &WebhookRecord,
@@ -413,7 +413,7 @@ async fn take(
 
 async fn settle(tx: &mut Tx, items: Vec<SettleDelivery>) -> Result<Vec<bool>> {
     let now = tx.now;
-    // In the order of their keys, so that two that settle do not wait for each other in a circle.
+    // In the order of their keys, so that two concurrent calls cannot deadlock.
     let mut ordered: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (index, item) in items.iter().enumerate() {
         let key = (item.tenant, item.webhook, item.event);

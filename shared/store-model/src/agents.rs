@@ -224,7 +224,7 @@ fn pointed(agent: &NamedAgent, alias: &Alias) -> Option<i32> {
     agent.aliases.get(alias).copied()
 }
 
-/// How many sends of a tenant's agents may be in flight, of those that have such a limit.
+/// The limits of sends in flight of a tenant's agents, for the agents that have one.
 pub(crate) fn running(state: &State, tenant: TenantId) -> BTreeMap<AgentName, u32> {
     let agents = state.agents.values().map(|kept| &kept.agent);
     let agents = agents.filter(|agent| agent.key.tenant == tenant);
@@ -233,7 +233,7 @@ pub(crate) fn running(state: &State, tenant: TenantId) -> BTreeMap<AgentName, u3
         .collect()
 }
 
-/// Every agent with its versions.
+/// All agents with their versions.
 pub(crate) fn dump(state: &State) -> Vec<(NamedAgent, Vec<AgentVersion>)> {
     let all = state.agents.values();
     all.map(|kept| (kept.agent.clone(), kept.versions.clone()))

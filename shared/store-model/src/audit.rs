@@ -37,7 +37,8 @@ pub fn audit(dump: &Dump, now: Timestamp, options: AuditOptions) -> Vec<Violatio
         epochs(&mut found);
         erased(&mut found, dump);
         if session.hot.lifecycle != Lifecycle::Deleted {
-            // What a deleted one left behind goes in no order that anybody may rely on.
+            // The rest of a deleted session is removed in no particular order, so nothing can be
+            // said about it.
             calls::transcript(&mut found);
             usage(&mut found);
             numbers::asked(&mut found);
@@ -79,7 +80,7 @@ pub fn audit(dump: &Dump, now: Timestamp, options: AuditOptions) -> Vec<Violatio
 
 type Findings = BTreeMap<&'static str, Vec<Value>>;
 
-/// A session under audit and what was found so far.
+/// A session under audit and the findings so far.
 struct Found<'a> {
     session: &'a DumpSession,
     findings: &'a mut Findings,
@@ -129,7 +130,7 @@ fn sends(found: &mut Found<'_>) {
     }
 }
 
-/// Whether a send's fields fit its status.
+/// Whether a send's fields are consistent with its status.
 fn fits(send: &SendRecord) -> bool {
     let is_final = send.status.is_final();
     let begun = send.started_at.is_some() && send.agent_version.is_some();
@@ -147,9 +148,9 @@ fn fits(send: &SendRecord) -> bool {
         && !(is_final && send.alarm_at.is_some())
 }
 
-/// Nothing of a send comes behind its final step: no step with a higher number, but for folds of its
-/// session at rest, no message that
-/// this step or an earlier one did not write. Copied messages, of epoch 0, have no step.
+/// Nothing of a send comes after its final step: no step with a higher number, except for folds of
+/// its idle session, and no message that neither this step nor an earlier one wrote. Copied
+/// messages, of epoch 0, have no step.
 fn finals(found: &mut Found<'_>) {
     let session = found.session;
     for send in &session.sends {
@@ -199,8 +200,7 @@ fn numbering(found: &mut Found<'_>) {
     }
 }
 
-/// A deleted session that is not to be looked at again has left nothing behind; nor is a session
-/// below it alive.
+/// Nothing is left of a deleted session whose removal has ended, and no session below it is alive.
 fn erased(found: &mut Found<'_>, dump: &Dump) {
     let session = found.session;
     let is_over =
@@ -243,7 +243,8 @@ fn hot_row(found: &mut Found<'_>) {
         let row = json!({ "running": running, "waiting": waiting });
         found.add("session.one_active_send", row);
     }
-    // Whether what a waiting send waits for has come is not in the dump: it may be ready or not.
+    // A dump does not show whether a waiting send has got what it waits for, so its session may be
+    // ready or not.
     let has_work = running > 0 || placed > 0;
     let is_ready = hot.ready_since.is_some();
     if hot.owner.is_none() && waiting == 0 && is_ready != has_work {
@@ -260,7 +261,8 @@ fn epochs(found: &mut Found<'_>) {
         let mut highest = 0;
         for (what, n, epoch) in written {
             let row = || json!({ what: n, "epoch": epoch, "granted": session.hot.epoch });
-            // Epoch 0 is no grant: an accept, a cancel of a queued send, a copy.
+            // Epoch 0 is not a grant: it belongs to an accept, a cancel of a queued send, or a
+            // copy.
             if epoch != 0 && epoch < highest {
                 found.add("epoch.never_decreases", row());
             }
@@ -286,7 +288,7 @@ fn usage(found: &mut Found<'_>) {
             .usage
             .iter()
             .any(|(send, round, _)| *send == message.send_id && *round == message.round);
-        // What went with its send cannot be compared any more.
+        // A message whose send was removed cannot be compared.
         let kept = found
             .session
             .sends

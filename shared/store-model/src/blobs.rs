@@ -25,13 +25,13 @@ pub(crate) struct Blob {
 }
 
 impl Blob {
-    /// Nobody needs it any more: it is removed as one that nobody has named for long.
+    /// Drops all holds: the blob is then removed like one that has been unused for long.
     pub(crate) fn let_go(&mut self) {
         self.holds.clear();
         self.used_at = Timestamp(0);
     }
 
-    /// The bytes that are there.
+    /// The size of its bytes, if they are stored.
     pub(crate) fn stored_bytes(&self) -> u64 {
         if self.state == BlobState::Stored {
             self.record.bytes
@@ -175,7 +175,7 @@ impl BlobRows for ModelStore {
     }
 }
 
-/// What a blob was held for before that time and does not exist any more.
+/// Owners of holds on a blob from before that time that do not exist.
 fn gone(state: &State, slot: (TenantId, BlobHash), before: Timestamp) -> BTreeSet<BlobOwner> {
     let (tenant, _) = slot;
     let there = |owner: BlobOwner| match owner {
@@ -192,7 +192,7 @@ fn gone(state: &State, slot: (TenantId, BlobHash), before: Timestamp) -> BTreeSe
     old.map(|(owner, _)| *owner).collect()
 }
 
-/// Every blob.
+/// All blobs.
 pub(crate) fn dump(state: &State) -> Vec<DumpBlob> {
     let blobs = state.blobs.values().map(|blob| DumpBlob {
         place: blob.record.place,

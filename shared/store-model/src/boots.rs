@@ -1,4 +1,4 @@
-//! The lives of processes.
+//! The lifetimes of processes.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl Boots for ModelStore {
     }
 }
 
-/// How long an ended boot stays in the list.
+/// How long an ended boot remains in the list.
 const SHOWN_FOR: Duration = Duration::from_mins(10);
 
 pub(crate) fn register(state: &mut State, now: Timestamp, boot: NewBoot) {
@@ -74,7 +74,8 @@ pub(crate) fn register(state: &mut State, now: Timestamp, boot: NewBoot) {
     state.boots.insert(record.id, record);
 }
 
-/// Only a declared death is final: a boot that is late but that nobody missed goes on.
+/// Renews a lease. Only a declared death is final: a boot that is late continues if nobody has
+/// noticed.
 pub(crate) fn renew(
     state: &mut State,
     now: Timestamp,
@@ -82,8 +83,8 @@ pub(crate) fn renew(
     ttl: Duration,
     in_flight: u32,
 ) -> Renewal {
-    // Leases that no renewal of the present clock can have given, because it was set back since, are
-    // cut to what one would give.
+    // A lease that is too long for any renewal by the current clock is left from before the clock
+    // was set back. It is cut to what a renewal would give.
     for other in state.boots.values_mut() {
         if other.dead_at.is_none() && other.lease_until > now.after(2 * other.ttl) {
             other.lease_until = now.after(other.ttl);
@@ -124,7 +125,7 @@ pub(crate) fn stop(state: &mut State, now: Timestamp, boot: BootId) {
     }
 }
 
-/// A page of ready sessions; those of them that the boot owns.
+/// Reads a page of ready sessions and returns those that the boot owns.
 pub(crate) fn owned(
     state: &State,
     boot: BootId,
@@ -149,15 +150,15 @@ pub(crate) fn owned(
     }
 }
 
-/// Notes that a boot is dead, once its lease was found to have ended.
+/// Marks a boot as dead once its lease was found to have expired.
 pub(crate) fn declare_dead(state: &mut State, now: Timestamp, boot: BootId) {
     if let Some(record) = state.boots.get_mut(&boot) {
         record.dead_at = record.dead_at.or(Some(now));
     }
 }
 
-/// Until when the lease of a session's owner goes on. Whoever is late is declared dead, and owns
-/// nothing: none then.
+/// The time until which the lease of a session's owner is valid. An owner whose lease has expired
+/// is declared dead and owns nothing: none.
 pub(crate) fn lease_of(
     state: &mut State,
     now: Timestamp,
@@ -175,7 +176,7 @@ pub(crate) fn list(state: &State, now: Timestamp) -> Vec<BootRecord> {
     shown(state, now).cloned().collect()
 }
 
-/// What the workers have that live or ended a short while ago.
+/// The tools of the workers that are alive or ended a short while ago.
 pub(crate) fn tools(state: &State, now: Timestamp) -> Vec<PoolTools> {
     let workers = shown(state, now).filter(|boot| boot.role == Role::Worker);
     PoolTools::of(workers.map(|boot| {

@@ -1,4 +1,4 @@
-//! What workers learned of providers' counts.
+//! What workers learned about providers' token counts.
 
 use std::cmp::Reverse;
 
@@ -9,7 +9,7 @@ use mainspring_shared::time::Timestamp;
 
 use crate::memory::ModelStore;
 
-/// What is known of a model.
+/// The calibration of a model.
 #[derive(Debug)]
 pub(crate) struct Known {
     calibration: Calibration,
@@ -23,7 +23,7 @@ impl Calibrations for ModelStore {
         for record in learned {
             let key = (record.provider, record.model);
             let known = state.calibrations.get(&key);
-            // Stored whole, as a column would be.
+            // In the precision in which a column stores it.
             let new = record.calibration;
             let new = Calibration::stored(new.millionths(), new.counts());
             let calibration = known.map_or(new, |known| known.calibration.joined(new));

@@ -1,4 +1,4 @@
-//! What becomes of a session's calls and of its inbox items, whoever writes it.
+//! Changes of a session's calls and inbox items, from any source.
 
 use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
@@ -60,7 +60,7 @@ impl Calls for ModelStore {
 }
 
 impl Session {
-    /// The calls of a round, by their places.
+    /// The calls of a round, ordered by place.
     pub(crate) fn round(&self, send: SendId, round: i32) -> Vec<CallRecord> {
         let calls = self.calls.values();
         let calls = calls.filter(|call| call.send_id == send && call.round == round);
@@ -69,7 +69,7 @@ impl Session {
         calls
     }
 
-    /// Stores the calls that a send's round asked for.
+    /// Stores the calls that a send's round requested.
     pub(crate) fn begin_calls(
         &mut self,
         send_id: SendId,
@@ -116,7 +116,7 @@ impl Session {
         }
     }
 
-    /// Changes calls; one that is settled stays as it is.
+    /// Changes calls. Settled ones stay as they are.
     pub(crate) fn change_calls(&mut self, changes: Vec<CallChange>, epoch: i64, now: Timestamp) {
         for change in changes {
             let call = self.calls.get_mut(&change.call_id);
@@ -134,7 +134,7 @@ impl Session {
         }
     }
 
-    /// Notes which of the messages from `first_seq` on say which items.
+    /// Records which messages, from `first_seq` on, deliver which items.
     pub(crate) fn deliver(
         &mut self,
         send_id: SendId,
@@ -154,7 +154,7 @@ impl Session {
         }
     }
 
-    /// Settles what is open of the round that a send ends in; returns the answers that the
+    /// Settles the open calls of the round in which a send ends. Returns the answers that the
     /// transcript lacks.
     pub(crate) fn end_calls(&mut self, send_id: SendId, now: Timestamp) -> Vec<NewMessage> {
         let last = self.messages.values().next_back();
@@ -171,7 +171,7 @@ impl Session {
         answers(&self.round(send_id, round)).unwrap_or_default()
     }
 
-    /// Settles a call, or lets it run, on behalf of someone outside, and tells its send.
+    /// Settles or approves a call on behalf of someone outside, and notifies its send.
     pub(crate) fn change_from_outside(
         &mut self,
         call_id: &str,
@@ -197,7 +197,7 @@ fn start(call: &mut CallRecord, epoch: i64) {
     call.waits_on = None;
 }
 
-/// Gives a call its result.
+/// Stores a call's result.
 pub(crate) fn settle(call: &mut CallRecord, result: CallResult, now: Timestamp) {
     call.result = Some(result);
     call.settled_at = Some(now);

@@ -1,4 +1,4 @@
-//! Telling parents how their children ended.
+//! Reporting the ends of children to their parents.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
@@ -40,8 +40,8 @@ pub(crate) fn report(
     outcomes.collect()
 }
 
-/// The parent is the session that made the call: it is known even when the child was deleted, and
-/// gone with the call.
+/// Reports a send to its parent: the session that made the call. The call names it even if the
+/// child was deleted; once the call is gone, there is no parent.
 fn tell_parent(state: &mut State, now: Timestamp, send: &SendRecord) -> Option<ReportOutcome> {
     let tenant = send.key.tenant;
     let call_id = send.reports_to.as_deref()?;
@@ -68,8 +68,8 @@ fn tell_parent(state: &mut State, now: Timestamp, send: &SendRecord) -> Option<R
 }
 
 impl Session {
-    /// Stores the end of a child or of a run as an item, because the call that asked for it was
-    /// settled before. None where it is to be a send.
+    /// Stores the end of a child or of a run as an item, because the call that requested it was
+    /// settled before. None if it has to become a send.
     pub(crate) fn report(
         &mut self,
         id: String,

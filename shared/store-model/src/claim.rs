@@ -41,7 +41,7 @@ pub(crate) fn claim(
     }
     let head = session.head_state();
     let seated = state.seat_limits.contains_key(&item.key.tenant);
-    // What runs already keeps the seat that it has.
+    // A running send keeps its seat.
     let starts = head.filter(|head| !matches!(head.status, SendStatus::Running));
     let wants = starts.and_then(|head| session.sends.get(&head.id));
     let wants = wants.map(|send| SeatRequest::new(session, send));

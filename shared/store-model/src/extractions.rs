@@ -1,4 +1,4 @@
-//! What is still to be extracted from conversations.
+//! Pending extractions from conversations.
 
 use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey};
@@ -14,7 +14,7 @@ use crate::memories;
 use crate::memory::ModelStore;
 use crate::state::State;
 
-/// An extraction that is owed.
+/// A pending extraction.
 #[derive(Debug, Clone)]
 pub(crate) struct Owed {
     pub(crate) key: SessionKey,
@@ -98,7 +98,7 @@ fn claims(state: &mut State, now: Timestamp, claim: &ClaimExtractions) -> Vec<Ex
 fn end(state: &mut State, now: Timestamp, item: EndExtraction) -> bool {
     let tenant = item.key.tenant;
     let slot = (tenant, item.send_id);
-    // Nobody would remove what is stored of a deleted session from now on.
+    // The session was deleted: rows stored for it would never be removed.
     let session = state.sessions.get(&item.key);
     let Some(session) = session.filter(|session| session.cold.is_some()) else {
         state.extractions.remove(&slot);
@@ -107,7 +107,7 @@ fn end(state: &mut State, now: Timestamp, item: EndExtraction) -> bool {
     let stays = item.stays(session.hot.owner.is_some());
     let owed = state.extractions.get_mut(&slot);
     let Some(owed) = owed.filter(|owed| owed.token == Some(item.token)) else {
-        // The model was asked all the same.
+        // This attempt does not count, but its model calls cost money.
         pay(state, item.key, item.send_id, item.usage);
         return false;
     };
@@ -137,7 +137,7 @@ fn end(state: &mut State, now: Timestamp, item: EndExtraction) -> bool {
     true
 }
 
-/// Stores what calls cost that are no rounds of their send.
+/// Stores the usage of model calls that are not rounds of their send.
 fn pay(state: &mut State, key: SessionKey, send: SendId, usage: Vec<UsageRow>) {
     let session = state.sessions.get_mut(&key);
     let Some(session) = session.filter(|session| session.sends.contains_key(&send)) else {
@@ -149,7 +149,7 @@ fn pay(state: &mut State, key: SessionKey, send: SendId, usage: Vec<UsageRow>) {
     }
 }
 
-/// Every extraction.
+/// All extractions.
 pub(crate) fn dump(state: &State) -> Vec<(SessionKey, SendId, u32)> {
     let all = state.extractions.iter();
     let mut all: Vec<_> = all

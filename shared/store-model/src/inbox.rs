@@ -1,4 +1,4 @@
-//! Words for sessions that may be busy.
+//! Messages to sessions that may be busy.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::SendId;
@@ -97,7 +97,7 @@ fn accepted(send_id: SendId, item: InboxItem, notify: Notify) -> DeliverOutcome 
     }
 }
 
-/// The last send that waits for its turn and has its place.
+/// The queued send with the highest position.
 fn last_queued(session: &Session) -> Option<SendId> {
     let queued = session
         .open_sends()
@@ -105,7 +105,7 @@ fn last_queued(session: &Session) -> Option<SendId> {
     queued.max_by_key(|send| send.position).map(|send| send.id)
 }
 
-/// An item before it has its place.
+/// An item that has no place yet.
 pub(crate) struct NewItem {
     pub(crate) id: String,
     pub(crate) kind: ItemKind,
@@ -114,7 +114,7 @@ pub(crate) struct NewItem {
 }
 
 impl Session {
-    /// Stores a pending item as it was decided.
+    /// Stores a pending item, with the effects that were decided.
     pub(crate) fn store_item(
         &mut self,
         new: NewItem,

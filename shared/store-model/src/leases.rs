@@ -1,4 +1,4 @@
-//! Work under a lease: each step first looks whether the lease still holds.
+//! Work under a lease: each step first checks that the lease still holds.
 
 use async_trait::async_trait;
 use mainspring_shared::id::BootId;
@@ -100,8 +100,8 @@ pub(crate) fn append(state: &mut State, now: Timestamp, item: AppendRound) -> Ap
     }
 }
 
-/// Answers what the fence kept out: a repeat of what its lease stored last is told what the first
-/// was, with the signals that it may have told of.
+/// Answers a write that the fence refused. A repeat of the lease's last write gets the first one's
+/// answer again, with the signals that it may have reported.
 fn repeated(session: &Session, item: &AppendRound) -> AppendOutcome {
     let is_last = transition::is_repeat(&session.hot, item.lease);
     let steps = session.steps.values().rev();

@@ -2,7 +2,7 @@
 #![warn(missing_docs, clippy::wildcard_enum_match_arm)]
 #![deny(clippy::disallowed_types)]
 
-// The content and what every step does to it.
+// The content, and the effects of every step on it.
 mod calls;
 mod session;
 mod state;

@@ -68,7 +68,7 @@ pub(crate) fn read(state: &State, tenant: TenantId, name: &ListName) -> List {
     kept.map(|kept| kept.list.clone()).unwrap_or_default()
 }
 
-/// Enters a copied list.
+/// Stores an imported list.
 pub(crate) fn copy(state: &mut State, tenant: TenantId, name: &ListName, list: List) {
     if list != List::default() {
         let kept = Kept {

@@ -1,4 +1,4 @@
-//! What agents remember.
+//! Agents' memory.
 
 use async_trait::async_trait;
 use mainspring_shared::id::{MemoryId, SessionKey, TenantId};
@@ -21,7 +21,7 @@ use crate::state::{Seen, State};
 pub(crate) struct Kept {
     entry: MemoryEntry,
     embedding: Option<Embedding>,
-    /// When a vector is to be made.
+    /// When its vector is to be computed.
     embed_at: Option<Timestamp>,
 }
 
@@ -158,7 +158,7 @@ impl Memories for ModelStore {
     }
 }
 
-/// Pays for vectors: their send, if it is there.
+/// Charges the cost of vectors to their send, if it exists.
 fn pay(state: &mut State, tenant: TenantId, paid: PaidVectors) {
     if let Some((session, send)) = paid.payer {
         let session = state.sessions.get_mut(&SessionKey { tenant, session });
@@ -186,7 +186,7 @@ fn is_live(kept: &Kept, now: Timestamp) -> bool {
     kept.entry.expires_at.is_none_or(|at| at > now)
 }
 
-/// A tenant's entries, by id.
+/// A tenant's entries that have not expired, by id.
 fn live(state: &State, now: Timestamp, tenant: TenantId) -> impl DoubleEndedIterator<Item = &Kept> {
     let first = (tenant, MemoryId(Uuid::nil()));
     let last = (tenant, MemoryId(Uuid::max()));
@@ -277,7 +277,7 @@ fn search(state: &State, now: Timestamp, query: &SearchMemories) -> Vec<MemoryEn
     let mine: Vec<&Kept> = live(state, now, query.tenant).filter(within).collect();
     let words = mine.iter().map(|kept| {
         let mut words = words::words(&kept.entry.text);
-        // As an index holds them.
+        // The same words as in an index.
         let levels = kept.entry.namespace.levels();
         words.extend(levels.map(|level| words::place(query.tenant, level)));
         Candidate {
@@ -305,14 +305,14 @@ fn search(state: &State, now: Timestamp, query: &SearchMemories) -> Vec<MemoryEn
         .collect()
 }
 
-/// Every entry.
+/// All entries.
 pub(crate) fn dump(state: &State) -> Vec<(TenantId, MemoryEntry)> {
     let all = state.memories.iter();
     all.map(|((tenant, _), kept)| (*tenant, kept.entry.clone()))
         .collect()
 }
 
-/// Every erasure.
+/// All erasures.
 pub(crate) fn dump_erasures(state: &State) -> Vec<(TenantId, String, i64)> {
     let all = state.memory_erasures.iter();
     let mut all: Vec<_> = all

@@ -11,17 +11,17 @@ use mainspring_shared::time::{Clock, Timestamp};
 
 use crate::state::State;
 
-/// The store port in memory. Its clock takes the place of the database's; what it holds is gone
-/// when it is dropped. No method ever fails.
+/// The store port in memory. Its clock replaces the database's, and its content is lost when it is
+/// dropped. No method ever fails.
 pub struct ModelStore {
     clock: Arc<dyn Clock>,
-    /// In place of the clock.
+    /// Replaces the clock.
     at: Option<Timestamp>,
     state: Arc<Mutex<State>>,
 }
 
 impl ModelStore {
-    /// An empty store whose now is that of `clock`.
+    /// An empty store that takes its time from `clock`.
     pub fn open(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
@@ -30,11 +30,11 @@ impl ModelStore {
         }
     }
 
-    /// The content, and the time at which a step on it runs. A step is short and does not wait, so
-    /// holding the lock throughout makes it one transaction.
+    /// The content, and the time for a step on it. Steps are short and do not wait, so holding the
+    /// lock for a whole step makes it a transaction.
     pub(crate) fn begin(&self) -> (MutexGuard<'_, State>, Timestamp) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // What the step before told: the endpoints are still those that there were then.
+        // The previous step's news: no endpoint has changed since that step.
         state.take_news();
         (state, self.time())
     }

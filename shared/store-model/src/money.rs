@@ -1,4 +1,4 @@
-//! Money and tokens that calls of tenants and of their agents set aside and spend.
+//! Money and tokens that calls of tenants and of their agents reserve and spend.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,21 +20,21 @@ use uuid::Uuid;
 use crate::memory::ModelStore;
 use crate::state::State;
 
-/// The accounts of tenants, and with holders those of their agents.
+/// The accounts of tenants and, under their holders, of agents.
 pub(crate) type Accounts = BTreeMap<(TenantId, Option<KeyId>), Account>;
 
 /// An account of the ledger.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    /// What calls have set aside.
+    /// The reservations of calls.
     aside: BTreeMap<Uuid, ReservedMoney>,
-    /// What was spent by day.
+    /// The amounts spent by day.
     days: BTreeMap<i64, Amount>,
-    /// The last minute of a day that was counted, and what its calls cost.
+    /// By day, the last minute that was counted, and the cost of its calls.
     minutes: BTreeMap<i64, (i64, u64)>,
 }
 
-/// What a call has set aside.
+/// A call's reservation.
 #[derive(Debug, Clone, Copy)]
 struct ReservedMoney {
     boot: BootId,
@@ -108,7 +108,7 @@ impl Money for ModelStore {
 }
 
 impl ModelStore {
-    /// What the usage of a tenant's sends says of today, and of the days of the month before it.
+    /// The recorded usage of a tenant's sends of today, and of the earlier days of the month.
     async fn used_before(&self, tenant: TenantId) -> Result<(Amount, Amount)> {
         let now = self.begin().1;
         let (first, today) = (money_month(now), money_day(now));
@@ -124,7 +124,7 @@ impl ModelStore {
 }
 
 impl Account {
-    /// Whether anything was set aside in this month.
+    /// Whether the account has a day in this month.
     fn has_begun(&self, now: Timestamp) -> bool {
         let mut days = self.days.range(money_month(now)..=money_day(now));
         days.next().is_some()
@@ -155,7 +155,8 @@ impl Account {
         spent
     }
 
-    /// Begins the day, and the month with what was spent of it: of today, and before.
+    /// Begins the day. If it is the first one of the month, also stores the amounts that were used
+    /// before: those of today, and of earlier days.
     fn begin(&mut self, used: Option<(Amount, Amount)>, now: Timestamp) {
         let today = money_day(now);
         if let Some((of_today, before)) = used.filter(|_| !self.has_begun(now)) {
@@ -166,7 +167,8 @@ impl Account {
         self.days.retain(|day, _| *day >= today - MONEY_DAYS_KEPT);
     }
 
-    /// Counts what is spent from now on for the minute of this time. Returns when calls begin.
+    /// Starts counting the minute of this time, if it is not the counted one. Returns the start
+    /// time of calls.
     fn begin_minute(&mut self, now: Timestamp) -> Timestamp {
         let (kept, spent) = self.minutes.entry(money_day(now)).or_default();
         let minute = money_minute_of(now, *kept);
@@ -193,7 +195,7 @@ impl Account {
 }
 
 impl State {
-    /// The accounts that a call counts in, and their limits.
+    /// The accounts against which a call counts, and their limits.
     fn limited(&self, item: &ReserveMoney) -> Vec<(Option<KeyId>, LedgerLimits)> {
         let tenant = self.tenants.get(item.tenant);
         let own = tenant.and_then(|tenant| LedgerLimits::of(&tenant.limits));
@@ -265,17 +267,17 @@ impl State {
         }
     }
 
-    /// Nothing limits a tenant's money any more; agents' accounts stay.
+    /// Removes a tenant's own account once nothing limits its money; agents' accounts stay.
     pub(crate) fn lift_money(&mut self, tenant: TenantId) {
         self.money.remove(&(tenant, None));
     }
 
-    /// Forgets the accounts of a tenant and of its agents.
+    /// Removes the accounts of a tenant and of its agents.
     pub(crate) fn forget_money(&mut self, tenant: TenantId) {
         self.money.retain(|(of, _), _| *of != tenant);
     }
 
-    /// How many rows a database would have of a tenant's accounts, by table.
+    /// Number of rows that a database would have for a tenant's accounts, by table.
     pub(crate) fn money_rows(&self, tenant: TenantId) -> [(&'static str, u64); 4] {
         let (mut own, mut of_agents) = ((0, 0), (0, 0));
         let all = self.money.iter();
@@ -296,7 +298,7 @@ impl State {
     }
 }
 
-/// Follows the limits of an agent.
+/// Adapts the ledger to changed limits of an agent.
 pub(crate) fn follow_agent(
     accounts: &mut Accounts,
     key: &AgentKey,
@@ -307,7 +309,7 @@ pub(crate) fn follow_agent(
     }
 }
 
-/// What is in the ledger, for a dump.
+/// The content of the ledger, for a dump.
 #[derive(Debug, Default)]
 pub(crate) struct Dumped {
     pub(crate) aside: Vec<DumpAside>,
@@ -316,7 +318,7 @@ pub(crate) struct Dumped {
     pub(crate) agent_days: Vec<(TenantId, KeyId, i64, u64)>,
 }
 
-/// What calls have set aside, and what was spent by day.
+/// The reservations of calls, and the amounts spent by day.
 pub(crate) fn dump(accounts: &Accounts) -> Dumped {
     let mut dumped = Dumped::default();
     for ((tenant, holder), account) in accounts {

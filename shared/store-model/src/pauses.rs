@@ -1,4 +1,4 @@
-//! What is paused, and the sends that wait for its end.
+//! Pauses, and the sends that wait for their end.
 
 use async_trait::async_trait;
 use mainspring_shared::id::{SendId, TenantId};

@@ -1,4 +1,4 @@
-//! Results and permissions from outside.
+//! Results and approvals from outside.
 
 use mainspring_shared::id::{SessionId, SessionKey};
 use mainspring_shared::session::transition::{self, Post};
@@ -9,7 +9,7 @@ use mainspring_shared::tool::{Approval, CallRecord};
 use crate::calls::settle;
 use crate::state::State;
 
-/// How far above the asking session a result may be posted.
+/// How far above the requesting session a result may be posted.
 const ANCESTORS_MAX: usize = 16;
 
 pub(crate) fn post(state: &mut State, now: Timestamp, item: PostResult) -> PostOutcome {
@@ -50,7 +50,8 @@ pub(crate) fn post(state: &mut State, now: Timestamp, item: PostResult) -> PostO
     }
 }
 
-/// Whether a session is this one or has it among its ancestors; a deleted one is nobody's ancestor.
+/// Whether a session is this one or has it among its ancestors. A deleted session is not an
+/// ancestor.
 fn is_below(state: &State, key: SessionKey, above: SessionId) -> bool {
     let parent = |key: &SessionKey| {
         let cold = state.sessions.get(key)?.cold.as_ref()?;

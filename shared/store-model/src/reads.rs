@@ -1,4 +1,4 @@
-//! What can be asked.
+//! Reads.
 
 use std::collections::BTreeMap;
 
@@ -153,7 +153,7 @@ pub(crate) fn round(state: &State, key: SessionKey, send: SendId, round: i32) ->
     session.map_or_else(Vec::new, |session| session.round(send, round))
 }
 
-/// A session that was not deleted.
+/// A session that is not deleted.
 fn live(state: &State, key: SessionKey) -> Option<&Session> {
     let session = state.sessions.get(&key);
     session.filter(|session| session.cold.is_some())
@@ -168,7 +168,7 @@ pub(crate) fn inbox(state: &State, query: ReadInbox) -> Vec<InboxItem> {
     found.take(query.limit as usize).cloned().collect()
 }
 
-/// By id, as sessions are listed.
+/// The children of a session by id, as sessions are listed.
 pub(crate) fn children(state: &State, key: SessionKey) -> Vec<SessionKey> {
     let sessions = state.sessions.values();
     let children = sessions.filter(|session| {
@@ -273,7 +273,7 @@ pub(crate) fn find_steps(state: &State, query: &FindSteps) -> Vec<FoundSteps> {
     found
 }
 
-/// Pools with anything ready or running, by name.
+/// Pools with ready or running sessions, by name.
 pub(crate) fn queue_stats(state: &State, now: Timestamp) -> Vec<QueueStats> {
     let mut pools: BTreeMap<&str, QueueStats> = BTreeMap::new();
     for session in state.sessions.values() {

@@ -1,4 +1,4 @@
-//! Runs: created, asked, claimed and advanced.
+//! Runs: creating, asking, claiming and advancing them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -100,20 +100,20 @@ impl Runs for ModelStore {
     }
 }
 
-/// A run and everything below it.
+/// A run with everything that belongs to it.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) record: RunRecord,
     owner: Option<BootId>,
     step: i64,
-    /// By path.
+    /// The nodes by path.
     nodes: BTreeMap<String, NodeRecord>,
     asks: BTreeMap<i64, RunAsk>,
     steps: BTreeMap<i64, RunStep>,
 }
 
 impl Run {
-    /// The run as a dump shows it.
+    /// The run in the form of a dump.
     pub(crate) fn dump(&self) -> DumpRun {
         DumpRun {
             run: self.record.clone(),
@@ -126,7 +126,7 @@ impl Run {
     }
 }
 
-/// Removes final runs; returns how many rows went.
+/// Removes final runs. Returns the number of removed rows.
 pub(crate) fn forget(state: &mut State, keys: &[RunKey]) -> u64 {
     let mut rows = 0;
     for key in keys {
@@ -187,7 +187,7 @@ pub(crate) fn asks(state: &State, key: RunKey) -> Vec<RunAsk> {
     asks.cloned().collect()
 }
 
-/// Asks the runs of a session to end that is deleted.
+/// Asks the runs of a deleted session to end.
 pub(crate) fn cancel_of(state: &mut State, key: SessionKey) {
     let runs = state.runs.values().filter(|run| {
         let record = &run.record;
@@ -267,14 +267,15 @@ pub(crate) fn live_leaves(state: &State, key: RunKey) -> Vec<SendId> {
     ids
 }
 
-/// Leaves under way in all runs of a tenant, as far as advances have noted their ends.
+/// Number of leaves in progress in all runs of a tenant. A leaf counts until an advance has
+/// recorded its end.
 fn live(state: &State, tenant: TenantId) -> u64 {
     let runs = state.runs.iter();
     let runs = runs.filter(|(key, run)| key.tenant == tenant && !run.record.status.is_final());
     runs.map(|(_, run)| u64::from(run.record.counts.live)).sum()
 }
 
-/// The final leaves that no advance has noted, oldest first.
+/// The final leaves whose end no advance has recorded yet, oldest first.
 fn ended(state: &State) -> BTreeMap<RunKey, Vec<SendRecord>> {
     let mut ended: BTreeMap<RunKey, Vec<SendRecord>> = BTreeMap::new();
     for session in state.sessions.values() {
@@ -370,8 +371,8 @@ fn note(state: &mut State, key: RunKey, ends: &BTreeSet<SendId>) {
     }
 }
 
-/// Whoever waits for the run hears of its end: an open call by its result, a session that is busy by
-/// an item, one at rest by a send, unless it need not be woken.
+/// Reports a run's end to the session that waits for it: an open call gets a result, a busy session
+/// an inbox item, and an idle one a send unless it need not be woken.
 fn tell(state: &mut State, now: Timestamp, boot: BootId, report: RunReport) -> Notify {
     let key = report.session;
     let session = state.sessions.get_mut(&key);

@@ -1,4 +1,4 @@
-//! Seats of tenants with a limit of sends in flight, or with agents that have one.
+//! Seats, for tenants that limit their sends in flight or have agents that do.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::agents;
 use crate::session::Session;
 use crate::state::State;
 
-/// What a session wants a seat for.
+/// What a session needs a seat for.
 #[derive(Debug, Clone)]
 pub(crate) struct SeatRequest {
-    /// The send, and the version of the session's agent that it is pinned to, or would be.
+    /// The send, and the version of the session's agent to which it is, or would be, pinned.
     of: (SendId, Option<i32>),
     agent: Option<AgentName>,
     leaf: bool,
@@ -39,32 +39,32 @@ impl SeatRequest {
     }
 }
 
-/// The version of its session's agent that a send is pinned to, or would be.
+/// The version of its session's agent to which a send is, or would be, pinned.
 fn version(session: &Session, send: &SendRecord) -> Option<i32> {
     let current = session.cold.as_ref().map(|cold| cold.agent_version);
     send.agent_version.or(current)
 }
 
-/// A session with a seat, or in the line.
+/// A session that has a seat or waits in the line.
 #[derive(Debug, Clone)]
 pub(crate) struct Seat {
     kind: SeatKind,
-    /// What it runs or waits for, where that was noted.
+    /// The send that it runs or waits for, if that is known.
     of: Option<(SendId, Option<i32>)>,
-    /// Since when it has had work, where it waits.
+    /// If it waits, since when it has had work.
     waits_since: Option<Timestamp>,
     called_at: Option<Timestamp>,
 }
 
 impl State {
-    /// Whether a session's send is running: only then its seat counts.
+    /// Whether a session's send is running; its seat counts only then.
     fn runs(&self, key: SessionKey) -> bool {
         let session = self.sessions.get(&key);
         let active = session.and_then(|session| session.active());
         active.is_some_and(|send| send.status == SendStatus::Running)
     }
 
-    /// Whether a session waits for a seat and was not called.
+    /// Whether a session waits for a seat and has not been called.
     pub(crate) fn waits_for_seat(&self, key: SessionKey) -> bool {
         let seat = self.seats.get(&key);
         seat.is_some_and(|seat| seat.waits_since.is_some() && seat.called_at.is_none())
@@ -97,7 +97,8 @@ impl State {
         session.is_some_and(|hot| hot.ready_since.is_some() && hot.lifecycle != Lifecycle::Deleted)
     }
 
-    /// Takes a seat for a session that is about to be claimed; otherwise it waits in the line, and false.
+    /// Takes a seat for a session that is about to be claimed. If none is free, the session joins
+    /// the line, and false is returned.
     pub(crate) fn take_seat(
         &mut self,
         key: SessionKey,
@@ -121,7 +122,7 @@ impl State {
         taken
     }
 
-    /// Calls those that wait and can have a seat.
+    /// Calls waiting sessions that can have a seat.
     pub(crate) fn call_seats(&mut self, only: Option<TenantId>, now: Timestamp) -> CalledSeats {
         let tenants = self.seat_limits.keys().copied();
         let tenants: Vec<TenantId> = tenants
@@ -168,8 +169,8 @@ impl State {
         called
     }
 
-    /// Has those who wait for a seat of an agent that is not that of their next send any more wait for any seat: whose
-    /// it is, is found out when they are called.
+    /// Makes sessions that wait for an agent's seat, but whose next send has another agent by now,
+    /// wait for any seat: the agent is determined when they are called.
     fn ask_again(&mut self, tenant: TenantId) {
         let seats = self.seats.iter().filter(|(key, seat)| {
             key.tenant == tenant && seat.waits_since.is_some() && seat.kind.agent.is_some()
@@ -184,7 +185,8 @@ impl State {
         }
     }
 
-    /// Whether a session still has to run what it wanted a seat for.
+    /// Whether a session still has to run the send for which it requested a seat, with the same
+    /// version of its agent.
     fn is_still(&self, key: SessionKey, seat: &Seat) -> bool {
         let Some((session, (id, wanted))) = self.sessions.get(&key).zip(seat.of) else {
             return false;
@@ -193,7 +195,7 @@ impl State {
         send.is_some_and(|send| session.cold.is_some() && version(session, send) == wanted)
     }
 
-    /// Follows the limits of a tenant.
+    /// Adapts seats and money to changed limits of a tenant.
     pub(crate) fn follow_limits(&mut self, tenant: TenantId, limits: &Limits, now: Timestamp) {
         if LedgerLimits::of(limits).is_none() {
             self.lift_money(tenant);
@@ -210,7 +212,7 @@ impl State {
         }
     }
 
-    /// Follows the limit of an agent, which is stored.
+    /// Adapts the seats to an agent's stored limit.
     pub(crate) fn follow_agent(&mut self, key: &AgentKey, now: Timestamp) {
         let tenant = key.tenant;
         let agents: BTreeMap<AgentName, u32> = agents::running(self, tenant);
@@ -253,7 +255,7 @@ impl State {
         self.seat_limits.insert(tenant, (limits, since));
     }
 
-    /// Gives seats to what runs.
+    /// Gives seats to running sends.
     fn seed(&mut self, tenant: TenantId) {
         let sessions = self.sessions.values().filter(|it| it.key.tenant == tenant);
         for session in sessions {

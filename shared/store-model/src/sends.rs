@@ -1,4 +1,4 @@
-//! Accepting sends and asking them to end.
+//! Accepting and cancelling sends.
 
 use async_trait::async_trait;
 use mainspring_shared::budget::Held;
@@ -109,7 +109,7 @@ pub(crate) fn accept(
         }
     }
     let key = item.target.key();
-    // Its id is its key: a request that comes again without another one stores nothing.
+    // The id serves as a key: a repeated request without an idempotency key stores nothing.
     if state.homes.contains_key(&(key.tenant, item.id)) {
         return AcceptOutcome::Replayed(item.id);
     }

@@ -1,4 +1,4 @@
-//! One session with everything below it, and the changes that several domain steps share.
+//! One session with everything that belongs to it, and the changes that several domain steps share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,46 +21,46 @@ use serde_json::{Map, Value};
 
 use crate::webhooks::News;
 
-/// A session, or the tombstone of one.
+/// A session or its tombstone.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) key: SessionKey,
     pub(crate) hot: HotRow,
-    /// What is looked at rarely; none on a tombstone.
+    /// The columns that are rarely read; none for a tombstone.
     pub(crate) cold: Option<Cold>,
     pub(crate) sends: BTreeMap<SendId, SendRecord>,
     pub(crate) messages: BTreeMap<i64, Message>,
-    /// By number.
+    /// Ordered by number.
     pub(crate) folds: Vec<Fold>,
-    /// By their first messages.
+    /// By first message.
     pub(crate) projections: BTreeMap<i64, Projection>,
-    /// The `seq` that the transcript begins with.
+    /// The `seq` of the transcript's first message.
     pub(crate) first_seq: i64,
-    /// What is still to be removed of a deleted one.
+    /// For a deleted session, the state of its removal.
     pub(crate) erasing: Option<Erasing>,
     pub(crate) steps: BTreeMap<i64, Step>,
-    /// Steps that went with their sends.
+    /// Number of steps that were removed together with their sends.
     pub(crate) retired_steps: i64,
     /// By call id.
     pub(crate) calls: BTreeMap<String, CallRecord>,
     /// By place.
     pub(crate) inbox: BTreeMap<i64, InboxItem>,
-    /// The final sends whose parent was told.
+    /// The final sends whose end was reported to their parent.
     pub(crate) reported: BTreeSet<SendId>,
     /// By send, round and attempt.
     pub(crate) usage: BTreeMap<(SendId, i32, i32), UsageRow>,
-    /// What its steps tell endpoints.
+    /// The webhook events of its steps.
     pub(crate) news: News,
 }
 
-/// A deleted session that may have left something behind.
+/// The removal of a deleted session's rows.
 #[derive(Debug)]
 pub(crate) struct Erasing {
     pub(crate) deleted_at: Timestamp,
     pub(crate) due_at: Timestamp,
-    /// The versions of its agent.
+    /// The versions of its agent that are left.
     pub(crate) agents: BTreeMap<i32, AgentSpec>,
-    /// The calls and the usage of its sends up to this one are gone.
+    /// Calls and usage are removed for its sends up to and including this one.
     pub(crate) up_to: Option<SendId>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Erasing {
 pub(crate) struct Cold {
     /// Every version of the agent, by number.
     pub(crate) agents: BTreeMap<i32, AgentSpec>,
-    /// The current one.
+    /// The current version.
     pub(crate) agent_version: i32,
     pub(crate) metadata: Map<String, Value>,
     pub(crate) parent: Option<Parent>,
@@ -78,7 +78,7 @@ pub(crate) struct Cold {
 }
 
 impl Session {
-    /// A session with its agent as version 1 and nothing to do.
+    /// A session that has its agent as version 1 and no work.
     pub(crate) fn new(new: NewSession, now: Timestamp) -> Self {
         Self {
             key: new.key,
@@ -114,19 +114,19 @@ impl Session {
         self.sends.values().filter(|send| !send.status.is_final())
     }
 
-    /// The first open send that has a place.
+    /// The first open send that has a position.
     pub(crate) fn head(&self) -> Option<&SendRecord> {
         let placed = self.open_sends().filter(|send| send.position.is_some());
         placed.min_by_key(|send| send.position)
     }
 
-    /// The send that runs or waits.
+    /// The running or waiting send.
     pub(crate) fn active(&self) -> Option<&SendRecord> {
         let mut open = self.open_sends();
         open.find(|send| matches!(send.status, SendStatus::Running | SendStatus::Waiting))
     }
 
-    /// The head as transitions see it.
+    /// The head, as transitions take it.
     pub(crate) fn head_state(&self) -> Option<SendState> {
         self.head().map(SendState::of)
     }
@@ -136,14 +136,14 @@ impl Session {
         self.head().map(|send| send.status)
     }
 
-    /// A send as transitions see it.
+    /// A send, as transitions take it.
     pub(crate) fn send_state(&self, id: SendId) -> Option<SendState> {
         self.sends.get(&id).map(SendState::of)
     }
 
     // Changes -----------------------------------------------------------------------------------
 
-    /// Stores what an event changed, with the messages that belong to its step.
+    /// Stores a change, with the messages that belong to its step.
     pub(crate) fn commit(&mut self, change: Change, messages: Vec<NewMessage>) -> Notify {
         let first_seq = self.hot.next_seq;
         let change = change.with_messages(messages.len() as u32);
@@ -170,14 +170,14 @@ impl Session {
         change.notify
     }
 
-    /// Stores what the model's responses cost.
+    /// Stores the usage of model responses.
     pub(crate) fn write_usage(&mut self, send_id: SendId, rows: Vec<UsageRow>) {
         for row in rows {
             self.usage.insert((send_id, row.round, row.attempt), row);
         }
     }
 
-    /// Enters what a call of a dead worker cost, for a send that ends with this change.
+    /// Records the cost of a dead worker's model call, for a send that ends with this change.
     pub(crate) fn pay_for_the_dead(&mut self, id: SendId, change: &mut Change) {
         let ends = change.end.is_some();
         let send = self.sends.get_mut(&id).filter(|_| ends);
@@ -188,7 +188,7 @@ impl Session {
         self.write_usage(id, vec![row]);
     }
 
-    /// Sets what a send's sums say besides its counts, which a transition sets.
+    /// Sets a send's totals, except for its counts, which transitions set.
     pub(crate) fn write_totals(&mut self, send_id: SendId, totals: SendTotals) {
         if let Some(send) = self.sends.get_mut(&send_id) {
             send.usage = totals.usage;
@@ -199,7 +199,7 @@ impl Session {
         }
     }
 
-    /// Pins a send that begins to the current version of the agent.
+    /// Pins a send that starts to the current version of the agent.
     pub(crate) fn pin(&mut self, id: SendId) -> Option<i32> {
         let current = self.cold.as_ref().map(|cold| cold.agent_version);
         let send = self.sends.get_mut(&id)?;
@@ -207,7 +207,7 @@ impl Session {
         send.agent_version
     }
 
-    /// A running send as its worker gets it.
+    /// A running send as passed to its worker.
     pub(crate) fn started(&self, id: SendId, resumed: Option<Resumed>) -> Option<StartedSend> {
         let record = self.sends.get(&id)?.clone();
         let agents = &self.cold.as_ref()?.agents;
@@ -215,8 +215,9 @@ impl Session {
         Some(StartedSend::new(record, agent, resumed))
     }
 
-    /// Answers the calls that a send without a worker left open as it ends. Returns what the
-    /// transcript lacks: those answers, and the send's input if nothing of it is there yet.
+    /// Settles the calls that a send without a worker left open, as it ends. Returns the messages
+    /// that the transcript lacks: the answers, and the send's input if nothing of the send is there
+    /// yet.
     pub(crate) fn unsaid(&mut self, id: SendId, now: Timestamp) -> Vec<NewMessage> {
         let mut unsaid = self.end_calls(id, now);
         if !self.messages.values().any(|message| message.send_id == id)
@@ -227,7 +228,8 @@ impl Session {
         unsaid
     }
 
-    /// Removes a final send with all that only it has; returns how many rows went.
+    /// Removes a final send with everything that belongs only to it. Returns the number of removed
+    /// rows.
     pub(crate) fn retire(&mut self, id: SendId) -> u64 {
         let rows = |session: &Self| {
             session.sends.len() + session.steps.len() + session.calls.len() + session.usage.len()
@@ -242,7 +244,7 @@ impl Session {
         (before - rows(self)) as u64
     }
 
-    /// The session as a dump shows it.
+    /// The session in the form of a dump.
     pub(crate) fn dump(&self) -> DumpSession {
         DumpSession {
             key: self.key,

@@ -1,4 +1,4 @@
-//! Creating, copying, changing and deleting sessions.
+//! Creating, importing, changing and deleting sessions.
 
 use std::collections::BTreeMap;
 
@@ -139,7 +139,7 @@ pub(crate) fn import(state: &mut State, now: Timestamp, item: ImportSession) -> 
             agents: BTreeMap::new(),
             up_to: None,
         });
-        // A repeat finds what the first one stored.
+        // A repeat keeps what the first one stored.
         let known = state.sessions.get(&key);
         if known.is_none_or(|known| known.erasing.is_none()) {
             state.add_session(session);
@@ -160,7 +160,8 @@ pub(crate) fn import(state: &mut State, now: Timestamp, item: ImportSession) -> 
     outcome
 }
 
-/// Whether a session waits for the page behind so many messages, all of which are there.
+/// Whether a staged session waits for the page after its first `behind` messages, which are all
+/// present.
 fn waits(staged: &Session, behind: i64, now: Timestamp) -> bool {
     let erasing = staged.erasing.as_ref();
     erasing.is_some_and(|erasing| erasing.due_at > now)
@@ -343,7 +344,7 @@ pub(crate) fn prune(state: &mut State, item: PruneSession) -> PruneOutcome {
     if page < until && !item.dry_run {
         first_seq = begins(session, page);
         if first_seq <= before {
-            // One call has more results than that.
+            // A single message has more results than fit in a page.
             let mut behind = session.messages.range(page + 1..until);
             let next = behind.find(|(_, message)| message.asked_at_seq.is_none());
             first_seq = next.map_or(until, |(seq, _)| *seq);
@@ -367,13 +368,14 @@ pub(crate) fn prune(state: &mut State, item: PruneSession) -> PruneOutcome {
     }
 }
 
-/// Where a transcript begins that is to begin here: with the question where this is an answer.
+/// The first message to keep so that a transcript can begin at `seq`: the question, if there is an
+/// answer at `seq`.
 fn begins(session: &Session, seq: i64) -> i64 {
     let asked = session.messages.get(&seq).and_then(|m| m.asked_at_seq);
     asked.unwrap_or(seq)
 }
 
-/// Deleted sessions that something is to be done about.
+/// Deleted sessions that are due for removal of their rows.
 pub(crate) fn deleted(
     state: &State,
     now: Timestamp,
@@ -391,7 +393,7 @@ pub(crate) fn deleted(
     found
 }
 
-/// Removes a page of what a deleted session left behind, in the order of the keys.
+/// Removes a page of a deleted session's rows, in the order of their keys.
 pub(crate) fn erase(state: &mut State, now: Timestamp, key: SessionKey, limit: u32) -> Erased {
     let alive_below = !reads::children(state, key).is_empty();
     let Some(session) = state.sessions.get_mut(&key) else {
@@ -448,7 +450,7 @@ pub(crate) fn erase(state: &mut State, now: Timestamp, key: SessionKey, limit: u
     }
 }
 
-/// Removes the first rows; returns how many.
+/// Removes the first rows. Returns their number.
 fn pop<K: Ord, V>(rows: &mut BTreeMap<K, V>, limit: usize) -> usize {
     let mut count = 0;
     while count < limit && rows.pop_first().is_some() {
@@ -457,14 +459,14 @@ fn pop<K: Ord, V>(rows: &mut BTreeMap<K, V>, limit: usize) -> usize {
     count
 }
 
-/// The open sends by place, those without one behind, in the order of their ids.
+/// The open sends by position; those without one follow, by id.
 fn open_in_order(session: &Session) -> Vec<SendId> {
     let mut open: Vec<_> = session.open_sends().collect();
     open.sort_by_key(|send| (send.position.is_none(), send.position, send.id));
     open.into_iter().map(|send| send.id).collect()
 }
 
-/// A session as it is shown; none for a tombstone.
+/// A session as returned to clients; none for a tombstone.
 pub(crate) fn record(state: &State, session: &Session, now: Timestamp) -> Option<SessionRecord> {
     let cold = session.cold.as_ref()?;
     Some(SessionRecord {

@@ -18,10 +18,10 @@ use crate::memory::ModelStore;
 use crate::reads::page;
 use crate::state::{Seen, State};
 
-/// What the store has of one name.
+/// The versions of a name.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
-    /// What the name means, if it is listed.
+    /// The current version of the name, if it is listed.
     current: Option<(SkillHash, SkillSource)>,
     versions: BTreeMap<SkillHash, (SkillRecord, Arc<Skill>)>,
 }
@@ -160,7 +160,7 @@ fn publish(state: &mut State, now: Timestamp, item: &PublishSkill) -> PublishSki
     }
 }
 
-/// Every skill, without its files' content.
+/// All skills, without their files' contents.
 pub(crate) fn dump(state: &State) -> Vec<DumpSkill> {
     let skills = state.skills.iter().map(|((tenant, name), named)| {
         let versions = named.versions.values().map(|(record, skill)| {

@@ -40,13 +40,13 @@ use crate::{agents, calibrations, extractions, money, pauses};
 pub(crate) struct State {
     pub(crate) agents: BTreeMap<AgentKey, agents::Kept>,
     pub(crate) boots: BTreeMap<BootId, BootRecord>,
-    /// What agents may name of the boots.
+    /// The tools that boots offer to agents.
     pub(crate) tools: BTreeMap<BootId, Published>,
-    /// What workers learned of providers' counts, by provider and model.
+    /// What workers learned about providers' token counts, by provider and model.
     pub(crate) calibrations: BTreeMap<(String, String), calibrations::Known>,
-    /// Tombstones too.
+    /// Including tombstones.
     pub(crate) sessions: BTreeMap<SessionKey, Session>,
-    /// Where each send is.
+    /// The session of each send.
     pub(crate) homes: BTreeMap<(TenantId, SendId), SessionKey>,
     /// By tenant, route and key.
     pub(crate) requests: BTreeMap<(TenantId, String, String), Request>,
@@ -62,34 +62,34 @@ pub(crate) struct State {
     pub(crate) memories: BTreeMap<(TenantId, MemoryId), memories::Kept>,
     pub(crate) extractions: BTreeMap<(TenantId, SendId), extractions::Owed>,
     pub(crate) memory_erasures: BTreeMap<(TenantId, ErasureId), Erasure>,
-    /// What vectors cost that no send pays for.
+    /// The cost of vectors that was not charged to a send.
     pub(crate) memory_usage: BTreeMap<(TenantId, Uuid), PaidCall>,
     pub(crate) runs: BTreeMap<RunKey, Run>,
-    /// Asks of runs so far.
+    /// Number of requests to runs so far.
     pub(crate) asks: i64,
     pub(crate) timers: BTreeMap<(TenantId, TimerId), Timer>,
     pub(crate) tenants: tenants::Kept,
-    /// Also those that have ended.
+    /// Including those that have ended.
     pub(crate) tenant_erasures: BTreeMap<TenantId, TenantErasure>,
     pub(crate) api_keys: BTreeMap<KeyId, KeyRecord>,
     pub(crate) webhooks: BTreeMap<(TenantId, WebhookId), WebhookRecord>,
-    /// What steps told since somebody looked; what is for nobody goes then.
+    /// Events since the last step; those for tenants without endpoints are then dropped.
     pub(crate) news: News,
     /// Events that no fan-out has turned into deliveries yet.
     pub(crate) events: Vec<WebhookNews>,
     pub(crate) deliveries: BTreeMap<(TenantId, WebhookId, WebhookEventId), DeliveryRecord>,
-    /// Places among a tenant's open sends, and since when they are taken.
+    /// Places among a tenant's open sends, with the time at which they were taken.
     pub(crate) open_sends: BTreeMap<(TenantId, SendId), Timestamp>,
-    /// The same of API keys.
+    /// Places among an API key's open sends, with the time at which they were taken.
     pub(crate) key_sends: BTreeMap<(TenantId, (KeyId, SendId)), Timestamp>,
-    /// How many seats tenants have, and since when.
+    /// Limits of tenants' seats, and since when they apply.
     pub(crate) seat_limits: BTreeMap<TenantId, (SeatLimits, Timestamp)>,
     pub(crate) seats: BTreeMap<SessionKey, Seat>,
-    /// What calls under limits of money or tokens have set aside and spent.
+    /// The reservations and spending of calls under limits of money or tokens.
     pub(crate) money: money::Accounts,
     pub(crate) pauses: BTreeMap<PauseKey, pauses::Kept>,
     pub(crate) provider_keys: BTreeMap<(TenantId, String), ProviderKeyRecord>,
-    /// What sends wait for.
+    /// The pauses for which sends wait.
     pub(crate) pause_waits: BTreeMap<(TenantId, SendId), PauseKey>,
 }
 
@@ -97,23 +97,24 @@ pub(crate) struct State {
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) body_hash: [u8; 32],
-    /// What it made.
+    /// The resource that it created.
     pub(crate) resource: Uuid,
     pub(crate) created_at: Timestamp,
 }
 
-/// What the store knows of a request before serving it.
+/// What is known about a request's idempotency key.
 pub(crate) enum Seen {
-    /// Nothing, or it carries no key.
+    /// No request had the key, or there is no key.
     Never,
-    /// It was served, and made this.
+    /// The request was served and created this.
     Before(Uuid),
-    /// Another request had its key.
+    /// A different request had the key.
     Mismatch,
 }
 
 impl State {
-    /// Whether a boot may own sessions: it is known, not declared dead, and its lease runs.
+    /// Whether a boot may own sessions: it is known, not declared dead, and its lease has not
+    /// expired.
     pub(crate) fn is_live(&self, boot: BootId, now: Timestamp) -> bool {
         let boot = self.boots.get(&boot);
         boot.is_some_and(|boot| boot.dead_at.is_none() && boot.lease_until >= now)
@@ -127,7 +128,7 @@ impl State {
             .is_some_and(|boot| self.is_live(boot, now))
     }
 
-    /// Whether a worker may be granted a session with a send.
+    /// Whether a worker may be granted a session when a send is accepted.
     pub(crate) fn may_keep(&self, key: SessionKey, keeper: BootId, now: Timestamp) -> bool {
         let pool = self.boots.get(&keeper).map(|boot| &boot.pool);
         let serves = |session: &Session| Some(&session.hot.pool) == pool;
@@ -136,7 +137,7 @@ impl State {
             && self.sessions.get(&key).is_some_and(serves)
     }
 
-    /// Adds a session, or puts it in the place of the one of its key.
+    /// Adds a session, replacing any that has its key.
     pub(crate) fn add_session(&mut self, mut session: Session) {
         session.news = self.news.clone();
         self.sessions.insert(session.key, session);
@@ -151,13 +152,13 @@ impl State {
     /// A call by id.
     pub(crate) fn call(&self, tenant: TenantId, id: &str) -> Option<&CallRecord> {
         let sessions = self.sessions.values();
-        // What a deleted session left behind is nobody's.
+        // Calls of deleted sessions are not found.
         let mut mine =
             sessions.filter(|session| session.key.tenant == tenant && session.cold.is_some());
         mine.find_map(|session| session.calls.get(id))
     }
 
-    /// Looks an idempotency key up.
+    /// Looks up an idempotency key.
     pub(crate) fn seen(&self, key: Option<&IdempotencyKey>) -> Seen {
         let Some(key) = key else {
             return Seen::Never;
@@ -169,7 +170,7 @@ impl State {
         }
     }
 
-    /// Remembers what a request made.
+    /// Stores the resource that a request created.
     pub(crate) fn remember(&mut self, key: Option<&IdempotencyKey>, made: Uuid, now: Timestamp) {
         if let Some(key) = key {
             let request = Request {
@@ -181,7 +182,7 @@ impl State {
         }
     }
 
-    /// Takes a key for a request that makes nothing under it by itself.
+    /// Takes a key for a request that does not itself create a resource.
     pub(crate) fn take_key(&mut self, key: &IdempotencyKey, now: Timestamp) -> KeyOutcome {
         match self.seen(Some(key)) {
             Seen::Never => {

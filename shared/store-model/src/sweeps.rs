@@ -1,4 +1,4 @@
-//! What has to happen by itself: ready sessions found again, alarms served, old rows removed.
+//! Background work: finding ready sessions, serving alarms, removing old rows.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl Sweeps for ModelStore {
     }
 }
 
-/// Sends that ended without completing and for which something still works.
+/// Sends that ended without completing while work below them continues.
 pub(crate) fn orphans(state: &State, now: Timestamp, query: SweepOrphans) -> Orphans {
     let sends = state.sessions.values().flat_map(|session| {
         let parent = session.cold.as_ref().and_then(|cold| cold.parent.as_ref());
@@ -94,7 +94,7 @@ pub(crate) fn ready(state: &State, now: Timestamp, query: &SweepReady) -> Swept 
         .filter(|ready| query.pool.as_ref().is_none_or(|pool| *pool == ready.pool))
         .filter(|ready| {
             let is_old = ready.ready_since.0 + query.older_than_ms <= now.0;
-            // The clock was set back.
+            // Or the clock was set back.
             is_old || ready.ready_since > now
         })
         .filter(|ready| query.after.is_none_or(|after| place(ready) > after))
@@ -145,7 +145,8 @@ fn armed(state: &State) -> impl Iterator<Item = (Timestamp, &SendRecord)> {
     sends.filter_map(|send| send.alarm_at.map(|alarm_at| (alarm_at, send)))
 }
 
-/// `lease` is until when the send's worker has its lease; none where nobody runs it.
+/// Serves the alarm of a send. `lease` is the time until which its worker's lease is valid; none if
+/// nobody runs it.
 fn serve(
     session: &mut Session,
     id: SendId,
@@ -172,7 +173,8 @@ fn serve(
     sweep.enqueue.extend(session.commit(change, unsaid).ready);
 }
 
-/// Removes what is old enough. Ended boots go once no session names them and they are old too.
+/// Removes rows that are old enough. Ended boots are removed once they are old and no session names
+/// them.
 pub(crate) fn retention(state: &mut State, now: Timestamp, keep: Duration) -> u64 {
     let is_old = |time: Timestamp| time.after(keep) < now;
     let before = state.requests.len() + state.boots.len() + state.api_keys.len();
@@ -192,7 +194,7 @@ pub(crate) fn retention(state: &mut State, now: Timestamp, keep: Duration) -> u6
     (before - state.requests.len() - state.boots.len() - state.api_keys.len()) as u64
 }
 
-/// Removes the sends of a page that are old enough, with what only they had.
+/// Removes the sends of a page that are old enough, with everything that belongs only to them.
 pub(crate) fn retire_sends(state: &mut State, now: Timestamp, query: RetireSends) -> Retired {
     let is_old = |time: Timestamp| time.after(query.keep) < now;
     let mut page: Vec<(SendId, SessionKey)> = state

@@ -80,7 +80,7 @@ impl TenantErasures for ModelStore {
     }
 }
 
-/// Removes from a map, and says how many.
+/// Removes entries from a map. Returns their number.
 fn drop_from<K: Ord, V>(map: &mut BTreeMap<K, V>, is_gone: impl Fn(&K) -> bool) -> u64 {
     let before = map.len();
     map.retain(|key, _| !is_gone(key));
@@ -91,7 +91,8 @@ fn count<T>(rows: impl Iterator<Item = T>, is_of: impl Fn(&T) -> bool) -> u64 {
     rows.filter(is_of).count() as u64
 }
 
-/// Hands the maps whose keys name a tenant to a macro: `table: map.what names it`.
+/// Applies a macro to the maps whose keys contain a tenant: `table: map.field`, where `field` is
+/// the tenant's in the key.
 macro_rules! tenant_maps {
     ($apply:ident, $state:expr, $tenant:expr) => {
         $apply! { $state, $tenant,
@@ -120,7 +121,8 @@ macro_rules! dropped {
 }
 
 impl State {
-    /// How much there is of a tenant, by the tables that a database would have it in, as far as they are maps here.
+    /// Number of a tenant's rows by the tables of a database, for the tables that have a
+    /// counterpart here.
     pub(crate) fn rows_of(&self, tenant: TenantId) -> BTreeMap<String, u64> {
         let mut rows = tenant_maps!(counted, self, tenant);
         rows.extend(self.money_rows(tenant));
@@ -153,7 +155,7 @@ impl State {
             .sum()
     }
 
-    /// Removes everything of a tenant but its blobs, which it lets go.
+    /// Removes everything of a tenant. Its blobs are only released.
     fn erase(&mut self, tenant: TenantId) -> Vec<(String, u64)> {
         let events = self.events.len();
         self.events.retain(|news| news.tenant != tenant);

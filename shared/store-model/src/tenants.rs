@@ -19,7 +19,7 @@ use crate::memory::ModelStore;
 use crate::reads::page;
 use crate::state::{Seen, State};
 
-/// Tenants by number; none in place of one that was deleted, whose number stays taken.
+/// Tenants by number. A deleted tenant's number stays taken and has no value.
 #[derive(Debug)]
 pub(crate) struct Kept(BTreeMap<TenantId, Option<Tenant>>);
 
@@ -40,7 +40,7 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// Those that were not deleted, but for the first one.
+    /// The tenants that are not deleted, except the first one.
     pub(crate) fn dump(&self) -> Vec<TenantId> {
         let kept = self.0.values().flatten().map(|tenant| tenant.id);
         kept.filter(|id| *id != TenantId::DEFAULT).collect()
@@ -54,14 +54,14 @@ impl Kept {
         self.0.get_mut(&id)?.as_mut()
     }
 
-    /// Those whose limits name money, or tokens of more than a minute.
+    /// The tenants with limits on money, or on tokens over more than a minute.
     pub(crate) fn with_money(&self) -> Vec<TenantId> {
         let kept = self.0.values().flatten();
         let limited = kept.filter(|tenant| LedgerLimits::of(&tenant.limits).is_some());
         limited.map(|tenant| tenant.id).collect()
     }
 
-    /// Those that say anything of pools.
+    /// The tenants that restrict pools.
     fn with_pools(&self) -> Vec<(TenantId, Pools)> {
         let kept = self.0.values().flatten();
         let said = kept.filter(|tenant| tenant.pools.stored().is_some());
@@ -69,7 +69,7 @@ impl Kept {
             .collect()
     }
 
-    /// Keeps nothing of a tenant but its number.
+    /// Removes everything of a tenant but its number.
     pub(crate) fn forget(&mut self, id: TenantId) {
         self.0.insert(id, None);
     }
@@ -301,7 +301,7 @@ impl Tenants for ModelStore {
     }
 }
 
-/// Sends that have a place, and since when.
+/// Sends that have a place, with the time at which it was taken.
 type Places = BTreeMap<SendId, Timestamp>;
 
 impl State {
@@ -332,7 +332,8 @@ impl State {
         }
     }
 
-    /// Whether a send has not ended, or may still be made that has had a place since then.
+    /// Whether a send has not ended, or may still be created under the place that it took at
+    /// `since`.
     fn is_open(&self, tenant: TenantId, send: SendId, since: Timestamp, now: Timestamp) -> bool {
         match self.send(tenant, send) {
             Some(record) => !record.status.is_final(),

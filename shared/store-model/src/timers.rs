@@ -68,7 +68,7 @@ impl Timers for ModelStore {
     }
 }
 
-/// A timer and what became of its occurrences.
+/// A timer with its occurrences.
 #[derive(Debug)]
 pub(crate) struct Timer {
     pub(crate) record: TimerRecord,
@@ -166,7 +166,7 @@ pub(crate) fn change(state: &mut State, now: Timestamp, item: ChangeTimer) -> Ch
     ChangeTimerOutcome::Changed(Box::new(timer.record.clone()))
 }
 
-/// Ends the timers of a session that is deleted.
+/// Ends the timers of a deleted session.
 pub(crate) fn cancel_all(state: &mut State, now: Timestamp, key: SessionKey) {
     let ids: Vec<_> = of_session(state, key.tenant, key.session)
         .map(|timer| timer.record.id)
@@ -292,7 +292,7 @@ fn page<T>(items: impl Iterator<Item = T>, limit: u32) -> Page<T> {
     Page { data, more }
 }
 
-/// Removes what is old enough.
+/// Removes rows that are old enough.
 pub(crate) fn retention(state: &mut State, now: Timestamp, keep: Duration) -> u64 {
     let is_old = |time: Timestamp| time.after(keep) < now;
     let mut removed = 0;

@@ -1,4 +1,4 @@
-//! Webhooks: endpoints, the events that steps note for them, and deliveries.
+//! Webhooks: endpoints, the events that steps record for them, and deliveries.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::memory::ModelStore;
 use crate::reads::page;
 use crate::state::{Seen, State};
 
-/// What steps told. Every session has a hand on it.
+/// The webhook events of steps. Every session shares it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct News(Arc<Mutex<Vec<WebhookNews>>>);
 
 impl News {
-    /// Adds what a step told.
+    /// Adds a step's event.
     pub(crate) fn extend(&self, told: Option<WebhookNews>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.extend(told);
@@ -34,7 +34,7 @@ impl News {
 }
 
 impl State {
-    /// Keeps what steps told whose tenants have endpoints.
+    /// Keeps the new events of tenants that have endpoints.
     pub(crate) fn take_news(&mut self) {
         for news in self.news.take() {
             if self

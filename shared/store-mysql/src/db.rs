@@ -1,4 +1,4 @@
-//! The port of the store's core on a server.
+//! The database port of the store core on a server.
 
 use futures::TryStreamExt;
 use futures::future::{BoxFuture, FutureExt, ready};
@@ -20,13 +20,14 @@ use crate::migrate::{self, server};
 use crate::schema::faults;
 use crate::settings::Settings;
 
-/// How often a transaction is run that meets another one. A wait for a lock ends after a second.
+/// Attempts at a transaction that conflicts with others. A wait for a lock times out after a
+/// second.
 const ATTEMPTS: u32 = 6;
 
-/// The clock in whole milliseconds.
+/// The server's clock in milliseconds.
 const NOW: &str = "SELECT CAST(FLOOR(UNIX_TIMESTAMP(NOW(3)) * 1000) AS SIGNED)";
 
-/// One database of a server.
+/// One database on a server.
 #[derive(Debug)]
 pub(crate) struct MysqlDb {
     writers: MySqlPool,
@@ -49,7 +50,8 @@ impl MysqlDb {
 }
 
 impl Database for MysqlDb {
-    /// Every commit is as durable as the server makes it: there is no setting per transaction.
+    /// Ignores `Commit`: the server's settings decide about durability, and cannot be set per
+    /// transaction.
     fn begin(
         &self,
         _commit: Commit,
@@ -83,7 +85,7 @@ impl Database for MysqlDb {
         async move {
             let conn = self.reading.counted(self.readers.acquire()).await;
             let mut conn = conn.map_err(fault)?;
-            // For the next transaction alone.
+            // Applies to the next transaction only.
             let level = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ";
             direct(&mut conn, level).await?;
             let begin = "START TRANSACTION WITH CONSISTENT SNAPSHOT";
@@ -125,7 +127,7 @@ struct Open(sqlx::Transaction<'static, MySql>);
 struct Read(PoolConnection<MySql>);
 
 impl Transaction for Open {
-    /// It returns when it is durable.
+    /// The commit is durable when this returns.
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<Durable>> {
         async move {
             self.0.commit().await.map_err(fault)?;
@@ -188,8 +190,8 @@ fn bound(command: &'static Command, arguments: &[Value]) -> Query<'static, MySql
     })
 }
 
-/// Runs the statements one after the other. Of those that lock and those that read, the rows of the
-/// last one count.
+/// Runs the statements in order. Of those that return rows, to lock or to read, only the rows of
+/// the last one count.
 async fn run(
     conn: &mut MySqlConnection,
     statement: &'static Statement,
@@ -252,7 +254,7 @@ fn value(row: &MySqlRow, index: usize) -> sqlx::Result<Value> {
             Value::Integer(row.try_get_unchecked(index)?)
         }
         "FLOAT" | "DOUBLE" => Value::Real(row.try_get_unchecked(index)?),
-        // `utf8mb4_bin` marks its columns as binary, too: the character set tells them apart.
+        // Columns with `utf8mb4_bin` are marked as binary, too: the character set tells them apart.
         _ if <str as Type<MySql>>::compatible(&kind) || kind.name() == "JSON" => {
             Value::Text(row.try_get_unchecked(index)?)
         }

@@ -1,4 +1,4 @@
-//! The core's statements in MySQL's dialect.
+//! Translation of the core's statements to MySQL's dialect.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Mutex};
 
 use mainspring_store_core::db::{Part, Statement, piece, spelled};
 
-/// The texts that say something else than the core's.
+/// Statements that replace those of the core.
 const TEXTS: &[&str] = &[
     include_str!("../sql/audit.sql"),
     include_str!("../sql/boots.sql"),
@@ -23,8 +23,8 @@ const TEXTS: &[&str] = &[
     include_str!("../sql/usage.sql"),
 ];
 
-/// Words of the core's texts, and what MySQL says for them. `not_end` and `reporting` are columns that stand for the conditions of
-/// partial indexes.
+/// Words of the core's texts with their replacements in MySQL. `not_end` and `reporting` are
+/// columns that stand in for the conditions of partial indexes.
 const WORDS: &[(&str, &str)] = &[
     ("{lock}", "FOR UPDATE"),
     ("{lock_free}", "FOR UPDATE SKIP LOCKED"),
@@ -37,22 +37,22 @@ const WORDS: &[(&str, &str)] = &[
     ("{least}", "least"),
     ("{not_end}", "not_end = 1"),
     ("{reporting}", "reporting = 1"),
-    // A common table that has the name of a table is read from that table.
+    // Within a CTE that has the name of a table, that name refers to the table.
     (" main.", " "),
     (" AS MATERIALIZED (", " AS ("),
-    // Joined in the order in which they are written.
+    // Tables are joined in the order in which they are written.
     ("CROSS JOIN", "STRAIGHT_JOIN"),
     (" AS INTEGER)", " AS SIGNED)"),
     (" AS REAL)", " AS DOUBLE)"),
     (" AS TEXT)", " AS CHAR)"),
 ];
 
-/// One statement, as MySQL takes it.
+/// One statement for MySQL.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Command {
     /// The text, with `?` for each parameter.
     pub(crate) sql: String,
-    /// Which argument each `?` takes, from 0.
+    /// The index of the argument for each `?`, from 0.
     pub(crate) arguments: Vec<usize>,
 }
 
@@ -65,13 +65,13 @@ static OWN: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(|| {
     sections.map(|(name, text)| (name.trim(), text)).collect()
 });
 
-/// What was translated so far, by the statement's place in memory.
+/// The statements translated so far, by their addresses.
 static TRANSLATED: LazyLock<Mutex<HashMap<usize, &'static [Command]>>> =
     LazyLock::new(Mutex::default);
 
-/// The statements that a statement of the core is here, in the order in which they run.
+/// Translates a statement of the core to the statements to run, in order.
 pub(crate) fn commands(statement: &'static Statement) -> &'static [Command] {
-    // A statement has no name of its own, but a place that it never leaves.
+    // A statement has no name, but as a static its address is unique and never changes.
     let key = std::ptr::from_ref(statement).addr();
     let mut known = TRANSLATED.lock().expect("nothing panics under the lock");
     known.entry(key).or_insert_with(|| {
@@ -84,8 +84,8 @@ pub(crate) fn commands(statement: &'static Statement) -> &'static [Command] {
     })
 }
 
-/// Parts that are one statement. Common tables of a subquery do not see those of the statement around it, but the tables behind
-/// their names (MariaDB 10.11): they are repeated there.
+/// Joins parts into one statement. In MariaDB 10.11 the CTEs of a subquery do not see those of the
+/// enclosing statement, but the tables of the same names, so the outer CTEs are repeated there.
 fn one(parts: &[Part]) -> String {
     let texts = parts.iter().map(|part| without_comments(piece(text(part))));
     let texts: Vec<String> = texts.collect();
@@ -120,7 +120,8 @@ pub(crate) fn split(text: &str) -> Vec<Command> {
         .collect()
 }
 
-/// A deletion of the rows that a limited subquery names: here, the deletion is limited itself, and its subqueries cannot be.
+/// Rewrites a `DELETE` of the rows that a subquery with `LIMIT` selects: in MySQL the `DELETE`
+/// itself can have a `LIMIT`, but such a subquery cannot.
 fn limited(sql: &str) -> Cow<'_, str> {
     let inner = || {
         let (table, rest) = sql
@@ -135,7 +136,8 @@ fn limited(sql: &str) -> Cow<'_, str> {
     inner().map_or(Cow::Borrowed(sql), Cow::Owned)
 }
 
-/// `(a, b) > ($1, $2)`: a comparison of pairs does not use an index, its conditions one by one do.
+/// Expands `(a, b) > ($1, $2)`: a comparison of pairs does not use an index, the separate
+/// conditions do.
 fn pairs(sql: &str) -> String {
     let mut said = String::with_capacity(sql.len());
     let mut rest = sql;
@@ -161,7 +163,8 @@ fn pairs(sql: &str) -> String {
     said + rest
 }
 
-/// `a ->> 'b'` and `a ->> '$.b'`: the scalar there as a text, NULL where there is none.
+/// Translates `a ->> 'b'` and `a ->> '$.b'`: the scalar at that path as text, NULL if there is
+/// none.
 fn scalars(sql: &str) -> String {
     let mut said = String::with_capacity(sql.len());
     let mut rest = sql;
@@ -177,7 +180,8 @@ fn scalars(sql: &str) -> String {
     said + rest
 }
 
-/// What becomes of a row whose key is there already. Assignments run from left to right, and see what those before them wrote.
+/// Translates upserts. MySQL runs assignments from left to right, and each sees the values assigned
+/// before it.
 fn upserts(sql: String) -> String {
     let Some((insert, rest)) = sql.split_once("ON CONFLICT (") else {
         return sql;
@@ -185,7 +189,7 @@ fn upserts(sql: String) -> String {
     let (key, action) = rest.split_once(") DO ").unwrap_or((rest, ""));
     let mut said = format!("{insert}ON DUPLICATE KEY UPDATE");
     let Some(assigned) = action.strip_prefix("UPDATE SET") else {
-        // The row stays as it is. INSERT IGNORE would ignore whatever else is wrong, too.
+        // Leaves the row unchanged. INSERT IGNORE would ignore other errors, too.
         let column = key.split(", ").next().unwrap_or(key);
         let _ = write!(said, " {column} = {column}");
         return said;
@@ -221,7 +225,7 @@ fn numbered(sql: &str) -> Command {
         let (before, from) = rest.split_at(at);
         command.sql.push_str(before);
         let digits = from[1..].bytes().take_while(u8::is_ascii_digit).count();
-        // A `$` of a JSON path has no number behind it.
+        // The `$` of a JSON path is not followed by a number.
         match from[1..=digits].parse::<usize>() {
             Ok(number) => {
                 command.sql.push('?');
@@ -287,7 +291,7 @@ mod tests {
                 "SELECT a FROM t WHERE x(b) AND (t.a > ? OR t.a = ? AND b >= ?) \
                  AND (a, b, c) > (?, ?, ?) AND d > (?)",
             ),
-            // Without a limit, the subquery stands.
+            // A subquery without a limit is kept.
             (
                 "DELETE FROM t WHERE a IN (\n    SELECT a FROM t\n    WHERE b = $1\n)",
                 "DELETE FROM t WHERE a IN (\n    SELECT a FROM t\n    WHERE b = ?\n)",

@@ -1,18 +1,18 @@
-//! What the errors of MySQL and MariaDB mean for who met them.
+//! Classification of the errors of MySQL and MariaDB.
 
 use mainspring_shared::store::Denial;
 use mainspring_store_core::fault::{Class, Fault};
 use sqlx::mysql::MySqlDatabaseError;
 
-// Numbers of https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html, which
+// Numbers from https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html, which
 // MariaDB shares.
 const LOCK_WAIT_TIMEOUT: u16 = 1205;
 const DEADLOCK: u16 = 1213;
 /// MariaDB 11.6 and newer: a row changed since the transaction read it.
 const CHANGED_SINCE_READ: u16 = 1020;
 const DUPLICATE_KEY: u16 = 1062;
-/// A wrong user or password, an address that may not connect; an account that is locked or needs a new password; a
-/// connection without TLS where the account or the server demands it.
+/// A wrong user or password; a client address that may not connect; an account that is locked or
+/// needs a new password; a connection without TLS if the account or the server requires it.
 const LOGIN: [u16; 9] = [1045, 1130, 1698, 1820, 1862, 3118, 3159, 3955, 4151];
 const DATABASE: [u16; 2] = [1044, 1049];
 const RIGHTS: [u16; 3] = [1142, 1143, 1227];
@@ -21,28 +21,29 @@ const SERVER: [u16; 17] = [
     1021, 1030, 1037, 1040, 1041, 1053, 1077, 1079, 1114, 1135, 1203, 1226, 1290, 1317, 1792, 1836,
     3024,
 ];
-/// The server does not take the connection for now, or has ended it: it cannot look up the address, or has blocked it
-/// after failures (`FLUSH HOSTS`); it is offline, or a node that its cluster has not readied (1047); the connection broke,
-/// was killed, or was idle for too long. And what proxies say of a server that they cannot reach.
+/// The server does not accept the connection for now, or has ended it: it cannot resolve the
+/// client's address, or has blocked it after failures (`FLUSH HOSTS`); it is offline, or a cluster
+/// node that is not ready (1047); the connection broke, was killed, or was idle for too long. Also
+/// what proxies report for a server that they cannot reach.
 const CONNECTION: [u16; 21] = [
     1042, 1047, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 2002, 2003, 2006, 2013, 2055, 3032,
     3168, 3169, 4031, 9001, 9002,
 ];
 
-/// An error of the driver as a failure of the store.
+/// Converts an error of the driver to a fault of the store.
 pub(crate) fn fault(error: sqlx::Error) -> Fault {
     let class = class(&error);
     Fault::database(error, class)
 }
 
-/// The number of a server's error.
+/// The number of a server error.
 pub(crate) fn number(error: &sqlx::Error) -> Option<u16> {
     let error = error.as_database_error()?;
     let error = error.try_downcast_ref::<MySqlDatabaseError>()?;
     Some(error.number())
 }
 
-/// Whether the server does not let this program do that.
+/// Whether this program's user lacks the rights for the statement.
 pub(crate) fn lacks_rights(error: &sqlx::Error) -> bool {
     number(error).is_some_and(|number| RIGHTS.contains(&number))
 }
@@ -102,7 +103,8 @@ mod tests {
 
     #[test]
     fn an_account_that_may_not_connect_is_denied() {
-        // A wrong password, an address, a locked account, a connection without TLS.
+        // A wrong password, a client address that may not connect, a locked account, a connection
+        // without TLS.
         for number in [1045, 1130, 3118, 3159] {
             let class = class_of(number);
             assert!(matches!(class, Class::Denied(Denial::Login)), "{number}");
@@ -111,7 +113,8 @@ mod tests {
 
     #[test]
     fn a_fault_of_a_statement_is_not_unavailable() {
-        // Syntax, an unknown column, a table that is not there, a packet that is too large, a constraint.
+        // Syntax, an unknown column, a missing table, a packet that is too large, a violated
+        // constraint.
         for number in [1064, 1054, 1146, 1153, 3819] {
             let class = class_of(number);
             assert!(matches!(class, Class::Refused), "{number}");

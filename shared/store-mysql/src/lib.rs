@@ -16,13 +16,13 @@ pub use settings::{SchemaPolicy, Settings};
 
 use crate::db::MysqlDb;
 
-/// Connects, and makes sure of the schema.
+/// Connects to the database, and creates or verifies its schema.
 ///
 /// # Errors
 ///
-/// `SchemaMissing` and `SchemaNewer` when the schema does not fit; `Denied` when the server refuses
-/// the login, has no such database or denies a right; `Unavailable` when it cannot be reached;
-/// `Refused` when the address cannot be read.
+/// `SchemaMissing` and `SchemaNewer` if the schema does not fit; `Denied` if the server refuses the
+/// login, has no such database or denies a right; `Unavailable` if it cannot be reached; `Refused`
+/// if the URL cannot be parsed.
 pub async fn open(settings: &Settings) -> Result<MysqlStore> {
     migrate::prepare(settings).await?;
     Ok(MysqlStore::new(MysqlDb::new(settings)?))

@@ -1,4 +1,4 @@
-//! The schema: what this program needs, and bringing a database there.
+//! The schema: the version that this program needs, and migrating a database to it.
 
 use std::sync::LazyLock;
 
@@ -12,10 +12,10 @@ use sqlx::{ConnectOptions, Connection, SqlStr};
 use crate::fault::{fault, lacks_rights, number};
 use crate::settings::{SchemaPolicy, Settings};
 
-/// What `migrations/embed.rs` found: version, title and text of each file.
+/// The migrations embedded by `migrations/embed.rs`: version, title and text of each file.
 const EMBEDDED: &[(i64, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
 
-/// The record of what was applied, as sqlx makes it.
+/// The table of applied migrations, as sqlx creates it.
 const RECORD: &str = "CREATE TABLE IF NOT EXISTS _sqlx_migrations (
     version BIGINT PRIMARY KEY,
     description TEXT NOT NULL,
@@ -26,30 +26,32 @@ const RECORD: &str = "CREATE TABLE IF NOT EXISTS _sqlx_migrations (
 );
 ";
 
-/// The index that a journal needs. Steps go on meanwhile.
+/// Adds the index that a journal needs, without blocking steps.
 const STEPS_AT: &str =
     "ALTER TABLE steps ADD INDEX steps_at (at), ALGORITHM = INPLACE, LOCK = NONE";
 
-/// Whoever waits for a table to change keeps those who come later waiting, too.
+/// Lock timeout for changing a table: statements that come later queue behind one that waits for
+/// the table's lock.
 const PATIENCE: &str = "SET SESSION lock_wait_timeout = 5";
 
-/// There is such an index.
+/// The index exists already.
 const DUPLICATE_NAME: u16 = 1061;
 
-/// There is no such table.
+/// The table does not exist.
 const NO_TABLE: u16 = 1146;
 
 static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
     let migration = |&(version, title, sql): &(i64, &'static str, &'static str)| {
-        // The server commits each change of the schema by itself.
+        // No transaction: the server commits each DDL statement implicitly.
         let sql = SqlStr::from_static(sql);
         Migration::new(version, title.into(), MigrationType::Simple, sql, true)
     };
     Migrator::with_migrations(EMBEDDED.iter().map(migration).collect())
 });
 
-/// What `SchemaPolicy::Create` executes on an empty database, in order, the record of what was
-/// applied included: a database that it was applied to by hand passes `SchemaPolicy::Verify`.
+/// The statements that `SchemaPolicy::Create` runs on an empty database, in order, including the
+/// record of applied migrations: a database to which they were applied by hand passes
+/// `SchemaPolicy::Verify`.
 pub fn ddl() -> String {
     let migrations = MIGRATOR.iter().map(|it| {
         let (title, sql) = (it.description.as_ref(), it.sql.as_str());
@@ -63,7 +65,7 @@ fn needed() -> i64 {
     versions.max().unwrap_or(0)
 }
 
-/// Fails unless this program works on a version of the schema that a database has.
+/// Fails unless this program works with the schema version of the database.
 async fn fits(conn: &mut MySqlConnection, found: i64) -> Result<()> {
     let needed = needed();
     let demands = if found > needed {
@@ -78,8 +80,8 @@ async fn fits(conn: &mut MySqlConnection, found: i64) -> Result<()> {
     schema_fits(found, needed, demands).map_err(Fault::Schema)
 }
 
-/// Does what the policy says, on a connection of its own: the lock that keeps other processes from
-/// migrating at the same time ends with it.
+/// Creates or verifies the schema, as the policy says. Runs on its own connection, so that closing
+/// it releases the lock that keeps other processes from migrating at the same time.
 pub(crate) async fn prepare(settings: &Settings) -> Result<()> {
     let mut conn = settings.server()?.connect().await.map_err(fault)?;
     let prepared = match settings.schema {
@@ -89,7 +91,7 @@ pub(crate) async fn prepare(settings: &Settings) -> Result<()> {
             Err(fault) => Err(fault),
         },
     };
-    // Everything is committed; a failure to say goodbye changes nothing.
+    // Everything is committed; a failure to close the connection changes nothing.
     let _ = conn.close().await;
     prepared
 }
@@ -101,7 +103,7 @@ async fn migrate(conn: &mut MySqlConnection) -> Result<()> {
     }
     match MIGRATOR.run(&mut *conn).await {
         Ok(()) => Ok(()),
-        // A newer program came in between.
+        // A newer program has migrated it meanwhile.
         Err(MigrateError::VersionMissing(_)) => {
             let found = found(conn).await?;
             fits(conn, found).await
@@ -115,8 +117,8 @@ async fn migrate(conn: &mut MySqlConnection) -> Result<()> {
     }
 }
 
-/// The version of the schema, 0 when there is none. Fails when a migration was changed after it
-/// was applied.
+/// The version of the schema, 0 if there is none. Fails if a migration was changed after it was
+/// applied.
 async fn found(conn: &mut MySqlConnection) -> Result<i64> {
     let applied: sqlx::Result<Vec<(i64, Vec<u8>)>> = sqlx::query_as(
         "SELECT version, checksum FROM _sqlx_migrations WHERE success ORDER BY version",
@@ -139,7 +141,7 @@ async fn found(conn: &mut MySqlConnection) -> Result<i64> {
     Ok(applied.last().map_or(0, |(version, _)| *version))
 }
 
-/// Makes sure of the index that a journal needs, as the policy says.
+/// Creates or verifies the index that a journal needs, as the policy says.
 pub(crate) async fn index_steps(settings: &Settings) -> Result<()> {
     let mut conn = settings.server()?.connect().await.map_err(fault)?;
     let indexed = index(&mut conn, settings.schema).await;
@@ -164,7 +166,7 @@ async fn index(conn: &mut MySqlConnection, policy: SchemaPolicy) -> Result<()> {
     for sql in [PATIENCE, STEPS_AT] {
         match sqlx::raw_sql(sql).execute(&mut *conn).await {
             Ok(_) => {}
-            // Another process made it in between.
+            // Another process has created it meanwhile.
             Err(error) if number(&error) == Some(DUPLICATE_NAME) => {}
             Err(error) if lacks_rights(&error) => return Err(Fault::to_run(sql)),
             Err(error) => return Err(fault(error)),
@@ -173,7 +175,7 @@ async fn index(conn: &mut MySqlConnection, policy: SchemaPolicy) -> Result<()> {
     Ok(())
 }
 
-/// What the server says of itself, on a database whose schema fits.
+/// Product and version of the server, and the schema; fails unless the schema fits.
 pub(crate) async fn server(conn: &mut MySqlConnection) -> Result<Server> {
     let schema = found(conn).await?;
     fits(conn, schema).await?;

@@ -1,4 +1,4 @@
-//! What a database consists of, and what it should consist of.
+//! Comparison of a database's schema objects with those that this program needs.
 
 use mainspring_shared::store::{SchemaFault, SchemaObject, schema_faults};
 use mainspring_store_core::fault::Result;
@@ -8,10 +8,11 @@ use crate::fault::fault;
 
 const OBJECTS: &str = include_str!("../schema/objects.sql");
 
-/// What the migrations make, as MariaDB 10.11 tells it. A test compares and, with `UPDATE_DOCS=1`, writes it.
+/// The objects that the migrations create, as MariaDB 10.11 describes them. A test compares this
+/// file and, with `UPDATE_DOCS=1`, writes it.
 const NEEDED: &str = include_str!("../schema/needed.tsv");
 
-/// What a database lacks of the schema that this program brings.
+/// What a database lacks of this program's schema.
 pub(crate) async fn faults(conn: &mut MySqlConnection) -> Result<Vec<SchemaFault>> {
     let needed = SchemaObject::list(NEEDED);
     let mut found = objects(conn).await?;
@@ -26,7 +27,7 @@ pub(crate) async fn faults(conn: &mut MySqlConnection) -> Result<Vec<SchemaFault
     Ok(schema_faults(&needed, &found))
 }
 
-/// Everything that a database consists of.
+/// All schema objects of a database.
 async fn objects(conn: &mut MySqlConnection) -> Result<Vec<SchemaObject>> {
     let rows: Vec<(String, String, String)> = sqlx::query_as(OBJECTS)
         .fetch_all(conn)
@@ -35,7 +36,8 @@ async fn objects(conn: &mut MySqlConnection) -> Result<Vec<SchemaObject>> {
     Ok(rows.into_iter().map(SchemaObject::from).collect())
 }
 
-/// What MySQL and MariaDB say alike of a column: they show widths of integers, defaults and expressions differently.
+/// The part of a column's definition that MySQL and MariaDB show alike: they show integer widths,
+/// defaults and expressions differently.
 fn alike(definition: &str) -> String {
     let upto = |text: &str, mark: &str| text.split(mark).next().unwrap_or_default().to_owned();
     let mut text = upto(&upto(definition, " DEFAULT "), " AS (");

@@ -1,4 +1,4 @@
-//! What the store is opened with, and how its connections are set up.
+//! The settings of the store, and of its connections.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,37 +11,36 @@ use sqlx::{ConnectOptions, Executor};
 
 use crate::fault::fault;
 
-/// What happens to the schema when the store is opened.
+/// What to do about the schema when the store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SchemaPolicy {
-    /// It is brought up to date. Safe while any number of processes do the same.
+    /// Bring it up to date. Any number of processes may do so at the same time.
     #[default]
     Create,
-    /// Nothing is changed; a schema that is not up to date is an error.
+    /// Change nothing; a schema that is not up to date is an error.
     Verify,
 }
 
-/// How the store reaches its database. `Debug` does not show the address, which may hold a
-/// password.
+/// How the store connects to its database. `Debug` omits the URL, which may contain a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Settings {
     /// `mysql://USER:PASSWORD@HOST:PORT/DATABASE`.
     pub url: String,
-    /// What happens to the schema.
+    /// What to do about the schema when the store is opened.
     pub schema: SchemaPolicy,
     /// Connections for transactions.
     pub writers: u32,
     /// Connections for reads.
     pub readers: u32,
-    /// How long a step waits for a connection. Within it, a restart of the server goes unnoticed.
+    /// How long a step waits for a connection. A server restart that is shorter goes unnoticed.
     pub acquire_timeout: Duration,
 }
 
-/// Statements that a connection keeps prepared: all that there are.
+/// Prepared statements that a connection keeps: enough for all that there are.
 const STATEMENTS: usize = 400;
 
-/// What each connection begins with. Waiting for a row's lock longer than a second, the least that
-/// the server can count, fails the transaction, which is run again.
+/// Initializes each connection. The lock timeout of one second is the shortest that the server
+/// supports; a transaction that exceeds it fails and is run again.
 const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
      SET SESSION innodb_lock_wait_timeout = 1, \
      sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,\
@@ -59,9 +58,9 @@ impl Settings {
         }
     }
 
-    /// Whether the server is across a network and nothing makes sure that it is the right one: the
-    /// address asks for no TLS, or for TLS without a look at the server's certificate and name.
-    /// False where the address cannot be read.
+    /// Whether the server is remote and its identity is not verified: the URL does not request TLS,
+    /// or requests it without verifying the server's certificate and host name. False if the URL
+    /// cannot be parsed.
     pub fn trusts_any_server(&self) -> bool {
         let Ok(options) = MySqlConnectOptions::from_str(&self.url) else {
             return false;
@@ -73,7 +72,7 @@ impl Settings {
         !here && !matches!(options.get_ssl_mode(), MySqlSslMode::VerifyIdentity)
     }
 
-    /// What every connection is opened with.
+    /// The options that all connections share.
     pub(crate) fn server(&self) -> Result<MySqlConnectOptions> {
         let options = MySqlConnectOptions::from_str(&self.url).map_err(fault)?;
         Ok(options
@@ -86,7 +85,7 @@ impl Settings {
             .disable_statement_logging())
     }
 
-    /// Connections, each opened when it is first needed.
+    /// A pool of connections, which are opened on demand.
     pub(crate) fn pool(&self, connections: u32) -> Result<MySqlPool> {
         let options = MySqlPoolOptions::new()
             .max_connections(connections.max(1))

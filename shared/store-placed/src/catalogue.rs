@@ -1,4 +1,4 @@
-//! What a process knows of the catalogue, and for how long it relies on that.
+//! A process's copy of the catalogue, and for how long it relies on it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,15 +11,15 @@ use tokio::time::{Instant, timeout};
 
 use crate::place::{Away, Place};
 
-/// How long the home may take to say what is new.
+/// Time limit for reading changes from the home.
 const ANSWERS_IN: Duration = Duration::from_secs(2);
 
 /// Where a tenant is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// The database, by its place among all.
+    /// The index of the database.
     pub(crate) place: usize,
-    /// How far its move is.
+    /// The phase of its move.
     pub(crate) phase: Phase,
 }
 
@@ -44,17 +44,17 @@ pub(crate) struct Catalogue {
     home: Arc<Place>,
     names: Vec<String>,
     state: Mutex<State>,
-    /// One reads for all.
+    /// Held while reading, so that one caller reads for all.
     reading: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     rows: BTreeMap<TenantId, Placement>,
-    /// Of the last change that was read.
+    /// The version of the last change that was read.
     version: i64,
     moving: usize,
-    /// Until when it is relied on; none before it was read at all.
+    /// Until when the copy is relied on; `None` before the first read.
     until: Option<Instant>,
 }
 
@@ -78,7 +78,7 @@ impl State {
 }
 
 impl Catalogue {
-    /// Of these databases, the first of which is the home.
+    /// The catalogue of these databases, of which the first is the home.
     pub(crate) fn new(places: &[Arc<Place>]) -> Self {
         Self {
             home: places[0].clone(),
@@ -96,13 +96,13 @@ impl Catalogue {
         self.known(tenant)
     }
 
-    /// Where a tenant is, read anew: a database has said that it is not there.
+    /// Where a tenant is, after reading the catalogue again, because a database has refused it.
     pub(crate) async fn find_again(&self, tenant: TenantId) -> Result<Known> {
         self.read(true).await?;
         self.known(tenant)
     }
 
-    /// Where a tenant is as far as is known, without a look.
+    /// Where a tenant is according to the current copy, without reading.
     pub(crate) fn known(&self, tenant: TenantId) -> Result<Known> {
         let state = self.state();
         let Some(row) = state.rows.get(&tenant) else {
@@ -124,10 +124,11 @@ impl Catalogue {
         self.state().rows.values().cloned().collect()
     }
 
-    /// Reads what is new, and fails where the home does not answer and never did.
+    /// Reads the changes. An error of the home is only returned before the first successful read.
+    /// With `anew`, reads even if the copy is still relied on.
     pub(crate) async fn read(&self, anew: bool) -> Result<()> {
         let _reading = self.reading.lock().await;
-        // Someone else has read it while this one waited for its turn.
+        // Another caller has read it while this one waited.
         if !anew && self.is_believed() {
             return Ok(());
         }
@@ -141,10 +142,12 @@ impl Catalogue {
                 state.until = Some(begin + state.believed());
                 Ok(())
             }
-            // What was known goes on: writes for a tenant that went elsewhere are refused there.
+            // Keep using the old copy: writes for a tenant that has moved away are refused by its
+            // old database.
             Err(error) if state.until.is_some() => {
                 tracing::debug!(%error, "the catalogue cannot be read");
-                // From now on: the attempt may have taken longer than that, and everyone would read again at once.
+                // Counted from the end of the attempt, which may have taken longer than that:
+                // otherwise every caller would read again at once.
                 state.until = Some(Instant::now() + state.believed());
                 Ok(())
             }
@@ -152,11 +155,11 @@ impl Catalogue {
         }
     }
 
-    /// The rows that were changed after a version.
+    /// Reads the rows that changed after a version.
     async fn changed(&self, after: i64) -> Result<Vec<Placement>> {
         let placements = self.home.placements.clone();
-        // In a task of its own, which is the system's: whoever asks may act for one tenant, and would see the row of that
-        // one alone.
+        // In a separate task, without a tenant scope: a caller that acts for one tenant would see
+        // only that tenant's row.
         let rows = tokio::spawn(async move { placements.placements(after).await });
         match timeout(ANSWERS_IN, rows).await {
             Ok(Ok(rows)) => rows,
@@ -164,7 +167,7 @@ impl Catalogue {
         }
     }
 
-    /// Whether what was read is relied on still.
+    /// Whether the copy is still relied on.
     pub(crate) fn is_believed(&self) -> bool {
         let until = self.state().until;
         until.is_some_and(|until| Instant::now() < until)

@@ -7,7 +7,7 @@ mod mover;
 mod place;
 mod store;
 
-// The port, by how its methods find their database.
+// The port's methods, by how they find their database.
 mod routes {
     pub(crate) mod boots;
     pub(crate) mod by_tenant;
@@ -23,5 +23,5 @@ pub use mover::{MoveError, Moved, Mover, Step};
 pub use place::Database;
 pub use store::PlacedStore;
 
-/// Counter: calls to one of several databases that failed because it is away, by `place`.
+/// Counter: calls to one of several databases that failed because it is unavailable, by `place`.
 pub const PLACE_FAILURES: &str = "mainspring_place_failures_total";

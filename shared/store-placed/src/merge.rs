@@ -1,13 +1,14 @@
-//! What several databases answer, as one answer.
+//! Merging the answers of several databases into one.
 
 use mainspring_shared::store::{Error, Result};
 
-/// The answers of databases, by their places.
+/// The answers of databases, with their indexes.
 #[derive(Debug)]
 pub(crate) struct Answers<T>(pub(crate) Vec<(usize, Result<T>)>);
 
 impl<T> Answers<T> {
-    /// Those of the databases that answered; fails where none did, or one that is there says that something is wrong.
+    /// The answers of the available databases. Fails if there are none, or if an available one
+    /// returned an error.
     pub(crate) fn some(self) -> Result<Vec<(usize, T)>> {
         let mut found = Vec::with_capacity(self.0.len());
         let mut failed = None;
@@ -27,7 +28,7 @@ impl<T> Answers<T> {
         }
     }
 
-    /// Those of all; fails where one did.
+    /// The answers of all databases; fails if any failed.
     pub(crate) fn all(self) -> Result<Vec<(usize, T)>> {
         let answers = self.0.into_iter();
         answers
@@ -35,7 +36,7 @@ impl<T> Answers<T> {
             .collect()
     }
 
-    /// The sum of what databases answered.
+    /// The sum of the answers of the available databases.
     pub(crate) fn sum<N>(self) -> Result<N>
     where
         N: std::iter::Sum<T>,
@@ -44,14 +45,15 @@ impl<T> Answers<T> {
     }
 }
 
-/// One page out of pages in the same order: each has what is behind the same place, up to its end or to where the next one
-/// goes on. Returns its items, and where the next one goes on.
+/// Merges pages in the same order into one. Each contains the items after the same cursor, up to
+/// the end or to the cursor of its next page. Returns the items, and the cursor of the merged next
+/// page.
 pub(crate) fn page<T, K: Ord + Copy>(
     pages: Vec<(Vec<T>, Option<K>)>,
     key: impl Fn(&T) -> K,
     limit: u32,
 ) -> (Vec<T>, Option<K>) {
-    // Behind this place one of them has not looked yet.
+    // Beyond this cursor, one of them has not looked yet.
     let end = pages.iter().filter_map(|(_, next)| *next).min();
     let mut items: Vec<T> = pages.into_iter().flat_map(|(items, _)| items).collect();
     items.retain(|item| end.is_none_or(|end| key(item) <= end));

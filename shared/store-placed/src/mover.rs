@@ -1,20 +1,21 @@
-//! Takes a tenant from one database to another while it is in use.
+//! Moves a tenant from one database to another while it is in use.
 //!
-//! The catalogue's row says how far a move is, so that whoever is asked to move the tenant there again goes on where
-//! another one died:
+//! The tenant's row in the catalogue records the phase of the move, so that a repeated request
+//! continues where an earlier one died:
 //!
-//! | phase | what is done in it |
+//! | phase | what happens |
 //! |---|---|
-//! | `copying` | both databases refuse writes for the tenant; what was under way ends; its rows are copied in one transaction, and compared |
-//! | `arrived` | the catalogue names the other database; once no process believes the old row any more, that takes writes |
-//! | `erasing` | the rows that were left behind are removed |
+//! | `copying` | both refuse its writes; once none is in flight, its rows are copied in one transaction, and compared |
+//! | `arrived` | the catalogue names the new database, which accepts writes once the old row is out of use |
+//! | `erasing` | the old rows are removed |
 //!
-//! Writes wait from the begin of the first phase to the end of the second. Reads do not: they go to where the rows are
-//! complete, which is the same in both.
+//! Writes wait from the start of the first phase to the end of the second. Reads do not: they go to
+//! a database with all rows, which in these phases both have.
 //!
-//! A mover may be stopped at any point, and go on when others have ended the move, or given it up. What it closes then is
-//! where the tenant is: it looks at the row again behind each such step, and opens that database. One that dies in between
-//! leaves this to whoever is asked next to move the tenant to where it is.
+//! A mover may be suspended at any point, and resume after others have finished or aborted the
+//! move. It may then close the database that the tenant is on: so it rereads the row after each
+//! closing, and reopens that database if necessary. If it dies in between, the next request to move
+//! the tenant to where it is reopens it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,16 +30,16 @@ use mainspring_shared::time::Timestamp;
 use mainspring_store_postgres::{Copied, PostgresStore};
 use tokio::time::Instant;
 
-/// Rows of a table that one transaction removes.
+/// Rows of a table that one transaction deletes.
 const ERASED_AT_ONCE: u32 = 2_000;
 
-/// How long transactions that were under way may take to end: more than the server lets a statement of a step take.
+/// How long to wait for transactions in flight to end: longer than the statement timeout of steps.
 const DRAINS_IN: Duration = Duration::from_secs(20);
 
-/// What a process relies on is as old as this at most, with a margin for one that has just asked.
+/// The maximum age of a catalogue row that a process relies on, with a margin for a read in flight.
 const KNOWN_IN: Duration = BELIEVED.saturating_mul(2);
 
-/// The same for one that knows that the tenant moves.
+/// The same for a process that knows that a tenant is moving.
 const KNOWN_IN_MOVING: Duration = BELIEVED_MOVING.saturating_mul(3);
 
 /// Moves tenants between the databases of an installation.
@@ -47,41 +48,41 @@ pub struct Mover {
     places: BTreeMap<String, PostgresStore>,
 }
 
-/// Something that a move has done.
+/// A completed step of a move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// The catalogue says that the tenant moves.
+    /// The move is recorded in the catalogue.
     Begun,
-    /// Both databases refuse writes for it.
+    /// Both databases refuse the tenant's writes.
     Frozen,
-    /// No earlier write is under way.
+    /// No earlier write is in flight.
     Drained,
     /// Its rows are copied.
     Copied(Copied),
-    /// The catalogue names the other database.
+    /// The catalogue names the new database.
     Arrived,
-    /// That takes writes for it.
+    /// The new database accepts the tenant's writes.
     Thawed,
-    /// What it left behind is removed: so many rows.
+    /// The old rows are removed; this is their number.
     Erased(u64),
-    /// The catalogue says that it is there, and that is all.
+    /// The move is complete in the catalogue.
     Settled,
 }
 
-/// What a move came to.
+/// The result of a move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Moved {
     /// Where the tenant is now.
     pub placement: Placement,
-    /// Rows that were copied by this call.
+    /// The number of rows copied by this call.
     pub rows: u64,
-    /// Bytes that these had.
+    /// Their size in bytes.
     pub bytes: u64,
     /// How long writes waited in this call.
     pub frozen: Duration,
 }
 
-/// Why a tenant does not move.
+/// Why a tenant was not moved.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
     /// There is no such tenant.
@@ -90,25 +91,26 @@ pub enum MoveError {
     /// There is no such database.
     #[error("the configuration has no database {0}; it has {1}")]
     UnknownPlace(String, String),
-    /// It is on its way to another one.
+    /// It is being moved to another database.
     #[error("the tenant is on its way to {0}: move it there first, or back with --abort")]
     OnItsWay(String),
-    /// It is there already, so that there is nothing to go back on.
+    /// The tenant has already arrived, so the move cannot be aborted.
     #[error("the move has come too far to be given up: it can only be finished")]
     TooLate,
-    /// There is no move to give up.
+    /// There is no move to abort.
     #[error("no move of the tenant is under way: it is on {0}")]
     NotMoving(String),
     /// It is being erased.
     #[error("{0} is being erased")]
     Erasing(TenantId),
-    /// A transaction on the old database did not end in time. The tenant takes writes again where it was.
+    /// A transaction did not end in time. The tenant stays where it was, and its writes are
+    /// accepted there again.
     #[error("a transaction on {0} did not end within 20 s; the tenant stays where it was")]
     Busy(String),
-    /// Someone else moves it at the same time.
+    /// Another process is moving it at the same time.
     #[error("someone else moves the tenant, too")]
     Contended,
-    /// The caller does not want it to go on.
+    /// The caller stopped the move.
     #[error("the move was stopped")]
     Stopped,
     /// A database failed.
@@ -116,21 +118,21 @@ pub enum MoveError {
     Store(#[from] store::Error),
 }
 
-/// Hears what was done, and says whether to go on.
+/// Called after each step; returns whether to continue.
 type Watch<'w> = &'w mut (dyn FnMut(&Step) -> bool + Send);
 
 impl Mover {
-    /// Between these databases, by their names; [`HOME`] is one of them.
+    /// Creates a mover for these databases, by name; one of them must be [`HOME`].
     pub fn new(places: BTreeMap<String, PostgresStore>) -> Self {
         Self { places }
     }
 
-    /// Where a tenant is, and how far its move is.
+    /// Where a tenant is, and the phase of its move. `None` if the catalogue has no row for it.
     pub async fn placement(&self, tenant: TenantId) -> Result<Option<Placement>, MoveError> {
         Ok(self.home()?.placement_of(tenant).await?)
     }
 
-    /// The rows of the catalogue, in the order of their changes.
+    /// All rows of the catalogue, least recently changed first.
     pub async fn placements(&self) -> Result<Vec<Placement>, MoveError> {
         Ok(self.home()?.placements(0).await?)
     }
@@ -140,15 +142,15 @@ impl Mover {
         Ok(self.home()?.named_tenant(name).await?)
     }
 
-    /// Moves a tenant to a database, from wherever an earlier call has left it. One that is there is written for
-    /// afterwards, whatever a mover has left behind.
+    /// Moves a tenant to a database, resuming an interrupted move. If the tenant is already there,
+    /// makes sure that its writes are accepted, whatever an earlier mover has left behind.
     pub async fn take(
         &self,
         tenant: TenantId,
         to: &str,
         watch: Watch<'_>,
     ) -> Result<Moved, MoveError> {
-        // It is large: whoever awaits it does not grow by it.
+        // Boxed, because the future is large.
         Box::pin(self.go_on(tenant, to, watch)).await
     }
 
@@ -194,7 +196,7 @@ impl Mover {
         }
     }
 
-    /// Gives up a move whose tenant is still where it was, which takes writes again.
+    /// Aborts a move whose tenant has not arrived yet: its writes are accepted again where it was.
     pub async fn abort(&self, tenant: TenantId) -> Result<Placement, MoveError> {
         let Some(row) = self.placement(tenant).await? else {
             self.known(tenant).await?;
@@ -204,16 +206,17 @@ impl Mover {
             Phase::Copying => self.give_up(&row).await,
             Phase::Arrived | Phase::Erasing => Err(MoveError::TooLate),
             Phase::Settled => {
-                // Whoever gave it up may have died then.
+                // An earlier abort may have died before it was complete.
                 self.complete(&row).await?;
                 Err(MoveError::NotMoving(row.place))
             }
         }
     }
 
-    /// Gives up the move that this row is of.
+    /// Aborts the move of this row.
     async fn give_up(&self, row: &Placement) -> Result<Placement, MoveError> {
-        // Known before anything changes. The other one may be gone for good.
+        // Fail before anything changes if this database is unknown. The target may be gone for
+        // good.
         self.database(&row.place)?;
         let place = row.place.clone();
         let settled = self.change(row, place, None, Phase::Settled).await?;
@@ -221,8 +224,9 @@ impl Mover {
         Ok(settled)
     }
 
-    /// Does what may be left to do of a move that is settled: has the tenant's database take writes, and removes what was
-    /// copied to another one for nothing. There nothing is written, and nobody reads it.
+    /// Finishes what a settled move may have left undone: makes the tenant's database accept its
+    /// writes, and removes rows that an aborted move copied to another one. Those are neither
+    /// written nor read there.
     async fn complete(&self, settled: &Placement) -> Result<(), MoveError> {
         let (home, tenant, version) = (self.home()?, settled.tenant, settled.began);
         let database = self.database(&settled.place)?;
@@ -240,8 +244,9 @@ impl Mover {
         Ok(())
     }
 
-    /// Fails unless the row is what the catalogue says. Whoever has just closed a database may have done so for a tenant
-    /// that has come to it, or has stayed there, since the row was read: the one that it is on takes writes again.
+    /// Fails unless the row is still the one in the catalogue. If it is not, the caller may just
+    /// have closed the database to which the tenant has moved, or on which it has stayed, since the
+    /// row was read: then that database is reopened.
     async fn confirm(&self, row: &Placement) -> Result<(), MoveError> {
         let now = self.placement(row.tenant).await?;
         let now = now.ok_or(MoveError::Contended)?;
@@ -249,9 +254,10 @@ impl Mover {
             return Ok(());
         }
         match now.phase {
-            // A later move, which closes them itself: whoever ends it or gives it up opens what was closed before, too.
+            // A later move, which closes both databases itself: finishing or aborting it also
+            // reopens what was closed before.
             Phase::Copying => return Err(MoveError::Contended),
-            // As the move itself does.
+            // Wait as the move itself does in `thaw`.
             Phase::Arrived => tokio::time::sleep_until(Instant::now() + KNOWN_IN_MOVING).await,
             Phase::Settled | Phase::Erasing => {}
         }
@@ -260,7 +266,7 @@ impl Mover {
         Err(MoveError::Contended)
     }
 
-    /// What the home knows of a tenant.
+    /// The home's record of a tenant.
     async fn known(&self, tenant: TenantId) -> Result<Tenant, MoveError> {
         let known = self.home()?.get_tenant(tenant).await?;
         known.ok_or(MoveError::UnknownTenant(tenant))
@@ -295,7 +301,7 @@ impl Mover {
     }
 }
 
-/// What the catalogue would say of a tenant that has always been at home.
+/// The placement of a tenant that has always been at home.
 fn never_moved(tenant: TenantId) -> Placement {
     Placement {
         tenant,
@@ -308,7 +314,7 @@ fn never_moved(tenant: TenantId) -> Placement {
     }
 }
 
-/// A move under way.
+/// A move in progress.
 struct Moving<'m, 'w> {
     mover: &'m Mover,
     watch: Watch<'w>,
@@ -336,7 +342,7 @@ impl Moving<'_, '_> {
         }
     }
 
-    /// Enters the move into the catalogue. Until it is frozen, nobody notices.
+    /// Records the move in the catalogue. It has no effect on clients until the tenant is frozen.
     async fn begin(
         &mut self,
         tenant: TenantId,
@@ -362,8 +368,8 @@ impl Moving<'_, '_> {
         Ok(row)
     }
 
-    /// From wherever an earlier attempt has come to: everything is done anew, as rows may have been written in between
-    /// where it had not frozen them.
+    /// Freezes the tenant and copies its rows. Repeats everything after an interrupted attempt,
+    /// since rows may have been written meanwhile if it had not frozen them.
     async fn copy(&mut self, row: Placement) -> Result<Placement, MoveError> {
         let (tenant, version) = (row.tenant, row.began);
         let to = row.target().unwrap_or(HOME).to_owned();
@@ -372,7 +378,7 @@ impl Moving<'_, '_> {
         let target = self.mover.database(&to)?;
         let frozen_at = Instant::now();
         self.frozen_since = Some(frozen_at);
-        // First there: what is half copied is never taken for the tenant.
+        // Close the target first: a partial copy must never pass for the tenant.
         target.leave(tenant, version, true).await?;
         self.mover.confirm(&row).await?;
         source.leave(tenant, version, false).await?;
@@ -391,7 +397,8 @@ impl Moving<'_, '_> {
             Ok(copied) => copied,
             Err(error) if Elsewhere::is_cause_of(&error) => return Err(MoveError::Contended),
             Err(error) => {
-                // The same again, however often: its writes do not wait for that.
+                // A retry would fail in the same way, so abort instead of blocking the tenant's
+                // writes.
                 if error.is_of_data() {
                     self.mover.give_up(&row).await?;
                 }
@@ -401,7 +408,8 @@ impl Moving<'_, '_> {
         self.rows = copied.rows();
         self.bytes = copied.bytes;
         self.tell(&Step::Copied(copied))?;
-        // Every process knows by then that the tenant moves, and looks again in short intervals.
+        // By then every process knows that the tenant is moving, and rereads the catalogue at short
+        // intervals.
         tokio::time::sleep_until(frozen_at + KNOWN_IN).await;
         let from = Some(row.place.clone());
         let arrived = self.mover.change(&row, to, from, Phase::Arrived).await?;
@@ -409,11 +417,11 @@ impl Moving<'_, '_> {
         Ok(arrived)
     }
 
-    /// Nobody reads where the tenant was once it is written for where it is.
+    /// Accepts writes on the new database, once no process reads from the old one any more.
     async fn thaw(&mut self, row: Placement) -> Result<Placement, MoveError> {
         tokio::time::sleep_until(Instant::now() + KNOWN_IN_MOVING).await;
         let target = self.mover.database(&row.place)?;
-        // However late: what a later move has closed stays so.
+        // Safe however late it runs: what a later move has closed stays closed.
         target.arrive(row.tenant, row.began).await?;
         if let Some(since) = self.frozen_since.take() {
             self.frozen = since.elapsed();

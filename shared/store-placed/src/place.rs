@@ -1,4 +1,4 @@
-//! One of the databases, and whether it is there.
+//! One of the databases, and its health.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,28 +10,30 @@ use tokio::time::Instant;
 
 use crate::PLACE_FAILURES;
 
-/// So many failures without an answer in between are no chance: what one list took too long for, others did not.
+/// Consecutive failures after which a database counts as unavailable. A single slow list is not
+/// enough, since other calls succeed in between.
 const FAILURES: u32 = 3;
 
-/// How often a database that is away is asked whether it is back.
+/// How often to probe whether an unavailable database is back.
 const PROBE: Duration = Duration::from_millis(500);
 
-/// How long after it is back sessions are not taken from boots whose leases ran out on it meanwhile: their owners live,
-/// and renew them first.
+/// How long after the end of an outage no session is taken from a boot whose lease expired on this
+/// database meanwhile: its owner may be alive and gets the time to renew it.
 const SETTLES: Duration = Duration::from_secs(2);
 
 /// A database of an installation, with its name in the configuration.
 #[derive(Debug, Clone)]
 pub struct Database {
-    /// Its name; [`HOME`](mainspring_shared::store::placements::HOME) for the one with the catalogue.
+    /// The name; [`HOME`](mainspring_shared::store::placements::HOME) for the database with the
+    /// catalogue.
     pub name: String,
-    /// The steps on it.
+    /// Its store.
     pub store: Arc<dyn Store>,
-    /// What is asked of it besides.
+    /// The catalogue, and what moves and outages need on this database.
     pub placements: Arc<dyn Placements>,
 }
 
-/// A database with what is known of its health.
+/// A database with its health.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) name: String,
@@ -47,7 +49,7 @@ struct Health {
     back_since: Option<Instant>,
 }
 
-/// The database did not answer lately, and is not asked now.
+/// The database has not responded recently and is not called now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the database {0} is away")]
 pub(crate) struct Away(pub(crate) String);
@@ -70,8 +72,8 @@ impl Place {
         }
     }
 
-    /// Asks the database, unless it is known to be away: then one caller in a while finds out whether it is back, and
-    /// the others do not wait for that.
+    /// Calls the database, unless it is known to be unavailable: then one caller at a time probes
+    /// whether it is back, at intervals, and the others fail immediately.
     pub(crate) async fn ask<T>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
         if !self.is_asked() {
             return Err(Away(self.name.clone()).into());
@@ -86,7 +88,7 @@ impl Place {
         answer
     }
 
-    /// Notes that it did not answer in time.
+    /// Records a call that failed because the database is unavailable or did not respond in time.
     pub(crate) fn failed(&self) {
         metrics::counter!(PLACE_FAILURES, "place" => self.name.clone()).increment(1);
         let mut health = self.health();
@@ -97,7 +99,7 @@ impl Place {
         health.probed = Some(Instant::now());
     }
 
-    /// Whether sessions may be taken here from boots whose leases ran out.
+    /// Whether sessions may be taken from boots whose leases expired on this database.
     pub(crate) fn is_settled(&self) -> bool {
         let health = self.health();
         let settled = |since: Instant| since.elapsed() >= SETTLES;

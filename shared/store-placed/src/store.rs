@@ -1,4 +1,5 @@
-//! The store over all databases, and the three ways in which a step finds the one that it is for.
+//! The store over all databases, and the three ways in which a step is routed: to a tenant's
+//! database, to all of them, or item by item.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
@@ -16,21 +17,21 @@ use crate::catalogue::{Catalogue, Known};
 use crate::merge::Answers;
 use crate::place::{Away, Database, Place};
 
-/// How long other databases are waited for once one has answered. What comes later takes effect, and is found by the
-/// next look.
+/// How long to wait for the other databases once one has answered. Later answers are ignored, but
+/// their calls take effect, which the next search finds.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
-/// How often the copies of tenants' limits are compared with the home's.
+/// How often to compare the copies of tenants' limits with the home.
 const FOLLOWS_EVERY: Duration = Duration::from_mins(1);
 
-/// How long the items of a group wait for their database.
+/// How long a group waits for the only database that it needs.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long those of a group wait whose database has not answered, while another has.
+/// How long a group waits for a database once another one has answered.
 const GRACE_OF_GROUPS: Duration = Duration::from_secs(1);
 
-/// One of the databases that a group is for is away. Its items are run one by one, as where the data of one is at
-/// fault: then those of other databases do not fail with it.
+/// One of several databases that a group needs is unavailable. Reported as `Refused`, so that the
+/// items are run one by one, as with bad data, and those of other databases do not fail with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a database of some of the items is away")]
 struct Apart;
@@ -49,18 +50,20 @@ pub struct PlacedStore {
     /// The first one is the home.
     places: Vec<Arc<Place>>,
     pub(crate) catalogue: Catalogue,
-    /// The boots of this process, which are entered on a database that was away when they began.
+    /// The boots of this process, to register them on a database that was unavailable when they
+    /// started.
     boots: Mutex<Vec<NewBoot>>,
-    /// Looks for sends that wait for the end of a pause: some of them compare the pauses.
+    /// Counts the searches for sends that wait for the end of a pause: some of them compare the
+    /// pauses.
     pub(crate) looks: AtomicU32,
-    /// Claims up to a limit: another database comes first with each.
+    /// Counts the claims up to a limit: each starts with another database.
     pub(crate) claims: AtomicUsize,
-    /// When limits of tenants were compared last.
+    /// When tenants' limits were last compared.
     followed: Mutex<Option<Instant>>,
 }
 
 impl PlacedStore {
-    /// Over these databases; the home is the first one.
+    /// Creates the store over these databases.
     pub fn new(home: Database, others: Vec<Database>) -> Self {
         let databases = std::iter::once(home).chain(others);
         let places: Vec<_> = databases.map(|it| Arc::new(Place::new(it))).collect();
@@ -99,7 +102,8 @@ impl PlacedStore {
         self.boots().iter().find(|boot| boot.id == id).cloned()
     }
 
-    /// Whether limits of tenants are to be compared now, which costs as much as there are tenants that are not at home.
+    /// Whether to compare tenants' limits now. The cost grows with the number of tenants that are
+    /// not at home.
     pub(crate) fn follows_now(&self) -> bool {
         let mut last = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = last.is_none_or(|at| at.elapsed() >= FOLLOWS_EVERY);
@@ -109,13 +113,13 @@ impl PlacedStore {
         is_due
     }
 
-    /// Whether what a database says of a tenant counts: not what it has still of one that went elsewhere.
+    /// Whether a tenant is on this database, rather than having left rows on it when it moved.
     pub(crate) fn is_at(&self, place: usize, tenant: TenantId) -> bool {
         let known = self.catalogue.known(tenant);
         known.is_ok_and(|known| known.place == place)
     }
 
-    /// Asks the database that a tenant is on; once more where it has just gone elsewhere.
+    /// Calls the tenant's database; again if the tenant has just moved to another one.
     pub(crate) async fn at<T, Fut>(
         &self,
         tenant: TenantId,
@@ -136,8 +140,8 @@ impl PlacedStore {
                     known = now;
                 }
                 answer if self.catalogue.is_believed() => return answer,
-                // It took longer than the catalogue is relied on: the tenant may have gone meanwhile, and what is said of
-                // it where it was is no answer then.
+                // The call took longer than the catalogue is relied on: the tenant may have moved
+                // meanwhile, and then the answer of its old database does not count.
                 answer => match self.catalogue.find(tenant).await {
                     Ok(now) if now.place != known.place => known = now,
                     Ok(_) | Err(_) => return answer,
@@ -146,7 +150,7 @@ impl PlacedStore {
         }
     }
 
-    /// Asks every database at once.
+    /// Calls all databases concurrently.
     pub(crate) async fn each<T, Fut>(
         &self,
         grace: Duration,
@@ -161,8 +165,8 @@ impl PlacedStore {
         Answers(self.together(grace, calls.collect()).await)
     }
 
-    /// Asks databases at once. Once one has answered, the others have so much time; their answers that are not waited for
-    /// count as failures.
+    /// Calls databases concurrently. After each answer once one has succeeded, waits at most
+    /// `grace` for the next; missing answers count as failures.
     async fn together<T, Fut>(
         &self,
         grace: Duration,
@@ -202,7 +206,8 @@ impl PlacedStore {
         answers
     }
 
-    /// Asks a database, and waits so long for its answer that a step has taken effect if the database is there.
+    /// Calls a database, and waits long enough for a step to take effect if the database is
+    /// available.
     pub(crate) async fn patiently<T, Fut>(&self, index: usize, call: Fut) -> Result<T>
     where
         T: Send + 'static,
@@ -216,8 +221,8 @@ impl PlacedStore {
         answer.unwrap_or_else(|_| Err(self.away(index)))
     }
 
-    /// Asks a database in a task of its own, for the same tenant as its caller: a step that nobody waits for any more is
-    /// carried out all the same.
+    /// Calls a database in a separate task, in the caller's tenant scope: the step is completed
+    /// even if nothing waits for it any more.
     fn started<T, Fut>(&self, index: usize, call: Fut) -> JoinHandle<Result<T>>
     where
         T: Send + 'static,
@@ -236,9 +241,10 @@ impl PlacedStore {
         Away(self.places[index].name.clone()).into()
     }
 
-    /// Gives the items of each tenant to its database, and their outcomes in the order of the items. An item whose
-    /// database is away or whose tenant is moving has the outcome `later`: its caller comes again, and what is sent again
-    /// takes effect once. Without such an outcome the call fails in a way that has its items run one by one.
+    /// Routes each item to its tenant's database, and returns the outcomes in the order of the
+    /// items. An item whose database is unavailable or whose tenant is moving gets the outcome
+    /// `later`: its caller retries, and a retried item takes effect once. Without `later`, the call
+    /// fails with an error that makes the caller run the items one by one.
     pub(crate) async fn split<I, O, Fut>(
         &self,
         items: Vec<I>,
@@ -274,7 +280,8 @@ impl PlacedStore {
             calls.push((index, call(self.places[index].clone(), items)));
         }
         let answers = match calls.len() {
-            // As a rule. Others wait for this group to end, whose items may be for another database.
+            // The usual case. Waits only so long, since the next group, which may be for another
+            // database, waits for this one to end.
             1 if later.is_some() => {
                 let (index, call) = calls.remove(0);
                 vec![(index, self.patiently(index, call).await)]

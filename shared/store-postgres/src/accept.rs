@@ -26,8 +26,7 @@ pub(crate) async fn accept(
     drive(pool, &Accept { at, boot }, &items).await
 }
 
-/// Accepts sends to sessions that exist, without idempotency keys, inside a transaction of the
-/// caller's.
+/// Accepts sends without idempotency keys to existing sessions, within the caller's transaction.
 pub(crate) async fn accept_within(
     connection: &mut PgConnection,
     now: Timestamp,
@@ -57,22 +56,22 @@ pub(crate) struct Accept {
     pub(crate) boot: BootId,
 }
 
-/// The sessions of the sends that share a statement.
+/// The sessions and idempotency keys of the sends that share a statement.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// Those that it creates.
+    /// Sessions that the statement creates.
     created: BTreeSet<SessionKey>,
-    /// Those with sends that may be repeats.
+    /// Sessions with sends that have an idempotency key and so may be repeats.
     keyed: BTreeSet<SessionKey>,
     /// The idempotency keys of those sends: owner, route and key.
     requests: BTreeSet<(TenantId, String, String)>,
 }
 
-/// What the statement said of an item.
+/// The statement's result for an item.
 enum Verdict {
     Stored(Accepted),
     Refused(RefuseReason),
-    /// It met its idempotency key.
+    /// Its idempotency key exists already.
     Known,
 }
 
@@ -81,9 +80,10 @@ impl Group for Accept {
     type Outcome = AcceptOutcome;
     type Seen = Seen;
 
-    /// Sends to a session that the same statement creates would not find it; one that wants no
-    /// other beside it would take a repeat, which is not stored again, for another; and of two with
-    /// one key the first, where it has to be looked at again, would find the second before it.
+    /// Three kinds of sends clash. One to a session that the same statement creates would not find
+    /// it. One with `OnBusy::Reject` would count a repeat of another send, which is not stored
+    /// again, as a send before it. And of two with the same idempotency key, the first, if it has
+    /// to run again, would find the key taken by the second.
     fn clashes(&self, item: &AcceptSend, seen: &mut Seen) -> bool {
         let key = item.target.key();
         let alone = item.options.on_busy == OnBusy::Reject;
@@ -127,9 +127,11 @@ impl Group for Accept {
             match (replay, said) {
                 (Some(replay), _) => Some(replay),
                 (None, Verdict::Stored(accepted)) => Some(AcceptOutcome::Accepted(accepted)),
-                // Its key was taken and is free again: whoever took it was rolled back.
+                // Its key was taken and is free again: the transaction that took it was rolled
+                // back.
                 (None, Verdict::Known) => None,
-                // The refusal counted an earlier item in that was not stored after all.
+                // The refusal counted an earlier item of the group that turned out not to be
+                // stored.
                 (None, Verdict::Refused(RefuseReason::Busy | RefuseReason::QueueFull))
                     if known_sessions.contains(&key) =>
                 {
@@ -243,8 +245,8 @@ fn accepted(fields: &mut Fields<'_>, item: &AcceptSend) -> Result<Accepted> {
     })
 }
 
-/// Whether a session that became ready has to be enqueued, or was granted to the send's keeper: without an epoch,
-/// it was not.
+/// The session to enqueue, or else its grant to the send's keeper. A row without an epoch has no
+/// grant.
 fn granted(
     fields: &mut Fields<'_>,
     ready: Option<ReadySession>,
@@ -258,7 +260,7 @@ fn granted(
         epoch,
         counters: Counters {
             next_seq: fields.take("next_seq")?,
-            // Sends behind it in the same group count as accepted later.
+            // Later sends of the same group count as accepted later.
             pending: 0,
             signals: fields.take("signals")?,
             context_version: fields.take("context_version")?,
@@ -269,8 +271,9 @@ fn granted(
     Ok((None, Some(Box::new(granted))))
 }
 
-/// Whether an item has nothing of what only the general statement knows. Most have not, and the general one
-/// costs the server half as much again: what it costs to run is by the number of its parameters and parts.
+/// Whether an item needs nothing that only the general statement handles. Most do not, and the
+/// general statement costs the server 50 % more, since its cost grows with its number of parameters
+/// and parts.
 fn is_plain(item: &AcceptSend) -> bool {
     matches!(item.target, Target::Existing(_))
         && item.idempotency.is_none()
@@ -280,7 +283,7 @@ fn is_plain(item: &AcceptSend) -> bool {
         && item.options.on_busy != OnBusy::Reject
 }
 
-/// The arguments of the statement for plain ones.
+/// The arguments of the statement for plain items.
 fn bind_plain(query: PgQuery, items: &[&AcceptSend]) -> PgQuery {
     bind_sends(query, items)
         .bind(deadlines(items))
@@ -292,7 +295,7 @@ fn keepers(items: &[&AcceptSend]) -> Vec<Option<Uuid>> {
     each.map(|item| item.keeper.map(|boot| boot.0)).collect()
 }
 
-/// What every send has.
+/// The columns that every send has.
 fn bind_sends(query: PgQuery, items: &[&AcceptSend]) -> PgQuery {
     let (tenants, sessions) = crate::rows::key_columns(items.iter().map(|i| i.target.key()));
     query
@@ -344,7 +347,7 @@ fn bind(query: PgQuery, items: &[&AcceptSend]) -> PgQuery {
     bind_new(keys.bind(query), items)
 }
 
-/// The columns of parents, and of the sessions that are created with their sends.
+/// The columns of parents, and of sessions that are created with their sends.
 fn bind_new(query: PgQuery, items: &[&AcceptSend]) -> PgQuery {
     let mut agents: Vec<Option<String>> = Vec::new();
     let mut names: Vec<Option<String>> = Vec::new();
@@ -374,7 +377,7 @@ fn bind_new(query: PgQuery, items: &[&AcceptSend]) -> PgQuery {
         .bind(keepers(items))
 }
 
-/// Looks up what the idempotency keys of some items stand for.
+/// Looks up the results of earlier requests with the idempotency keys of the wanted items.
 async fn find_keys(
     connection: &mut PgConnection,
     items: &[&AcceptSend],
@@ -396,7 +399,7 @@ async fn find_keys(
     Ok(outcomes)
 }
 
-/// Takes a key for a request that makes nothing under it by itself. Run twice, it answers `Known`.
+/// Takes a key for a request that creates no resource itself. A second run returns `Known`.
 pub(crate) async fn take_key(
     pool: &Pool,
     at: Option<Timestamp>,
@@ -411,18 +414,19 @@ pub(crate) async fn take_key(
     })
 }
 
-/// What became of a key that a request wants.
+/// The result of taking an idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// It is the request's.
+    /// This request took it.
     Now,
-    /// The same request had it before, and made this.
+    /// The same request took it before, and created this resource.
     Before(Uuid),
-    /// Another request has it.
+    /// Another request took it.
     ByAnother,
 }
 
-/// Takes a key for what a request makes. Two that repeat one request wait for each other here.
+/// Takes a key for the resource that a request creates. Concurrent repeats of a request wait for
+/// each other here.
 pub(crate) async fn take(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
@@ -451,7 +455,7 @@ pub(crate) async fn take(
     })
 }
 
-/// Whether a request had this key.
+/// Whether this key was taken before.
 pub(crate) async fn has_key(pool: &Pool, key: &IdempotencyKey) -> Result<bool> {
     let rows = fetch(pool, || {
         sql!("sends/find_keys")
@@ -462,16 +466,16 @@ pub(crate) async fn has_key(pool: &Pool, key: &IdempotencyKey) -> Result<bool> {
     Ok(!rows.await?.is_empty())
 }
 
-/// What an idempotency key stands for.
+/// The request that took an idempotency key.
 pub(crate) struct Known {
-    /// What its request made.
+    /// The resource that the request created.
     pub(crate) resource: Uuid,
-    /// Whether it was the request at hand.
+    /// Whether it is the same as the current request.
     pub(crate) same_request: bool,
 }
 
-/// What idempotency keys stand for, by the index that came with each. Keys that are unknown are
-/// left out.
+/// Looks up idempotency keys; each result has the index that was passed with its key. Unknown keys
+/// are left out.
 pub(crate) async fn lookup(
     connection: &mut PgConnection,
     keys: Vec<(usize, &IdempotencyKey)>,

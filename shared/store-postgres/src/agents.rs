@@ -1,4 +1,4 @@
-//! Agents by name.
+//! Published agents.
 
 mod rows;
 
@@ -125,12 +125,12 @@ impl Agents for PostgresStore {
     }
 }
 
-/// Attempts at a request whose idempotency key is taken by another one at the same time.
+/// Attempts at a request whose idempotency key a concurrent request takes.
 const KEYS_MAX: u32 = 10;
 
 type Step<T> = std::result::Result<T, Fault>;
 
-/// None where another request took the idempotency key at the same time.
+/// `None` if a concurrent request took the idempotency key.
 async fn publish_once(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
@@ -153,7 +153,7 @@ async fn publish_once(
         }));
     }
     if item.limits.is_some() {
-        // Before the agent's row: whoever sets money aside has the tenant's first.
+        // Lock the tenant's row before the agent's, in the order in which money is reserved.
         money::lock_for_agent(&mut tx, at, key).await?;
     }
     let now = now(&mut tx, at).await?;
@@ -231,7 +231,8 @@ async fn mark(
     Ok(())
 }
 
-/// Sets the limits of an agent, and what follows from them. A repeat sees to its seats again.
+/// Sets the limits of an agent and updates its seats and ledger accordingly. A repeat updates the
+/// seats again.
 async fn limit(
     tx: &mut PgConnection,
     known: &NamedAgent,
@@ -260,7 +261,7 @@ async fn limit(
     Ok(())
 }
 
-/// How many sends of a tenant's agents may be in flight, of those that have such a limit.
+/// The limits of sends in flight of a tenant's agents that have one.
 pub(crate) async fn running(
     connection: &mut PgConnection,
     tenant: TenantId,
@@ -273,7 +274,7 @@ pub(crate) async fn running(
     Ok(running.collect())
 }
 
-/// The agent with its aliases, locked until the transaction ends.
+/// Reads an agent with its aliases, and locks it until the transaction ends.
 async fn lock(tx: &mut PgConnection, key: &AgentKey) -> Step<Option<NamedAgent>> {
     let row = sql!("agents/lock")
         .bind(key.tenant.0)

@@ -1,4 +1,4 @@
-//! Every invariant as a query.
+//! The invariants as queries.
 
 use futures::TryStreamExt;
 use mainspring_shared::agent::AgentSpec;
@@ -69,7 +69,7 @@ const AUDITS: &[(&str, &str)] = &[
     audit!("tenant.money"),
 ];
 
-/// Runs every invariant. Each query sees one snapshot, so live traffic does not confuse it.
+/// Checks every invariant. Each query sees one snapshot, so live traffic does not disturb it.
 pub(crate) async fn audit(
     pool: &Pool,
     at: Option<Timestamp>,
@@ -86,7 +86,7 @@ pub(crate) async fn audit(
                 rows
             }
             Ok(rows) => rows,
-            // Some row is not what the query takes it for: it is named below.
+            // The query fails on an unreadable row, which is reported below.
             Err(error) if error.is_of_data() => {
                 unreadable.push(json!({ "unchecked": name, "detail": error.to_string() }));
                 continue;
@@ -117,10 +117,10 @@ pub(crate) async fn audit(
     Ok(violations)
 }
 
-/// The invariant that the schedules of timers are computed anew for.
+/// The invariant for which the schedules of timers are recomputed.
 const COMPUTED: &str = "timer.never_early";
 
-/// Occurrences that their timers' schedules do not allow, at most so many.
+/// Finds occurrences that their timers' schedules do not allow, at most `max`.
 async fn off_course(pool: &Pool, max: usize) -> Result<Vec<Value>> {
     let mut attempts = Attempts::default();
     loop {
@@ -130,7 +130,7 @@ async fn off_course(pool: &Pool, max: usize) -> Result<Vec<Value>> {
             let mut rows = sql!("timers/courses").persistent(false).fetch(connection);
             while let Some(row) = rows.try_next().await? {
                 let Ok((timer, rule, created_at, occurrence)) = course(&row) else {
-                    // It is named among those that cannot be read.
+                    // It is reported among the unreadable rows.
                     continue;
                 };
                 if calendar.as_ref().is_none_or(|known| known.timer() != timer) {
@@ -167,13 +167,13 @@ fn course(row: &PgRow) -> Result<(TimerId, TimerRule, Timestamp, Occurrence)> {
     Ok((timer, rule, created_at, fields.occurrence()?))
 }
 
-/// Reads a row, and keeps nothing of it but the blobs that it names.
+/// Reads a row to check that it can be read, and records only the blobs that it names.
 type Try = fn(&PgRow, &mut NamedBlobs) -> Result<()>;
 
-/// Gives a statement.
+/// Returns the text of a statement.
 type Text = fn() -> &'static str;
 
-/// Every kind of row that holds more than numbers.
+/// All kinds of rows that contain more than numbers.
 const KINDS: &[(Text, Try)] = &[
     (
         || text!("reads/dump_sends"),
@@ -282,15 +282,15 @@ const KINDS: &[(Text, Try)] = &[
     ),
 ];
 
-/// What reading every row once found.
+/// What reading every row once has found.
 #[derive(Default)]
 struct Read {
     unreadable: Vec<Value>,
-    /// Blobs that are named and not kept.
+    /// Blobs that are named but not held.
     unheld: Vec<Value>,
 }
 
-/// Reads every row. Of each kind of finding at most so many are kept.
+/// Reads every row. At most `max` findings of each kind are kept.
 async fn read_all(pool: &Pool, max: usize) -> Result<Read> {
     let mut attempts = Attempts::default();
     loop {
@@ -306,7 +306,8 @@ async fn read_all(pool: &Pool, max: usize) -> Result<Read> {
 }
 
 async fn read_once(connection: &mut PgConnection, max: usize) -> std::result::Result<Read, Fault> {
-    // One snapshot for all tables: what keeps a blob may go after the row that names it was read.
+    // One snapshot for all tables: a blob's hold may be removed after the row that names it was
+    // read.
     let mut tx = connection
         .begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         .await?;
@@ -347,8 +348,9 @@ async fn read(
     query: PgQuery,
 ) -> std::result::Result<Vec<Value>, Fault> {
     let mut tx = connection.begin().await?;
-    // Whole tables are read and joined. Where they are larger than the planner knows, it would take
-    // loops over half a key, which never end; hashes over whole keys are always good enough.
+    // Whole tables are read and joined. If they are larger than the planner's statistics say, it
+    // would choose nested loops over half a key, which take forever; hash joins over whole keys are
+    // always good enough.
     sqlx::query(
         "SELECT set_config('enable_nestloop', 'off', TRUE),
             set_config('enable_mergejoin', 'off', TRUE), set_config('work_mem', '32MB', TRUE)",

@@ -1,4 +1,4 @@
-//! Audits of some sessions, runs or timers at a time, by their own rows alone.
+//! The live audit: checks some sessions, runs or timers at a time, by their own rows alone.
 
 use std::sync::LazyLock;
 
@@ -16,8 +16,8 @@ macro_rules! text {
     };
 }
 
-/// A statement that gives common tables the names of the tables, so that the texts of the invariants see no other rows: one
-/// statement for all of them, on one state of the database.
+/// One statement for all invariants of a kind, on one snapshot. Its CTEs have the names of the
+/// tables, so that the invariants' texts see only the rows of the piece.
 macro_rules! piece {
     ($head:literal: $($name:literal),+ $(,)?) => {{
         static TEXT: LazyLock<String> = LazyLock::new(|| {
@@ -43,7 +43,7 @@ macro_rules! timers {
     ($($name:literal),+ $(,)?) => { piece!("timers": $($name),+) };
 }
 
-/// The query for the next ones.
+/// The query for the next keys of a kind.
 fn next(kind: AuditKind) -> PgQuery {
     match kind {
         AuditKind::Sessions => sql!("pieces/next_sessions"),
@@ -52,7 +52,7 @@ fn next(kind: AuditKind) -> PgQuery {
     }
 }
 
-/// The query that checks a range of them.
+/// The query that checks a range of keys.
 fn check(kind: AuditKind) -> &'static str {
     match kind {
         AuditKind::Sessions => mainspring_shared::piecewise_invariants!(sessions, sessions),
@@ -61,7 +61,7 @@ fn check(kind: AuditKind) -> &'static str {
     }
 }
 
-/// Checks the next ones.
+/// Checks the next piece.
 pub(crate) async fn audit(
     pool: &Pool,
     at: Option<Timestamp>,
@@ -69,7 +69,7 @@ pub(crate) async fn audit(
 ) -> Result<Audited> {
     let read = || {
         let query = next(piece.kind).bind(piece.from.tenant.0);
-        // With the one behind them, where the next piece begins.
+        // One key more than the limit: the next piece starts there.
         query.bind(piece.from.id).bind(i64::from(piece.limit) + 1)
     };
     let rows = fetch(pool, read).await?;
@@ -79,7 +79,7 @@ pub(crate) async fn audit(
     };
     let rows = match fetch(pool, || query(at, piece, range)).await {
         Ok(rows) => rows,
-        // Some row is not what its query takes it for.
+        // A query fails on an unreadable row.
         Err(error) if error.is_of_data() => return Ok(Audited::unreadable(range, next, &error)),
         Err(error) => return Err(error),
     };
@@ -87,7 +87,7 @@ pub(crate) async fn audit(
     for row in &rows {
         let mut fields = Fields::new(row, "audit");
         let name: String = fields.take("invariant")?;
-        // The first row is of the sessions themselves.
+        // A row without an invariant comes from the statement's head.
         if !name.is_empty() {
             violating.push((name, fields.json("row")?));
         }

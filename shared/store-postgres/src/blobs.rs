@@ -1,4 +1,4 @@
-//! Blobs: their rows, and their bytes where the database keeps these as well.
+//! Blobs: their rows, and their bytes if the database stores those, too.
 
 use std::collections::BTreeMap;
 
@@ -101,7 +101,7 @@ impl BlobRows for PostgresStore {
     }
 
     async fn retire_blobs(&self, query: RetireBlobs) -> Result<RetiredBlobs> {
-        // What was marked is found again.
+        // A repeat finds the blobs that were marked.
         repeatable!(&self.pools.writers, |connection| retire(
             connection, self.at, &query
         ))
@@ -159,7 +159,7 @@ impl BlobRows for PostgresStore {
     }
 }
 
-/// A hash as a column keeps it.
+/// A hash as it is stored.
 fn key(hash: BlobHash) -> Vec<u8> {
     hash.0.to_vec()
 }
@@ -168,7 +168,7 @@ fn keys(hashes: &[BlobHash]) -> Vec<Vec<u8>> {
     hashes.iter().copied().map(key).collect()
 }
 
-/// A column by its name.
+/// A column, by name.
 fn named<'r, T>(row: &'r PgRow, column: &'static str) -> Result<T>
 where
     T: sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
@@ -260,7 +260,7 @@ async fn retire(
     Ok(retired)
 }
 
-/// A row of the dump.
+/// Reads a row of the dump.
 pub(crate) fn dumped(row: &PgRow) -> Result<DumpBlob> {
     let (record, state) = record(row)?;
     let kinds: Vec<i16> = named(row, "kinds")?;
@@ -278,8 +278,8 @@ pub(crate) fn dumped(row: &PgRow) -> Result<DumpBlob> {
     })
 }
 
-/// What is named, is not kept for whoever names it, and whose session has not been deleted; at most so
-/// many.
+/// Blobs that are named by a row whose owner does not hold them, unless its session was deleted; at
+/// most `max`.
 pub(crate) async fn unheld(
     connection: &mut PgConnection,
     mut named: NamedBlobs,
@@ -290,7 +290,7 @@ pub(crate) async fn unheld(
             .persistent(false)
             .fetch(&mut *connection);
         while let Some(row) = rows.try_next().await? {
-            // One that cannot be read keeps nothing.
+            // An unreadable hold counts as none.
             if let Ok((tenant, owner, sha256)) = hold_of(&row) {
                 named.held(tenant, owner, sha256);
             }

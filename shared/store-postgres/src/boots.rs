@@ -1,4 +1,4 @@
-//! The lives of processes.
+//! Boots of processes.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl Boots for PostgresStore {
     }
 
     async fn list_boots(&self) -> Result<Vec<BootRecord>> {
-        // Every sweep begins with it: it must not wait behind a list or an audit.
+        // Each sweep starts with this read, so it must not queue behind lists or an audit.
         list(&self.pools.claimers, self.at).await
     }
 
@@ -63,7 +63,7 @@ impl Boots for PostgresStore {
     }
 }
 
-/// How long an ended boot stays in the list.
+/// How long an ended boot is listed.
 const SHOWN_FOR: Duration = Duration::from_mins(10);
 
 pub(crate) async fn register(pool: &Pool, at: Option<Timestamp>, boot: NewBoot) -> Result<()> {
@@ -86,8 +86,8 @@ pub(crate) async fn register(pool: &Pool, at: Option<Timestamp>, boot: NewBoot) 
     .map(|_| ())
 }
 
-/// The renewal commits asynchronously: lost with a crash of the server, it costs the boot its
-/// life, and nothing else.
+/// Renews a lease. The renewal commits asynchronously: if a crash of the server loses it, the boot
+/// may expire, and nothing else happens.
 pub(crate) async fn renew(
     pool: &Pool,
     doubtful: &Doubtful,
@@ -119,7 +119,7 @@ pub(crate) async fn renew(
     if let Err(error) = doubtful.give_back(pool).await {
         tracing::warn!(%error, "doubtful grants were not given back");
     }
-    // Always one row or more.
+    // There is always at least one row.
     Ok(renewed_at.map_or(Renewal::Dead, |at| Renewal::Renewed { at, signals }))
 }
 
@@ -187,7 +187,7 @@ pub(crate) async fn tools(pool: &Pool, at: Option<Timestamp>) -> Result<Vec<Pool
         let mut fields = Fields::new(row, "boots");
         let pool: String = fields.take("pool")?;
         let tools: String = fields.take("tools")?;
-        // One that cannot be read is one that says nothing.
+        // Unreadable tools count as none.
         Ok((pool, stored::read(&tools).unwrap_or_default()))
     });
     let workers = workers.collect::<Result<Vec<_>>>()?;

@@ -1,4 +1,4 @@
-//! What workers learned of providers' counts.
+//! Calibrations of token estimates, which workers learn from providers' counts.
 
 use async_trait::async_trait;
 use mainspring_shared::model::Calibration;

@@ -1,4 +1,4 @@
-//! Results and permissions from outside.
+//! Results and approvals that are posted from outside.
 
 use std::collections::BTreeSet;
 
@@ -67,14 +67,15 @@ pub(crate) async fn post(
     drive(pool, &Post { at, unheard }, &posted).await
 }
 
-/// Where a call is.
+/// The session and the round of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Home {
     pub(crate) key: SessionKey,
     pub(crate) round: RoundKey,
 }
 
-/// A result and where its call is; none where it is no call that may be answered in this name.
+/// A posted result and the home of its call; `None` if no call with this id may be answered in the
+/// session's name.
 struct Posted<'a> {
     home: Option<Home>,
     item: &'a PostResult,
@@ -101,7 +102,7 @@ impl<'a> Group for Post<'a> {
     ) -> std::result::Result<Vec<Option<PostOutcome>>, Fault> {
         let known = || items.iter().filter_map(|item| item.home);
         let mut tx = connection.begin().await?;
-        // No step is written, so no process has to stand for one.
+        // No step is written, so none needs a boot.
         let nobody = BootId(Uuid::nil());
         let keys = known().map(|home| home.key);
         let mut ledger = Ledger::lock(&mut tx, self.at, nobody, keys).await?;
@@ -146,7 +147,8 @@ impl<'a> Group for Post<'a> {
     }
 }
 
-/// Finds the calls that may be answered in their items' names. A call never moves.
+/// Finds the homes of the calls that may be answered in their items' sessions' names. A call never
+/// moves.
 async fn homes(pool: &Pool, items: &[PostResult]) -> Result<Vec<Option<Home>>> {
     let tenants: Vec<i32> = items.iter().map(|item| item.key.tenant.0).collect();
     let ids = items.iter().map(|item| text(&item.call_id).into_owned());
@@ -180,9 +182,9 @@ impl Home {
     }
 }
 
-/// What tells an answer that an earlier attempt stored from one that came too late.
+/// Distinguishes an answer that an earlier attempt stored from one that came too late.
 struct Ours {
-    /// An earlier attempt may have been committed.
+    /// Whether an earlier attempt may have committed.
     was_lost: bool,
     answered: BTreeSet<(TenantId, String)>,
 }
@@ -191,7 +193,7 @@ impl Ours {
     fn post(&mut self, ledger: &mut Ledger, home: Home, item: &PostResult) -> PostOutcome {
         let Home { key, round } = home;
         let call_id = text(&item.call_id).into_owned();
-        // A session that was deleted meanwhile took its calls along.
+        // The session was deleted meanwhile, with its calls.
         let Some(call) = ledger.call(round, &call_id) else {
             return PostOutcome::Unknown;
         };
@@ -227,7 +229,7 @@ fn answer(ledger: &mut Ledger, home: Home, call_id: &str, answer: &CallAnswer) -
     }
 }
 
-/// Whether a call has this answer.
+/// Whether this answer is the one stored on the call.
 fn stands(call: &CallRecord, answer: &CallAnswer) -> bool {
     match answer {
         CallAnswer::Result(result) => call.result.as_ref() == Some(result),

@@ -1,4 +1,4 @@
-//! Asking sends to end, and letting one go on that waits for a person.
+//! Cancelling sends, and resuming one that waits for a person.
 
 use std::collections::BTreeMap;
 
@@ -41,11 +41,11 @@ struct Cancel {
     unheard: Unheard,
 }
 
-/// A send that is to end.
+/// A send to cancel.
 struct CancelItem {
     tenant: TenantId,
     send: SendId,
-    /// Its session; none where the send is unknown.
+    /// Its session; `None` if the send is unknown.
     home: Option<SessionKey>,
 }
 
@@ -149,7 +149,7 @@ fn cancel_one(
     let Some(change) = change else {
         let send = Box::new(send.clone());
         return match ours.get(&(tenant, id)) {
-            // An earlier attempt ended it; only its answer was lost.
+            // An earlier attempt cancelled it; only its response was lost.
             Some(step) if send.status == SendStatus::Cancelled => CancelOutcome::Cancelled {
                 send,
                 step: *step,
@@ -193,7 +193,7 @@ async fn finished_by(
     Ok(steps.collect::<Result<_>>()?)
 }
 
-/// Makes a session ready whose send waits for a person's word after a worker's death.
+/// Makes a session ready whose send waits for a person's decision after a worker crash.
 pub(crate) async fn resume_recovery(
     pool: &Pool,
     at: Option<Timestamp>,
@@ -221,8 +221,8 @@ async fn resume_once(
     boot: BootId,
     key: SessionKey,
 ) -> std::result::Result<Option<SendId>, Fault> {
-    // Every way out ends the transaction by itself: one that is merely dropped keeps its locks until
-    // the pool gets to it, and a sweep meanwhile passes the session over.
+    // Each return path ends the transaction explicitly: one that is merely dropped keeps its locks
+    // until the connection's next use, and a concurrent sweep would skip the session.
     let mut tx = connection.begin().await?;
     let mut ledger = Ledger::lock(&mut tx, at, boot, [key]).await?;
     let hot = ledger.hot.get(&key);

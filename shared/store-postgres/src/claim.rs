@@ -1,4 +1,4 @@
-//! Taking the leases of sessions that have work.
+//! Claiming sessions that have work.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -24,12 +24,13 @@ use crate::retry::{Fault, Pool, execute, fetch, sql};
 use crate::rows::{Fields, key_columns};
 use crate::seats;
 
-/// Grants that may have been made although their claim failed, or that were kept for a send which
-/// cannot be had, so that nobody works on them while the boot lives. They are given back with the boot's next renewal.
+/// Grants that nobody works on: they may have been made although their claim failed, or were kept
+/// for a next send that could not be read. They would last as long as the boot lives, so they are
+/// released with its next renewal.
 #[derive(Debug, Default)]
 pub(crate) struct Doubtful(Mutex<Vec<(SessionKey, Uuid)>>);
 
-/// More than a process can claim in the time of an outage that its own lease survives.
+/// More than a process can claim during an outage that its own lease survives.
 const DOUBTFUL_MAX: usize = 16_384;
 
 impl Doubtful {
@@ -39,7 +40,7 @@ impl Doubtful {
         grants.extend(given.into_iter().take(room));
     }
 
-    /// Gives the grants back. What cannot be given back now is kept for the next time.
+    /// Releases the grants. Those that cannot be released now are kept for the next time.
     pub(crate) async fn give_back(&self, pool: &Pool) -> Result<()> {
         let grants = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         if grants.is_empty() {
@@ -55,7 +56,8 @@ impl Doubtful {
                 .bind(vec![Lost::Nothing.number(); tokens.len()])
         })
         .await;
-        // Those of a tenant that went elsewhere went along: their owner finds them there, and gives them back.
+        // Grants of a tenant that moved to another database moved with it: their owner finds and
+        // releases them there.
         if given
             .as_ref()
             .is_err_and(|error| !Elsewhere::is_cause_of(error))
@@ -124,8 +126,7 @@ impl Group for Claim<'_> {
             .await
     }
 
-    /// Tokens are drawn for one claim each: a session that carries an item's token was granted to
-    /// it.
+    /// A token is unique to a claim: a session that has an item's token was granted to it.
     async fn read_back(
         &self,
         connection: &mut PgConnection,
@@ -142,7 +143,7 @@ impl Group for Claim<'_> {
         self.outcomes(items, &rows)
     }
 
-    /// Others changed the session all the time, so someone works on it.
+    /// Each attempt met a concurrent change of the session, so another process works on it.
     fn unsettled(&self, item: &ClaimSession) -> Result<ClaimOutcome> {
         tracing::warn!(session.id = %item.key.session, "a ready session could not be claimed");
         Ok(ClaimOutcome::Busy)
@@ -158,7 +159,7 @@ impl Group for Claim<'_> {
 }
 
 impl Claim<'_> {
-    /// Claims those that nobody owns and whose head has yet to begin. What is left has no outcome.
+    /// Claims sessions that nobody owns and whose head has not started. Other items get no outcome.
     async fn run_plain(
         &self,
         connection: &mut PgConnection,
@@ -179,7 +180,7 @@ impl Claim<'_> {
         self.outcomes(items, &rows)
     }
 
-    /// Claims sessions; `seated` says of which it is known that they have a seat, where they need one.
+    /// Claims sessions. `seated` says which of them are known to have a seat or to need none.
     pub(crate) async fn run_with(
         &self,
         connection: &mut PgConnection,
@@ -207,7 +208,8 @@ impl Claim<'_> {
         self.outcomes(items, &rows)
     }
 
-    /// One whose row cannot be read is given back, and costs the others nothing.
+    /// Reads the outcomes. A session whose row cannot be read is released, without affecting the
+    /// others.
     fn outcomes(
         &self,
         items: &[&ClaimSession],
@@ -231,19 +233,19 @@ impl Claim<'_> {
         Ok(outcomes)
     }
 
-    /// Has a grant given back that cannot be worked on.
+    /// Schedules the release of a grant whose session cannot be read.
     fn give_back(&self, item: &ClaimSession, error: &Error) -> ClaimOutcome {
         tracing::error!(session.id = %item.key.session, %error, "a claimed session cannot be read");
         self.doubtful.remember([(item.key, item.token.0)]);
         ClaimOutcome::Busy
     }
 
-    /// Reads the folds of sessions that may have some, where the claimers' caches do not have them. A
-    /// session whose folds cannot be had is given back.
+    /// Reads the folds of sessions that may have some and whose claimers have no valid cache. A
+    /// session whose folds cannot be read is released.
     async fn read_folds(&self, pool: &Pool, items: &[ClaimSession], outcomes: &mut [ClaimOutcome]) {
         let claimed = items.iter().zip(&*outcomes).enumerate();
         let lacking = claimed.filter(|(_, (item, outcome))| match outcome {
-            // Where the context counts nothing, there is no fold.
+            // At context version 0 there is no fold.
             ClaimOutcome::Claimed(claimed) => {
                 claimed.counters.context_version > 0 && !is_valid(item, claimed)
             }
@@ -272,8 +274,8 @@ impl Claim<'_> {
         }
     }
 
-    /// Reads what stands for sends of windows that the claimers' caches do not have, of agents that show
-    /// digests. Where it cannot be had, their messages are read.
+    /// Reads the projections for windows that the claimers' caches lack, for agents that show
+    /// digests. If they cannot be read, the messages are read instead.
     async fn read_projections(
         &self,
         pool: &Pool,
@@ -321,8 +323,8 @@ impl Claim<'_> {
         }
     }
 
-    /// Reads what the claimers' caches lack, a bounded number of messages at a time. A session whose
-    /// messages cannot be had is given back.
+    /// Reads the messages that the claimers' caches lack, a bounded number at a time. A session
+    /// whose messages cannot be read is released.
     async fn read_windows(
         &self,
         pool: &Pool,
@@ -361,10 +363,10 @@ impl Claim<'_> {
     }
 }
 
-/// Messages that one statement reads, unless a single session has more.
+/// The maximum number of messages per statement, unless a single session has more.
 const PIECE_MAX: i64 = 512;
 
-/// Sessions in the order given, as many at a time as have few messages to read.
+/// Splits sessions, in the given order, into pieces of at most `PIECE_MAX` messages.
 fn pieces(lacking: Vec<Lacking>) -> Vec<Vec<Lacking>> {
     let mut pieces: Vec<Vec<Lacking>> = Vec::new();
     let mut messages = 0;
@@ -382,7 +384,7 @@ fn pieces(lacking: Vec<Lacking>) -> Vec<Vec<Lacking>> {
     pieces
 }
 
-/// What the statement said of an item.
+/// The statement's result for an item.
 enum Verdict {
     Granted(Box<Claimed>),
     Busy,
@@ -439,7 +441,7 @@ fn read(fields: &mut Fields<'_>, item: &ClaimSession, boot: BootId) -> Result<Ve
     })))
 }
 
-/// A running send with its agent, which a running send always has.
+/// A running send with its agent; one without an agent is corrupt.
 pub(crate) fn started(
     fields: &Fields<'_>,
     record: mainspring_shared::send::SendRecord,
@@ -453,7 +455,7 @@ pub(crate) fn started(
     Ok(StartedSend::new(record, agent, resumed))
 }
 
-/// Whether the window may hold anything that the claimer's cache does not.
+/// Whether the window may contain messages that the claimer's cache lacks.
 fn lacks_messages(item: &ClaimSession, claimed: &Claimed) -> bool {
     let next_seq = claimed.counters.next_seq;
     let from = begin(item, claimed);
@@ -462,7 +464,7 @@ fn lacks_messages(item: &ClaimSession, claimed: &Claimed) -> bool {
     next_seq > 1 && !is_warm
 }
 
-/// Whether the claimer's cache lacks no more than what was said behind what it holds.
+/// Whether the claimer's cache lacks only messages after those that it has.
 fn reaches_back(item: &ClaimSession, claimed: &Claimed) -> bool {
     let from = begin(item, claimed);
     let is_at_end = item.cached_next_seq == claimed.counters.next_seq;
@@ -470,12 +472,12 @@ fn reaches_back(item: &ClaimSession, claimed: &Claimed) -> bool {
     is_valid(item, claimed) && reaches_back && (item.cached_next_seq > from || is_at_end)
 }
 
-/// Whether what the claimer's cache holds is still the session's.
+/// Whether the claimer's cache is still valid.
 fn is_valid(item: &ClaimSession, claimed: &Claimed) -> bool {
     item.cached_version == claimed.counters.context_version
 }
 
-/// Where its window begins: behind its folds, which have been read.
+/// Where the window begins: after the folds, which must have been read.
 fn begin(item: &ClaimSession, claimed: &Claimed) -> i64 {
     let fold_end = if is_valid(item, claimed) {
         item.cached_fold_end
@@ -511,13 +513,13 @@ impl Lacking {
         }
     }
 
-    /// About how many messages its window has.
+    /// The approximate number of messages in its window.
     fn messages(&self) -> i64 {
         self.next_seq - self.from_seq
     }
 }
 
-/// Reads what the caches lack, each message with the place of its item.
+/// Reads the messages that the caches lack, each with the index of its item.
 async fn window(pool: &Pool, lacking: &[Lacking]) -> Result<Vec<(usize, Message)>> {
     let (tenants, sessions) = key_columns(lacking.iter().map(|item| item.key));
     let next_seqs: Vec<i64> = lacking.iter().map(|item| item.next_seq).collect();

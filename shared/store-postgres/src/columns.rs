@@ -1,4 +1,4 @@
-//! Words into columns: the arrays that a group's items are bound as.
+//! Columns: the arrays as which a group's items are bound.
 
 mod calls;
 mod folds;
@@ -22,12 +22,12 @@ pub(crate) use calls::{CallColumns, ChangeColumns, DeliveryColumns};
 pub(crate) use folds::{CopiedFolds, FoldColumns};
 pub(crate) use projections::ProjectionColumns;
 
-/// JSON text of a stored word.
+/// A stored value as JSON text.
 pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("stored words are JSON objects with text as keys")
 }
 
-/// Text as Postgres can store it: U+0000 becomes U+FFFD.
+/// Text that Postgres can store: U+0000 becomes U+FFFD.
 pub(crate) fn text(text: &str) -> Cow<'_, str> {
     if text.contains('\0') {
         Cow::Owned(text.replace('\0', "\u{fffd}"))
@@ -36,12 +36,12 @@ pub(crate) fn text(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The same for text that may be absent.
+/// The same for optional text.
 pub(crate) fn maybe_text(value: Option<&str>) -> Option<String> {
     value.map(|value| text(value).into_owned())
 }
 
-/// Metadata for a JSONB column, which takes U+0000 neither in names nor in texts.
+/// Metadata for a JSONB column, which accepts U+0000 neither in names nor in strings.
 pub(crate) fn metadata(members: &Map<String, Value>) -> String {
     let plain = json(members);
     if !plain.contains("\\u0000") {
@@ -64,7 +64,7 @@ fn clean(value: &Value) -> Value {
     }
 }
 
-/// The place of an item in its group, as `WITH ORDINALITY` counts.
+/// The number of an item in its group, counted from 1 like `WITH ORDINALITY`.
 pub(crate) fn ord(index: usize) -> i64 {
     index as i64 + 1
 }
@@ -96,7 +96,7 @@ impl KeyColumns {
     }
 }
 
-/// Whose lease writes to which send.
+/// The leases under which items write, and their sends.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseColumns {
     tenants: Vec<i32>,
@@ -125,7 +125,7 @@ impl LeaseColumns {
     }
 }
 
-/// Sums of sends.
+/// Totals of sends.
 #[derive(Debug, Default)]
 pub(crate) struct TotalColumns {
     usage: Vec<String>,
@@ -231,7 +231,7 @@ impl UsageColumns {
     }
 }
 
-/// Whose children sessions are.
+/// Parents of sessions.
 #[derive(Debug, Default)]
 pub(crate) struct ParentColumns {
     sessions: Vec<Option<Uuid>>,
@@ -258,7 +258,7 @@ impl ParentColumns {
     }
 }
 
-/// Which leaves of runs sends are.
+/// The leaves of runs that sends belong to.
 #[derive(Debug, Default)]
 pub(crate) struct LeafColumns {
     runs: Vec<Option<Uuid>>,
@@ -279,8 +279,8 @@ impl LeafColumns {
     }
 }
 
-/// The members of a step's references that are known before its messages are numbered, as JSON
-/// text without braces. `first_seq` goes in front of it.
+/// The members of a step's references that are known before its messages are numbered, as JSON text
+/// without braces. The statement puts `first_seq` in front.
 pub(crate) fn ref_members(messages: usize, refs: &StepRefs) -> String {
     let messages = (messages > 0).then(|| format!("\"messages\":{messages}"));
     let round = refs.round.as_ref();

@@ -1,4 +1,4 @@
-//! Making sends final and moving their sessions on.
+//! Ending sends and starting their sessions' next ones.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ pub(crate) async fn complete(
 
 struct Complete<'a> {
     at: Option<Timestamp>,
-    /// Leases that were kept for a next send which cannot be had.
+    /// Leases that were kept for a next send that cannot be read.
     doubtful: &'a Doubtful,
     /// Which tenants have webhooks.
     watched: &'a Watched,
@@ -81,7 +81,7 @@ impl Group for Complete<'_> {
                 outcomes[ord] = CompleteOutcome::Undelivered;
                 continue;
             };
-            // From here on the ends stand: what is wrong with a next send is no reason to give up.
+            // The send has ended: an unreadable next send must not fail the call.
             match next(&mut fields) {
                 Ok(Some(next)) => made.next = Some(next),
                 Ok(None) if kept => unseen.push(ord),
@@ -98,8 +98,9 @@ impl Group for Complete<'_> {
         Ok(outcomes.collect())
     }
 
-    /// The send is final when its last step under this grant says so. An answer that kept it from
-    /// ending lowered the signals that it told of: what lies in the inbox is told again.
+    /// The send is final if its last step under this grant says so. If a lost response said
+    /// `Undelivered` instead, it also cleared the signals that it reported; the inbox is reported
+    /// again.
     async fn read_back(
         &self,
         connection: &mut PgConnection,
@@ -161,7 +162,7 @@ impl Group for Complete<'_> {
 }
 
 impl Complete<'_> {
-    /// Ends those sends that simply complete. What is left has no outcome.
+    /// Ends sends in the common case. Other items get no outcome.
     async fn run_plain(
         &self,
         connection: &mut PgConnection,
@@ -185,15 +186,17 @@ impl Complete<'_> {
         Ok(outcomes)
     }
 
-    /// Has a lease given back whose next send cannot be had: others find it in the sweep.
+    /// Schedules the release of a lease whose next send cannot be read; the sweep then finds the
+    /// session.
     fn give_back(&self, item: &CompleteSend, error: &Error) {
         let session = item.key.session;
         tracing::error!(session.id = %session, %error, "the next send could not be taken");
         self.doubtful.remember([(item.key, item.lease.token.0)]);
     }
 
-    /// Takes the next sends that the statement knew of but did not see. Only where it is unknown what
-    /// became of that it is looked at again; else the ends stand, and the leases are given back.
+    /// Starts the next sends that the statement counted but did not see in its snapshot. A lost
+    /// connection is returned as a fault, to be read back; on other faults the ended sends stand
+    /// and the leases are released.
     async fn take_next(
         &self,
         connection: &mut PgConnection,
@@ -213,7 +216,7 @@ impl Complete<'_> {
         Ok(())
     }
 
-    /// Takes the next sends that the statement knew of but did not see.
+    /// Starts the next sends that the statement counted but did not see in its snapshot.
     async fn look_again(
         &self,
         connection: &mut PgConnection,
@@ -250,7 +253,7 @@ impl Complete<'_> {
     }
 }
 
-/// Whether an item has nothing of what only the general statements know.
+/// Whether an item needs nothing that only the general statements handle.
 fn is_plain(item: &CompleteSend, watched: &BTreeSet<TenantId>) -> bool {
     let says = |message: &NewMessage| {
         message.tool_calls.is_empty()
@@ -325,7 +328,7 @@ fn bind_plain(at: Option<Timestamp>, items: &[&CompleteSend]) -> PgQuery {
     usage.bind(query)
 }
 
-/// The members of a final step's JSON that are known before it is stored.
+/// The members of a final step's JSON that are known before the step is stored.
 fn refs_of(item: &CompleteSend) -> String {
     let written = StepRefs {
         round: item.round.clone(),
@@ -338,8 +341,8 @@ fn refs_of(item: &CompleteSend) -> String {
     members
 }
 
-/// The statement with its arguments: the shortest that has a place for all that the items have, and for what
-/// webhooks of their tenants are told.
+/// The statement with its arguments: the shortest one that covers the items and the webhook events
+/// of their tenants.
 fn bind(at: Option<Timestamp>, items: &[&CompleteSend], watched: &BTreeSet<TenantId>) -> PgQuery {
     let mut leases = LeaseColumns::default();
     let mut counts: Vec<i64> = Vec::new();
@@ -396,7 +399,7 @@ fn bind(at: Option<Timestamp>, items: &[&CompleteSend], watched: &BTreeSet<Tenan
     }
 }
 
-/// How sends end.
+/// Results of sends.
 #[derive(Debug, Default)]
 struct ResultColumns {
     statuses: Vec<&'static str>,
@@ -426,8 +429,8 @@ impl ResultColumns {
     }
 }
 
-/// What follows from where a send stands that is not final after an answer was lost. None where it
-/// has to be asked for again.
+/// The outcome for a send that is not final after a lost response. `None` if the item has to run
+/// again.
 fn unfinished(written: &Written) -> Option<CompleteOutcome> {
     if written.is_last {
         Some(CompleteOutcome::Undelivered)
@@ -438,8 +441,8 @@ fn unfinished(written: &Written) -> Option<CompleteOutcome> {
     }
 }
 
-/// A completed item without its next send, and whether the lease was kept for one. None where a
-/// signal kept it from ending.
+/// Reads a completed item without its next send, and whether the lease was kept for one. `None` if
+/// a signal prevented the end.
 fn read(fields: &mut Fields<'_>, key: SessionKey) -> Result<Option<(Completed, bool)>> {
     let undelivered: bool = fields.take("undelivered")?;
     if undelivered {
@@ -462,7 +465,7 @@ fn read(fields: &mut Fields<'_>, key: SessionKey) -> Result<Option<(Completed, b
     Ok(Some((completed, kept)))
 }
 
-/// The next send that the session runs, where it runs on.
+/// Reads the session's next send, if it has one.
 fn next(fields: &mut Fields<'_>) -> Result<Option<(StartedSend, Counters)>> {
     let record = fields.maybe_send()?;
     let agent = fields.maybe_agent()?;
@@ -482,7 +485,7 @@ fn next(fields: &mut Fields<'_>) -> Result<Option<(StartedSend, Counters)>> {
     Ok(Some((started(fields, record, agent, None)?, counters)))
 }
 
-/// A completed item as its final step tells it.
+/// A completed item, reconstructed from its final step.
 fn completed_as(step: &Step, asked: SendStatus) -> Completed {
     let status = step.refs.status.as_deref().and_then(SendStatus::parse);
     Completed {
@@ -495,7 +498,7 @@ fn completed_as(step: &Step, asked: SendStatus) -> Completed {
     }
 }
 
-/// The send that runs under an item's lease by now.
+/// The send that runs under an item's lease now.
 async fn running(
     connection: &mut PgConnection,
     item: &CompleteSend,
@@ -523,7 +526,7 @@ mod tests {
     const WITH_CALLS: &str = include_str!("../sql/leases/complete_calls.sql");
     const WITH_PROJECTIONS: &str = include_str!("../sql/leases/complete_projections.sql");
 
-    /// The statement without its head.
+    /// The statement without its leading comment.
     fn body(text: &str) -> &str {
         let begin = text.find("WITH clock").expect("it begins so");
         &text[begin..]

@@ -1,4 +1,4 @@
-//! Words for sessions that may be busy.
+//! Delivering messages to sessions that may be busy.
 
 use std::collections::BTreeMap;
 
@@ -48,8 +48,8 @@ impl Group for Deliver {
         false
     }
 
-    /// No item has an outcome when someone else took an idempotency key meanwhile: then nothing was
-    /// written.
+    /// No item gets an outcome if another request took one of the idempotency keys meanwhile: then
+    /// nothing was written.
     async fn run(
         &self,
         connection: &mut PgConnection,
@@ -105,13 +105,13 @@ fn key_text(key: &IdempotencyKey) -> KeyText {
     (key.tenant.0, route.into_owned(), name.into_owned())
 }
 
-/// What is known beside the ledger, and grows item by item.
+/// State of a delivery besides the ledger; each item adds to it.
 struct DeliverState {
-    /// An earlier attempt may have been committed.
+    /// Whether an earlier attempt may have committed.
     was_lost: bool,
-    /// What the idempotency keys stand for, by item.
+    /// Requests that took the idempotency keys before, by item.
     seen: BTreeMap<usize, Known>,
-    /// The keys that this call takes.
+    /// The idempotency keys that this call takes.
     keyed: BTreeMap<KeyText, ([u8; 32], SendId)>,
     stored: BTreeMap<(SessionKey, String), InboxItem>,
     pending: BTreeMap<SessionKey, i64>,
@@ -142,7 +142,7 @@ impl DeliverState {
 
     fn take(&mut self, ledger: &mut Ledger, index: usize, item: &DeliverItem) -> DeliverOutcome {
         let name = (item.key, text(&item.item_id).into_owned());
-        // After a lost answer the key tells only that it was used; the item is what it was used for.
+        // After a lost response the key only tells that it was used; the stored item is the result.
         if self.was_lost
             && let Some(known) = self.stored.get(&name)
             && let Some(send_id) = known.send_id
@@ -165,7 +165,7 @@ impl DeliverState {
         outcome
     }
 
-    /// What the item's idempotency key stands for, where it was used before.
+    /// The outcome of the earlier request with the item's idempotency key, if there was one.
     fn known(&self, index: usize, item: &DeliverItem) -> Option<DeliverOutcome> {
         let key = item.idempotency.as_ref()?;
         let (same_request, send_id) = if let Some(known) = self.seen.get(&index) {
@@ -242,7 +242,7 @@ fn accepted(send_id: SendId, item: InboxItem, notify: Notify) -> DeliverOutcome 
     }
 }
 
-/// The items that exist already, by session and id.
+/// Items that exist already, by session and id.
 async fn stored(
     connection: &mut PgConnection,
     items: &[&DeliverItem],
@@ -265,7 +265,7 @@ async fn stored(
     Ok(stored)
 }
 
-/// How many undelivered items the locked sessions have; those that have none are left out.
+/// The number of undelivered items of each locked session; sessions without any are left out.
 async fn pending(
     connection: &mut PgConnection,
     ledger: &Ledger,
@@ -283,7 +283,7 @@ async fn pending(
     Ok(counts.collect::<Result<_>>()?)
 }
 
-/// Takes idempotency keys for the sends that absorbed items. False when one is taken already.
+/// Takes idempotency keys for the sends that absorbed items. False if one is already taken.
 async fn write_keys(
     connection: &mut PgConnection,
     now: Timestamp,

@@ -1,4 +1,4 @@
-//! The whole content in a fixed order.
+//! A dump of the whole content in a fixed order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -205,7 +205,7 @@ fn add_sends(sessions: &mut Sessions, rows: &[PgRow]) -> Result<()> {
     Ok(())
 }
 
-/// Adds each row, which begins with its session's key, to its session.
+/// Adds each row, which starts with the key of its session, to that session.
 fn each(
     sessions: &mut Sessions,
     rows: &[PgRow],

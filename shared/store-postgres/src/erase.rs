@@ -1,4 +1,4 @@
-//! Removing what deleted sessions left behind, a page at a time.
+//! Removing the rows of deleted sessions, a page at a time.
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::store::{CALLS_EACH, DeletedSession, ERASED_MS_MIN, Erased, Result};

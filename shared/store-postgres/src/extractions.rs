@@ -1,4 +1,4 @@
-//! What is still to be extracted from conversations.
+//! Pending extractions.
 
 use async_trait::async_trait;
 use mainspring_shared::budget::Spent;
@@ -81,7 +81,7 @@ async fn claim_once(
     for row in &rows {
         match row_of(row) {
             Ok(found) => taken.extend(take(&mut tx, claim, now, found).await?),
-            // It must not block those behind it.
+            // It must not block the ones after it.
             Err(error) => {
                 metrics::counter!(ROWS_UNREADABLE, "table" => "extractions").increment(1);
                 tracing::error!(%error, "an extraction cannot be read");
@@ -172,7 +172,7 @@ async fn end_once(
         .bind(item.key.session.0)
         .fetch_optional(&mut *tx)
         .await?;
-    // Nobody would remove what is stored of a deleted session from now on.
+    // Store nothing for a deleted session: nothing would remove it.
     if session.is_none() {
         sql!("extractions/drop")
             .bind(tenant.0)
@@ -192,7 +192,7 @@ async fn end_once(
         query = query.bind(now.after(*after).0).bind(json(spec));
     }
     if query.execute(&mut *tx).await?.rows_affected() == 0 {
-        // The model was asked all the same.
+        // The model was called all the same, so its usage is stored.
         if memories::can_pay(&mut tx, item.key, item.send_id).await? {
             for row in &item.usage {
                 pay(&mut tx, now, (item.key, item.send_id), row).await?;
@@ -222,7 +222,7 @@ async fn end_once(
     Ok(true)
 }
 
-/// Stores what a model call cost that is no round of its send.
+/// Stores the cost of a model call that is not a round of its send.
 pub(crate) async fn pay(
     connection: &mut PgConnection,
     now: Timestamp,
@@ -244,7 +244,7 @@ pub(crate) async fn pay(
     Ok(())
 }
 
-/// Whether somebody has the session, and what it has spent.
+/// Whether the session is owned, and what it has spent.
 fn spending_of(row: &PgRow) -> Result<(bool, Option<Spent>)> {
     let mut fields = Fields::new(row, "session_hot");
     let owner: Option<Uuid> = fields.take("owner_boot")?;

@@ -1,9 +1,10 @@
-//! What keeps a database of several from writes for tenants that are on another one.
+//! The fence: one of several databases refuses writes for tenants that are on another one.
 //!
-//! A process believes for a moment what it has read of the catalogue, and one that was stopped believes it for as long as
-//! that took. So the database itself refuses: behind each statement that changed rows of a table, a trigger looks whether
-//! they are of a tenant that is away. Statements change the rows of a whole group, so that this costs once per group.
-//! A database that stands alone has no such triggers.
+//! A process relies on its copy of the catalogue for a short time, and one that was suspended
+//! relies on a stale copy when it resumes. So the database itself refuses such writes: after each
+//! statement that changed rows of a table, a trigger checks whether they belong to a tenant that is
+//! elsewhere. Statements change the rows of a whole group, so the check is paid once per group. A
+//! single database has no such triggers.
 
 use mainspring_shared::store::{Denial, Error, Result};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
@@ -11,15 +12,15 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 use crate::retry::{Fault, sql};
 use crate::settings::SchemaPolicy;
 
-/// What is kept at home for tenants on all databases: keys, by which a tenant is found in the first place, and what is
-/// looked up by all processes. Pauses are on every database.
+/// Tables that do not move with a tenant. Keys stay at home, since a tenant is found by them in the
+/// first place and all processes look them up; pauses are on every database.
 const ON_NO_PLACE: [&str; 3] = ["api_keys", "provider_keys", "pauses"];
 
-/// Kept for each tenant besides what an erasure removes table by table.
+/// Tables of a tenant that are not among those that an erasure removes table by table.
 const BESIDES: [&str; 3] = ["blobs", "blob_chunks", "seat_limits"];
 
-/// Keys of requests that were answered long ago: copied, and left to age where they were. Keys of requests for keys stay
-/// at home with these, so that they are written there for tenants that are not.
+/// Idempotency keys: copied, and left to expire on the old database. Not fenced, since those of
+/// requests for API keys are stored at home even for tenants that are elsewhere.
 const UNFENCED: &str = "idempotency_keys";
 
 macro_rules! names {
@@ -35,12 +36,13 @@ pub(crate) fn moved_tables() -> impl Iterator<Item = &'static str> {
     moved.chain(BESIDES)
 }
 
-/// Those of them that are refused where the tenant is away, and removed there.
+/// The moved tables in which a database refuses writes for tenants that are elsewhere, and from
+/// which a move removes the old rows.
 pub(crate) fn fenced_tables() -> impl Iterator<Item = &'static str> {
     moved_tables().filter(|table| *table != UNFENCED)
 }
 
-/// The events that a trigger tells rows of, with what it calls them.
+/// The trigger events, with the transition table that holds the rows of each.
 const EVENTS: [(&str, &str); 3] = [("insert", "NEW"), ("update", "NEW"), ("delete", "OLD")];
 
 fn triggers() -> impl Iterator<Item = String> {
@@ -54,7 +56,7 @@ fn triggers() -> impl Iterator<Item = String> {
     })
 }
 
-/// What is executed behind the schema's own statements for each database of several, by whoever owns the tables.
+/// The statements to run after the schema's DDL on each of several databases, as the tables' owner.
 pub fn ddl() -> String {
     let mut text = include_str!("../sql/placements/fence.sql").to_owned();
     for trigger in triggers() {
@@ -65,8 +67,8 @@ pub fn ddl() -> String {
     text
 }
 
-/// Sees to it that every table refuses what it should. Adds what lacks where the schema is created; else fails with
-/// `Denied`.
+/// Ensures that every fenced table has its triggers. Adds missing ones if the policy creates the
+/// schema; otherwise fails with `Denied`.
 pub(crate) async fn prepare(connection: &mut PgConnection, policy: SchemaPolicy) -> Result<()> {
     if is_complete(connection).await? {
         return Ok(());

@@ -1,4 +1,5 @@
-//! Folds: read with the window, copied with their session. A round's statement attaches them.
+//! Folds: reading them with the window, and copying them with their session. The statement of a
+//! round attaches them.
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::session::fold::{Fold, FoldKind, NewFold};
@@ -21,7 +22,7 @@ pub(crate) async fn all(pool: &Pool, key: SessionKey) -> Result<Vec<Fold>> {
     read.map(|row| Ok(row?.1)).collect()
 }
 
-/// Stores what a fold of a session at rest cost, and attaches it where nothing has changed meanwhile.
+/// Stores the cost of a fold at rest, and attaches the fold if nothing has changed meanwhile.
 pub(crate) async fn at_rest(
     pool: &Pool,
     at: Option<Timestamp>,
@@ -30,8 +31,8 @@ pub(crate) async fn at_rest(
     repeatable!(pool, |connection| at_rest_once(connection, at, item))
 }
 
-/// What a step may have stored is looked for once the session is locked: a statement sees nothing of a step that
-/// commits while it waits for the lock itself.
+/// Locks the session first if a step may have stored the usage: a statement that waits for the lock
+/// itself does not see a step that commits meanwhile.
 async fn at_rest_once(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
@@ -92,7 +93,7 @@ async fn attach(
     })
 }
 
-/// The folds that are shown of these sessions, each with the place of its session.
+/// The current folds of these sessions, each with the index of its session.
 pub(crate) async fn shown(
     pool: &Pool,
     keys: impl Iterator<Item = SessionKey>,
@@ -126,14 +127,14 @@ pub(crate) async fn copy(
     Ok(())
 }
 
-/// A fold with its session.
+/// Reads a fold with its session.
 pub(crate) fn read(fields: &mut Fields<'_>) -> Result<(SessionKey, Fold)> {
     let key = fields.key()?;
     fields.name_row(key.to_string());
     Ok((key, after_key(fields)?))
 }
 
-/// A fold, of whose row the session was read.
+/// Reads a fold after the session of its row.
 pub(crate) fn after_key(fields: &mut Fields<'_>) -> Result<Fold> {
     Ok(Fold {
         n: fields.take("n")?,

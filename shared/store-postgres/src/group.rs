@@ -1,5 +1,4 @@
-//! Groups: items of different sessions that share a statement and a commit, each with an outcome of
-//! its own.
+//! Groups: items of different sessions share a statement and a commit; each has its own outcome.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,51 +13,51 @@ use sqlx::PgConnection;
 use crate::ledger::locked_out;
 use crate::retry::{Attempts, Fault, Pool, Verdict};
 
-/// Statements for one group, beyond those that settle an item each.
+/// Passes that a group may take beyond two per item.
 const PASSES_SPARE: usize = 8;
 
-/// Attempts at one item that waits for a lock which is not its session's.
+/// Conflicts after which a batch that waits for a lock other than a session's is split.
 const WAITS_MAX: u32 = 3;
 
-/// A step that takes a group.
+/// A step that runs a group of items.
 pub(crate) trait Group: Sync {
-    /// What is asked for.
+    /// One request.
     type Item: Sync;
-    /// What became of it.
+    /// The result of one request.
     type Outcome: Send + Effect;
 
-    /// What is remembered of the items that share a statement.
+    /// State about the items that already share a statement.
     type Seen: Default;
 
-    /// Whether an item must not share a statement with those before it, of which `seen` tells;
-    /// otherwise it joins them.
+    /// Whether an item must not share a statement with those recorded in `seen`. If it may, it is
+    /// added to `seen`.
     fn clashes(&self, item: &Self::Item, seen: &mut Self::Seen) -> bool;
 
-    /// Runs a group in one transaction. An item without an outcome left nothing behind and has to
-    /// be run again.
+    /// Runs a group in one transaction. An item without an outcome had no effect and must be run
+    /// again.
     async fn run(
         &self,
         connection: &mut PgConnection,
         items: &[&Self::Item],
     ) -> std::result::Result<Vec<Option<Self::Outcome>>, Fault>;
 
-    /// Finds out which items took effect, after a transaction whose end is unknown. An item without
-    /// an outcome did not and has to be run again.
+    /// Determines which items took effect in a transaction whose outcome is unknown. An item
+    /// without an outcome had no effect and must be run again.
     async fn read_back(
         &self,
         connection: &mut PgConnection,
         items: &[&Self::Item],
     ) -> std::result::Result<Vec<Option<Self::Outcome>>, Fault>;
 
-    /// What becomes of an item that no number of attempts settled.
+    /// The outcome of an item that all passes left unsettled.
     fn unsettled(&self, item: &Self::Item) -> Result<Self::Outcome>;
 
-    /// The session that an item finds there and needs.
+    /// The existing session that an item locks, if any.
     fn session(&self, _item: &Self::Item) -> Option<SessionKey> {
         None
     }
 
-    /// What becomes of an item that waited for a lock in vain. Nothing of it was written.
+    /// The outcome of an item that could not get a lock. Nothing of it was written.
     fn locked(&self, _item: &Self::Item) -> Result<Self::Outcome> {
         Err(Error::Unavailable {
             source: "someone else has locked what it needs".into(),
@@ -66,9 +65,9 @@ pub(crate) trait Group: Sync {
     }
 }
 
-/// What an outcome says of its step.
+/// What an outcome says about the effect of its step.
 pub(crate) trait Effect {
-    /// Whether the step took effect by this very call.
+    /// Whether this call made the step take effect.
     fn took_effect(&self) -> bool;
 }
 
@@ -126,8 +125,8 @@ impl Effect for PostOutcome {
     }
 }
 
-/// Whether an earlier transaction of a call may have been committed although its answer was lost.
-/// Steps that recognize their own effects are not read back: they run again, and are told so.
+/// Whether an earlier transaction of a call may have committed although its response was lost.
+/// Steps that recognize their own effects are not read back: they run again and consult this flag.
 #[derive(Debug, Default)]
 pub(crate) struct Unheard(AtomicBool);
 
@@ -141,22 +140,23 @@ impl Unheard {
     }
 }
 
-/// Whether a call has tried the statement yet that only knows the common case. It is tried once: what it leaves
-/// takes the one that knows all cases, and so does everything once an answer was lost.
+/// Whether a call has already tried the cheaper statement that handles only the common case. It is
+/// tried once: the items that it leaves unsettled, and everything after a lost response, use the
+/// general statement.
 #[derive(Debug, Default)]
 pub(crate) struct Slim(AtomicBool);
 
 impl Slim {
-    /// True the first time.
+    /// True on the first call only.
     pub(crate) fn first(&self) -> bool {
         !self.0.swap(true, Ordering::Relaxed)
     }
 }
 
-/// Runs items in as few transactions as possible, in order, and returns an outcome for each. One
-/// whose session is locked for long keeps the others waiting once at most. On an item's bad data
-/// nothing is written, unless some of the items could not share a statement: then those before it
-/// are, and are told so when they are sent again.
+/// Runs items in as few transactions as possible, in order, and returns an outcome for each. An
+/// item whose session stays locked delays the others at most once. If an item's data is bad, the
+/// call fails and writes nothing, unless the items needed several statements: then earlier ones may
+/// be stored, and get their outcomes when they are sent again.
 pub(crate) async fn drive<G: Group>(
     pool: &Pool,
     group: &G,
@@ -191,13 +191,13 @@ pub(crate) async fn drive<G: Group>(
     Ok(settled)
 }
 
-/// Where the items of a call stand.
+/// The progress of a call's items.
 struct Drive<'a, G: Group> {
     pool: &'a Pool,
     group: &'a G,
     items: &'a [G::Item],
     outcomes: Vec<Option<G::Outcome>>,
-    /// Indexes of items that share a statement; the next ones stand last.
+    /// Indexes of items that share a statement; the next batch is last.
     batches: Vec<Vec<usize>>,
     attempts: Attempts,
     bad_data: Option<Error>,
@@ -208,7 +208,7 @@ impl<G: Group> Drive<'_, G> {
         batch.iter().map(|index| &self.items[*index]).collect()
     }
 
-    /// Runs a batch once. What is not settled by that stands among the batches again.
+    /// Runs a batch once. Items that it leaves unsettled go back to the batches.
     async fn pass(&mut self, batch: Vec<usize>) -> Result<()> {
         let (pool, group) = (self.pool, self.group);
         let items = self.items;
@@ -216,7 +216,7 @@ impl<G: Group> Drive<'_, G> {
         let known = match run(pool, &self.attempts, group, &picked).await {
             Ok(known) => confirmed(pool, &mut self.attempts, group, &picked, known).await?,
             Err(fault) => match self.attempts.weigh(fault)? {
-                // What holds the locks may be an earlier attempt that still goes on.
+                // The locks may be held by an earlier attempt that is still running in the server.
                 Verdict::Again if self.attempts.any_lost() => {
                     self.batches.push(batch);
                     return Ok(());
@@ -224,8 +224,8 @@ impl<G: Group> Drive<'_, G> {
                 Verdict::Again => return self.part(batch).await,
                 Verdict::Lost => read_back(pool, &mut self.attempts, group, &picked).await?,
                 Verdict::BadData(error) => {
-                    // What is in the way may be what an earlier attempt, or a call before this one,
-                    // has stored by now.
+                    // The conflicting rows may be what an earlier attempt, or an earlier call, has
+                    // stored meanwhile.
                     let known = read_back(pool, &mut self.attempts, group, &picked).await?;
                     if !known.iter().flatten().any(Effect::took_effect) {
                         return self.refuse(batch, error);
@@ -247,7 +247,8 @@ impl<G: Group> Drive<'_, G> {
         Ok(())
     }
 
-    /// One item's data is bad. While nothing of this call is stored, all of it is given up.
+    /// Handles bad data in a batch. If nothing of this call is stored, the whole call fails;
+    /// otherwise the items are run one by one to isolate the bad one.
     fn refuse(&mut self, batch: Vec<usize>, error: Error) -> Result<()> {
         let served = self.outcomes.iter().flatten().any(Effect::took_effect);
         if !served {
@@ -262,8 +263,8 @@ impl<G: Group> Drive<'_, G> {
         Ok(())
     }
 
-    /// A batch waited for a lock in vain, and nothing of it was written. Those whose sessions are
-    /// locked are settled as that, the others go on without them.
+    /// Splits a batch that timed out on a lock, of which nothing was written. Items whose sessions
+    /// are locked are settled as locked; the others continue without them.
     async fn part(&mut self, mut batch: Vec<usize>) -> Result<()> {
         let keys = self.keys(&batch);
         if self.set_aside(&mut batch, keys).await? || batch.is_empty() {
@@ -272,7 +273,8 @@ impl<G: Group> Drive<'_, G> {
             }
             return Ok(());
         }
-        // The lock was let go meanwhile, or it is another row's: what it keeps waiting is halved.
+        // The lock was released meanwhile, or is on another row: after some conflicts, halve the
+        // batch to isolate the items that need it.
         let waits = self.attempts.conflicts();
         if waits < WAITS_MAX {
             self.batches.push(batch);
@@ -292,8 +294,8 @@ impl<G: Group> Drive<'_, G> {
         picked.filter_map(|item| self.group.session(item)).collect()
     }
 
-    /// Settles the items of a batch whose sessions, among these, are locked right now. Returns
-    /// whether there were any.
+    /// Settles the items whose sessions, out of `keys`, are locked right now. Returns whether there
+    /// were any.
     async fn set_aside(
         &mut self,
         batch: &mut Vec<usize>,
@@ -327,7 +329,8 @@ impl<G: Group> Drive<'_, G> {
         Ok(!locked.is_empty())
     }
 
-    /// Nobody waits again for what was found locked and is locked still.
+    /// Sets aside items whose sessions were found locked before and still are, so that no statement
+    /// waits for them again.
     async fn set_aside_contended(&mut self) -> Result<()> {
         let every = self.items.iter();
         let every = every.filter_map(|item| self.group.session(item));
@@ -349,7 +352,7 @@ impl<G: Group> Drive<'_, G> {
     }
 }
 
-/// The items in batches that may share a statement; the first batch stands last.
+/// Splits items into batches that may share a statement; the first batch is last.
 fn split<G: Group>(group: &G, items: &[G::Item]) -> Vec<Vec<usize>> {
     let mut batches = Vec::new();
     let mut batch = Vec::new();
@@ -378,9 +381,10 @@ async fn run<G: Group>(
     attempts.on(pool, run).await
 }
 
-/// Looks for effects of earlier attempts behind outcomes that tell of none. A statement whose
-/// connection broke may go on in the server: when it was read back it had stored nothing, then it
-/// came first, and the next attempt found its work done or its sessions taken, by itself.
+/// Checks whether items that report no effect took effect in an earlier attempt. A statement whose
+/// connection broke may still be running in the server: the read-back found nothing stored, then
+/// the statement committed before the next attempt, which found its own work done or its sessions
+/// taken.
 async fn confirmed<G: Group>(
     pool: &Pool,
     attempts: &mut Attempts,

@@ -1,4 +1,4 @@
-//! Creating sessions with copied transcripts.
+//! Creating sessions with imported transcripts.
 
 use mainspring_shared::id::SessionId;
 use mainspring_shared::list::ListName;
@@ -34,7 +34,7 @@ struct Import {
 impl Group for Import {
     type Item = ImportSession;
     type Outcome = CreateOutcome;
-    /// A transcript fills a statement by itself.
+    /// Whether the statement has an item: each transcript gets its own.
     type Seen = bool;
 
     fn clashes(&self, _: &ImportSession, seen: &mut bool) -> bool {
@@ -106,8 +106,9 @@ impl Group for Import {
 }
 
 impl Import {
-    /// Stores a page. Until the last one the session is as one that was deleted, and is due to be
-    /// removed when no page comes for long. None where the idempotency key was met and is free again.
+    /// Stores a page. Until the last page the session looks like a deleted one, and is removed if
+    /// no further page arrives for a while. `None` if the idempotency key was taken and is free
+    /// again.
     async fn page(
         &self,
         connection: &mut PgConnection,

@@ -1,9 +1,10 @@
-//! The connections that were used last, for whoever comes next.
+//! The most recently used connections, kept for the next caller.
 //!
-//! The driver's pool hands its connections out in turn, and asks each for an answer when it comes back:
-//! a round trip, a task and a server process whose caches are cold, for every statement. A process
-//! that works with one connection at a time is better off with one and the same. So the last two
-//! are kept beside the pool, which takes them for connections in use, and the last one goes first.
+//! The driver's pool hands out its connections in turn, and pings each one when it is returned: for
+//! every statement that costs a round trip, a task, and a server process with cold caches. A
+//! process that needs one connection at a time is better off with the same one. So the two most
+//! recently used are kept beside the pool, which counts them as in use, and the most recent one is
+//! handed out first.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,12 +15,13 @@ use tokio::time::Instant;
 
 use crate::silence::Silence;
 
-/// As many as the lanes that use one pool all the time.
+/// As many as there are lanes that use one pool all the time.
 const KEPT_MAX: usize = 2;
-/// What nobody has used for so long goes back to the pool, which closes what is idle: something on the way
-/// may have forgotten the connection.
+/// Connections unused for so long go back to the pool, which closes idle ones: a middlebox may have
+/// dropped the connection.
 const UNUSED_MAX: Duration = Duration::from_secs(30);
-/// After so long a connection goes through the pool once, which ends those that are too old.
+/// How long a connection stays out of the pool before it goes back once, so that the pool can close
+/// it if it is too old.
 const KEPT_FOR: Duration = Duration::from_mins(1);
 
 /// The connections that are kept beside one pool.
@@ -29,7 +31,7 @@ pub(crate) struct Kept(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     spare: Vec<Spare>,
-    /// Who waits for the pool: what comes back goes to them.
+    /// Callers that wait for the pool: connections given back go to them.
     waiting: usize,
     closed: bool,
 }
@@ -42,7 +44,7 @@ struct Spare {
 }
 
 impl Kept {
-    /// A connection, and since when it is out of the pool.
+    /// Takes a connection; also returns since when it is out of the pool.
     pub(crate) async fn take(
         &self,
         pool: &PgPool,
@@ -55,7 +57,7 @@ impl Kept {
             let mut state = self.state();
             match state.spare.pop() {
                 Some(spare) if !unfit(&spare) => return Ok((spare.connection, spare.taken)),
-                // Those below were used even longer ago.
+                // The ones below it were used even longer ago.
                 Some(_) => state.spare.clear(),
                 None => {}
             }
@@ -65,7 +67,7 @@ impl Kept {
         Ok((pool.acquire().await?, Instant::now()))
     }
 
-    /// Keeps a connection that works and has nothing under way, or lets it go back to its pool.
+    /// Keeps a healthy connection with nothing in flight, or returns it to its pool.
     pub(crate) fn give_back(&self, connection: PoolConnection<Postgres>, taken: Instant) {
         let mut state = self.state();
         let keep = !state.closed
@@ -88,7 +90,7 @@ impl Kept {
         (state.spare.len(), state.waiting)
     }
 
-    /// Lets all go, and keeps none from now on.
+    /// Returns all connections to the pool, and keeps none from now on.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -102,7 +104,7 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // Not through the pool, which would want a runtime for it.
+        // Not through the pool, which would need a runtime.
         let state = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         for spare in state.spare.drain(..) {
             drop(spare.connection.detach());
@@ -110,7 +112,7 @@ impl Drop for Kept {
     }
 }
 
-/// Somebody waits for the pool, until it is dropped.
+/// Counts a caller that waits for the pool, until it is dropped.
 struct Waiting<'a>(&'a Kept);
 
 impl Drop for Waiting<'_> {

@@ -131,7 +131,7 @@ async fn create_key(
 ) -> std::result::Result<CreateKeyOutcome, Fault> {
     let mut tx = connection.begin().await?;
     if let Some(key) = idempotency {
-        // Before anything else: two that repeat one request wait for each other here.
+        // First of all: concurrent repeats of a request wait for each other here.
         match take(&mut tx, at, key, new.id.0).await? {
             Taken::Now => {}
             Taken::ByAnother => return Ok(CreateKeyOutcome::Mismatch),

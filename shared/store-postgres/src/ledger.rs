@@ -1,5 +1,5 @@
-//! Transactions over several rows of a session: under the locks of the hot rows, the rows are read, the
-//! session machine decides, and what it changed is written back.
+//! Transactions over several rows of a session: under the locks of the hot rows, the rows are read,
+//! the session machine decides, and its changes are written back.
 
 mod commit;
 mod end;
@@ -35,7 +35,7 @@ pub(crate) struct RoundKey {
 }
 
 impl RoundKey {
-    /// What the ids of its calls begin with, and the first text behind them all.
+    /// The range of its calls' ids: their common prefix, and the first text after all of them.
     pub(crate) fn bounds(self) -> (String, String) {
         let first = calls_of_round(self.send, self.round);
         let mut behind = first.clone();
@@ -45,23 +45,23 @@ impl RoundKey {
     }
 }
 
-/// What stands last in a transcript.
+/// The last message of a transcript.
 #[derive(Debug, Clone, Copy)]
 struct Last {
     send: SendId,
     round: i32,
-    /// Whether calls were asked for, which then have no answers yet.
+    /// Whether it requests calls, which then have no results in the transcript yet.
     asks: bool,
 }
 
-/// The open sends with the first and the last place of a session.
+/// A session's open sends with the first and the last position.
 #[derive(Debug, Clone, Copy)]
 struct Heads {
     first: SendId,
     last: SendId,
 }
 
-/// Locked sessions, what was read of them, and what is to be written.
+/// Locked sessions with their rows, and the changes to write.
 pub(crate) struct Ledger {
     pub(crate) now: Timestamp,
     pub(crate) boot: BootId,
@@ -71,14 +71,14 @@ pub(crate) struct Ledger {
     pub(crate) sends: BTreeMap<(TenantId, SendId), SendRecord>,
     heads: BTreeMap<SessionKey, Heads>,
     last: BTreeMap<SessionKey, Last>,
-    /// The calls of rounds, by their places.
+    /// The calls of rounds, by their places in the round.
     rounds: BTreeMap<RoundKey, Vec<CallRecord>>,
     writes: Writes,
-    /// Until when the owners of running sends hold their leases, where that was read.
+    /// When the leases of the owners of running sends expire, as far as they were read.
     leases: BTreeMap<BootId, Timestamp>,
 }
 
-/// What is to be written besides the hot rows.
+/// Changes to write besides the hot rows.
 #[derive(Default)]
 struct Writes {
     /// Sends that changed.
@@ -87,16 +87,16 @@ struct Writes {
     joined: BTreeSet<(TenantId, SendId)>,
     /// Calls that changed.
     settled: BTreeSet<CallKey>,
-    /// Final steps: what goes through here appends no others.
+    /// Final steps: a ledger appends no others.
     steps: Vec<(SessionKey, Step)>,
     messages: Vec<(SessionKey, Message)>,
-    /// What calls cost whose workers died, on sends that end.
+    /// The cost of calls whose workers died, for sends that end.
     paid: Vec<(SessionKey, SendId, UsageRow)>,
     items: Vec<ItemRow>,
 }
 
-/// Locks the hot rows of sessions without waiting. Returns those that someone else has locked;
-/// unknown sessions are not among them.
+/// Tries to lock the hot rows of sessions without waiting. Returns the sessions that another
+/// transaction has locked; unknown ones are not among them.
 pub(crate) async fn locked_out(
     connection: &mut PgConnection,
     keys: impl IntoIterator<Item = SessionKey>,
@@ -115,7 +115,7 @@ pub(crate) async fn locked_out(
 }
 
 impl Ledger {
-    /// Locks the hot rows of `keys` in their order. Unknown sessions are left out.
+    /// Locks the hot rows of `keys` in key order. Unknown sessions are left out.
     pub(crate) async fn lock(
         connection: &mut PgConnection,
         at: Option<Timestamp>,
@@ -164,8 +164,9 @@ impl Ledger {
         Ok(())
     }
 
-    /// Reads the leases of those who run sends that were read. Whoever is late is declared dead, and
-    /// owns nothing here: what he ran may be ended.
+    /// Reads the leases of the owners of the running sends that were read. Owners whose lease has
+    /// expired are declared dead and count as owning nothing here, so that their sends may be
+    /// ended.
     pub(crate) async fn read_owners(
         &mut self,
         connection: &mut PgConnection,
@@ -185,7 +186,7 @@ impl Ledger {
             .bind(self.now.0)
             .execute(&mut *connection)
             .await?;
-        // A statement of its own sees what somebody else's renewal or burial left.
+        // A separate statement, so that it sees a concurrent renewal or declaration of death.
         let rows = sql!("ledger/owners")
             .bind(owners)
             .fetch_all(connection)
@@ -198,14 +199,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// Until when the lease of a session's owner goes on; none where nobody owns it or the owner is dead. The
-    /// owners have to be read.
+    /// When the lease of a session's owner expires; `None` if nobody owns it or the owner is dead.
+    /// Requires `read_owners`.
     pub(crate) fn lease_until(&self, key: SessionKey) -> Option<Timestamp> {
         let owner = self.row(key)?.owner?;
         self.leases.get(&owner).copied()
     }
 
-    /// Reads the last open sends of a locked session, at most `limit`, from the back.
+    /// Reads the last open sends of a locked session, at most `limit`, last first.
     pub(crate) async fn read_last_open_sends(
         &mut self,
         connection: &mut PgConnection,
@@ -232,7 +233,7 @@ impl Ledger {
         Ok(ids)
     }
 
-    /// Reads, of the locked sessions, the open sends with the first and the last place.
+    /// Reads the open sends with the first and the last position of each locked session.
     pub(crate) async fn read_heads(
         &mut self,
         connection: &mut PgConnection,
@@ -264,8 +265,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Reads what stands last in the transcripts of the locked sessions, with the calls of rounds
-    /// that are open; to be called before any send of theirs ends under a grant.
+    /// Reads the last messages of the locked sessions, with the calls of open rounds. Call it
+    /// before any of their sends ends under a grant.
     pub(crate) async fn read_last(
         &mut self,
         connection: &mut PgConnection,
@@ -295,7 +296,7 @@ impl Ledger {
         self.read_rounds(connection, open).await
     }
 
-    /// Reads the calls of rounds of locked sessions.
+    /// Reads the calls of these rounds, whose sessions are locked.
     pub(crate) async fn read_rounds(
         &mut self,
         connection: &mut PgConnection,
@@ -346,7 +347,7 @@ impl Last {
     }
 }
 
-/// The database's clock, unless a test gives the time.
+/// The time of the database's clock, unless a test sets it.
 pub(crate) async fn now(
     connection: &mut PgConnection,
     at: Option<Timestamp>,

@@ -1,11 +1,11 @@
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs, clippy::wildcard_enum_match_arm)]
 
-// What it is opened with, and the port.
+// Settings, and the implementation of the store port.
 mod settings;
 mod store;
 
-// The domain steps, by noun.
+// The steps of the port, by noun.
 mod accept;
 mod agents;
 mod blobs;
@@ -39,18 +39,18 @@ mod tenants;
 mod timers;
 mod webhooks;
 
-// The invariants and the whole content.
+// Invariants, dumps and erasure.
 mod audit;
 mod audit_pieces;
 mod dump;
 mod erase;
 
-// Several databases: what keeps them apart, and how a tenant gets from one to another.
+// Several databases: the fence between them, and moving a tenant from one to another.
 mod fence;
 mod moving;
 mod placements;
 
-// What they share: groups of items, transactions over several rows, rows and columns, failures.
+// Shared parts: groups of items, transactions over several rows, rows and columns, faults.
 mod columns;
 mod folds;
 mod group;

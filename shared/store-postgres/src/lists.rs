@@ -1,4 +1,4 @@
-//! Lists that agents keep.
+//! Lists of agents: to-do lists, notes and boards.
 
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SessionId, TenantId};
@@ -39,7 +39,7 @@ pub(crate) async fn write(
         });
         match written.await {
             Ok(outcome) => return Ok(outcome),
-            // A repeat finds what its call did.
+            // A repeat recognizes what the first attempt did.
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again | Verdict::Lost => {}
                 Verdict::BadData(error) => return Err(error),
@@ -54,7 +54,7 @@ async fn write_once(
     item: &WriteList,
 ) -> std::result::Result<ListOutcome, Fault> {
     let mut tx = connection.begin().await?;
-    // The session's row first, as whoever deletes the session does.
+    // Lock the session's row first, in the same order as deleting the session.
     let nobody = BootId(Uuid::nil());
     let ledger = Ledger::lock(&mut tx, at, nobody, [item.session]).await?;
     let hot = ledger.hot.get(&item.session);
@@ -169,7 +169,7 @@ async fn with_entries(
     })
 }
 
-/// Copied lists as the arrays of one statement.
+/// Binds copied lists as the arrays of one statement.
 pub(crate) fn bind_copies(query: PgQuery, copies: &[(ListName, &List)]) -> PgQuery {
     let empty = List::default();
     let copies = copies.iter().filter(|(_, list)| **list != empty);
@@ -212,7 +212,7 @@ async fn store(
     Ok(())
 }
 
-/// Removes the lists that go with a session.
+/// Removes the lists of a session.
 pub(crate) async fn erase(
     connection: &mut PgConnection,
     tenant: TenantId,
@@ -228,7 +228,7 @@ pub(crate) async fn erase(
     Ok(())
 }
 
-/// A row of the dump.
+/// Reads a row of the dump.
 pub(crate) fn dumped(row: &PgRow) -> Result<DumpList> {
     let mut fields = Fields::new(row, "lists");
     let (tenant, name) = (TenantId(fields.take("tenant")?), fields.take("list")?);

@@ -1,4 +1,4 @@
-//! What agents remember.
+//! Memory entries.
 
 mod search;
 mod vectors;
@@ -172,7 +172,7 @@ async fn save(
     Ok(known.map_or(SaveMemoryOutcome::Gone, SaveMemoryOutcome::Known))
 }
 
-/// Enters an entry; false where its id is known.
+/// Inserts an entry; false if its id exists already.
 pub(crate) async fn insert(
     connection: &mut PgConnection,
     tenant: TenantId,
@@ -283,7 +283,7 @@ fn erasure(row: &PgRow) -> Result<Erasure> {
     })
 }
 
-/// A row as an entry.
+/// Reads an entry.
 pub(crate) fn entry(row: &PgRow) -> Result<MemoryEntry> {
     let mut fields = Fields::new(row, "memories");
     let id: Uuid = fields.take("memory_id")?;

@@ -1,4 +1,4 @@
-//! The schema: what this program needs, and bringing a database there.
+//! The schema: the version that this program needs, and migrating a database to it.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -15,11 +15,11 @@ use crate::row_security;
 use crate::rows::Fields;
 use crate::settings::{SchemaPolicy, Settings};
 
-/// What `migrations/embed.rs` found: version, title and text of each file.
+/// The migrations embedded by `migrations/embed.rs`: version, title and text of each file.
 const EMBEDDED: &[(i64, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
 
-// Built without the macro of sqlx: it alone would have every driver compiled a second time, for the
-// compiler.
+// Built without the macro of sqlx, which alone would compile all drivers a second time, for the
+// build host.
 static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
     let migration = |&(version, title, sql): &(i64, &'static str, &'static str)| {
         let alone = sql.starts_with("-- no-transaction");
@@ -29,8 +29,9 @@ static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
     Migrator::with_migrations(EMBEDDED.iter().map(migration).collect())
 });
 
-/// What `SchemaPolicy::Create` executes on an empty database, in order, the record of what was
-/// applied included: a database that it was applied to by hand passes `SchemaPolicy::Verify`.
+/// The statements that `SchemaPolicy::Create` runs on an empty database, in order, including the
+/// record of applied migrations: a database to which they were applied by hand passes
+/// `SchemaPolicy::Verify`.
 pub fn ddl() -> String {
     let mut text = include_str!("../sql/ledger/migrations.sql").to_owned();
     for migration in MIGRATOR.iter() {
@@ -60,7 +61,7 @@ pub(crate) fn needed() -> i64 {
     versions.max().unwrap_or(0)
 }
 
-/// Reads what a newer schema demands.
+/// Reads the requirements of a newer schema.
 pub(crate) fn demands(row: &PgRow) -> Result<Demands> {
     let mut fields = Fields::new(row, "schema_compatibility");
     Ok(Demands {
@@ -69,7 +70,7 @@ pub(crate) fn demands(row: &PgRow) -> Result<Demands> {
     })
 }
 
-/// Fails unless this program works on a version of the schema that a database has.
+/// Fails unless this program works with the schema version of the database.
 async fn fits(connection: &mut PgConnection, found: i64) -> Result<()> {
     let needed = needed();
     if found <= needed {
@@ -81,8 +82,9 @@ async fn fits(connection: &mut PgConnection, found: i64) -> Result<()> {
     schema_fits(found, needed, demands)
 }
 
-/// Does what the policy says, on a connection of its own: its session ends with it, and so does
-/// the lock that keeps other processes from migrating at the same time. Whether pgvector is used.
+/// Creates or verifies the schema, as the policy says; returns whether pgvector is used. Runs on
+/// its own connection, so that closing it releases the lock that keeps other processes from
+/// migrating at the same time.
 pub(crate) async fn prepare(settings: &Settings) -> Result<bool> {
     let mut connection = PgConnection::connect_with(&settings.server()?)
         .await
@@ -105,7 +107,7 @@ pub(crate) async fn prepare(settings: &Settings) -> Result<bool> {
         Ok(()) if settings.pgvector => memories::prepare(&mut connection, wanted).await,
         prepared => prepared.map(|()| false),
     };
-    // Behind what the extension adds, whose tables have tenants, too.
+    // After pgvector, whose tables have tenants, too.
     let pgvector = match pgvector {
         Ok(used) if settings.row_security => {
             let walled = row_security::prepare(&mut connection, settings.schema).await;
@@ -120,12 +122,13 @@ pub(crate) async fn prepare(settings: &Settings) -> Result<bool> {
         }
         pgvector => pgvector,
     };
-    // Everything is committed; a failure to say goodbye changes nothing.
+    // Everything is committed; a failure to close the connection changes nothing.
     let _ = connection.close().await;
     pgvector
 }
 
-/// Creates the schema for the tables where it is named and missing. Who may not create one can use one that is there.
+/// Creates the configured namespace if it is missing. A user who may not create one can still use
+/// an existing one.
 async fn create_namespace(connection: &mut PgConnection, settings: &Settings) -> Result<()> {
     let Some(namespace) = &settings.namespace else {
         return Ok(());
@@ -137,7 +140,8 @@ async fn create_namespace(connection: &mut PgConnection, settings: &Settings) ->
     if is_there.map_err(Fault::from)? {
         return Ok(());
     }
-    // The setting is an identifier; processes may create it at the same time.
+    // Safe to interpolate: the setting is an identifier. Other processes may create it at the same
+    // time.
     let create = format!("CREATE SCHEMA IF NOT EXISTS \"{namespace}\"");
     let created = sqlx::raw_sql(AssertSqlSafe(create))
         .execute(&mut *connection)
@@ -148,7 +152,7 @@ async fn create_namespace(connection: &mut PgConnection, settings: &Settings) ->
     }
 }
 
-/// Whether another process created it at the same moment, which `IF NOT EXISTS` does not see.
+/// Whether another process created it at the same time, which `IF NOT EXISTS` does not catch.
 fn is_duplicate(error: &sqlx::Error) -> bool {
     let code = error
         .as_database_error()
@@ -163,7 +167,7 @@ async fn migrate(connection: &mut PgConnection) -> Result<()> {
     }
     match MIGRATOR.run(&mut *connection).await {
         Ok(()) => Ok(()),
-        // A newer program came in between.
+        // A newer program has migrated it meanwhile.
         Err(MigrateError::VersionMissing(_)) => {
             let found = verify(connection).await?;
             fits(connection, found).await
@@ -175,8 +179,8 @@ async fn migrate(connection: &mut PgConnection) -> Result<()> {
     }
 }
 
-/// The version of the schema, 0 when there is none. Fails when a migration was changed after it
-/// was applied.
+/// The version of the schema, 0 if there is none. Fails if a migration was changed after it was
+/// applied.
 async fn verify(connection: &mut PgConnection) -> Result<i64> {
     let applied = sqlx::query(
         "SELECT m.version, m.checksum FROM _sqlx_migrations m WHERE m.success ORDER BY m.version",

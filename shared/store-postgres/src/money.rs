@@ -1,5 +1,5 @@
-//! Money and tokens that calls of tenants and of their agents set aside and spend: all under the lock of the tenant's row,
-//! tenant by tenant.
+//! Money and tokens that calls of tenants and their agents reserve and spend. All under the lock of
+//! the tenant's row, one tenant at a time.
 
 mod account;
 
@@ -38,7 +38,7 @@ impl Money for PostgresStore {
         for (tenant, places) in places_by_tenant(&items, |item| item.tenant) {
             let asked = places.iter().map(|place| items[*place].clone());
             let asked: Vec<ReserveMoney> = asked.collect();
-            // A repeat finds what it has set aside.
+            // A repeat finds its reservations.
             let found = repeatable!(pool, |connection| reserve(connection, at, tenant, &asked))?;
             for (place, outcome) in places.into_iter().zip(found) {
                 outcomes[place] = outcome;
@@ -108,15 +108,15 @@ impl Money for PostgresStore {
     }
 }
 
-/// What a tenant's row says, which is locked.
+/// A tenant's locked row.
 struct Locked {
     limits: Option<LedgerLimits>,
-    /// Whether any of its agents has limits that the ledger is for.
+    /// Whether any of its agents has limits of money or tokens.
     has_agents: bool,
     now: Timestamp,
 }
 
-/// Locks a tenant's row; none where there is no such tenant.
+/// Locks a tenant's row; `None` if there is no such tenant.
 async fn lock(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
@@ -135,11 +135,11 @@ async fn lock(
     }))
 }
 
-/// The accounts that calls of one tenant count in.
+/// The accounts to which calls of one tenant are charged.
 struct Book {
-    /// The tenant's own; none where nothing limits it.
+    /// The tenant's own; `None` if it has no limits.
     own: Option<Account>,
-    /// Those of agents that have limits.
+    /// Those of agents with limits.
     agents: BTreeMap<AgentName, Account>,
 }
 
@@ -180,7 +180,7 @@ impl Book {
         self.own.is_none() && self.agents.is_empty()
     }
 
-    /// Those that this call counts in.
+    /// The accounts to which this call is charged.
     fn accounts(&mut self, item: &ReserveMoney) -> Vec<&mut Account> {
         let agent = item.agent.as_ref();
         let agent = agent.and_then(|name| self.agents.get_mut(name));
@@ -188,7 +188,7 @@ impl Book {
     }
 }
 
-/// The limits of the agents that these calls are of, as far as the ledger is for them.
+/// The limits of money and tokens of these calls' agents; agents without any are left out.
 async fn limits_of_agents(
     connection: &mut PgConnection,
     tenant: TenantId,
@@ -211,7 +211,7 @@ async fn limits_of_agents(
     Ok(found)
 }
 
-/// What a call sets aside in one account.
+/// A call's new reservation in one account.
 struct NewAside {
     call: Uuid,
     boot: BootId,
@@ -271,7 +271,7 @@ async fn reserve(
     Ok(outcomes)
 }
 
-/// Writes what calls set aside.
+/// Writes new reservations.
 async fn set_aside(
     connection: &mut PgConnection,
     tenant: TenantId,
@@ -307,7 +307,7 @@ async fn set_aside(
     Ok(())
 }
 
-/// What these calls have set aside already.
+/// The existing reservations of these calls.
 async fn aside(
     connection: &mut PgConnection,
     tenant: TenantId,
@@ -351,7 +351,7 @@ async fn settle(
     Ok(())
 }
 
-/// Follows the limits of a tenant, in the transaction that changes them.
+/// Applies a tenant's new limits to the ledger, in the transaction that changes them.
 pub(crate) async fn follow(
     connection: &mut PgConnection,
     tenant: TenantId,
@@ -364,7 +364,7 @@ pub(crate) async fn follow(
     Ok(())
 }
 
-/// Locks a tenant's row for a change of the limits of one of its agents.
+/// Locks a tenant's row before the limits of one of its agents change.
 pub(crate) async fn lock_for_agent(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
@@ -374,7 +374,8 @@ pub(crate) async fn lock_for_agent(
     Ok(())
 }
 
-/// Follows the limits of an agent, in the transaction that changes them, under the lock of its tenant's row.
+/// Applies an agent's new limits to the ledger, in the transaction that changes them, under the
+/// lock of its tenant's row.
 pub(crate) async fn follow_agent(
     connection: &mut PgConnection,
     key: &AgentKey,
@@ -389,7 +390,7 @@ pub(crate) async fn follow_agent(
     Ok(())
 }
 
-/// What is in the ledger, for a dump.
+/// The content of the ledger, for a dump.
 pub(crate) struct Dumped {
     pub(crate) aside: Vec<DumpAside>,
     pub(crate) days: Vec<(TenantId, i64, u64)>,
@@ -397,7 +398,7 @@ pub(crate) struct Dumped {
     pub(crate) agent_days: Vec<(TenantId, KeyId, i64, u64)>,
 }
 
-/// What calls have set aside, and what was spent by day.
+/// Reads the reservations of calls, and the spending by day.
 pub(crate) async fn dump(connection: &mut PgConnection) -> Faulty<Dumped> {
     let rows = sql!("reads/dump_money").fetch_all(&mut *connection).await?;
     let aside = rows.iter().map(|row| dumped(row, "money_aside"));
@@ -436,7 +437,7 @@ pub(crate) async fn dump(connection: &mut PgConnection) -> Faulty<Dumped> {
     })
 }
 
-/// `tenant, call_id, boot_id, day, amount, at`
+/// Reads `tenant, call_id, boot_id, day, amount, at`.
 fn dumped(row: &PgRow, table: &'static str) -> Result<DumpAside> {
     let mut fields = Fields::new(row, table);
     Ok(DumpAside {

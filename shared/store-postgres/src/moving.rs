@@ -1,5 +1,5 @@
-//! The steps by which a tenant gets from one database to another. Each may be repeated; in which order they come, and what
-//! follows where one was the last of a process, is the mover's business.
+//! The steps of moving a tenant from one database to another. Each may be repeated; their order,
+//! and resuming after a crash, are up to the mover.
 
 use std::time::Duration;
 
@@ -17,43 +17,44 @@ use crate::retry::{Fault, execute, fetch, refused, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 
-/// Rows with keys that the other database may have itself: those of requests for API keys stay at home.
+/// The table whose rows may already exist in the target: idempotency keys of requests for API keys
+/// stay at home.
 const MERGED: &str = "idempotency_keys";
 
-/// Only a database with the extension for vectors has this column; the vectors are in another one, too.
+/// The column that exists only with pgvector; the vectors are also in another column.
 const VECTORS: &str = "\"embedding_vector\"";
 
-/// How often the end of older transactions is looked for.
+/// How often to check whether older transactions have ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What was copied of a tenant.
+/// The result of copying a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Copied {
-    /// By table, those without rows left out.
+    /// Per table; tables without rows are left out.
     pub tables: Vec<MovedTable>,
     /// Bytes on the wire.
     pub bytes: u64,
 }
 
 impl Copied {
-    /// All rows.
+    /// The total number of rows.
     pub fn rows(&self) -> u64 {
         self.tables.iter().map(|table| table.rows).sum()
     }
 }
 
-/// What was copied of a table.
+/// A table of which rows were copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MovedTable {
     /// The table.
     pub table: &'static str,
-    /// Its rows of the tenant.
+    /// The number of the tenant's rows in it.
     pub rows: u64,
 }
 
 impl PostgresStore {
-    /// Refuses whatever is written for a tenant here from now on, because of the move with this version. What had begun
-    /// before may still be under way: see [`drained`](Self::drained).
+    /// Makes this database refuse writes for a tenant from now on, for the move with this version.
+    /// Transactions that started before may still be in flight: see [`drained`](Self::drained).
     pub async fn leave(&self, tenant: TenantId, version: i64, arriving: bool) -> Result<()> {
         let leave = || {
             let leave = sql!("placements/leave").bind(tenant.0).bind(version);
@@ -62,8 +63,9 @@ impl PostgresStore {
         execute(&self.pools.writers, leave).await.map(drop)
     }
 
-    /// Waits until every transaction has ended that was writing when it was called; false where one has not within the
-    /// time. Steps take milliseconds, and the server ends what is stuck within seconds.
+    /// Waits until all transactions that were writing at the time of the call have ended; false if
+    /// one has not within the time. Steps take milliseconds, and the server ends stuck ones within
+    /// seconds.
     pub async fn drained(&self, within: Duration) -> Result<bool> {
         let (next, mut oldest) = self.horizon().await?;
         let mut left = within;
@@ -87,16 +89,18 @@ impl PostgresStore {
         Ok((fields.take("next")?, fields.take("oldest")?))
     }
 
-    /// Takes what is written for a tenant here again, as far as the move with this version decides on that.
+    /// Makes this database accept writes for a tenant again, unless a later move than the one with
+    /// this version has closed it.
     pub async fn arrive(&self, tenant: TenantId, version: i64) -> Result<()> {
         let arrive = || sql!("placements/arrive").bind(tenant.0).bind(version);
         execute(&self.pools.writers, arrive).await.map(drop)
     }
 
-    /// Copies what a tenant has from another database, where nothing is written for it, in one transaction here. What an
-    /// earlier attempt left is removed before, and what was copied is compared: the same rows with the same content. Fails
-    /// with [`Elsewhere`] where the move with this version does not decide on the tenant here any more, or is not what the
-    /// catalogue of `home` says.
+    /// Copies a tenant's rows from another database, which must refuse its writes, in one
+    /// transaction here. Rows of an earlier attempt are removed first, and each copied table is
+    /// compared: number of rows and a checksum of their contents. Fails with [`Elsewhere`] if the
+    /// move with this version no longer decides on the tenant here, or is not the one in the
+    /// catalogue of `home`.
     pub async fn copy_tenant(
         &self,
         source: &Self,
@@ -107,13 +111,13 @@ impl PostgresStore {
         let mut from = source.line().await?;
         let mut to = self.line().await?;
         let copied = copy(&mut from, &mut to, home, tenant, version).await;
-        // Whatever became of it is decided: a failure to say goodbye changes nothing.
+        // The outcome is decided: a failure to close the connections does not change it.
         let _ = from.close().await;
         let _ = to.close().await;
         Ok(copied?)
     }
 
-    /// Enters at a database what the home knows of a tenant. False where it knows none.
+    /// Copies the home's row of a tenant to this database. False if the home has none.
     pub async fn put_tenant(&self, home: &Self, tenant: TenantId) -> Result<bool> {
         let read = || sql!("placements/tenant").bind(tenant.0);
         let rows = fetch(&home.pools.claimers, read).await?;
@@ -146,9 +150,9 @@ impl PostgresStore {
         Ok(true)
     }
 
-    /// Removes the rows of a tenant that is away, table by table, at most `limit` in one transaction, and says how many: none
-    /// once nothing is left, or where the move with this version does not decide on the tenant here any more, or is not the
-    /// last one in the catalogue of `home`.
+    /// Removes the rows of a tenant that has moved away, table by table, at most `limit` per
+    /// transaction. Returns how many: 0 once nothing is left, or if the move with this version no
+    /// longer decides on the tenant here or is not the latest one in the catalogue of `home`.
     pub async fn erase_moved(
         &self,
         home: &Self,
@@ -172,12 +176,12 @@ impl PostgresStore {
         Ok(removed)
     }
 
-    /// A connection of a move's own: what it does takes longer than steps do.
+    /// A dedicated connection for a move, whose statements take longer than steps.
     async fn line(&self) -> Result<PgConnection> {
         let server = self.server.clone();
         let server = server.options([
             ("idle_in_transaction_session_timeout", "10min"),
-            // What is copied is there behind a crash: it is removed where it was.
+            // The copy must survive a crash, since the original rows are removed.
             ("synchronous_commit", "on"),
         ]);
         Ok(server.connect().await.map_err(Fault::from)?)
@@ -196,7 +200,7 @@ async fn erase_page(
     if !holds(&mut tx, tenant, version).await? {
         return Ok(0);
     }
-    // Behind the lock, which a move to here has to wait for before it copies anything.
+    // Check under the lock: a move to this database must take it before it copies anything.
     let now = home.placement_of(tenant).await?;
     if now.is_none_or(|now| now.began != version) {
         return Ok(0);
@@ -212,7 +216,8 @@ async fn erase_page(
     Ok(done.rows_affected())
 }
 
-/// Whether the move decides on the tenant here, and nobody else until the transaction ends, which may write for it.
+/// Whether this move still decides on the tenant here. Locks that decision until the transaction
+/// ends, and lets the transaction write for the tenant.
 async fn holds(
     tx: &mut PgConnection,
     tenant: TenantId,
@@ -235,14 +240,14 @@ async fn copy(
     if !holds(&mut to, tenant, version).await? {
         return Err(Fault::Row(Elsewhere.into()));
     }
-    // Behind the lock: whoever else goes on with the move has to wait for it before the tenant is written for here, and before
-    // anything is removed there.
+    // Check under the lock: another process that continues the move must take it before this
+    // database accepts the tenant's writes, and before anything is removed from the source.
     let now = home.placement_of(tenant).await?;
     if now.is_none_or(|now| now.version != version) {
         return Err(Fault::Row(Elsewhere.into()));
     }
     let mut from = from.begin().await?;
-    // One state of everything.
+    // One snapshot for all tables.
     let state = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY";
     from.execute(state).await?;
     let mut copied = Copied::default();
@@ -263,11 +268,11 @@ async fn copy(
     Ok(copied)
 }
 
-/// The columns of a table, which are the same in both databases but for [`VECTORS`].
+/// The columns of a table, which are the same in both databases except for [`VECTORS`].
 #[derive(Debug)]
 struct Columns {
     names: Vec<String>,
-    /// One that the database numbers by itself.
+    /// The identity column, if there is one.
     numbered: Option<String>,
 }
 
@@ -322,7 +327,7 @@ fn lacks(table: &str, columns: &[&str]) -> Error {
     }
 }
 
-/// Copies a table; returns its rows and their bytes.
+/// Copies a table; returns the number of rows and of bytes.
 async fn copy_table(
     from: &mut PgConnection,
     to: &mut PgConnection,
@@ -338,7 +343,7 @@ async fn copy_table(
         return Ok((0, bytes));
     }
     if let Some(numbered) = &columns.numbered {
-        // Later numbers are greater, here as there.
+        // Advance the sequence past the copied numbers.
         let follow = format!(
             "SELECT setval(pg_get_serial_sequence('{table}', '{}'), greatest(\
              (SELECT max(t.{numbered}) FROM {table} t), nextval(pg_get_serial_sequence('{table}', '{}'))))",
@@ -356,7 +361,7 @@ async fn copy_table(
     Ok((rows, bytes))
 }
 
-/// Copies the rows of a table that are not there.
+/// Copies those rows of a table that the target does not have.
 async fn merge_table(
     from: &mut PgConnection,
     to: &mut PgConnection,
@@ -409,7 +414,7 @@ async fn pour(
     Ok((sink.finish().await?, bytes))
 }
 
-/// How many rows a table has of a tenant, and a sum over what is in them.
+/// The number of a tenant's rows in a table, and a checksum of their contents.
 async fn digest(
     connection: &mut PgConnection,
     table: &str,

@@ -1,5 +1,5 @@
-//! Giving leases back with a send that waits or goes on elsewhere, and what became of writes under
-//! leases whose answer was lost.
+//! Releasing leases of sends that wait or continue on another worker, and reading back writes under
+//! leases whose response was lost.
 
 mod end;
 
@@ -23,7 +23,7 @@ use crate::rows::{Fields, key_columns};
 
 use end::end;
 
-/// Parks sends, and ends those whose cancel was raised.
+/// Parks sends, and ends those with a raised cancel.
 pub(crate) async fn park(
     pool: &Pool,
     at: Option<Timestamp>,
@@ -45,10 +45,10 @@ struct Park {
     at: Option<Timestamp>,
 }
 
-/// What a park comes to.
+/// The result of parking a send.
 enum Answer {
     Done(ParkOutcome),
-    /// A cancel was raised. Nothing was written: the send has to be ended.
+    /// A cancel was raised and nothing was written: the send must be ended.
     Cancelled,
 }
 
@@ -117,9 +117,10 @@ impl Group for Park {
         Ok(answers)
     }
 
-    /// A park gives its lease back, so what this grant last wrote on the send tells. A lost answer
-    /// that woke the send lowered the signals that it told of: those of the inbox are read from it,
-    /// and who is told of a result that is none looks once too often.
+    /// Parking releases the lease, so the grant's last step of the send tells whether it was
+    /// parked. If a lost response said `Woken`, it also cleared the signals that it reported: those
+    /// of the inbox are derived from the inbox, and a result is always reported, at the cost of a
+    /// needless look.
     async fn read_back(
         &self,
         connection: &mut PgConnection,
@@ -129,7 +130,7 @@ impl Group for Park {
         let answers = written.into_iter().map(|written| {
             let written = written.unwrap_or_default();
             let outcome = match &written.step {
-                // A grant that parked a send ends with it.
+                // A grant ends when it parks its send.
                 Some(step) if step.kind == StepKind::Waiting => {
                     ParkOutcome::Parked { step: step.n }
                 }
@@ -157,12 +158,12 @@ impl Group for Park {
     }
 }
 
-/// What tells of a park whose answer was lost.
+/// The lookup key for reading back a park.
 fn asked(item: &ParkSend) -> (SessionKey, Lease, SendId) {
     (item.key, item.lease, item.send_id)
 }
 
-/// Gives leases back. After a commit whose answer was lost, an absent lease counts as given back.
+/// Releases leases. After a lost response, a missing lease counts as released.
 pub(crate) async fn release(pool: &Pool, items: Vec<ReleaseSession>) -> Result<Vec<bool>> {
     let (tenants, sessions) = key_columns(items.iter().map(|item| item.key));
     let tokens: Vec<Uuid> = items.iter().map(|item| item.lease.token.0).collect();
@@ -193,27 +194,27 @@ pub(crate) async fn release(pool: &Pool, items: Vec<ReleaseSession>) -> Result<V
     }
 }
 
-/// What is known of a write under a lease whose answer was lost.
+/// What can be read back of a write under a lease whose response was lost.
 #[derive(Debug)]
 pub(crate) struct Written {
     /// Whether the lease still holds.
     pub(crate) held: bool,
-    /// Whether it does, and the write was its last one.
+    /// Whether the lease still holds and the write was its last one.
     pub(crate) is_last: bool,
-    /// The hot row's numbers.
+    /// The counters of the hot row.
     pub(crate) counters: Counters,
-    /// The signals that stand for what lies in the inbox.
+    /// The signals for the pending inbox items.
     pub(crate) for_items: i32,
-    /// Whether a send is begun.
+    /// Whether a send has started.
     pub(crate) is_active: bool,
-    /// Set when the session is ready.
+    /// The session, if it is ready.
     pub(crate) enqueue: Option<ReadySession>,
-    /// The send's last step under the grant, `resumed` aside.
+    /// The send's last step under the grant, except `resumed`.
     pub(crate) step: Option<Step>,
 }
 
 impl Default for Written {
-    /// What is known of a session without a hot row.
+    /// For a session without a hot row.
     fn default() -> Self {
         Self {
             held: false,

@@ -1,4 +1,4 @@
-//! What is paused, and the sends that wait for its end.
+//! Pauses, and the sends that wait for their end.
 
 use async_trait::async_trait;
 use mainspring_shared::id::TenantId;
@@ -116,7 +116,7 @@ async fn wake(
         let due = sql!("pauses/due").bind(at);
         let due = due.bind(tenants.clone()).bind(sends.clone());
         due.execute(&mut *tx).await?;
-        // Another statement: it sees what happened until the notes were locked.
+        // A separate statement, so that it sees what happened until the rows were locked.
         let gone = sql!("pauses/woken").bind(at).bind(tenants).bind(sends);
         woken = gone.execute(&mut *tx).await?.rows_affected();
     }

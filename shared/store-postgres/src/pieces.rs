@@ -1,28 +1,27 @@
-//! Work through what is due, of which one item may not be readable or not be writable: the others
-//! are served all the same.
+//! Works through due items even if some of them cannot be read or written.
 
 use mainspring_shared::store::{Error, Result};
 
 use crate::rows::skipped;
 
-/// Items at fault in whose place others are tried: beyond that, what stands behind them waits for
-/// someone to mend them rather than for a query each.
+/// Failing items that are replaced by the next due ones. Beyond that, the items after them wait
+/// until the failing ones are repaired: each replacement costs a query.
 const REPLACED_MAX: u32 = 100;
 
-/// A piece of what is due, in its order.
+/// A range of the due items, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// At most so many items,
+    /// The maximum number of items.
     pub(crate) limit: u32,
-    /// behind so many that are passed over.
+    /// The number of items to skip before the first.
     pub(crate) behind: u32,
 }
 
-/// What is left to try: all at once, then, when an item's data is at fault, in halves. What is
-/// served is due no longer, so that pieces begin behind what had to be passed over.
+/// The ranges left to try: first all items at once, then, if an item's data is bad, in halves.
+/// Items that were served are not due any more, so ranges begin after those that were skipped.
 #[derive(Debug)]
 pub(crate) struct Pieces {
-    /// The next one stands last.
+    /// Limits; the next one is last.
     left: Vec<u32>,
     passed_over: u32,
 }
@@ -43,7 +42,7 @@ impl Pieces {
         })
     }
 
-    /// What a piece brought; none where it has to be tried in halves, or was passed over.
+    /// The result of a piece; `None` if it will be retried in halves, or was skipped.
     pub(crate) fn of<T>(&mut self, piece: Piece, outcome: Result<T>) -> Result<Option<T>> {
         match outcome {
             Ok(done) => Ok(Some(done)),
@@ -60,7 +59,7 @@ impl Pieces {
             skipped(error);
             self.passed_over += 1;
             if self.passed_over <= REPLACED_MAX {
-                // Another one in its place, if there is any.
+                // Try another item in its place, if there is one.
                 self.left.push(1);
             }
             return;
@@ -83,8 +82,8 @@ mod tests {
         }
     }
 
-    /// Serves items of which some are at fault; returns those that were served and how often it was
-    /// tried.
+    /// Serves items of which some are bad; returns those that were served and the number of
+    /// attempts.
     fn served(mut due: Vec<u32>, sick: &[u32], limit: u32) -> (Vec<u32>, u32) {
         let mut pieces = Pieces::new(limit);
         let (mut served, mut tries) = (Vec::new(), 0);

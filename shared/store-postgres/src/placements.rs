@@ -1,4 +1,4 @@
-//! The catalogue, and what a database says of tenants that are not on it.
+//! The catalogue, and each database's record of tenants that are elsewhere.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl Placements for PostgresStore {
     }
 
     async fn revive_boot(&self, boot: BootId, ttl: Duration) -> Result<bool> {
-        // Nothing is granted to it before it lives again.
+        // End its grants before it lives again.
         self.stop_boot(boot).await?;
         let at = self.at;
         let revived = execute(&self.pools.writers, || {
@@ -62,7 +62,7 @@ impl Placements for PostgresStore {
 }
 
 impl PostgresStore {
-    /// The catalogue's row of a tenant, on the database that is the home.
+    /// A tenant's row in the catalogue. Only the home has it.
     pub async fn placement_of(&self, tenant: TenantId) -> Result<Option<Placement>> {
         let get = || sql!("placements/get").bind(tenant.0);
         let rows = fetch(&self.pools.claimers, get).await?;
@@ -102,7 +102,7 @@ async fn put(
     let get = sql!("placements/get").bind(change.tenant.0);
     let found = one(&mut tx, get, placement).await?;
     if found.as_ref().map(|found| found.version) != change.from {
-        // An attempt whose answer was lost may have been the one that changed it.
+        // It may have been changed by an attempt whose response was lost.
         let made = found.filter(|found| {
             lost && found.place == change.place
                 && found.other == change.other

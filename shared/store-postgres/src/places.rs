@@ -1,4 +1,4 @@
-//! Places among the open sends of a tenant, and among those of an API key.
+//! Places among the open sends of a tenant or of an API key, which may be limited.
 
 use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::{Error, PLACE_KEPT_MS, Result, frees_places};
@@ -12,14 +12,15 @@ use crate::store::PostgresStore;
 
 type Faulty<T> = std::result::Result<T, Fault>;
 
-/// Whose places: a tenant's, or those of one of its keys.
+/// The owner of places: a tenant, or one of its keys.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Owner {
     pub(crate) tenant: TenantId,
     pub(crate) key: Option<KeyId>,
 }
 
-/// Takes places for as many of the first of these sends as there are.
+/// Takes places for as many of these sends as there are free ones, first sends first. Returns how
+/// many have a place.
 pub(crate) async fn reserve(
     store: &PostgresStore,
     of: Owner,
@@ -58,7 +59,7 @@ async fn reserve_now(
     let lock = sql!("tenants/lock_one").bind(of.tenant.0);
     lock.execute(&mut *tx).await?;
     let (mut taken, had) = taken(&mut tx, of, sends).await?;
-    // A repeat has the first ones already.
+    // In a repeat, the first sends have places already.
     let new = &sends[had.min(sends.len())..];
     let max = usize::try_from(max).unwrap_or(usize::MAX);
     if max.saturating_sub(taken) < new.len() || frees_places(new.iter().copied()) {
@@ -86,7 +87,7 @@ fn with_key(query: PgQuery, at: Option<i64>, tenant: TenantId, key: KeyId) -> Pg
     query.bind(at).bind(tenant.0).bind(key.0)
 }
 
-/// Places taken, and those of them that these sends have.
+/// The number of places taken, and of those that these sends have.
 async fn taken(connection: &mut PgConnection, of: Owner, sends: &[Uuid]) -> Faulty<(usize, usize)> {
     let (query, table) = match of.key {
         Some(key) => (

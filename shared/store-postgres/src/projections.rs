@@ -1,5 +1,5 @@
-//! What sends are shown as once they are old: read with the window, copied with their session. A send's end
-//! stores it in its statement.
+//! Projections of finished sends: reading them with the window, and copying them with their
+//! session. The statement that ends a send stores them.
 
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::session::projection::{Projection, SendDigest, VERSION};
@@ -12,14 +12,14 @@ use crate::rows::{Fields, key_columns};
 
 /// A projection of one of several sessions.
 pub(crate) struct Found {
-    /// The place of its session.
+    /// The index of its session.
     pub(crate) place: usize,
     pub(crate) projection: Projection,
-    /// Where the session's transcript begins.
+    /// The first `seq` of the session's transcript.
     pub(crate) first_seq: i64,
 }
 
-/// The projections of these sessions from these messages on, in order.
+/// Reads the projections of these sessions from these messages on, in order.
 pub(crate) async fn behind(pool: &Pool, from: &[(SessionKey, i64)]) -> Result<Vec<Found>> {
     let (tenants, sessions) = key_columns(from.iter().map(|(key, _)| *key));
     let begins: Vec<i64> = from.iter().map(|(_, begin)| *begin).collect();
@@ -34,7 +34,7 @@ pub(crate) async fn behind(pool: &Pool, from: &[(SessionKey, i64)]) -> Result<Ve
     for row in &rows {
         let mut fields = Fields::new(row, "projections");
         let place = fields.ord()?;
-        // One that cannot be read is as one that is not there: it breaks the row.
+        // An unreadable one counts as missing: the sequence ends there.
         if let Ok((_, projection)) = read(&mut fields) {
             let first_seq = fields.take("first_seq")?;
             found.push(Found {
@@ -65,14 +65,14 @@ pub(crate) async fn copy(
     Ok(())
 }
 
-/// A projection with its session.
+/// Reads a projection with its session.
 pub(crate) fn read(fields: &mut Fields<'_>) -> Result<(SessionKey, Projection)> {
     let key = fields.key()?;
     fields.name_row(key.to_string());
     Ok((key, after_key(fields)?))
 }
 
-/// A projection, of whose row the session was read.
+/// Reads a projection after the session of its row.
 pub(crate) fn after_key(fields: &mut Fields<'_>) -> Result<Projection> {
     let (from_seq, to_seq) = (fields.take("from_seq")?, fields.take("to_seq")?);
     let send_id = SendId(fields.take("send_id")?);
@@ -82,7 +82,7 @@ pub(crate) fn after_key(fields: &mut Fields<'_>) -> Result<Projection> {
         to_seq,
         send_id,
         version,
-        // What another version wrote is for that one to read.
+        // The digest of another version is not read.
         left: if version == VERSION {
             fields.json("digest")?
         } else {

@@ -67,7 +67,8 @@ impl Reads for PostgresStore {
         steps(&self.pools.streamers, key, after, limit).await
     }
 
-    /// The schema has it: a summary of parts of the table costs steps nothing.
+    /// Does nothing: the schema already has the index, a block summary that costs the steps
+    /// nothing.
     async fn index_steps(&self) -> Result<()> {
         Ok(())
     }
@@ -97,7 +98,7 @@ pub(crate) async fn now(pool: &Pool) -> Result<Timestamp> {
     Ok(server(pool, 0).await?.now)
 }
 
-/// The server, whose schema must be one that this program works on.
+/// Reads the server's version and schema; fails if this program does not work with the schema.
 pub(crate) async fn check(pool: &Pool) -> Result<ServerInfo> {
     let rows = fetch(pool, || sql!("reads/schema")).await?;
     let mut schema = 0;
@@ -202,8 +203,7 @@ pub(crate) async fn list_sends(pool: &Pool, query: &ListSends) -> Result<Page<Se
     }))
 }
 
-/// A page of rows that were asked for with one more than the limit. Those that cannot be read are
-/// left out.
+/// A page of rows that were queried with a limit of one more. Unreadable rows are left out.
 pub(crate) fn page<T>(rows: &[PgRow], limit: u32, read: impl Fn(&PgRow) -> Result<T>) -> Page<T> {
     let limit = limit as usize;
     Page {
@@ -305,7 +305,7 @@ pub(crate) async fn find_steps(pool: &Pool, query: &FindSteps) -> Result<Vec<Fou
     rows.iter().map(found).collect()
 }
 
-/// The calls of a round, by their places.
+/// The calls of a round, in the order of their places.
 pub(crate) async fn round(
     pool: &Pool,
     key: SessionKey,
@@ -353,7 +353,7 @@ pub(crate) async fn calls(
     calls_in_order(&rows, ids.len())
 }
 
-/// What is pending has an index of its own.
+/// Reads inbox items. Pending ones have their own index.
 pub(crate) async fn inbox(pool: &Pool, query: ReadInbox) -> Result<Vec<InboxItem>> {
     let rows = fetch(pool, || {
         let statement = if query.pending {
@@ -419,7 +419,7 @@ pub(crate) async fn usage(pool: &Pool, key: SessionKey) -> Result<Option<Session
     Ok(Some(found))
 }
 
-/// What the model calls of a row cost together.
+/// Reads the summed usage of a row's model calls.
 pub(crate) fn sum(fields: &mut Fields<'_>) -> Result<Usage> {
     Ok(Usage {
         input_tokens: fields.total("input_tokens")?,
@@ -445,7 +445,7 @@ pub(crate) async fn open_children(pool: &Pool, key: SessionKey) -> Result<u64> {
     count.unwrap_or(Ok(0))
 }
 
-/// Per pool, by name; only `only` where given.
+/// Statistics per pool, by name; of `only` that pool, if given.
 pub(crate) async fn queue_stats(
     pool: &Pool,
     at: Option<Timestamp>,

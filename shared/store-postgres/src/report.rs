@@ -1,4 +1,4 @@
-//! Telling parents how their children ended.
+//! Reporting the ends of children to their parents.
 
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::send::SendRecord;
@@ -38,7 +38,7 @@ async fn report_of(
     piece: Piece,
 ) -> Result<Vec<ReportOutcome>> {
     let mut attempts = Attempts::default();
-    // What attempts were about to commit, in case that one did although its answer was lost.
+    // Outcomes that attempts were about to commit, in case one did although its response was lost.
     let mut hoped: Vec<ReportOutcome> = Vec::new();
     loop {
         let was_lost = attempts.any_lost();
@@ -62,7 +62,7 @@ async fn report_of(
     }
 }
 
-/// Those outcomes of an earlier attempt that were committed.
+/// The outcomes of earlier attempts that were committed.
 async fn confirmed(
     connection: &mut PgConnection,
     hoped: &[ReportOutcome],
@@ -121,10 +121,10 @@ async fn report_once(
     hoped: &mut Vec<ReportOutcome>,
 ) -> std::result::Result<Vec<ReportOutcome>, Fault> {
     let mut tx = connection.begin().await?;
-    // The sends are locked before their parents, and by nobody who waits for a parent with his own
-    // lock on one: whoever finds one locked passes it over.
+    // Lock the sends before their parents. This cannot deadlock: a send that another transaction
+    // has locked is skipped, not waited for.
     let mut due = due(&mut tx, named, piece).await?;
-    // Parents that someone works on are told the next time.
+    // Parents that another transaction has locked are told the next time.
     let parents = due.iter().filter_map(|due| due.parent);
     let parents: Vec<SessionKey> = parents.map(|(key, _)| key).collect();
     let locked = locked_out(&mut tx, parents).await?;
@@ -133,7 +133,7 @@ async fn report_once(
         tx.rollback().await?;
         return Ok(Vec::new());
     }
-    // No step is written, so no process has to stand for one.
+    // No step is written, so none needs a boot.
     let nobody = BootId(Uuid::nil());
     let parents = || due.iter().filter_map(|due| due.parent);
     let keys = parents().map(|(key, _)| key);
@@ -181,7 +181,7 @@ async fn due(
     Ok(rows.iter().map(Due::read).collect::<Result<_>>()?)
 }
 
-/// None when the parent is gone, and its call with it.
+/// Reports a send to its parent. `None` if the parent is gone, and its call with it.
 fn tell_parent(ledger: &mut Ledger, due: &Due) -> Option<ReportOutcome> {
     let (parent, round) = due.parent?;
     let hot = ledger.hot.get(&parent)?;

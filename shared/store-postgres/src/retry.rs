@@ -1,4 +1,4 @@
-//! What the driver's errors mean, and which of them are worth another attempt.
+//! Classification of the driver's errors, and retries.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::silence::Silence;
 /// A statement with its arguments.
 pub(crate) type PgQuery = Query<'static, Postgres, PgArguments>;
 
-/// The text of a statement from `sql/`, with the lists of columns that it names.
+/// The text of a statement from `sql/`, with its column lists expanded.
 macro_rules! text {
     ($name:literal) => {{
         static TEXT: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
             let text = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/", $name, ".sql"));
             mainspring_shared::store::columns::expand(text).into_owned()
         });
-        // Of a static, so that the text is there as long as the program.
+        // Borrowed from the static, so that the text is `'static`.
         TEXT.as_str()
     }};
 }
@@ -40,9 +40,9 @@ macro_rules! sql {
 }
 pub(crate) use sql;
 
-/// Runs a step until its outcome is known: one that may run twice, as a repeat finds what an attempt did
-/// whose answer was lost. It is told whether there may have been one. A macro, since the compiler cannot
-/// see that such a closure's future may change threads.
+/// Runs a step until its outcome is known. The step must be safe to run twice: a repeat recognizes
+/// what an attempt whose response was lost has done, and `$lost` says whether there may have been
+/// one. A macro, because the compiler cannot prove that such a closure's future is `Send`.
 macro_rules! repeatable {
     ($pool:expr, |$connection:ident| $step:expr) => {
         crate::retry::repeatable!($pool, |$connection, _| $step)
@@ -64,32 +64,32 @@ macro_rules! repeatable {
 }
 pub(crate) use repeatable;
 
-/// Attempts at a step that the database gave up in favour of another one: as many as fit into the
-/// time that one statement may take, by the time that each waits for a lock.
+/// Retries of a step after conflicts (deadlocks, lock timeouts): with the default lock timeout of
+/// 250 ms, as many as fit into the default statement timeout of 10 s.
 const CONFLICTS_MAX: u32 = 40;
-/// Attempts after a connection broke: the one that broke may have been the last of a restarted
-/// server's, the next is known to be new.
+/// Retries after a connection broke. The broken one may date from before a restart of the server;
+/// after a loss, only connections that answer a ping are used.
 const LOSSES_MAX: u32 = 2;
 
-/// Connections, and how long it is worth waiting for an answer on one.
+/// A connection pool, and how long to wait for a response on its connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
     /// The connections.
     pub(crate) connections: PgPool,
-    /// Those that were used last.
+    /// The most recently used connections, kept outside the pool.
     pub(crate) kept: Arc<Kept>,
-    /// More than the server works on one statement.
+    /// How long to wait for a response; longer than the statement timeout.
     pub(crate) patience: Duration,
-    /// What all the store's pools know of silent connections.
+    /// Silent connections, tracked across all pools of the store.
     pub(crate) silence: Arc<Silence>,
-    /// The sessions that were found locked.
+    /// Sessions that were recently found locked.
     pub(crate) contended: Arc<Contended>,
-    /// Whether steps on behalf of one tenant are kept to its rows by the server.
+    /// Whether the server restricts steps on behalf of one tenant to its rows.
     pub(crate) row_security: bool,
 }
 
 impl Pool {
-    /// What its connections are used for now.
+    /// How many connections are open and idle, and how many callers wait for one.
     pub(crate) fn used(&self, pool: &'static str) -> Connections {
         let (kept, waiting) = self.kept.used();
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
@@ -102,10 +102,10 @@ impl Pool {
     }
 }
 
-/// How long a server may take to say that it is there.
+/// How long a server may take to answer a ping.
 const PING_MAX: Duration = Duration::from_secs(2);
 
-/// What went wrong inside a step.
+/// A failure inside a step.
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// The driver or the server failed.
@@ -142,7 +142,7 @@ impl From<Fault> for Error {
 }
 
 impl Fault {
-    /// Whether it is unknown what became of the work.
+    /// Whether the outcome of the work is unknown.
     pub(crate) fn is_loss(&self) -> bool {
         matches!(self, Self::Driver(error) if kind(error) == Kind::Lost)
     }
@@ -151,11 +151,11 @@ impl Fault {
 /// What to do after a fault.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// Nothing happened: run it again.
+    /// It had no effect: run it again.
     Again,
-    /// It is unknown whether it happened: look first.
+    /// It is unknown whether it took effect: read back first.
     Lost,
-    /// Nothing happened, because of an item's data.
+    /// It had no effect, because of an item's data.
     BadData(Error),
 }
 
@@ -164,18 +164,19 @@ enum Kind {
     Conflict,
     Lost,
     Away,
-    /// The server has no connection left for anyone, or for this user.
+    /// No connection is left on the server, or for this user.
     Full,
-    /// The rows are of a tenant that is not on this database: what its own triggers say.
+    /// The rows belong to a tenant that is not on this database; raised by the fence's triggers.
     Elsewhere,
     BadData,
     Denied(Denial),
     Refused,
 }
 
-/// Classes of faults that pass when they ended a connection or kept one from being made: they are of the server's state, or
-/// of a pooler's, and not of what was asked. A database that allows no connections (55000), one that was dropped under
-/// a standby's sessions (57P04), a pooler that has no server (58000), a server's own defect (XX000).
+/// SQLSTATE classes that are transient if the error ended a connection or prevented one: they then
+/// describe the state of the server or pooler, not the statement. Examples: a database that allows
+/// no connections (55000), one that was dropped under a standby's sessions (57P04), a pooler
+/// without a server (58000), an internal error of the server (XX000).
 const SERVER: [&str; 4] = ["55", "57", "58", "XX"];
 
 fn kind(error: &sqlx::Error) -> Kind {
@@ -196,23 +197,24 @@ fn kind_of(code: &str, severity: Option<PgSeverity>) -> Kind {
     match code {
         // Serialization failure, deadlock, lock timeout.
         "40001" | "40P01" | "55P03" => Kind::Conflict,
-        // The server ended the connection: shutdown, crash, idle for too long, a transaction that took too long.
+        // The server ended the connection: shutdown, crash, idle timeout, transaction timeout.
         "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25P04" => Kind::Lost,
-        // A statement's time is up; a standby that cannot write.
+        // Statement timeout; a standby, which cannot write.
         "57014" | "25006" => Kind::Away,
-        // Also what pgbouncer says of a server that it cannot reach, or that has no connection for so long.
+        // pgbouncer also reports this class for a server that it cannot reach, or that had no free
+        // connection for too long.
         code if code.starts_with("08") => Kind::Lost,
         "53300" => Kind::Full,
         "MS001" => Kind::Elsewhere,
         "28000" | "28P01" => Kind::Denied(Denial::Login),
         "3D000" => Kind::Denied(Denial::Database),
         "42501" => Kind::Denied(Denial::Rights),
-        // No memory, no disk.
+        // Out of memory or disk.
         code if code.starts_with("53") => Kind::Away,
         // Data exceptions and violated constraints.
         code if code.starts_with("22") || code.starts_with("23") => Kind::BadData,
         code if ends_connection && SERVER.iter().any(|class| code.starts_with(class)) => Kind::Lost,
-        // Reading or writing failed around the server.
+        // Reading or writing failed outside the server.
         "58000" | "58030" => Kind::Away,
         _ => Kind::Refused,
     }
@@ -253,7 +255,7 @@ pub(crate) fn refused(error: impl std::error::Error + Send + Sync + 'static) -> 
     }
 }
 
-/// Every connection that the server allows, or allows this user, is taken.
+/// All connections that the server allows, or allows this user, are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooManyConnections;
 
@@ -272,17 +274,18 @@ fn denied(why: Denial, error: &sqlx::Error) -> Error {
     );
     Error::Denied {
         why,
-        // Without the driver's words around it.
+        // The server's message only, without the driver's wording.
         source: said.into(),
     }
 }
 
-/// Counts what went wrong so far; each kind of failure is bounded by itself.
+/// Counts the failures so far; each kind has its own bound.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     conflicts: u32,
     losses: u32,
-    /// Whether the step has items of several tenants, whoever's task runs it.
+    /// Whether the step has items of several tenants, so that the task's tenant scope does not
+    /// apply.
     shared: bool,
 }
 
@@ -295,7 +298,7 @@ impl Attempts {
         }
     }
 
-    /// How often a conflict was met.
+    /// The number of conflicts so far.
     pub(crate) fn conflicts(&self) -> u32 {
         self.conflicts
     }
@@ -305,8 +308,8 @@ impl Attempts {
         self.losses > 0
     }
 
-    /// Decides what follows a fault. A conflict needs no pause: whoever won it holds the locks that
-    /// the next attempt waits for.
+    /// Decides what to do after a fault. A conflict needs no backoff: the next attempt waits for
+    /// the locks of the transaction that won.
     pub(crate) fn weigh(&mut self, fault: Fault) -> Result<Verdict> {
         let error = match fault {
             Fault::Driver(error) => error,
@@ -334,8 +337,8 @@ impl Attempts {
         }
     }
 
-    /// Works on a connection. When there is no answer, the connection is given up: it is unknown
-    /// whether the work took effect.
+    /// Runs `work` on a connection. If there is no response, the connection is discarded, and it is
+    /// unknown whether the work took effect.
     pub(crate) async fn on<T>(
         &self,
         pool: &Pool,
@@ -351,9 +354,9 @@ impl Attempts {
         let answer = pool.silence.answer(pool.patience, work(held.connection()));
         let done = answer.await.ok_or_else(no_answer)?;
         if done.is_err() || held.connection().should_flush() {
-            // A transaction that was left open, by a fault or by a step that found nothing to do, is rolled
-            // back with the connection's next use: until then it would hold its locks, and the next
-            // attempt, on another connection, would pass over them.
+            // A transaction left open, by a fault or by a step that found nothing to do, is rolled
+            // back only on the connection's next use. Ping now: until then it would hold its locks,
+            // and the next attempt, on another connection, would skip the locked rows.
             let answer = timeout(PING_MAX, held.connection().ping()).await;
             if !matches!(answer, Ok(Ok(()))) {
                 return done;
@@ -369,8 +372,8 @@ impl Attempts {
         done
     }
 
-    /// A connection. After a loss the others of the pool may be broken, too: then only one that
-    /// answers is handed out.
+    /// A connection from the pool. After a loss the others may be broken, too, so one is handed out
+    /// only if it answers a ping.
     async fn connection(&self, pool: &Pool) -> std::result::Result<Held, Fault> {
         let mut broken = 0;
         loop {
@@ -391,9 +394,9 @@ impl Attempts {
     }
 }
 
-/// A connection in use, and since when it is out of its pool. Unless it is given back, it is closed:
-/// nobody knows what is on its way in it when its user left in the middle, and the pool would wait
-/// for that without an end.
+/// A connection in use, and since when it is out of its pool. Closed unless it is given back: if
+/// its user was dropped midway, a response may still be in flight, and the pool would wait for it
+/// forever.
 #[derive(Debug)]
 struct Held(Option<(PoolConnection<Postgres>, Instant)>);
 
@@ -420,7 +423,7 @@ fn no_answer() -> sqlx::Error {
     sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())
 }
 
-/// Runs a statement that may run twice, and returns its rows.
+/// Runs a statement that is safe to repeat, and returns its rows.
 pub(crate) async fn fetch(pool: &Pool, make: impl Fn() -> PgQuery) -> Result<Vec<PgRow>> {
     let mut attempts = Attempts::default();
     loop {
@@ -438,7 +441,7 @@ pub(crate) async fn fetch(pool: &Pool, make: impl Fn() -> PgQuery) -> Result<Vec
     }
 }
 
-/// Runs a statement that may run twice, and returns how many rows it changed.
+/// Runs a statement that is safe to repeat, and returns how many rows it changed.
 pub(crate) async fn execute(pool: &Pool, make: impl Fn() -> PgQuery) -> Result<u64> {
     let mut attempts = Attempts::default();
     loop {
@@ -460,7 +463,7 @@ pub(crate) async fn execute(pool: &Pool, make: impl Fn() -> PgQuery) -> Result<u
 mod tests {
     use super::*;
 
-    /// What the store says of a fault in the end, with no attempt left.
+    /// Whether the fault is transient once all attempts are used up.
     fn passes(code: &str, severity: PgSeverity) -> bool {
         match kind_of(code, Some(severity)) {
             Kind::Conflict | Kind::Lost | Kind::Away | Kind::Full => true,
@@ -517,7 +520,7 @@ mod tests {
         assert_eq!(denied("28P01"), Kind::Denied(Denial::Login));
         assert_eq!(denied("3D000"), Kind::Denied(Denial::Database));
         assert_eq!(denied("42501"), Kind::Denied(Denial::Rights));
-        // A parameter of the address that the server does not know.
+        // A connection parameter that the server does not know.
         assert_eq!(denied("42704"), Kind::Refused);
     }
 

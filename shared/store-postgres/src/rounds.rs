@@ -1,4 +1,4 @@
-//! Storing rounds, and what became of their calls, under their leases.
+//! Storing rounds and changes of their calls, under leases.
 
 use std::collections::BTreeSet;
 
@@ -64,9 +64,9 @@ impl Group for Append {
         Ok(outcomes)
     }
 
-    /// The lease tells by the number of its last write. The lost answer may have told of signals that
-    /// are lowered by now: those of the inbox are read from it, and who is told of a result that is
-    /// none looks once too often.
+    /// The number of the lease's last write tells whether it took effect. The lost response may
+    /// have reported signals that are cleared by now: those of the inbox are derived from the
+    /// inbox, and a result is always reported, at the cost of a needless look.
     async fn read_back(
         &self,
         connection: &mut PgConnection,
@@ -115,8 +115,8 @@ impl Group for Append {
 }
 
 impl Append {
-    /// Answers those that the fence kept out: a repeat of what its lease stored last is told what the
-    /// first was.
+    /// Settles the items that the fence rejected: a repeat of the lease's last write gets the
+    /// outcome of the original.
     async fn repeated(
         &self,
         connection: &mut PgConnection,
@@ -138,7 +138,8 @@ impl Append {
     }
 }
 
-/// Few steps attach folds: only those that do pay for them.
+/// The statement with its arguments. Few steps attach folds, so only those use the statement with
+/// folds.
 fn bind(at: Option<Timestamp>, items: &[&AppendRound]) -> PgQuery {
     let mut leases = LeaseColumns::default();
     let mut counts: Vec<i64> = Vec::new();
@@ -184,7 +185,7 @@ mod tests {
     const ALONE: &str = include_str!("../sql/leases/append.sql");
     const WITH_FOLDS: &str = include_str!("../sql/leases/append_folds.sql");
 
-    /// The statement without its head.
+    /// The statement without its leading comment.
     fn body(text: &str) -> &str {
         let begin = text.find("WITH clock").expect("it begins so");
         &text[begin..]

@@ -1,9 +1,10 @@
-//! The second wall between tenants: the server's own row-level security.
+//! The second barrier between tenants: the server's row-level security.
 //!
-//! The first one is that every statement names the tenant of its rows. With this one, a statement on behalf of a tenant
-//! ([`scoped`](mainspring_shared::store::scoped)) runs under a role for which rows of other tenants are not there, so that
-//! one which forgot to name its tenant finds nothing that it should not. Groups of items of several tenants, and what the
-//! system does on its own, run as the tables' owner, whom the policies do not concern and cost nothing.
+//! The first one is that every statement names the tenant of its rows. With this one, a statement
+//! on behalf of a tenant ([`scoped`](mainspring_shared::store::scoped)) runs under a role that
+//! cannot see rows of other tenants, so a statement that fails to name its tenant finds nothing
+//! that it should not. Groups of items of several tenants, and the system's own work, run as the
+//! tables' owner, to whom the policies do not apply and cost nothing.
 
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{Denial, Error, Result};
@@ -12,12 +13,12 @@ use sqlx::{Connection, PgConnection, Row};
 use crate::retry::{Fault, sql};
 use crate::settings::SchemaPolicy;
 
-/// What is to be done by hand where this user may not do it.
+/// What an operator must do if this user may not.
 const BY_HAND: &str = "row_security needs a role that this user may act under: \
     CREATE ROLE mainspring_tenant NOLOGIN; GRANT mainspring_tenant TO this user";
 
-/// What is executed for [`Settings::row_security`](crate::Settings) behind the schema's own statements, by whoever may
-/// create roles and owns the tables.
+/// The statements to run after the schema's DDL for [`Settings::row_security`](crate::Settings), as
+/// a user who may create roles and owns the tables.
 pub fn ddl() -> String {
     format!(
         "{};\n\n{};\n",
@@ -26,8 +27,9 @@ pub fn ddl() -> String {
     )
 }
 
-/// Sees to it that every table has its policy and that this user may act under the role. Adds what lacks where the
-/// schema is created; else fails with `Denied`, and says what is missing.
+/// Ensures that every table has its policy and that this user may act under the role. Adds what is
+/// missing if the policy creates the schema; otherwise fails with `Denied`, and says what is
+/// missing.
 pub(crate) async fn prepare(connection: &mut PgConnection, policy: SchemaPolicy) -> Result<()> {
     let creates = policy == SchemaPolicy::Create;
     if creates && !may_act(connection).await? {
@@ -48,8 +50,8 @@ pub(crate) async fn prepare(connection: &mut PgConnection, policy: SchemaPolicy)
     }
 }
 
-/// Whether the role is there and this user may act under it: tried, since what a membership allows depends on the
-/// server's version.
+/// Whether the role exists and this user may act under it. Determined by trying, since what a
+/// membership allows depends on the server's version.
 async fn may_act(connection: &mut PgConnection) -> Result<bool> {
     match enter(connection, TenantId::DEFAULT).await {
         Ok(()) => {
@@ -61,7 +63,7 @@ async fn may_act(connection: &mut PgConnection) -> Result<bool> {
     }
 }
 
-/// A table that does not keep tenants apart.
+/// A table without its policy, if there is one.
 async fn lacking(connection: &mut PgConnection) -> Result<Option<String>> {
     let row = sql!("row_security/found").fetch_one(connection).await;
     let lacking = row.and_then(|row| row.try_get("lacking"));
@@ -79,7 +81,7 @@ async fn add_role(connection: &mut PgConnection) -> Result<()> {
     Err(error)
 }
 
-/// Under a lock of its own: of two processes that add a policy at once, one fails.
+/// Adds the policies, under a lock: of two processes that add one at the same time, one would fail.
 async fn add_policies(connection: &mut PgConnection) -> Result<()> {
     let mut tx = connection.begin().await.map_err(Fault::from)?;
     for statement in [sql!("row_security/lock"), sql!("row_security/policies")] {
@@ -96,14 +98,14 @@ fn denied(source: String) -> Error {
     }
 }
 
-/// Keeps a connection to what one tenant has.
+/// Restricts a connection to the rows of one tenant.
 pub(crate) async fn enter(connection: &mut PgConnection, tenant: TenantId) -> sqlx::Result<()> {
     let query = sql!("row_security/enter").bind(tenant.0);
     query.execute(connection).await?;
     Ok(())
 }
 
-/// Gives a connection back to the program. One for which this fails is not to be used again.
+/// Lifts the restriction of a connection. If this fails, the connection must not be reused.
 pub(crate) async fn leave(connection: &mut PgConnection) -> sqlx::Result<()> {
     sql!("row_security/leave").execute(connection).await?;
     Ok(())

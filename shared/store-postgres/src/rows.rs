@@ -1,4 +1,4 @@
-//! Rows into words. A row that cannot be read is `Corrupt`, with its table, column and key.
+//! Reading rows. An unreadable row is a `Corrupt` error with its table, column and key.
 
 mod calls;
 
@@ -22,10 +22,10 @@ use uuid::Uuid;
 
 pub(crate) use calls::calls_in_order;
 
-/// What is wrong when a reader and its statement disagree.
+/// The detail of the error if a reader and its statement disagree.
 const NO_COLUMN: &str = "the statement returns no such column";
 
-/// A statement that writes a row of a table returned none.
+/// The error for a statement that writes a row of a table but returned none.
 pub(crate) fn no_row(table: &'static str, column: &'static str) -> Error {
     Error::Corrupt {
         table,
@@ -35,11 +35,11 @@ pub(crate) fn no_row(table: &'static str, column: &'static str) -> Error {
     }
 }
 
-/// A row, read by the names of its columns.
+/// A row that is read by column names.
 pub(crate) struct Fields<'r> {
     row: &'r PgRow,
-    /// Behind the column that was read last. Readers mostly follow the order of the statement's
-    /// list, so that the search for the next name begins, and ends, here.
+    /// The index after the last column read. Readers mostly follow the statement's column order, so
+    /// the search for the next name starts, and usually ends, here.
     next: usize,
     table: &'static str,
     key: String,
@@ -55,7 +55,7 @@ impl<'r> Fields<'r> {
         }
     }
 
-    /// The column of this name.
+    /// Reads the column with this name.
     pub(crate) fn take<T>(&mut self, column: &'static str) -> Result<T>
     where
         T: Decode<'r, Postgres> + Type<Postgres>,
@@ -70,12 +70,12 @@ impl<'r> Fields<'r> {
         value.map_err(|error| self.corrupt(column, error.to_string()))
     }
 
-    /// Names the row for complaints.
+    /// Sets the row's key for errors.
     pub(crate) fn name_row(&mut self, key: String) {
         self.key = key;
     }
 
-    /// The place of an item among those of its statement, from 0.
+    /// The index of a row's item in its statement, from 0.
     pub(crate) fn ord(&mut self) -> Result<usize> {
         let ord: i64 = self.take("ord")?;
         usize::try_from(ord - 1).map_err(|error| self.corrupt("ord", error.to_string()))
@@ -96,7 +96,7 @@ impl<'r> Fields<'r> {
         Ok(SessionKey { tenant, session })
     }
 
-    /// JSON text.
+    /// Reads JSON text.
     pub(crate) fn json<T: DeserializeOwned>(&mut self, column: &'static str) -> Result<T> {
         let text: &str = self.take(column)?;
         self.parse_json(column, text)
@@ -114,7 +114,7 @@ impl<'r> Fields<'r> {
         stored::read(text).map_err(|error| self.corrupt(column, error.to_string()))
     }
 
-    /// A name of a fixed list.
+    /// Reads a name from a fixed list.
     pub(crate) fn name<T>(
         &mut self,
         column: &'static str,
@@ -149,7 +149,7 @@ impl<'r> Fields<'r> {
         }
     }
 
-    /// Reads `{send}`; none where the row has no send.
+    /// Reads `{send}`; `None` if the row has no send.
     pub(crate) fn maybe_send(&mut self) -> Result<Option<SendRecord>> {
         let tenant: Option<i32> = self.take("tenant")?;
         let tenant = tenant.map(TenantId);
@@ -209,7 +209,7 @@ impl<'r> Fields<'r> {
         })
     }
 
-    /// The leaf that a send is.
+    /// Reads the leaf of a run that a send belongs to, if any.
     fn maybe_leaf(&mut self) -> Result<Option<RunLeaf>> {
         let run: Option<Uuid> = self.take("run_id")?;
         let path: Option<String> = self.take("run_path")?;
@@ -222,7 +222,7 @@ impl<'r> Fields<'r> {
         }))
     }
 
-    /// An agent, where the row has one.
+    /// Reads an agent, if the row has one.
     pub(crate) fn maybe_agent(&mut self) -> Result<Option<AgentSpec>> {
         self.maybe_json("spec")
     }
@@ -266,7 +266,7 @@ impl<'r> Fields<'r> {
         })
     }
 
-    /// A session as it is shown.
+    /// Reads a session.
     pub(crate) fn session(&mut self) -> Result<SessionRecord> {
         let key = self.key()?;
         self.key = key.to_string();
@@ -303,19 +303,19 @@ impl<'r> Fields<'r> {
         })
     }
 
-    /// A number of things in an `INTEGER`.
+    /// Reads a count from an `INTEGER`.
     fn count(&mut self, column: &'static str) -> Result<u32> {
         let count: i32 = self.take(column)?;
         u32::try_from(count).map_err(|error| self.corrupt(column, error.to_string()))
     }
 
-    /// A number of things in a `BIGINT`.
+    /// Reads a count from a `BIGINT`.
     pub(crate) fn total(&mut self, column: &'static str) -> Result<u64> {
         let total: i64 = self.take(column)?;
         u64::try_from(total).map_err(|error| self.corrupt(column, error.to_string()))
     }
 
-    /// The columns `tenant, session_id, signals`; none where they are null.
+    /// Reads the columns `tenant, session_id, signals`; `None` if they are null.
     pub(crate) fn maybe_signals(&mut self) -> Result<Option<(SessionKey, i32)>> {
         let tenant: Option<i32> = self.take("tenant")?;
         let session: Option<Uuid> = self.take("session_id")?;
@@ -330,7 +330,7 @@ impl<'r> Fields<'r> {
         Ok(Some((key, signals)))
     }
 
-    /// The columns `ready_since, pool, priority`; none unless the session is ready.
+    /// Reads the columns `ready_since, pool, priority`; `None` unless the session is ready.
     pub(crate) fn ready_session(&mut self, key: SessionKey) -> Result<Option<ReadySession>> {
         let ready_since = self.maybe_time("ready_since")?;
         let pool: &str = self.take("pool")?;
@@ -344,8 +344,8 @@ impl<'r> Fields<'r> {
     }
 }
 
-/// Counts a row that cannot be read and is passed over: one item's failure, never that of whoever
-/// came upon it among others. The audit names it.
+/// Counts an unreadable row that is skipped, so that it does not fail a read of other rows with it.
+/// The audit reports it.
 pub(crate) fn skipped(error: &Error) {
     let table = if let Error::Corrupt { table, .. } = error {
         table
@@ -356,7 +356,7 @@ pub(crate) fn skipped(error: &Error) {
     tracing::debug!(error = %error, "a row cannot be read and is passed over");
 }
 
-/// Those of many rows that can be read.
+/// The readable rows; unreadable ones are counted and skipped.
 pub(crate) fn readable<T>(rows: impl Iterator<Item = Result<T>>) -> Vec<T> {
     let rows = rows.map(|row| row.inspect_err(skipped));
     rows.filter_map(Result::ok).collect()
@@ -367,7 +367,7 @@ fn role(text: &str) -> Option<Role> {
     roles.find(|role| role.as_str() == text)
 }
 
-/// A priority's number in the database.
+/// The encoding of a priority in the database.
 pub(crate) fn priority_number(priority: Priority) -> i16 {
     match priority {
         Priority::High => 0,
@@ -375,7 +375,7 @@ pub(crate) fn priority_number(priority: Priority) -> i16 {
     }
 }
 
-/// The priority with this number.
+/// The priority with this encoding.
 pub(crate) fn priority_of(number: i16) -> Priority {
     if number == 0 {
         Priority::High
@@ -384,7 +384,7 @@ pub(crate) fn priority_of(number: i16) -> Priority {
     }
 }
 
-/// A mode's name in the database.
+/// The encoding of a mode in the database.
 pub(crate) fn mode_name(mode: OnBusy) -> &'static str {
     match mode {
         OnBusy::Enqueue => "enqueue",
@@ -395,7 +395,7 @@ pub(crate) fn mode_name(mode: OnBusy) -> &'static str {
     }
 }
 
-/// The mode with this name.
+/// The mode with this encoding.
 fn mode_of(text: &str) -> Option<OnBusy> {
     let modes = [
         OnBusy::Enqueue,
@@ -407,8 +407,8 @@ fn mode_of(text: &str) -> Option<OnBusy> {
     modes.into_iter().find(|mode| mode_name(*mode) == text)
 }
 
-/// Puts the records that a statement returned, each behind its item's place, into their items'
-/// order.
+/// Puts the sends that a statement returned, each with its item's `ord`, into the order of the
+/// items.
 pub(crate) fn sends_in_order(rows: &[PgRow], items: usize) -> Result<Vec<Option<SendRecord>>> {
     let mut found = vec![None; items];
     for row in rows {
@@ -422,13 +422,13 @@ pub(crate) fn sends_in_order(rows: &[PgRow], items: usize) -> Result<Vec<Option<
     Ok(found)
 }
 
-/// The columns `tenant, id` of session keys.
+/// Session keys as the columns `tenant, id`.
 pub(crate) fn key_columns(keys: impl IntoIterator<Item = SessionKey>) -> (Vec<i32>, Vec<Uuid>) {
     let columns = keys.into_iter().map(|key| (key.tenant.0, key.session.0));
     columns.unzip()
 }
 
-/// The columns `tenant, id` of sends.
+/// Sends as the columns `tenant, id`.
 pub(crate) fn send_columns(
     ids: impl IntoIterator<Item = (TenantId, SendId)>,
 ) -> (Vec<i32>, Vec<Uuid>) {

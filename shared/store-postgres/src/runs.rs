@@ -1,4 +1,4 @@
-//! Runs: created, asked, claimed and given up.
+//! Runs: creating, asking, claiming and releasing them.
 
 use async_trait::async_trait;
 use mainspring_shared::store::{
@@ -95,7 +95,7 @@ pub(crate) async fn create(
     drive(pool, &Create { at }, items).await
 }
 
-/// Creates runs without idempotency keys, in a transaction of someone else.
+/// Creates runs without idempotency keys, within the caller's transaction.
 pub(crate) async fn create_within(
     tx: &mut PgConnection,
     now: Timestamp,
@@ -107,7 +107,7 @@ pub(crate) async fn create_within(
     let items: Vec<&NewRun> = items.iter().collect();
     let outcomes = Create { at: Some(now) }.store(tx, &items).await?;
     let outcomes = outcomes.into_iter();
-    // Without a key there is nothing to meet.
+    // A run without a key cannot be a repeat.
     Ok(outcomes
         .map(|outcome| outcome.unwrap_or(CreateRunOutcome::Mismatch))
         .collect())
@@ -128,7 +128,7 @@ impl Group for Create {
     type Outcome = CreateRunOutcome;
     type Seen = BTreeSet<(TenantId, String, String)>;
 
-    /// Of two with one key the second has to find the first.
+    /// Of two runs with the same key, the second must find the first.
     fn clashes(&self, item: &NewRun, seen: &mut Self::Seen) -> bool {
         let key = item.idempotency.as_ref();
         key.is_some_and(|key| !seen.insert((key.tenant, key.route.clone(), key.key.clone())))
@@ -185,7 +185,7 @@ impl Group for Create {
 }
 
 impl Create {
-    /// None where a run met its key.
+    /// Creates the runs. `None` for a run whose key exists already.
     async fn store(
         &self,
         connection: &mut PgConnection,
@@ -247,8 +247,8 @@ pub(crate) async fn ask(
     let keys: Vec<RunKey> = items.iter().map(|(key, _)| *key).collect();
     let asks: Vec<String> = items.iter().map(|(_, ask)| json(ask)).collect();
     let (tenants, runs) = run_columns(&keys);
-    // One that is stored twice, because an answer was lost, is harmless: the second finds the run
-    // as the first left it.
+    // An ask that is stored twice, because a response was lost, is harmless: the second one finds
+    // the run as the first left it.
     let rows = fetch(pool, || {
         sql!("runs/ask")
             .bind(at.map(|at| at.0))
@@ -264,7 +264,7 @@ pub(crate) async fn ask(
     Ok(known)
 }
 
-/// Asks the runs of a session to end that is deleted.
+/// Asks the runs of a session that is being deleted to end.
 pub(crate) async fn cancel_of(
     connection: &mut PgConnection,
     now: Timestamp,
@@ -293,7 +293,7 @@ pub(crate) async fn claim(
         match claimed.await {
             Ok(claimed) => return Ok(claimed),
             Err(fault) => match attempts.weigh(fault)? {
-                // What a lost attempt took is the boot's own, and is returned again.
+                // Runs that a lost attempt claimed belong to the boot and are returned again.
                 Verdict::Again | Verdict::Lost => {}
                 Verdict::BadData(error) => return Err(error),
             },
@@ -355,8 +355,8 @@ async fn claim_once(
     })
 }
 
-/// Reads what is new of runs that are owned. A statement of its own sees what the owner before
-/// noted.
+/// Reads the news of claimed runs. A separate statement, so that it sees what the previous owner
+/// recorded.
 async fn read_news(
     connection: &mut PgConnection,
     runs: &mut [RunNews],
@@ -407,12 +407,12 @@ async fn read_news(
     Ok(())
 }
 
-/// Leaves under way by run, as far as advances have noted their ends.
+/// The number of leaves in flight per run, as recorded by advances.
 #[derive(Clone)]
 struct Live(BTreeMap<RunKey, u64>);
 
 impl Live {
-    /// Reads the runs under way of the tenants of these runs.
+    /// Reads the numbers for all live runs of these runs' tenants.
     async fn read(
         connection: &mut PgConnection,
         keys: impl Iterator<Item = RunKey>,
@@ -431,7 +431,7 @@ impl Live {
         Ok(Self(live))
     }
 
-    /// Those of all runs of a run's tenant, and its own.
+    /// The number for all runs of a run's tenant, and for the run itself.
     fn of(&self, key: RunKey) -> (u64, u64) {
         let same = self.0.iter().filter(|(of, _)| of.tenant == key.tenant);
         let own = self.0.get(&key).copied().unwrap_or_default();
@@ -498,7 +498,7 @@ impl Fields<'_> {
     }
 }
 
-/// Deletes runs that are final; returns how many rows went.
+/// Deletes final runs; returns the number of deleted rows.
 pub(crate) async fn forget(pool: &Pool, keys: &[RunKey]) -> Result<u64> {
     let tenants: Vec<i32> = keys.iter().map(|key| key.tenant.0).collect();
     let runs: Vec<Uuid> = keys.iter().map(|key| key.run.0).collect();

@@ -1,21 +1,22 @@
-//! What a database consists of, and what it should consist of.
+//! Comparison of a database's schema objects with those that this program needs.
 
 use mainspring_shared::store::{Result, SchemaFault, SchemaObject, schema_faults};
 
 use crate::retry::{Pool, fetch, sql};
 use crate::rows::Fields;
 
-/// What the migrations make, as Postgres 15 tells it. A test compares and, with `UPDATE_DOCS=1`, writes it.
+/// The objects that the migrations create, as Postgres 15 describes them. A test compares this file
+/// and, with `UPDATE_DOCS=1`, writes it.
 const NEEDED: &str = include_str!("../schema/needed.tsv");
 
-/// What a database lacks of the schema that this program brings.
+/// What a database lacks of this program's schema.
 pub(crate) async fn faults(pool: &Pool) -> Result<Vec<SchemaFault>> {
     let needed = SchemaObject::list(NEEDED);
     let found = objects(pool).await?;
     Ok(schema_faults(&needed, &found))
 }
 
-/// Everything that a database consists of.
+/// All schema objects of a database.
 async fn objects(pool: &Pool) -> Result<Vec<SchemaObject>> {
     let rows = fetch(pool, || sql!("schema/objects")).await?;
     let object = |row| {

@@ -1,5 +1,6 @@
-//! Seats of tenants with a limit of sends in flight, or with agents that have one: taken with a claim, under the lock of
-//! the tenant's row of limits. What ends a send knows nothing of them: a seat counts while its session's send is running.
+//! Seats of tenants that limit their sends in flight, or that have agents with such a limit. A seat
+//! is taken with a claim, under the lock of the tenant's row of limits. Ending a send does not
+//! touch seats: a seat counts while its session's send is running.
 
 mod follow;
 
@@ -25,14 +26,15 @@ use crate::store::PostgresStore;
 
 pub(crate) use self::follow::{follow, follow_agent, lock_for_agent};
 
-/// How often it is tried to claim what is looked up to have a seat.
+/// Attempts to claim sessions without their next send or agent changing in between.
 const ATTEMPTS: u32 = 3;
 
-/// Seats of sends that have ended are left until there are so many of those and of live ones. Beyond, one in so many
-/// claims as there are clears them.
+/// Rows of seats, of ended and of live sends, that a tenant may have before those of ended sends
+/// are cleared. With `n` rows, if that is more, on average two in `n` requests for a seat clear
+/// them.
 const LEFT_MAX: u128 = 64;
 
-/// Those from the beginning of a line that are looked at for having no work any more, or other work.
+/// How many of the first sessions in a line are checked for having no work any more, or other work.
 const GONE_MAX: i64 = 500;
 
 type Faulty<T> = std::result::Result<T, Fault>;
@@ -43,7 +45,8 @@ struct Seated<'a> {
     tenant: TenantId,
 }
 
-/// Claims again what needs a seat, tenant by tenant. Where that fails the sweep brings them again.
+/// Claims the sessions that need a seat once more, tenant by tenant. If that fails, the sweep
+/// enqueues them again.
 pub(crate) async fn claim(
     pool: &Pool,
     claim: &Claim<'_>,
@@ -95,7 +98,7 @@ impl Group for Seated<'_> {
                 return Ok(outcomes);
             }
         }
-        // The sweep brings them again.
+        // The sweep enqueues them again.
         Ok(vec![Some(ClaimOutcome::Busy); items.len()])
     }
 
@@ -121,7 +124,8 @@ impl Group for Seated<'_> {
 }
 
 impl Seated<'_> {
-    /// Takes seats and claims; none, and nothing of it, where a session had got something else to run in between.
+    /// Takes seats and claims the sessions. `None`, with nothing written, if a session's next send
+    /// or agent changed in between.
     async fn attempt(
         &self,
         connection: &mut PgConnection,
@@ -129,7 +133,7 @@ impl Seated<'_> {
     ) -> Faulty<Option<Vec<Option<ClaimOutcome>>>> {
         let mut tx = connection.begin().await?;
         let limits = limits(&mut tx, self.tenant).await?;
-        // Under the lock: nothing starts meanwhile that does not run already.
+        // Under the lock, so that no further send starts meanwhile.
         let asked = asked(&mut tx, items, limits.as_ref()).await?;
         let mut room = match limits {
             Some(limits) => Some(room(&mut tx, self, limits, &asked).await?),
@@ -140,7 +144,8 @@ impl Seated<'_> {
         let mut waits = vec![false; items.len()];
         for (ord, item) in items.iter().enumerate() {
             let session = item.key.session;
-            // What runs has its seat; what has no work, or no limit any more, needs none.
+            // A running send has its seat; a session without work, or without a limit any more,
+            // needs none.
             let needs = asked.get(&ord).filter(|asked| !asked.has_one);
             let (Some(asked), Some(room)) = (needs, room.as_mut()) else {
                 seated.push(room.is_none());
@@ -175,7 +180,7 @@ impl Seated<'_> {
                 return Some(ClaimOutcome::Waits);
             }
             found.next().flatten().map(|outcome| match outcome {
-                // One that got work since it was looked at: whoever made it ready enqueued it.
+                // It got work after it was checked: the process that made it ready enqueued it.
                 ClaimOutcome::Waits => ClaimOutcome::Busy,
                 ClaimOutcome::Claimed(_)
                 | ClaimOutcome::Busy
@@ -187,20 +192,20 @@ impl Seated<'_> {
     }
 }
 
-/// A session that wants a seat.
+/// A session that needs a seat.
 struct SeatRequest {
-    /// Whether its send runs already.
+    /// Whether its send is already running.
     has_one: bool,
     kind: SeatKind,
     since: Timestamp,
-    /// The send that it would run, and the version of the session's agent.
+    /// The send that it would run; `version` is the version of the session's agent.
     send: Uuid,
     version: i32,
 }
 
 impl SeatRequest {
-    /// Whether what was claimed is not what this is for: its session was not locked when that was looked up, and its agent
-    /// or its first send may have changed.
+    /// Whether the claim got another send or agent version than the one requested: the session was
+    /// not locked when the request was made, and its agent or first send may have changed.
     fn is_for_another(&self, found: Option<&ClaimOutcome>) -> bool {
         let Some(ClaimOutcome::Claimed(claimed)) = found else {
             return false;
@@ -210,7 +215,7 @@ impl SeatRequest {
     }
 }
 
-/// What sessions would run, by their place; those without work are not among them.
+/// What the sessions would run, by index; those without work are left out.
 async fn asked(
     connection: &mut PgConnection,
     items: &[&ClaimSession],
@@ -242,14 +247,15 @@ async fn asked(
     Ok(read.collect::<Result<_>>()?)
 }
 
-/// The agent that a send is run with, by the columns `options, spec`. One that cannot be read is reported by its claim.
+/// The published agent that runs a send, from the columns `options, spec`. The claim reports an
+/// unreadable one.
 fn published(fields: &mut Fields<'_>) -> Option<AgentName> {
     let options: SendOptions = fields.json("options").ok()?;
     let spec: AgentSpec = fields.json("spec").ok()?;
     options.published_in(&spec).cloned()
 }
 
-/// The seats of a tenant, locked; none where nothing limits them.
+/// Reads and locks the seat limits of a tenant; `None` if it has none.
 async fn limits(connection: &mut PgConnection, tenant: TenantId) -> Faulty<Option<SeatLimits>> {
     let query = sql!("seats/limits").bind(tenant.0);
     let Some(row) = query.fetch_optional(&mut *connection).await? else {
@@ -262,7 +268,7 @@ async fn limits(connection: &mut PgConnection, tenant: TenantId) -> Faulty<Optio
     Ok(Some(limits))
 }
 
-/// The limits of a tenant, and whether its agents have some.
+/// Reads the limits of a tenant, and whether its agents have limits.
 fn read_limits(row: &PgRow) -> Result<(SeatLimits, bool)> {
     let mut fields = Fields::new(row, "seat_limits");
     let mut limit = |column| {
@@ -277,7 +283,7 @@ fn read_limits(row: &PgRow) -> Result<(SeatLimits, bool)> {
     Ok((limits, fields.take("agents")?))
 }
 
-/// What is free of a tenant's seats, for those who want one, under their lock.
+/// The free seats of a tenant, for the sessions that request one. Requires the lock of its limits.
 async fn room(
     connection: &mut PgConnection,
     of: &Seated<'_>,
@@ -295,7 +301,8 @@ async fn room(
     Ok(Room::new(limits, taken, first))
 }
 
-/// Whether there may be too few seats for those who want one and those who wait, unless some are free that count as taken.
+/// Whether there may be too few seats for the sessions that request one or wait for one, unless
+/// seats of ended sends are cleared.
 fn is_short(
     limits: &SeatLimits,
     counts: &[SeatCount],
@@ -310,15 +317,16 @@ fn is_short(
     kinds.any(|kind| (limits.places(&taken, kind) as usize) < wanted)
 }
 
-/// Whether it is time to clear seats of sends that have ended, where nobody is short of one: on average when they are as
-/// many as those of live sends, so that it costs each claim the same, however many there are. The ids of sends are random.
+/// Whether to clear seats of ended sends although there are enough. On average this happens when
+/// they are as many as those of live sends, so that the amortized cost per claim is constant. Picks
+/// requests by the ids of their sends, which are random.
 fn is_full(counts: &[SeatCount], asked: &BTreeMap<usize, SeatRequest>) -> bool {
     let taken = u128::from(SeatCount::sum(counts).sends);
     let mut sends = asked.values().map(|asked| asked.send.as_u128());
     taken > LEFT_MAX && sends.any(|id| id % taken < 2)
 }
 
-/// How many of a tenant have seats and how many wait for one, of each kind.
+/// The number of a tenant's sessions with a seat and of those that wait for one, per kind.
 async fn counts(connection: &mut PgConnection, tenant: TenantId) -> Faulty<Vec<SeatCount>> {
     let query = sql!("seats/counts").bind(tenant.0);
     let rows = query.fetch_all(connection).await?;
@@ -334,7 +342,7 @@ async fn counts(connection: &mut PgConnection, tenant: TenantId) -> Faulty<Vec<S
     Ok(counts.collect::<Result<_>>()?)
 }
 
-/// The columns `agent, leaf`.
+/// Reads the columns `agent, leaf`.
 fn kind(fields: &mut Fields<'_>) -> Result<SeatKind> {
     let name: &str = fields.take("agent")?;
     let agent = Some(name).filter(|name| !name.is_empty());
@@ -345,14 +353,14 @@ fn kind(fields: &mut Fields<'_>) -> Result<SeatKind> {
     })
 }
 
-/// One of a line.
+/// A session in a line.
 struct Waiting {
     of: InLine,
     was_called: bool,
     ready: ReadySession,
 }
 
-/// Seats that are taken, and the first of the line, of each kind as many as may find one.
+/// The seats taken, and the first sessions in line: of each kind at most as many as may get a seat.
 async fn line(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
@@ -400,7 +408,7 @@ async fn line(
     Ok((taken, read.collect::<Result<_>>()?))
 }
 
-/// An agent as a column says it: an empty text where there is none with a limit.
+/// An agent as a column: empty if the kind has no agent with a limit.
 fn agent_text(kind: &SeatKind) -> String {
     let agent = kind.agent.as_ref().map(AgentName::as_str);
     agent.unwrap_or_default().to_owned()
@@ -411,7 +419,7 @@ fn kind_columns<'k>(kinds: impl Iterator<Item = &'k SeatKind>) -> (Vec<String>, 
     kinds.map(|kind| (agent_text(kind), kind.leaf)).unzip()
 }
 
-/// Rows to write: who has a seat, and who waits since when.
+/// Rows to write: sessions with a seat, and sessions that wait, with the time since when.
 #[derive(Default)]
 struct Seats {
     sessions: Vec<Uuid>,
@@ -449,7 +457,8 @@ impl Seats {
     }
 }
 
-/// Calls those that wait and can have a seat; see [`mainspring_shared::store::Tenants::call_seats`].
+/// Calls waiting sessions that can get a seat; see
+/// [`mainspring_shared::store::Tenants::call_seats`].
 pub(crate) async fn call(store: &PostgresStore, tenant: Option<TenantId>) -> Result<CalledSeats> {
     let (at, pool) = (store.at, &store.pools.writers);
     let only = tenant.map(|tenant| tenant.0);
@@ -507,8 +516,9 @@ async fn call_one(
     Ok(first.into_iter().map(|waiting| waiting.ready).collect())
 }
 
-/// Has those who wait for a seat of an agent that is not that of their next send any more wait for any seat: whose it
-/// is, is found out when they are called. Whether there are any.
+/// Sessions that wait for a seat of an agent that is no longer that of their next send wait for any
+/// seat from now on; their agent is determined when they are called. Returns whether there were
+/// any.
 async fn ask_again(
     connection: &mut PgConnection,
     tenant: TenantId,
@@ -535,7 +545,7 @@ type Dumped = (
     Vec<(SessionKey, Option<Timestamp>)>,
 );
 
-/// Since when tenants have seats, and who has or wants one.
+/// When tenants' seat limits were set, and the sessions that have a seat or wait for one.
 pub(crate) async fn dump(connection: &mut PgConnection) -> Faulty<Dumped> {
     let rows = sql!("reads/dump_seat_limits");
     let rows = rows.fetch_all(&mut *connection).await?;

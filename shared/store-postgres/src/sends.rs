@@ -1,4 +1,4 @@
-//! Sends from outside: accepting, cancelling, talking to a busy session.
+//! Sends, as clients see them: accepting, cancelling, delivering messages to busy sessions.
 
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};

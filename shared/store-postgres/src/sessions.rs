@@ -80,7 +80,8 @@ impl Sessions for PostgresStore {
     }
 
     async fn session_usage(&self, key: SessionKey) -> Result<Option<SessionUsage>> {
-        // It goes through all sends of a tree: others do not wait for it.
+        // It reads all sends of a tree, so it uses the pool of the streamers, where no step waits
+        // for it.
         reads::usage(&self.pools.streamers, key).await
     }
 
@@ -165,7 +166,8 @@ impl Group for Create {
 }
 
 impl Create {
-    /// When each item was created; none where it met its idempotency key.
+    /// Creates the sessions. Returns when each was created; `None` if its idempotency key exists
+    /// already.
     async fn store(
         &self,
         connection: &mut PgConnection,
@@ -224,7 +226,7 @@ fn created_as(new: &NewSession, now: Timestamp) -> CreateOutcome {
     }))
 }
 
-/// Reads a session; none when it is unknown or deleted.
+/// Reads a session; `None` if it is unknown or deleted.
 async fn read(
     connection: &mut PgConnection,
     now: Timestamp,
@@ -253,7 +255,7 @@ pub(crate) async fn update(
         });
         match updated.await {
             Ok(outcome) => return Ok(outcome),
-            // A repeat stores the same agent as one more version: the same session, read twice.
+            // A repeat stores the same agent as one more version, which is harmless.
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again | Verdict::Lost => {}
                 Verdict::BadData(error) => return Err(error),
@@ -269,7 +271,7 @@ async fn update_once(
     patch: &SessionPatch,
 ) -> std::result::Result<UpdateOutcome, Fault> {
     let mut tx = connection.begin().await?;
-    // No step is written, so no process has to stand for one.
+    // No step is written, so none needs a boot.
     let nobody = BootId(Uuid::nil());
     let mut ledger = Ledger::lock(&mut tx, at, nobody, [key]).await?;
     let now = ledger.now;
@@ -315,7 +317,7 @@ pub(crate) async fn prune(
         });
         match pruned.await {
             Ok(outcome) => return Ok(outcome),
-            // A repeat finds less to remove, and leaves the same.
+            // A repeat has less to remove, with the same final state.
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again | Verdict::Lost => {}
                 Verdict::BadData(error) => return Err(error),
@@ -354,7 +356,7 @@ async fn prune_once(
     if page < until && !item.dry_run {
         first_seq = begins(&mut tx, key, page).await?;
         if first_seq <= before {
-            // One call has more results than that.
+            // A single round has more results than the page.
             let next = sql!("sessions/prune_next")
                 .bind(key.tenant.0)
                 .bind(key.session.0)
@@ -383,7 +385,8 @@ async fn prune_once(
     })
 }
 
-/// Where a transcript begins that is to begin here: with the question where this is an answer.
+/// Where a transcript cut at `seq` must begin: if the message is a call's result, at the message
+/// that requested the call.
 async fn begins(
     connection: &mut PgConnection,
     key: SessionKey,
@@ -445,7 +448,7 @@ async fn delete_once(
     };
     if hot.row.lifecycle == Lifecycle::Deleted {
         tx.rollback().await?;
-        // An earlier attempt deleted it; what it ended can be read from the steps.
+        // An earlier attempt deleted it; the steps show which sends it ended.
         return Ok(if was_lost {
             DeleteOutcome::Deleted {
                 cancelled: Vec::new(),
@@ -498,8 +501,8 @@ async fn delete_once(
     })
 }
 
-/// Ends the last of a session's open sends, all of them queued, and closes it: the others end next.
-/// Returns the number of its last step.
+/// Cancels the last of a session's open sends, which are all queued, and closes the session; the
+/// remaining sends are cancelled by the next calls. Returns the number of the session's last step.
 fn end_last(ledger: &mut Ledger, key: SessionKey, last: &[SendId]) -> i64 {
     for id in last {
         let place = (key.tenant, *id);
@@ -518,7 +521,7 @@ fn end_last(ledger: &mut Ledger, key: SessionKey, last: &[SendId]) -> i64 {
     hot.row.next_step - 1
 }
 
-/// Ends open sends under one grant and leaves the hot row as a tombstone.
+/// Cancels open sends under one grant and turns the hot row into a tombstone.
 fn end_all(ledger: &mut Ledger, key: SessionKey, open: &[SendId]) {
     let boot = ledger.boot;
     let Some(hot) = ledger.hot.get_mut(&key) else {

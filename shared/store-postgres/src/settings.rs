@@ -1,4 +1,4 @@
-//! What the store is opened with, and the pools that follow from it.
+//! The settings of the store, and its connection pools.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,54 +12,55 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use crate::retry::{Pool, refused};
 use crate::silence::Silence;
 
-/// What happens to the schema when the store is opened.
+/// What to do about the schema when the store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SchemaPolicy {
-    /// It is brought up to date. Safe while any number of processes do the same.
+    /// Bring it up to date. Any number of processes may do so at the same time.
     #[default]
     Create,
-    /// Nothing is changed; a schema that is not up to date is an error.
+    /// Change nothing; a schema that is not up to date is an error.
     Verify,
 }
 
-/// How the store reaches its database. `Debug` does not show the address, which may hold a
-/// password.
+/// How the store connects to its database. `Debug` omits the URL, which may contain a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Settings {
     /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
     pub url: String,
-    /// The schema in which the tables are: lower-case letters, digits and `_`. The first one of the connection's
-    /// `search_path`, as a rule `public`, when none.
+    /// The schema that contains the tables: lower-case letters, digits and `_`. If `None`, the
+    /// first one in the connection's `search_path`, usually `public`.
     pub namespace: Option<String>,
-    /// What happens to the tables.
+    /// What to do about the schema when the store is opened.
     pub schema: SchemaPolicy,
-    /// Whether the extension pgvector is used where it is there, and added where the schema is created
-    /// and it can be.
+    /// Whether to use the extension pgvector if it is installed. With `SchemaPolicy::Create` it is
+    /// also added, if the server and the user's rights allow it.
     pub pgvector: bool,
-    /// Whether the server itself keeps tenants apart in what is asked on behalf of one
-    /// ([`scoped`](mainspring_shared::store::scoped)): by policies on every table, under a role of their own.
+    /// Whether the server itself isolates tenants in statements on behalf of one
+    /// ([`scoped`](mainspring_shared::store::scoped)): by row-level security policies on every
+    /// table, under a separate role.
     pub row_security: bool,
-    /// Whether the database is one of several, and refuses what is written for tenants of another one.
+    /// Whether the database is one of several, and refuses writes for tenants of another one.
     pub fenced: bool,
-    /// Connections for what commits synchronously.
+    /// Connections for transactions that commit synchronously.
     pub writers: u32,
     /// Connections for claims, sweeps and reads by key.
     pub claimers: u32,
-    /// Connections for what streams of events read.
+    /// Connections for the reads of event streams.
     pub streamers: u32,
-    /// Connections for lists and counts. The audit has one of its own.
+    /// Connections for lists and counts. The audit has its own connection.
     pub readers: u32,
-    /// How long a step waits for a connection. Within it, a restart of the server goes unnoticed.
+    /// How long a step waits for a connection. A server restart that is shorter goes unnoticed.
     pub acquire_timeout: Duration,
-    /// How long the server works on one statement of a step.
+    /// Statement timeout of steps.
     pub statement_timeout: Duration,
-    /// How long a step waits for a lock. Whoever holds one holds it for milliseconds, but for one that
-    /// is stuck; many share a statement, and what one of them waits for they all do.
+    /// How long a step waits for a lock. Locks are held for milliseconds, unless their holder is
+    /// stuck. Many items share a statement, so all of them wait for the lock that one of them
+    /// needs.
     pub lock_timeout: Duration,
-    /// How long the server works on one list or count: who asks for too much waits no longer, and
-    /// keeps others from theirs no longer.
+    /// Statement timeout of lists and counts: bounds how long an expensive one waits, and how long
+    /// it occupies a connection that others need.
     pub read_timeout: Duration,
-    /// How long it works on one query of the audit.
+    /// Statement timeout of the audit's queries.
     pub audit_timeout: Duration,
 }
 
@@ -85,9 +86,9 @@ impl Settings {
         }
     }
 
-    /// Whether the server is across a network and nothing makes sure that it is the right one: the
-    /// address asks for no TLS, or for TLS without a look at the server's certificate and name.
-    /// False where the address cannot be read.
+    /// Whether the server is remote and its identity is not verified: the URL does not request TLS,
+    /// or requests it without verifying the server's certificate and host name. False if the URL
+    /// cannot be parsed.
     pub fn trusts_any_server(&self) -> bool {
         let Ok(options) = PgConnectOptions::from_str(&self.url) else {
             return false;
@@ -100,17 +101,18 @@ impl Settings {
         !here && !matches!(options.get_ssl_mode(), PgSslMode::VerifyFull)
     }
 
-    /// What every connection is opened with.
+    /// The options that all connections share.
     pub(crate) fn server(&self) -> Result<PgConnectOptions> {
         let mut options = PgConnectOptions::from_str(&self.url).map_err(refused)?;
         if let Some(namespace) = &self.namespace {
-            // No other schema behind it: a table that is missing there must not be found in another installation.
+            // No further schema in the path: a table missing from this one must not resolve to that
+            // of another installation.
             options = options.options([("search_path", namespace)]);
         }
         Ok(options.application_name("mainspring").options([
             ("jit", "off"),
             ("idle_in_transaction_session_timeout", "60s"),
-            // What a process that is gone had asked for must not hold back vacuum.
+            // A query of a dead client must not hold back vacuum.
             ("client_connection_check_interval", "5s"),
         ]))
     }
@@ -132,26 +134,26 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// The connections, by what they are for.
+/// The connection pools, by purpose.
 #[derive(Debug, Clone)]
 pub(crate) struct Pools {
-    /// Commits are on disk when they are answered.
+    /// Commits synchronously: a commit is on disk when it returns.
     pub(crate) writers: Pool,
-    /// Commits are on disk soon after they are answered.
+    /// Commits asynchronously: a commit is on disk soon after it returns.
     pub(crate) claimers: Pool,
-    /// The same, for renewals alone: whatever else is slow or waits for a connection, a process keeps
-    /// its lease.
+    /// The same, for lease renewals only: a process keeps its lease even if everything else is slow
+    /// or waits for a connection.
     pub(crate) renewers: Pool,
-    /// The same, for streams of events, of which there may be many.
+    /// The same, for event streams, of which there may be many.
     pub(crate) streamers: Pool,
-    /// Read-only, with plans made for the question at hand.
+    /// Read-only, with custom plans for each query.
     pub(crate) readers: Pool,
-    /// The same, for questions about everything there is.
+    /// The same, for the audit's queries over whole tables.
     pub(crate) auditors: Pool,
 }
 
 impl Pools {
-    /// All of them, with what they are called.
+    /// All pools with their names.
     pub(crate) fn named(&self) -> [(&'static str, &Pool); 6] {
         [
             ("writers", &self.writers),
@@ -164,8 +166,8 @@ impl Pools {
     }
 }
 
-/// Every table lookup of the steps is by key. Generic plans save planning them again, and these
-/// costs keep the planner from preferring a scan over a table that is small only now.
+/// Planner settings for steps, which access tables by key only. Generic plans avoid replanning, and
+/// these costs keep the planner from choosing a scan because a table is still small.
 const KEYED: [(&str, &str); 7] = [
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
@@ -173,15 +175,15 @@ const KEYED: [(&str, &str); 7] = [
     ("enable_mergejoin", "off"),
     ("random_page_cost", "0.02"),
     ("seq_page_cost", "0.02"),
-    // The statements of a step follow each other at once. A process that is stopped between two of
-    // them keeps others from its sessions.
+    // The statements of a step follow each other immediately. A process suspended between two of
+    // them would otherwise keep its sessions locked.
     ("idle_in_transaction_session_timeout", "3s"),
 ];
 
-/// How long an answer may be on its way.
+/// Time allowed for a response beyond the statement timeout.
 const ON_ITS_WAY: Duration = Duration::from_secs(5);
 
-/// Opens the pools; connections are made when they are needed.
+/// Creates the pools; connections are opened on demand.
 pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
     let keyed = settings.server()?.options(KEYED).options([
         ("statement_timeout", millis(settings.statement_timeout)),
@@ -195,11 +197,12 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
         let timeout = [("statement_timeout", millis(timeout))];
         planned.clone().options(timeout)
     };
-    // Whoever looks at something starts no processes for it, which would take more than they save, and from those who work.
+    // No parallel workers for reads: starting them costs more than they save, and takes CPU from
+    // the steps.
     let readers = within(settings.read_timeout).options([("max_parallel_workers_per_gather", "0")]);
-    // An audit compares rows that were put aside under the names of tables, of which the planner knows nothing: it
-    // takes them for few, and would look through all of one for each of the other. A session of 1 200 sends took
-    // 4.1 s so, and 0.16 s without.
+    // The audit joins CTEs that shadow tables and for which the planner has no statistics: it
+    // assumes few rows and chooses nested loops over all of them. With those, a session of 1 200
+    // sends took 4.1 s, and 0.16 s without.
     let auditors = within(settings.audit_timeout).options([("enable_nestloop", "off")]);
     let silence = Arc::new(Silence::default());
     let pool = |connections: u32, timeout: Duration, options| {

@@ -1,9 +1,9 @@
-//! Connections whose other end is gone without a word.
+//! Detection of connections whose peer has vanished.
 //!
-//! A server that loses its power or its network closes nothing: a connection to it is found out only
-//! by an answer that never comes, and that takes as long as the longest statement may. Every
-//! connection that is as old is as good as found out with it. Without that, a process would pay the
-//! same wait once for each of them, one after the other.
+//! A server that loses power or its network does not close its connections: such a connection is
+//! detected only by a response that never comes, after the longest time that a statement may take.
+//! All connections of the same age or older are then suspect, too. Without that, a process would
+//! wait as long for each of them, one after the other.
 
 use std::future::pending;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// How long a statement that is under way on a suspect may still take.
+/// How long a statement already in flight may still take once another connection was found silent.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What the pools of a store know of silent connections, together.
+/// When a connection of the store's pools was last found silent.
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
     /// When a connection was last found silent.
@@ -22,8 +22,8 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    /// Works on a connection until there is an answer. `None` when there is none within `patience`,
-    /// or soon after another connection was found silent. What became of the work is unknown then.
+    /// Runs `work` until it is done. `None` if it takes longer than `patience`, or if it is not
+    /// done soon after another connection was found silent: then its outcome is unknown.
     pub(crate) async fn answer<T>(
         &self,
         patience: Duration,
@@ -44,7 +44,7 @@ impl Silence {
         }
     }
 
-    /// Whether a connection of this age was made before another one was last found silent.
+    /// Whether a connection of this age was opened before a connection was last found silent.
     pub(crate) fn suspects(&self, age: Duration) -> bool {
         let found = *self.found.borrow();
         found.is_some_and(|found| age > found.elapsed())

@@ -342,7 +342,7 @@ fn record(row: &PgRow) -> Result<SkillRecord> {
     read_record(&mut Fields::new(row, "skill_versions"))
 }
 
-/// `name, hash, source, body, created_at`
+/// Reads `name, hash, source, body, created_at`.
 fn read_record(fields: &mut Fields<'_>) -> Result<SkillRecord> {
     Ok(SkillRecord {
         name: fields.take("name")?,
@@ -357,7 +357,7 @@ fn hash(fields: &mut Fields<'_>) -> Result<SkillHash> {
     fields.name("hash", |text| text.parse().ok())
 }
 
-/// Every skill, without its files' content.
+/// Reads all skills, without the content of their files.
 pub(crate) async fn dump(connection: &mut PgConnection) -> Done<Vec<DumpSkill>> {
     let mut skills: BTreeMap<(i32, String), DumpSkill> = BTreeMap::new();
     for row in &sql!("reads/dump_skills")

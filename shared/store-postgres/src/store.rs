@@ -1,4 +1,4 @@
-//! The port: each method is one function of a noun.
+//! The store type: each method of the port calls one function of its noun's module.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use crate::claim::Doubtful;
 use crate::migrate;
 use crate::settings::{Pools, Settings, pools};
 
-/// The store port on Postgres. Its futures are to be polled to completion: one that is dropped may
-/// have taken effect.
+/// The store port on Postgres. Poll its futures to completion: one that is dropped may still have
+/// taken effect.
 #[derive(Clone)]
 pub struct PostgresStore {
     pub(crate) pools: Pools,
     pub(crate) doubtful: Arc<Doubtful>,
     pub(crate) watched: Arc<Watched>,
-    /// Whether the database compares vectors by itself.
+    /// Whether pgvector compares vectors in the database.
     pub(crate) pgvector: bool,
-    /// For connections of a move's own.
+    /// For the dedicated connections of tenant moves.
     pub(crate) server: PgConnectOptions,
-    /// In place of the database's clock.
+    /// Overrides the database's clock, if set.
     pub(crate) at: Option<Timestamp>,
 }
 
 impl PostgresStore {
-    /// Reaches the database, does with the schema what the settings say, and opens the store.
+    /// Connects to the database, creates or verifies the schema as configured, and opens the store.
     ///
-    /// Fails with `SchemaMissing`, `SchemaNewer`, `Unavailable`, `Denied`, or `Refused` for an address that
-    /// cannot be read or a migration that was changed after it was applied.
+    /// Fails with `SchemaMissing`, `SchemaNewer`, `Unavailable`, `Denied`, or `Refused` for a URL
+    /// that cannot be parsed or a migration that was changed after it was applied.
     pub async fn open(settings: &Settings) -> Result<Self> {
         let pgvector = migrate::prepare(settings).await?;
         Ok(Self {
@@ -43,8 +43,8 @@ impl PostgresStore {
         })
     }
 
-    /// Opens the store without a look at the database, which may be away: of what it has, nothing is known. For one of
-    /// several whose others are there.
+    /// Opens the store without connecting to the database, which may be down. Assumes no pgvector
+    /// and does not check the schema. For one of several databases while the others are up.
     pub fn open_unseen(settings: &Settings) -> Result<Self> {
         Ok(Self {
             pgvector: false,
@@ -56,12 +56,12 @@ impl PostgresStore {
         })
     }
 
-    /// Whether the server's extension pgvector compares the vectors of the memory.
+    /// Whether the server's extension pgvector compares memory vectors.
     pub fn has_pgvector(&self) -> bool {
         self.pgvector
     }
 
-    /// Closes every connection, once those in use are done.
+    /// Closes all connections; waits for those in use.
     pub async fn close(&self) {
         for (_, pool) in self.pools.named() {
             pool.kept.close();

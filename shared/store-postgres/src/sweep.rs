@@ -1,4 +1,4 @@
-//! The sweeps: what is ready, due, or old.
+//! The sweeps: finding what is ready, due or old.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -40,11 +40,11 @@ impl Sweeps for PostgresStore {
     }
 }
 
-/// Rows that one call of the retention deletes of each kind.
+/// Rows of each kind that one call of the retention deletes.
 const RETENTION_ROWS: i64 = 1_000;
 
-/// Ready sessions without a live owner, oldest first. One row more than asked for tells whether
-/// more follow.
+/// Ready sessions without a live owner, oldest first. Queries one row more than the limit, to tell
+/// whether more follow.
 pub(crate) async fn ready(pool: &Pool, at: Option<Timestamp>, query: &SweepReady) -> Result<Swept> {
     let after = query
         .after
@@ -75,7 +75,7 @@ pub(crate) async fn ready(pool: &Pool, at: Option<Timestamp>, query: &SweepReady
     Ok(Swept { sessions, next })
 }
 
-/// Sends that ended without completing and for which something still works.
+/// Sends that ended without completing while work below them still runs.
 pub(crate) async fn orphans(
     pool: &Pool,
     at: Option<Timestamp>,
@@ -111,8 +111,8 @@ pub(crate) async fn orphans(
     })
 }
 
-/// Serves due alarms, oldest first. What someone else has locked is left to him or to the next
-/// sweep.
+/// Serves due alarms, oldest first. Sessions that another transaction has locked are left to it or
+/// to the next sweep.
 pub(crate) async fn alarms(
     pool: &Pool,
     at: Option<Timestamp>,
@@ -208,7 +208,7 @@ async fn due(
     Ok(due.collect::<Result<_>>()?)
 }
 
-/// Serves one alarm, if it is still due now that the session is locked.
+/// Serves one alarm if it is still due under the session's lock.
 fn serve(ledger: &mut Ledger, key: SessionKey, id: SendId, sweep: &mut AlarmSweep) {
     let place = (key.tenant, id);
     let Some((hot, send)) = ledger.hot.get(&key).zip(ledger.sends.get(&place)) else {
@@ -265,7 +265,7 @@ pub(crate) async fn retention(pool: &Pool, at: Option<Timestamp>, keep: Duration
     Ok(keys + boots + api_keys)
 }
 
-/// Deletes the sends of a page that are old enough, with what only they had.
+/// Deletes those sends of a page that are old enough, with everything that only they refer to.
 pub(crate) async fn retire_sends(
     pool: &Pool,
     at: Option<Timestamp>,

@@ -28,8 +28,9 @@ macro_rules! removals {
     };
 }
 
-/// Removes rows of a tenant that is erased, at most `$2` of each table, and says how many. Only its own rows are read: the
-/// primary keys begin with the tenant, but for those of the memory and of asks, which have an index that does.
+/// Removes rows of a tenant that is being erased, at most `$2` of each table, and returns how many.
+/// Reads only its own rows: the primary keys start with the tenant, except those of memories and
+/// asks, which have an index that does.
 const ERASE_ROWS: &str = mainspring_shared::tenant_tables!(removals);
 
 #[async_trait]
@@ -102,7 +103,7 @@ async fn begin(
     Ok(begun.map_or(BeginErasureOutcome::NotFound, BeginErasureOutcome::Begun))
 }
 
-/// The erasure if it is under way. Nobody else changes it until the transaction ends.
+/// The erasure, if it is in progress. Locks it until the transaction ends.
 async fn load(
     tx: &mut PgConnection,
     tenant: TenantId,
@@ -166,7 +167,7 @@ async fn erase(
     }
     note(&mut tx, &found).await?;
     if is_over {
-        // With what is kept for each tenant by its number.
+        // Also deletes what is stored under the tenant's number.
         let delete = sql!("tenants/delete").bind(Some(now.0)).bind(tenant.0);
         delete.execute(&mut *tx).await?;
         let end = sql!("tenants/end_erasure").bind(tenant.0).bind(now.0);

@@ -106,7 +106,7 @@ impl Tenants for PostgresStore {
     }
 
     async fn tenant_usage(&self, query: TenantUsageQuery) -> Result<TenantUsage> {
-        // It may go through many sends: others do not wait for it.
+        // It may read many sends, so it uses the pool of the streamers, where no step waits for it.
         let rows = fetch(&self.pools.streamers, || {
             sql!("tenants/usage")
                 .bind(query.tenant.0)
@@ -158,7 +158,7 @@ pub(crate) fn tenant(row: &PgRow) -> Result<Tenant> {
     })
 }
 
-/// Pools as a change stores them.
+/// Pools as they are stored.
 fn stored_pools(pools: &Pools) -> String {
     pools.stored().map(json).unwrap_or_default()
 }
@@ -188,7 +188,7 @@ async fn create(
     }
     if let Some(other) = named(&mut tx, &new.name).await? {
         let found = one(&mut tx, sql!("tenants/get").bind(other.0), tenant).await?;
-        // An attempt whose answer was lost may have been the one that took the name.
+        // An attempt whose response was lost may have taken the name.
         let own = found.filter(|found| lost && found.limits == new.limits);
         return Ok(own.map_or(CreateTenantOutcome::NameTaken, CreateTenantOutcome::Created));
     }
@@ -204,14 +204,14 @@ async fn create(
         seats::follow(&mut tx, at, created.id, Some(limits)).await?;
     }
     if let Some(key) = key {
-        // The lock keeps others from taking the key for a tenant.
+        // The lock keeps others from taking the key for another tenant.
         take(&mut tx, at, key, resource(created.id)).await?;
     }
     tx.commit().await?;
     Ok(CreateTenantOutcome::Created(created))
 }
 
-/// The row of a statement that has one at most.
+/// The row of a statement that returns at most one.
 pub(crate) async fn one<T>(
     connection: &mut PgConnection,
     query: PgQuery,
@@ -231,7 +231,7 @@ async fn named(
     Ok(found.map(TenantId))
 }
 
-/// Changes a tenant, and what follows from its limits unless its sends are on another database.
+/// Changes a tenant, and applies its limits unless its sends are on another database.
 pub(crate) async fn update(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
@@ -277,7 +277,7 @@ async fn delete(
     sql!("tenants/lock").execute(&mut *tx).await?;
     let found = one(&mut tx, sql!("tenants/get").bind(id.0), tenant).await?;
     if found.is_none() {
-        // An attempt whose answer was lost may have been the one that deleted it.
+        // An attempt whose response was lost may have deleted it.
         return Ok(if lost {
             DeleteTenantOutcome::Deleted
         } else {

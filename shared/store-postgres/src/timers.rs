@@ -1,4 +1,4 @@
-//! Timers: making and changing them. Who locks both locks timers before hot rows.
+//! Timers: creating and changing them. Lock order: timers before hot rows.
 
 use async_trait::async_trait;
 use mainspring_shared::id::BootId;
@@ -67,7 +67,7 @@ impl Timers for PostgresStore {
 pub(crate) use fire::fire;
 pub(crate) use read::{dump, get, list, occurrences};
 
-/// Rows that one call of the retention deletes of each kind.
+/// Rows of each kind that one call of the retention deletes.
 const RETENTION_ROWS: i64 = 1_000;
 
 type Item = (NewTimer, Option<IdempotencyKey>);
@@ -95,7 +95,8 @@ impl Group for Create {
     type Outcome = CreateTimerOutcome;
     type Seen = BTreeSet<(TenantId, SessionId)>;
 
-    /// A timer that is counted would not see those of its session that the same statement makes.
+    /// A timer with `armed_max` would not count those of its session that the same statement
+    /// creates.
     fn clashes(&self, (new, _): &Item, seen: &mut Self::Seen) -> bool {
         let Some(session) = new.target.session() else {
             return false;
@@ -157,7 +158,7 @@ impl Group for Create {
     }
 }
 
-/// The places without an outcome.
+/// The indexes without an outcome.
 fn unsaid(outcomes: &[Option<CreateTimerOutcome>]) -> Vec<usize> {
     let all = outcomes.iter().enumerate();
     all.filter(|(_, outcome)| outcome.is_none())
@@ -165,7 +166,7 @@ fn unsaid(outcomes: &[Option<CreateTimerOutcome>]) -> Vec<usize> {
         .collect()
 }
 
-/// A timer that begins now.
+/// The record of a timer that is armed now.
 fn record(new: &NewTimer, now: Timestamp) -> std::result::Result<TimerRecord, RefuseTimer> {
     let state = TimerState::armed(new.id, &new.rule, now).map_err(RefuseTimer::Schedule)?;
     Ok(TimerRecord {
@@ -179,7 +180,7 @@ fn record(new: &NewTimer, now: Timestamp) -> std::result::Result<TimerRecord, Re
     })
 }
 
-/// Which items their sessions do not take. Those that are counted are locked first.
+/// The items that their sessions refuse. Sessions whose timers are counted are locked first.
 async fn refuse(
     tx: &mut PgConnection,
     items: &[&Item],
@@ -239,7 +240,7 @@ async fn refuse(
         .collect())
 }
 
-/// Stores timers; those that met their idempotency keys are left out of the answer.
+/// Stores timers. Those whose idempotency keys exist already are left out of the result.
 async fn store(
     tx: &mut PgConnection,
     now: Timestamp,
@@ -296,7 +297,7 @@ pub(crate) async fn change(
         });
         match changed.await {
             Ok(outcomes) => return Ok(outcomes),
-            // What was changed already is found as it was asked to be.
+            // A repeat finds the timers in the requested state.
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again | Verdict::Lost => {}
                 Verdict::BadData(error) => return Err(error),
@@ -363,7 +364,7 @@ async fn change_once(
     Ok(outcomes)
 }
 
-/// Deletes a bounded number of old occurrences, and of timers that ended long ago.
+/// Deletes a bounded number of old occurrences and of timers that ended long ago.
 pub(crate) async fn retention(pool: &Pool, at: Option<Timestamp>, keep: Duration) -> Result<u64> {
     let at = at.map(|at| at.0);
     let keep = keep.as_millis() as i64;

@@ -1,4 +1,4 @@
-//! Webhooks: endpoints, the events that steps note for them, and deliveries.
+//! Webhooks: endpoints, the events that steps record for them, and deliveries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::retry::{Fault, PgQuery, execute, fetch, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 
-/// Endpoints of which one claim takes deliveries.
+/// Endpoints from which one claim takes deliveries.
 const ENDPOINTS_MAX: i64 = 100;
 
 type Stepped<T> = std::result::Result<T, Fault>;
@@ -144,7 +144,7 @@ impl Webhooks for PostgresStore {
     }
 }
 
-/// The tenants that have endpoints, mostly without asking the database.
+/// The tenants that have endpoints, mostly from the cache.
 pub(crate) async fn watching(
     connection: &mut PgConnection,
     watched: &Watched,
@@ -161,7 +161,7 @@ pub(crate) async fn watching(
     Ok(watched.set(asked, tenants))
 }
 
-/// Notes events whose tenants have endpoints.
+/// Records events, for tenants that have endpoints.
 pub(crate) async fn note(connection: &mut PgConnection, news: Vec<WebhookNews>) -> Stepped<()> {
     if news.is_empty() {
         return Ok(());
@@ -241,7 +241,7 @@ async fn one(connection: &mut PgConnection, query: PgQuery) -> Stepped<Option<We
     Ok(row.as_ref().map(record).transpose()?)
 }
 
-/// What became of a new endpoint, without what the store adds.
+/// The result of creating an endpoint, before the store completes the outcome.
 enum Made {
     Now(WebhookRecord),
     Before(Option<WebhookRecord>),
@@ -256,7 +256,7 @@ async fn create(
 ) -> Stepped<Made> {
     let mut tx = connection.begin().await?;
     let get = |id: Uuid| sql!("webhooks/get").bind(new.tenant.0).bind(id);
-    // Before the lock, as two that repeat one request wait for each other here.
+    // Before the tenant's lock: concurrent repeats of a request wait for each other here.
     if let Some(key) = key {
         match take(&mut tx, at, key, new.id.0).await? {
             Taken::Now => {}
@@ -269,7 +269,7 @@ async fn create(
         return Ok(Made::Not(CreateWebhookOutcome::NoTenant));
     };
     let count: i64 = Fields::new(&row, "webhooks").take("count")?;
-    // An attempt whose answer was lost may have been the one that created it.
+    // An attempt whose response was lost may have created it.
     if let Some(found) = one(&mut tx, get(new.id.0)).await? {
         return Ok(Made::Now(found));
     }
@@ -334,10 +334,10 @@ async fn delete(
     let mut tx = connection.begin().await?;
     let delete = sql!("webhooks/delete").bind(tenant.0).bind(id.0);
     if delete.execute(&mut *tx).await?.rows_affected() == 0 {
-        // An attempt whose answer was lost may have been the one that deleted it.
+        // An attempt whose response was lost may have deleted it.
         return Ok(lost);
     }
-    // A fan-out that had the endpoint in hand has ended: what it made is seen here.
+    // A fan-out that had locked the endpoint has ended, so this statement sees its deliveries.
     let drop_pending = sql!("webhooks/drop_pending").bind(tenant.0).bind(id.0);
     drop_pending.execute(&mut *tx).await?;
     tx.commit().await?;
@@ -427,7 +427,7 @@ async fn take_due(
             free.push(webhook);
         }
     }
-    // Each has one that is due, unless somebody else has it in hand.
+    // Each has a due delivery, unless another process has claimed it.
     free.truncate(claim.limit as usize);
     if free.is_empty() {
         return Ok(claimed);

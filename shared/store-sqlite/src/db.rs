@@ -1,4 +1,4 @@
-//! The port of the store's core on one file: one connection that writes, several that read.
+//! The database port of the store core on one file: one connection writes, several read.
 
 use std::sync::Arc;
 
@@ -23,19 +23,19 @@ use crate::readers::{Reader, Readers};
 use crate::schema::faults;
 use crate::turns::Turns;
 
-/// How often a transaction is begun while another program holds the file. Each attempt waits for
+/// Attempts to begin a transaction while another program has locked the file. Each one waits for
 /// the connection's busy timeout.
 const BEGIN_ATTEMPTS: u32 = 3;
 
 /// One SQLite file.
 #[derive(Debug)]
 pub(crate) struct SqliteDb {
-    /// Closed before the writer, which as the last one writes the log back.
+    /// Closed before the writer, which checkpoints the log because it is the last connection.
     readers: Readers,
     writer: Arc<Mutex<Writer>>,
-    /// What of it the disk has.
+    /// Tracks which commits are durable.
     disk: Arc<Disk>,
-    /// Whose turn it is to write.
+    /// The thread that runs write transactions.
     turns: Turns,
     /// Whether the schema may be changed.
     migrate: MigratePolicy,
@@ -44,15 +44,15 @@ pub(crate) struct SqliteDb {
 #[derive(Debug)]
 struct Writer {
     driver: Driver,
-    /// A transaction was begun and not seen to end: its work panicked.
+    /// Whether a transaction began and was not ended: still set if its work panicked.
     open: bool,
-    /// The data directory is held as long as anything can still write; none on a file that is only
-    /// read.
+    /// Keeps the data directory locked for as long as anything can write; `None` for a file that is
+    /// only read.
     _lock: Option<DirLock>,
 }
 
 impl SqliteDb {
-    /// The file of these options, whose writer is this one.
+    /// Opens the database with this connection as the writer.
     pub(crate) fn new(
         mut driver: Driver,
         lock: Option<DirLock>,
@@ -150,13 +150,13 @@ impl Database for SqliteDb {
         vec![writer, self.readers.connections()]
     }
 
-    /// There is one writer: no transaction meets another.
+    /// One is enough: there is a single writer, so transactions do not conflict.
     fn attempts(&self) -> u32 {
         1
     }
 }
 
-/// The writer with its transaction open.
+/// The writer with an open transaction.
 #[derive(Debug)]
 struct Write {
     writer: OwnedMutexGuard<Writer>,
@@ -218,14 +218,14 @@ impl Transaction for Write {
             } = &mut *self;
             let (number, committed) = disk.commit(|| end(writer, "COMMIT"));
             if let Err(fault) = committed {
-                // A commit that failed has either ended its transaction or left it open:
-                // afterwards it is undone either way.
+                // A failed commit may have left its transaction open: make sure that it is rolled
+                // back.
                 self.undo();
                 return Err(fault);
             }
             Ok(disk.kept(match commit {
                 Commit::Durable => number,
-                // Those that it may have seen.
+                // The earlier commits, which this transaction may have seen.
                 Commit::Relaxed => number - 1,
             }))
         }
@@ -269,7 +269,7 @@ impl Read {
     }
 }
 
-/// A reader that stands on one state of the file. What is read so may be large.
+/// A reader with a snapshot of the file, for reads that may be large.
 #[derive(Debug)]
 struct Snapshot(Reader);
 
@@ -281,7 +281,8 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        // Without its driver there is nothing to undo: that is closed when its statement has ended.
+        // While it is lent there is nothing to undo: its thread closes the connection when the
+        // statement ends.
         if self.0.is_lent() {
             return;
         }
@@ -299,7 +300,7 @@ impl Transaction for Snapshot {
 
     fn rollback(self: Box<Self>) -> BoxFuture<'static, ()> {
         async move {
-            // Dropped, it is rolled back.
+            // Dropping it rolls it back.
             drop(self);
         }
         .boxed()
@@ -331,7 +332,7 @@ impl Read {
 }
 
 impl Snapshot {
-    /// On a thread of its own: such a statement may take long, and who waits for it may have to give up.
+    /// Runs a statement on a separate thread: it may take long, and its caller may give up waiting.
     fn step(&mut self, text: &'static str, arguments: Vec<Value>) -> Doing<'_, Done> {
         async move {
             let Some(mut driver) = self.0.lend() else {
@@ -344,7 +345,7 @@ impl Snapshot {
             let thread = std::thread::Builder::new().name("sqlite-snapshot".to_owned());
             let started = thread.spawn(move || {
                 let done = driver.run(text, &arguments);
-                // Whoever waited may have given up: then the connection is closed.
+                // The caller may have given up: then the connection is closed.
                 let _ = ended.send((driver, done));
             });
             started.map_err(|error| Fault::database(error, Class::Unavailable))?;
@@ -358,7 +359,7 @@ impl Snapshot {
     }
 }
 
-/// Implements [`Connection`] for what has a driver and runs statements by `step`.
+/// Implements [`Connection`] for types that have a driver and run statements with `step`.
 macro_rules! connection {
     ($type:ty) => {
         impl Connection for $type {
@@ -460,10 +461,10 @@ mod tests {
             self::commit(tx).await;
             let number = db.disk.last();
             assert_eq!(number, before + 1, "{commit:?}");
-            // A round for it has begun, whoever waits for that.
+            // A round for it starts, whether or not anything waits for it.
             db.disk.kept(number).await.expect("the disk works");
         }
-        // What is written back into the file is kept first.
+        // The log is synced before a checkpoint writes it into the file.
         let mut tx = begin(&db, Durable).await;
         assert_eq!(scalar(&mut tx, "PRAGMA synchronous"), 1, "NORMAL");
     }

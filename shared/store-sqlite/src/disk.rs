@@ -1,9 +1,10 @@
-//! The wait for the disk, of all transactions that were committed meanwhile.
+//! Group sync: one wait for the disk covers all transactions that were committed meanwhile.
 //!
-//! A commit only writes to the log. A thread of its own then has the disk keep the log, while the writer goes on with the
-//! next transaction: each round is for whatever was committed until it began. A durable transaction is over when its round
-//! is. Nobody in this process sees what the disk may still lose: whoever reads waits for the rounds of what was committed
-//! before, and so does whoever commits without waiting for its own.
+//! A commit only writes to the log. A separate thread then syncs the log, while the writer
+//! continues with the next transaction: each round covers the commits before its start. A durable
+//! transaction is complete once its round is. Nothing in this process observes data that the disk
+//! may still lose: a reader waits for the rounds of all earlier commits, and so does a commit that
+//! does not wait for its own.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -19,37 +20,37 @@ use tokio::sync::watch;
 use crate::driver::Driver;
 use crate::fault::fault;
 
-/// Has the disk keep what was written to the log.
+/// Syncs the log to disk.
 type Keep = Box<dyn FnMut() -> io::Result<()> + Send>;
 
-/// How far the disk is.
+/// The state of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
-    /// It has the first so many commits.
+    /// The first so many commits are durable.
     Commits(u64),
-    /// It failed. Nobody knows what it has, nor whether it would say so another time.
+    /// A sync failed. What is durable is unknown, and a later sync may report success all the same.
     Failed,
 }
 
-/// Counts commits, and says which of them a power cut cannot undo. The thread ends once this is dropped.
+/// Numbers commits, and tracks which of them are durable. The thread ends once this is dropped.
 #[derive(Debug)]
 pub(crate) struct Disk {
-    /// The number of the last commit that may be seen.
+    /// The number of the last commit that started and so may be visible.
     begun: AtomicU64,
-    /// That of the last one that is over.
+    /// The number of the last commit that finished.
     committed: Arc<AtomicU64>,
     kept: watch::Receiver<Kept>,
     next: Sender<()>,
 }
 
 impl Disk {
-    /// That of the file that this connection writes to, in WAL mode. What the log has already is on the disk then, whether
-    /// or not whoever wrote it saw to that.
+    /// Starts the thread for the file of this connection, in WAL mode. Everything that the log
+    /// contains already is durable afterwards, whether or not its writer synced it.
     pub(crate) fn start(driver: &mut Driver) -> Result<Self> {
         let unavailable = |error| Fault::database(error, Class::Unavailable);
         let is_busy = driver.number(include_str!("../sql/transaction/write_back.sql"), &[]);
         let is_busy = is_busy.map_err(fault)? != 0;
-        // As SQLite calls it, which follows links.
+        // The path as SQLite resolved it, which follows links.
         let mut log = OsString::from(driver.raw().path().unwrap_or_default());
         log.push("-wal");
         let log = OpenOptions::new()
@@ -57,13 +58,13 @@ impl Disk {
             .open(log)
             .map_err(unavailable)?;
         if is_busy {
-            // Somebody reads what was not written back: the log has to do.
+            // A reader prevented the checkpoint, so sync the log instead.
             log.sync_data().map_err(unavailable)?;
         }
         Self::with(Box::new(move || log.sync_data())).map_err(unavailable)
     }
 
-    /// That of a file that is only read.
+    /// For a file that is only read.
     pub(crate) fn unused() -> Result<Self> {
         let disk = Self::with(Box::new(|| Ok(())));
         disk.map_err(|error| Fault::database(error, Class::Unavailable))
@@ -87,22 +88,23 @@ impl Disk {
         })
     }
 
-    /// Commits by this, one at a time, and has a round begin behind it. The number of the commit, and what came of it.
+    /// Runs a commit, one at a time, and starts a round after it. Returns the number and the result
+    /// of the commit.
     pub(crate) fn commit<T>(&self, commit: impl FnOnce() -> T) -> (u64, T) {
         let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let done = commit();
         self.committed.store(number, Ordering::SeqCst);
-        // A thread that has ended said so, and whoever waits hears it.
+        // A thread that has ended has reported its failure, which `kept` returns.
         let _ = self.next.send(());
         (number, done)
     }
 
-    /// The number of the last commit that somebody may have seen.
+    /// The number of the last commit that may be visible.
     pub(crate) fn last(&self) -> u64 {
         self.begun.load(Ordering::SeqCst)
     }
 
-    /// Waits until the disk has the first so many commits.
+    /// Waits until the commits up to this number are durable.
     pub(crate) fn kept(&self, number: u64) -> BoxFuture<'static, Result<()>> {
         let mut kept = self.kept.clone();
         Box::pin(async move {
@@ -117,7 +119,7 @@ impl Disk {
         })
     }
 
-    /// An error once the disk has failed.
+    /// Fails once the disk has failed.
     pub(crate) fn works(&self) -> Result<()> {
         match *self.kept.borrow() {
             Kept::Commits(_) => Ok(()),
@@ -133,11 +135,12 @@ fn failed() -> Fault {
 
 fn run(rounds: &Receiver<()>, committed: &AtomicU64, kept: &watch::Sender<Kept>, mut keep: Keep) {
     while rounds.recv().is_ok() {
-        // One round is for all of these.
+        // One round covers all of these.
         while rounds.try_recv().is_ok() {}
         let number = committed.load(Ordering::SeqCst);
         if let Err(error) = keep() {
-            // The system may have dropped what it could not write, and call the next round a success.
+            // The system may have dropped the pages that it could not write, and report success for
+            // the next round.
             tracing::error!(%error, "the disk failed to keep the log of the database");
             kept.send_replace(Kept::Failed);
             return;
@@ -153,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// A disk whose rounds end as the test says.
+    /// A disk whose rounds end when and how the test says.
     fn held() -> (Disk, Sender<io::Result<()>>, Receiver<()>) {
         let (end, ends) = channel();
         let (begun, begins) = channel();
@@ -194,7 +197,7 @@ mod tests {
         disk.kept(2).await.expect("it is kept");
         disk.kept(3).await.expect("in the same round");
         disk.works().expect("it works");
-        // Who sees a commit that is not over waits for it.
+        // A reader that may see an unfinished commit waits for it.
         let (number, seen) = disk.commit(|| disk.last());
         assert_eq!(number, seen);
     }

@@ -1,7 +1,8 @@
-//! A connection to the file, whose statements run on the thread that asks.
+//! A connection to the file that runs statements on the calling thread.
 //!
-//! A statement on rows that are in memory takes a few microseconds. A driver that hands each one to a thread of its own,
-//! and its rows back, spends several times as long on that, and two switches of threads for each.
+//! A statement on cached rows takes a few microseconds. A driver that hands each statement to a
+//! thread of its own and the rows back spends several times as long on that, with two context
+//! switches each.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,22 +15,24 @@ use rusqlite::{CachedStatement, Connection, Error, OpenFlags, Result};
 use crate::options::SqliteOptions;
 use crate::split::split;
 
-/// Statements that a connection keeps prepared: all that a busy process uses.
+/// Prepared statements that a connection keeps: all that a busy process uses.
 const PREPARED: usize = 512;
 
-/// Pages of the log after which a commit writes them back into the file: 32 MiB. With SQLite's default of 4 MiB a busy
-/// process writes the same pages back several times a second, and waits for the disk each time.
+/// Pages in the log at which a commit checkpoints it into the file: 32 MiB. With SQLite's default
+/// of 4 MiB a busy process writes the same pages back several times a second, and waits for the
+/// disk each time.
 const LOG_PAGES: i64 = 8_192;
 
-/// What the writer keeps of the file in memory, in KiB, as SQLite wants it: negative. SQLite's default of 2 MiB does not
-/// hold the inner pages of the indexes of a few hundred thousand sends.
+/// The writer's page cache, in KiB; SQLite expects that as a negative number. Its default of 2 MiB
+/// does not hold the inner index pages of a few hundred thousand sends.
 const WRITER_CACHE: i64 = -32 * 1_024;
 
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Driver {
     conn: Connection,
-    /// What is known of texts that were run, by where these are and their lengths: they are part of the program.
+    /// Parsed texts, by their addresses and lengths, which are unique, since texts are part of the
+    /// program.
     texts: HashMap<(usize, usize), Vec<Piece>>,
 }
 
@@ -37,7 +40,7 @@ pub(crate) struct Driver {
 #[derive(Debug)]
 struct Piece {
     sql: String,
-    /// The text's argument, counted from 0, of each of its parameters.
+    /// For each parameter, the index of the text's argument.
     arguments: Vec<usize>,
     columns: Columns,
 }
@@ -59,23 +62,23 @@ impl Driver {
         driver
             .conn
             .pragma_update(None, "cache_size", WRITER_CACHE)?;
-        // A commit does not wait for the disk: that is done behind it, for several at once.
+        // A commit does not sync: a separate thread does, for several commits at once.
         driver.conn.pragma_update(None, "synchronous", "NORMAL")?;
         Ok(driver)
     }
 
-    /// One that reads.
+    /// A connection that reads.
     pub(crate) fn reader(options: &SqliteOptions) -> Result<Self> {
         Self::open(options, OpenFlags::SQLITE_OPEN_READ_ONLY)
     }
 
     fn open(options: &SqliteOptions, flags: OpenFlags) -> Result<Self> {
-        // One thread at a time uses it.
+        // Only one thread at a time uses it.
         let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         Self::of(Connection::open_with_flags(&options.file, flags)?)
     }
 
-    /// A database in memory, for as long as this lives.
+    /// An in-memory database, which lives as long as the connection.
     pub(crate) fn in_memory() -> Result<Self> {
         Self::of(Connection::open_in_memory()?)
     }
@@ -90,7 +93,7 @@ impl Driver {
         })
     }
 
-    /// Runs the statements of a text, which share its arguments, and reads all their rows.
+    /// Runs the statements of a text, which share the arguments, and returns all rows.
     pub(crate) fn run(&mut self, text: &'static str, arguments: &[Value]) -> Result<Done> {
         let mut done = Done::default();
         let (conn, pieces) = self.pieces(text)?;
@@ -113,7 +116,7 @@ impl Driver {
         Ok(done)
     }
 
-    /// Runs a text and shows its rows one after the other, until `visit` has seen enough.
+    /// Runs a text and passes its rows to `visit` one by one, until that stops.
     pub(crate) fn scan(
         &mut self,
         text: &'static str,
@@ -133,12 +136,12 @@ impl Driver {
         Ok(())
     }
 
-    /// Runs a text without arguments and rows.
+    /// Runs a text that has no arguments and returns no rows.
     pub(crate) fn execute(&mut self, text: &'static str) -> Result<()> {
         self.run(text, &[]).map(drop)
     }
 
-    /// Runs a text, the last of whose rows is a number.
+    /// Runs a text and returns the number in its last row.
     pub(crate) fn number(&mut self, text: &'static str, arguments: &[Value]) -> Result<i64> {
         let (conn, pieces) = self.pieces(text)?;
         let mut number = Err(Error::QueryReturnedNoRows);
@@ -157,12 +160,12 @@ impl Driver {
         self.conn.execute_batch(text)
     }
 
-    /// Whether it cannot write.
+    /// Whether the connection is read-only.
     pub(crate) fn is_read_only(&self) -> Result<bool> {
         self.conn.is_readonly(rusqlite::MAIN_DB)
     }
 
-    /// The connection, for what is run once and needs no preparation.
+    /// The connection, for statements that run once and are not worth caching.
     pub(crate) fn raw(&self) -> &Connection {
         &self.conn
     }

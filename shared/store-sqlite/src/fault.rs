@@ -1,15 +1,15 @@
-//! What SQLite's errors mean for who met them.
+//! Classification of SQLite's errors.
 
 use mainspring_store_core::fault::{Class, Fault};
 
 // Primary result codes of SQLite, https://sqlite.org/rescode.html.
 const BUSY: i32 = 5;
 const LOCKED: i32 = 6;
-/// Out of memory, interrupted, I/O error, disk full, cannot open, locking protocol: the machine's
-/// state, not the statement's.
+/// Out of memory, interrupted, I/O error, disk full, cannot open, locking protocol: caused by the
+/// environment, not by the statement.
 const ENVIRONMENT: [i32; 6] = [7, 9, 10, 13, 14, 15];
 
-/// An error of the driver as a failure of the store.
+/// Converts an error of the driver to a fault of the store.
 pub(crate) fn fault(error: rusqlite::Error) -> Fault {
     let class = match error.sqlite_error() {
         Some(error) => class(error.extended_code),
@@ -18,7 +18,7 @@ pub(crate) fn fault(error: rusqlite::Error) -> Fault {
     Fault::database(error, class)
 }
 
-/// An error of the migrator's driver.
+/// Converts an error of the migrator's driver.
 pub(crate) fn migration_fault(error: sqlx::Error) -> Fault {
     let code = error
         .as_database_error()
@@ -30,7 +30,7 @@ pub(crate) fn migration_fault(error: sqlx::Error) -> Fault {
     Fault::database(error, class)
 }
 
-/// What a result code means; drivers report extended ones.
+/// Classifies a result code; drivers report extended ones.
 fn class(code: i32) -> Class {
     match code & 0xff {
         BUSY | LOCKED => Class::Busy,

@@ -14,7 +14,7 @@ mod schema;
 mod split;
 mod turns;
 
-/// The store on one SQLite file. The data directory is held until the store is dropped and the
+/// The store on one SQLite file. The data directory stays locked until the store is dropped and all
 /// work in flight has ended.
 pub use mainspring_store_core::SqlStore as SqliteStore;
 pub use migrate::{MigratePolicy, ddl};

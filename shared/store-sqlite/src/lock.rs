@@ -12,14 +12,15 @@ const NAME: &str = "mainspring.lock";
 /// Enough for a pid and a name; a longer file was not written here.
 const HOLDER_MAX: u64 = 512;
 
-/// The hold on a data directory. The system gives it back when the process ends, however it ends.
+/// The lock of a data directory. The system releases it when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct DirLock {
     _file: File,
 }
 
 impl DirLock {
-    /// Takes the directory, creating it when needed, and writes into its lock file who did.
+    /// Locks the directory, which is created if necessary, and writes this process's id and name
+    /// into the lock file.
     pub(crate) fn take(dir: &Path, name: &str) -> Result<Self, Error> {
         std::fs::create_dir_all(dir).map_err(unavailable)?;
         let mut file = OpenOptions::new()
@@ -47,7 +48,8 @@ impl DirLock {
 
 fn holder(file: &mut File) -> String {
     let mut text = String::new();
-    // A holder that has not written its name yet, or a system that hides it, is still a holder.
+    // The directory is locked even if the holder has not written its name yet, or the system hides
+    // it.
     let _ = file.take(HOLDER_MAX).read_to_string(&mut text);
     match text.trim() {
         "" => "unknown".to_owned(),

@@ -1,4 +1,4 @@
-//! The schema: what this program carries and what a file holds.
+//! The schema: the version that this program needs, and the one in a file.
 
 use std::sync::LazyLock;
 
@@ -13,11 +13,11 @@ use crate::driver::Driver;
 use crate::fault::{fault, migration_fault};
 use crate::options::SqliteOptions;
 
-/// What `migrations/embed.rs` found: version, title and text of each file.
+/// The migrations embedded by `migrations/embed.rs`: version, title and text of each file.
 const EMBEDDED: &[(i64, &str, &str)] = include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
 
-// Built without the macro of sqlx: it alone would have every driver compiled a second time, for the
-// compiler.
+// Built without the macro of sqlx, which alone would compile all drivers a second time, for the
+// build host.
 static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
     let migration = |&(version, title, sql): &(i64, &'static str, &'static str)| {
         let alone = sql.starts_with("-- no-transaction");
@@ -37,8 +37,9 @@ pub enum MigratePolicy {
     Verify,
 }
 
-/// What `MigratePolicy::Create` executes on an empty file, in order, the record of what was
-/// applied included: a file that it was applied to by hand passes `MigratePolicy::Verify`.
+/// The statements that `MigratePolicy::Create` runs on an empty file, in order, including the
+/// record of applied migrations: a file to which they were applied by hand passes
+/// `MigratePolicy::Verify`.
 pub fn ddl() -> String {
     let migrations = MIGRATOR.iter().map(|it| {
         let (title, sql) = (it.description.as_ref(), it.sql.as_str());
@@ -50,13 +51,13 @@ pub fn ddl() -> String {
     )
 }
 
-/// The version that this program was built with.
+/// The schema version that this program needs.
 pub(crate) fn needed() -> i64 {
     let versions = MIGRATOR.iter().map(|migration| migration.version);
     versions.max().unwrap_or(0)
 }
 
-/// The version in the file, 0 when it has no schema.
+/// The schema version of the file, 0 if it has no schema.
 pub(crate) fn found(driver: &mut Driver) -> Result<i64> {
     let has_schema = include_str!("../sql/transaction/has_schema.sql");
     if driver.number(has_schema, &[]).map_err(fault)? == 0 {
@@ -66,7 +67,7 @@ pub(crate) fn found(driver: &mut Driver) -> Result<i64> {
     driver.number(version, &[]).map_err(fault)
 }
 
-/// Fails unless the file has a schema that this program works on.
+/// Fails unless this program works with the file's schema.
 pub(crate) fn verify(driver: &mut Driver) -> Result<i64> {
     let (found, needed) = (found(driver)?, needed());
     let demands = if found > needed {
@@ -85,7 +86,7 @@ pub(crate) fn verify(driver: &mut Driver) -> Result<i64> {
     Ok(found)
 }
 
-/// Makes sure of the schema, as the policy says.
+/// Creates or verifies the schema, as the policy says.
 pub(crate) async fn prepare(
     driver: &mut Driver,
     options: &SqliteOptions,
@@ -100,7 +101,7 @@ pub(crate) async fn prepare(
     verify(driver).map(drop)
 }
 
-/// Makes sure of the index that a journal needs, as the policy says.
+/// Creates or verifies the index that a journal needs, as the policy says.
 pub(crate) fn index_steps(driver: &mut Driver, policy: MigratePolicy) -> Result<()> {
     let indexes = include_str!("../sql/transaction/has_steps_at.sql");
     if driver.number(indexes, &[]).map_err(fault)? > 0 {

@@ -10,12 +10,12 @@ use crate::lock::DirLock;
 use crate::migrate;
 use crate::options::SqliteOptions;
 
-/// Takes the data directory, opens the file and makes sure of its schema.
+/// Locks the data directory, opens the file, and creates or verifies its schema.
 ///
 /// # Errors
 ///
-/// `Locked` when another process has the directory; `SchemaMissing` and `SchemaNewer` when the
-/// schema does not fit; `Unavailable` when the file cannot be opened.
+/// `Locked` if another process has locked the directory; `SchemaMissing` and `SchemaNewer` if the
+/// schema does not fit; `Unavailable` if the file cannot be opened.
 pub async fn open(options: SqliteOptions) -> Result<SqlStore> {
     if options.migrate == migrate::MigratePolicy::Verify {
         must_exist(&options)?;
@@ -26,8 +26,8 @@ pub async fn open(options: SqliteOptions) -> Result<SqlStore> {
     Ok(SqlStore::new(SqliteDb::new(driver, Some(lock), options)?))
 }
 
-/// Opens the file for reading only, beside whoever writes to it. Every method that writes
-/// answers `Refused`.
+/// Opens the file read-only, while another process may write to it. Every method that writes fails
+/// with `Refused`.
 ///
 /// # Errors
 ///
@@ -46,19 +46,19 @@ pub async fn open_read_only(options: SqliteOptions) -> Result<SqlStore> {
 /// The size of a file before and after it was vacuumed, in bytes, with its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Vacuumed {
-    /// Before.
+    /// The size before.
     pub before: u64,
-    /// After.
+    /// The size after.
     pub after: u64,
 }
 
-/// Writes the file anew without the room that deleted rows left in it. Needs about as much room again on the
-/// disk while it works; broken off, the file is as it was.
+/// Rewrites the file without the free space that deleted rows left in it. Needs about the file's
+/// size of free disk space meanwhile. If it is interrupted, the file is unchanged.
 ///
 /// # Errors
 ///
-/// `Locked` when a process serves from the directory; `SchemaMissing` when there is no file; `Unavailable` and
-/// `Refused` as SQLite says.
+/// `Locked` if a process uses the directory; `SchemaMissing` if there is no file; `Unavailable` and
+/// `Refused` for errors of SQLite.
 pub async fn vacuum(options: SqliteOptions) -> Result<Vacuumed> {
     must_exist(&options)?;
     let _lock = lock(&options).await?;
@@ -66,7 +66,7 @@ pub async fn vacuum(options: SqliteOptions) -> Result<Vacuumed> {
     let made = options.clone();
     let vacuumed = tokio::task::spawn_blocking(move || {
         let mut driver = Driver::writer(&made)?;
-        // The new content goes through the log, which is emptied into the file then.
+        // VACUUM writes the new content to the log; the checkpoint moves it into the file.
         driver.execute("VACUUM")?;
         driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     });
@@ -84,7 +84,7 @@ fn size(options: &SqliteOptions) -> u64 {
     sizes.iter().sum()
 }
 
-/// Takes the data directory.
+/// Locks the data directory.
 async fn lock(options: &SqliteOptions) -> Result<DirLock> {
     let (dir, name) = (options.data_dir(), options.name.clone());
     let lock = tokio::task::spawn_blocking(move || DirLock::take(&dir, &name));

@@ -14,24 +14,26 @@ const FILE: &str = "mainspring.db";
 /// How to open a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqliteOptions {
-    /// The database's file. Its directory is the data directory, which one process may use.
+    /// The database file. Its directory is the data directory, which only one process may use at a
+    /// time.
     pub file: PathBuf,
-    /// What to do about a schema that is missing or old. By default it is created.
+    /// What to do about a missing or outdated schema. Created or migrated by default.
     pub migrate: MigratePolicy,
-    /// What the lock file says of this process, for the message that a second one gets.
+    /// The name of this process in the lock file, for the error message of a second process.
     pub name: String,
-    /// Connections that read at once. Four by default.
+    /// The maximum number of concurrent read connections. Four by default.
     pub readers: u32,
 }
 
 impl SqliteOptions {
-    /// How long a statement waits for another program that holds the file.
+    /// How long a statement waits while another program has locked the file.
     pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
-    /// Bytes that the log keeps on disk once it was written back; a burst may need more for a while.
+    /// The size to which the log file is truncated after a checkpoint, in bytes; a burst may need
+    /// more for a while.
     pub(crate) const LOG_KEPT: i64 = 64 << 20;
 
-    /// The database in this file, created when it does not exist.
+    /// Options for the database in this file, which is created if it does not exist.
     pub fn file(file: impl Into<PathBuf>) -> Self {
         Self {
             file: file.into(),
@@ -41,13 +43,13 @@ impl SqliteOptions {
         }
     }
 
-    /// The database in this data directory.
+    /// Options for the database in this data directory.
     pub fn dir(dir: impl AsRef<Path>) -> Self {
         Self::file(dir.as_ref().join(FILE))
     }
 
-    /// The database that `sqlite://PATH` or `sqlite:PATH` names, where `PATH` is a file as the
-    /// system spells it. `None` for anything else, parameters included.
+    /// Options for a URL `sqlite://PATH` or `sqlite:PATH`, where `PATH` is a plain file path,
+    /// without URL encoding. `None` for anything else, including URLs with parameters.
     pub fn from_url(url: &str) -> Option<Self> {
         let path = url.strip_prefix("sqlite:")?;
         let path = path.strip_prefix("//").unwrap_or(path);
@@ -63,14 +65,14 @@ impl SqliteOptions {
         }
     }
 
-    /// The log of the file.
+    /// The file's write-ahead log.
     pub(crate) fn log(&self) -> PathBuf {
         let mut log = self.file.clone().into_os_string();
         log.push("-wal");
         log.into()
     }
 
-    /// Whether a file that is missing is made.
+    /// Whether to create a missing file.
     pub(crate) fn creates(&self) -> bool {
         self.migrate == MigratePolicy::Create
     }

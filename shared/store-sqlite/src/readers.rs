@@ -1,4 +1,4 @@
-//! Connections that read, each opened when it is first needed and kept.
+//! Read connections, each opened on demand and kept.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -35,10 +35,10 @@ impl Pool {
     }
 }
 
-/// A reader, given back when it is dropped.
+/// A reader, returned to the pool when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    /// None while it is lent.
+    /// `None` while it is lent.
     driver: Option<Driver>,
     pool: Arc<Pool>,
     _free: OwnedSemaphorePermit,
@@ -54,7 +54,7 @@ impl Readers {
         }
     }
 
-    /// The next one that is free.
+    /// Waits for a free reader.
     pub(crate) async fn next(&self) -> Result<Reader> {
         let free = self
             .waiting
@@ -91,24 +91,24 @@ impl Drop for Reader {
     fn drop(&mut self) {
         match self.driver.take() {
             Some(driver) => self.pool.lock().idle.push(driver),
-            // Whoever it was lent to has not given it back; another one is opened in its place.
+            // It was lent and not given back; another one will be opened in its place.
             None => self.pool.lock().open -= 1,
         }
     }
 }
 
 impl Reader {
-    /// The connection, which must not be lent.
+    /// The connection, which must not be lent now.
     pub(crate) fn driver(&mut self) -> &mut Driver {
         self.driver.as_mut().expect("it is not lent")
     }
 
-    /// Hands the connection out; none while somebody else has it.
+    /// Lends the connection; `None` if it is already lent.
     pub(crate) fn lend(&mut self) -> Option<Driver> {
         self.driver.take()
     }
 
-    /// Takes it back.
+    /// Takes a lent connection back.
     pub(crate) fn give_back(&mut self, driver: Driver) {
         self.driver = Some(driver);
     }

@@ -1,4 +1,4 @@
-//! What a file consists of, and what it should consist of.
+//! Comparison of a file's schema objects with those that this program needs.
 
 use mainspring_shared::store::{SchemaFault, SchemaObject, schema_faults};
 use mainspring_store_core::fault::Result;
@@ -9,7 +9,7 @@ use crate::migrate;
 
 const OBJECTS: &str = include_str!("../sql/transaction/schema_objects.sql");
 
-/// What a file lacks of the schema that this program brings, by a schema that is made in memory.
+/// What a file lacks of this program's schema, compared with a fresh one in memory.
 pub(crate) fn faults(driver: &Driver) -> Result<Vec<SchemaFault>> {
     let fresh = Driver::in_memory().map_err(fault)?;
     fresh.script(&migrate::ddl()).map_err(fault)?;

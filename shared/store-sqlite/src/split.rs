@@ -1,7 +1,8 @@
-//! The statements of a text.
+//! Splitting a text into its statements.
 
-/// The statements of one of this program's texts, without what ends them. Comments belong to the statement behind them;
-/// a semicolon in one, or in quotes, ends nothing. There are no triggers among them.
+/// Splits one of this program's texts into statements, without their semicolons. A comment belongs
+/// to the statement after it. Semicolons in comments or quotes do not end a statement. Triggers are
+/// not supported.
 pub(crate) fn split(text: &str) -> Vec<&str> {
     let mut statements = Vec::new();
     let (mut start, mut is_empty) = (0, true);
@@ -11,7 +12,7 @@ pub(crate) fn split(text: &str) -> Vec<&str> {
             '-' if chars.peek().is_some_and(|(_, next)| *next == '-') => {
                 while chars.next_if(|(_, next)| *next != '\n').is_some() {}
             }
-            // A doubled quote ends a text and begins another.
+            // A doubled quote ends one string and starts another.
             '\'' | '"' => {
                 is_empty = false;
                 while chars.next_if(|(_, next)| *next != char).is_some() {}

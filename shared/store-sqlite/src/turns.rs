@@ -1,4 +1,4 @@
-//! The thread that writes.
+//! The writer thread.
 
 use std::io;
 use std::sync::Arc;
@@ -8,8 +8,9 @@ use std::sync::mpsc::{Sender, channel};
 use futures::executor::block_on;
 use futures::future::BoxFuture;
 
-/// Transactions, one after the other in the order they came, on a thread of their own: neither their statements nor the
-/// wait for the disk holds up a task. The thread ends once this is dropped and all are done.
+/// Runs transactions one at a time, in the order in which they were submitted, on a separate
+/// thread: neither their statements nor waiting for the disk blocks an async task. The thread ends
+/// once this is dropped and all of them are done.
 #[derive(Debug)]
 pub(crate) struct Turns {
     next: Sender<BoxFuture<'static, ()>>,
@@ -32,7 +33,7 @@ impl Turns {
         })
     }
 
-    /// Runs this after all that came before. It must not panic.
+    /// Submits work to run after everything submitted before. It must not panic.
     pub(crate) fn take(&self, work: BoxFuture<'static, ()>) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let waiting = self.waiting.clone();
@@ -40,11 +41,11 @@ impl Turns {
             waiting.fetch_sub(1, Ordering::Relaxed);
             work.await;
         });
-        // The thread goes on for as long as it can be reached.
+        // The thread lives for as long as there is a sender.
         let _ = self.next.send(work);
     }
 
-    /// How many wait now.
+    /// The number of transactions that wait now.
     pub(crate) fn waiting(&self) -> u32 {
         self.waiting.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What every transport does with the pieces of an answer.
+//! What all transports do with the chunks of an answer.
 
 use mainspring_shared::message::{ContentPart, ToolCall};
 use mainspring_shared::usage::Usage;
@@ -8,17 +8,17 @@ use mainspring_worker::llm::{
     Chunk, Finish, Reply, Request, estimate_answer_tokens, estimate_request_tokens, json,
 };
 
-/// The most bytes that an answer may have, text, reasoning and calls together. Far above what any
-/// model's bound on tokens allows, so only something broken reaches it.
+/// Maximum bytes of an answer: text, reasoning and calls together. Far above any model's token
+/// limit, so only a broken provider reaches it.
 pub(super) const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// What a tool call counts against the bound before its first byte.
+/// How much a tool call counts towards the limit before its first byte.
 const CALL_BYTES: usize = 256;
 
-/// A provider's own word for why an answer ended is kept up to here.
+/// Maximum characters kept of a provider-specific finish reason.
 const REASON_CHARS_MAX: usize = 64;
 
-/// Where the pieces go: to whoever listens, and against the bound.
+/// Passes chunks on to the listener, and counts them towards the limit.
 pub(super) struct ChunkSink<'a> {
     on_chunk: &'a mut (dyn FnMut(Chunk<'_>) + Send),
     left: usize,
@@ -32,7 +32,7 @@ impl<'a> ChunkSink<'a> {
         }
     }
 
-    /// Appends a piece of text.
+    /// Appends a chunk of text.
     pub(super) fn text(&mut self, text: &mut String, piece: &str) -> Result<(), Error> {
         if !piece.is_empty() {
             let piece = json::clean(piece);
@@ -43,7 +43,7 @@ impl<'a> ChunkSink<'a> {
         Ok(())
     }
 
-    /// Appends a piece of reasoning.
+    /// Appends a chunk of reasoning.
     pub(super) fn reasoning(&mut self, text: &mut String, piece: &str) -> Result<(), Error> {
         if !piece.is_empty() {
             let piece = json::clean(piece);
@@ -54,12 +54,12 @@ impl<'a> ChunkSink<'a> {
         Ok(())
     }
 
-    /// Says what the provider calls an answer that it works on in the background.
+    /// Reports the provider's id of a background answer.
     pub(super) fn background(&mut self, id: &str) {
         (self.on_chunk)(Chunk::Background(id));
     }
 
-    /// Appends what nobody listens to: a signature, a piece of arguments.
+    /// Appends data that is not streamed: a signature, or a part of arguments.
     pub(super) fn silent(&mut self, text: &mut String, piece: &str) -> Result<(), Error> {
         self.charge(piece.len())?;
         text.push_str(piece);
@@ -78,12 +78,12 @@ impl<'a> ChunkSink<'a> {
     }
 }
 
-/// An answer beyond every bound.
+/// The error for an answer that exceeds the limit.
 pub(super) fn too_large() -> Error {
     Error::bad(format!("the answer has more than {ANSWER_BYTES_MAX} bytes"))
 }
 
-/// A call as it was gathered, in the reply's place `place`.
+/// A complete call, at index `place` of the reply.
 pub(super) fn tool_call(
     place: usize,
     id: &str,
@@ -102,12 +102,12 @@ pub(super) fn tool_call(
     }
 }
 
-/// A reason that has no name here.
+/// A finish reason that has no variant of its own.
 pub(super) fn other(reason: &str) -> Finish {
     Finish::Other(json::clean(reason).chars().take(REASON_CHARS_MAX).collect())
 }
 
-/// Puts the reply together.
+/// Assembles the reply.
 pub(super) fn reply(
     request: &Request,
     content: Vec<ContentPart>,
@@ -118,7 +118,7 @@ pub(super) fn reply(
 ) -> Reply {
     let mut usage = usage.unwrap_or_default();
     let said = estimate_answer_tokens(&content, &tool_calls);
-    // No request is free of tokens, and no words are: who says so has not counted.
+    // Every request has tokens, and so has every text; a provider that reports 0 has not counted.
     if usage.input_tokens == 0 {
         usage.input_tokens = estimate_request_tokens(request);
         usage.estimated = true;

@@ -1,4 +1,4 @@
-//! Messages: Anthropic's API and everything that speaks like it.
+//! The Messages API of Anthropic, and everything compatible with it.
 
 mod reader;
 mod request;
@@ -18,7 +18,7 @@ use crate::settings::{ANTHROPIC_BASE_URL, ProviderSettings};
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Chunk, Model, Reply, Request};
 
-/// The version of the protocol that is spoken here.
+/// The protocol version that this client speaks.
 const VERSION: &str = "2023-06-01";
 
 /// A provider at `{base_url}/v1/messages`.
@@ -26,7 +26,7 @@ const VERSION: &str = "2023-06-01";
 pub(super) struct Anthropic {
     endpoint: Endpoint,
     caches: bool,
-    /// Whether it is Anthropic itself.
+    /// Whether it is Anthropic's own API.
     binding: bool,
     native_schema: bool,
 }
@@ -40,7 +40,7 @@ impl Anthropic {
         let base = settings.base_url.trim().trim_end_matches('/');
         let base = base.strip_suffix("/v1").unwrap_or(base);
         let mut headers = vec![("anthropic-version", VERSION.to_owned())];
-        // Others that speak like it may refuse what they do not know.
+        // Compatible servers may refuse unknown headers.
         let names = settings.headers.iter().map(|(name, _)| name);
         let has_own = names
             .into_iter()

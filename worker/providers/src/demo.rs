@@ -1,23 +1,25 @@
-//! A model that needs no network and always says the same: what the user said last.
+//! A model that needs no network and always answers with what the user said last.
 //!
-//! Directives in that text make it do more. Each begins a line or follows a blank:
+//! Directives in that text make it do more. Each is at the start of a line or follows a blank:
 //!
 //! | directive | does |
 //! |---|---|
-//! | `!tool NAME {json}` | calls a tool; several call several; once the results are there it tells them |
-//! | `!then` | what follows counts in the next round, once the results are there |
+//! | `!tool NAME {json}` | calls a tool; may be repeated; once the results are there, it answers with them |
+//! | `!then` | what follows applies to the next round, once the results are there |
 //! | `!sleep 200ms` | waits before it begins |
-//! | `!stream 20x10ms` | answers in exactly 20 chunks, 10 ms apart, padded with dots where the text is shorter |
-//! | `!fail 429 2s` | fails as an answer with this status would, with the wait that it asks for, if any; or `timeout`, `refused`, `overflow`, `garbage` |
+//! | `!stream 20x10ms` | answers in exactly 20 chunks, 10 ms apart; pads shorter texts with dots |
+//! | `!fail 429 2s` | fails as a response with this status would, optionally with a retry-after time |
+//! | `!fail WORD` | fails as `timeout`, `refused`, `overflow` or `garbage` |
 //!
-//! Asked for an answer of a shape, it gives a small value that fits, its texts made of what it would
-//! have said.
+//! If an output schema is given, it answers with a small value that matches, with strings made from the
+//! text that it would have said.
 //!
-//! Asked to go on with an answer that was cut, it says the rest of it.
+//! If asked to continue a truncated answer, it says the rest of it.
 //!
-//! Where the user said nothing, it names what there was instead: `[image]`, `[file]`, or `(no text)`.
+//! If the user's message has no text, it names what there was instead: `[image]`, `[file]`, or
+//! `(no text)`.
 //!
-//! What is not a directive after all is only text. After results of tools, only `!stream` counts.
+//! Malformed directives are plain text. After tool results, only `!stream` applies.
 
 mod directive;
 mod sample;
@@ -37,10 +39,10 @@ use crate::status;
 use mainspring_worker::llm::{Chunk, Finish, Model, Reply, Request, json};
 use mainspring_worker::llm::{Error, Wait};
 
-/// Between what counts in one round and what counts in the next.
+/// Separates what applies to one round from what applies to the next.
 const THEN: &str = "!then";
 
-/// In what a model is told whose answer was cut.
+/// Occurs in the message that tells a model to continue a truncated answer.
 const GO_ON: &str = "Go on exactly where it stops";
 
 /// The `demo` provider.
@@ -146,7 +148,7 @@ impl Model for Demo {
     }
 }
 
-/// What there is in place of a text.
+/// Names the content of a message without text.
 fn named(content: &[ContentPart]) -> String {
     let names = content.iter().filter_map(|part| match part {
         ContentPart::Image { .. } => Some("[image]"),
@@ -163,7 +165,7 @@ fn named(content: &[ContentPart]) -> String {
     }
 }
 
-/// The conversation up to an answer that goes on, and what is said of it.
+/// The conversation up to an answer that is to be continued, and the text of that answer so far.
 fn going_on(messages: &[Arc<Message>]) -> (&[Arc<Message>], String) {
     match messages {
         [before @ .., said, told]
@@ -208,7 +210,7 @@ fn reply(request: &Request, text: String, tool_calls: Vec<ToolCall>) -> Reply {
     }
 }
 
-/// What the tools said, when they had the last word.
+/// The text of the tool results, if the conversation ends with them.
 fn results(messages: &[Arc<Message>]) -> Option<String> {
     let after = messages
         .iter()

@@ -1,4 +1,4 @@
-//! Vectors of texts, by OpenAI's protocol: `POST {base_url}/embeddings`.
+//! Embeddings by OpenAI's protocol: `POST {base_url}/embeddings`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,14 @@ use crate::open::SetupError;
 use crate::settings::ProviderSettings;
 use mainspring_worker::llm::Secret;
 
-/// Statuses that are about the text, as of one that is longer than the model's window, and no outage.
+/// Statuses that concern the text, for example one that exceeds the model's window, and are no
+/// outage.
 const REFUSES: [u16; 3] = [400, 413, 422];
 
-/// Bytes of an answer: the vectors of one text, as JSON.
+/// Maximum bytes of a response: the vectors of one text, as JSON.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// Makes vectors with one model.
+/// A client that computes embeddings with one model.
 #[derive(Debug, Clone)]
 pub struct Embeddings {
     client: Client,
@@ -38,7 +39,7 @@ pub struct Embeddings {
     price: Option<Price>,
     /// The provider's configured name.
     provider: String,
-    /// What vectors of this model are told apart by.
+    /// Identifies the vectors of this model.
     label: String,
 }
 
@@ -47,7 +48,7 @@ struct Answer {
     data: Vec<Vector>,
 }
 
-/// What an answer says of its cost, whatever else it says.
+/// The part of a response that tells its cost, whatever else it contains.
 #[derive(Debug, Deserialize)]
 struct Costs {
     usage: Counted,
@@ -65,11 +66,11 @@ struct Vector {
 }
 
 impl Embeddings {
-    /// Vectors of this model of a provider; with fewer dimensions than it has by itself, where given.
+    /// A client for this model of a provider; `dimensions` requests fewer than the model's default.
     ///
     /// # Panics
     ///
-    /// When it is made before a rustls crypto provider is installed.
+    /// If called before a rustls crypto provider is installed.
     pub fn open(
         settings: &ProviderSettings,
         model: &str,
@@ -98,7 +99,7 @@ impl Embeddings {
         })
     }
 
-    /// With what the model's tokens cost.
+    /// Sets the price of the model's tokens.
     #[must_use]
     pub fn with_price(mut self, price: Option<Price>) -> Self {
         self.price = price;
@@ -131,7 +132,7 @@ impl Embedder for Embeddings {
                 };
             }
         };
-        // Who answers is paid, whatever the answer is worth.
+        // A provider that responds is paid, even if the response is unusable.
         let costs: Option<Costs> = serde_json::from_slice(&bytes).ok();
         let paid = match costs {
             Some(costs) => self.paid(costs.usage.prompt_tokens, false),
@@ -165,10 +166,10 @@ impl KeyedEmbedder for Embeddings {
     }
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 struct Failed {
     why: MemoryError,
-    /// Whether the provider may have done its work, and bills it.
+    /// Whether the provider may have done its work and bill it.
     paid: bool,
 }
 
@@ -179,7 +180,7 @@ impl From<MemoryError> for Failed {
 }
 
 impl Embeddings {
-    /// The bytes of an answer.
+    /// The bytes of a response.
     async fn answer(&self, texts: &[String]) -> Result<Vec<u8>, Failed> {
         let mut body = json!({ "model": self.model, "input": texts, "encoding_format": "float" });
         if let Some(dimensions) = self.dimensions {
@@ -235,7 +236,7 @@ impl Embeddings {
         }
     }
 
-    /// The vectors of an answer, if it has one for each of so many texts.
+    /// The vectors of a response, if it has one for each of the `texts`.
     fn vectors(&self, bytes: &[u8], texts: usize) -> Result<Vec<Embedding>, MemoryError> {
         let Ok(mut answer) = serde_json::from_slice::<Answer>(bytes) else {
             return unavailable("the embeddings' answer cannot be read");
@@ -260,7 +261,7 @@ impl Embeddings {
 }
 
 fn away(error: &reqwest::Error) -> MemoryError {
-    // Without the address, which may hold a secret.
+    // The URL is omitted, because it may contain a secret.
     let why = if error.is_timeout() {
         "the embedding provider did not respond in time"
     } else {
@@ -284,18 +285,18 @@ mod tests {
     use super::*;
     use crate::settings::Kind;
 
-    /// A server that answers one request so; what it was asked.
+    /// Runs a server that gives this response to one request; returns the result and the request.
     async fn asked(answer: &'static str, dimensions: Option<u32>) -> (Embedded, String) {
         asked_with(None, answer, dimensions).await
     }
 
-    /// The same with a key of a tenant.
+    /// The same with a tenant's key.
     async fn asked_with(
         key: Option<&str>,
         answer: &'static str,
         dimensions: Option<u32>,
     ) -> (Embedded, String) {
-        // Installed by another test already, or by this one.
+        // May be installed already, by this or another test.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -377,7 +378,7 @@ mod tests {
                 "HTTP/1.1 500 Oh\r\nconnection: close\r\n\r\nvery-secret",
                 None,
             ),
-            // Who answers is paid: by its own count, or else by ours.
+            // A provider that responds is paid: by its own count, or else by our estimate.
             (
                 "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n\
                  {\"data\":[],\"usage\":{\"prompt_tokens\":9}}",
@@ -387,7 +388,7 @@ mod tests {
                 "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nnonsense",
                 Some((2, true)),
             ),
-            // Of another size than was asked for, not a number, and too few.
+            // Wrong dimensions, not a number, and too few vectors.
             (
                 "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n\
                  {\"data\":[{\"index\":0,\"embedding\":[1]},{\"index\":1,\"embedding\":[1,2,3]}],\

@@ -1,4 +1,4 @@
-//! Members that a configuration adds to every request.
+//! Members that the configuration adds to every request.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use mainspring_worker::llm::Error;
 
-/// What is said by agents, or kept to by the transports, and cannot be changed by a configuration.
+/// Members that are set by agents or relied on by the transports, and cannot be configured.
 const RESERVED: &[&str] = &[
     "background",
     "conversation",
@@ -28,18 +28,18 @@ const RESERVED: &[&str] = &[
     "tools",
 ];
 
-/// What keeps a text from being members of requests.
+/// Why a text cannot be used as additional members.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExtraFault {
-    /// It is no JSON object.
+    /// It is not a JSON object.
     #[error("it is not a JSON object: {0}")]
     NotAnObject(String),
-    /// A member is not for a configuration to say.
+    /// A member must not be configured.
     #[error("the member {0:?} is reserved")]
     Reserved(String),
 }
 
-/// The members of all requests of a provider, and of those for single models.
+/// Additional members for all requests of a provider, and for requests to single models.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RequestExtra {
     all: Map<String, Value>,
@@ -47,7 +47,7 @@ pub struct RequestExtra {
 }
 
 impl RequestExtra {
-    /// Reads a JSON object of members for all requests.
+    /// Parses a JSON object of members for all requests.
     pub fn read(text: &str) -> Result<Self, ExtraFault> {
         Ok(Self {
             all: members(text)?,
@@ -55,14 +55,15 @@ impl RequestExtra {
         })
     }
 
-    /// Adds a JSON object of members for requests to a model. They win over those for all.
+    /// Adds a JSON object of members for requests to one model, which take precedence over those
+    /// for all.
     pub fn insert(&mut self, model: &str, text: &str) -> Result<(), ExtraFault> {
         self.by_model.insert(model.to_owned(), members(text)?);
         Ok(())
     }
 
-    /// A body with these members. What the request says itself stays as it is; objects are merged.
-    /// The order stays, so that requests which begin alike go on beginning alike.
+    /// Adds the members to a body. Members of the request itself stay unchanged; objects are
+    /// merged. The order is kept, so that requests with a common prefix still have one.
     pub(super) fn add(&self, model: &str, body: Vec<u8>) -> Result<Vec<u8>, Error> {
         let own = self.by_model.get(model);
         if self.all.is_empty() && own.is_none_or(Map::is_empty) {
@@ -101,7 +102,7 @@ impl RequestExtra {
     }
 }
 
-/// Begins a member.
+/// Writes the name of a member.
 fn member(text: &mut Vec<u8>, name: &[u8]) {
     if text.len() > 1 {
         text.push(b',');
@@ -110,8 +111,8 @@ fn member(text: &mut Vec<u8>, name: &[u8]) {
     text.push(b':');
 }
 
-/// Where the members of an object are, as `serde_json` writes it: without a space between its parts. A
-/// window of megabytes is not taken apart for a member or two.
+/// The spans of an object's members, given JSON written by `serde_json`, which has no spaces.
+/// Megabytes of messages need not be parsed for one or two members.
 fn spans(body: &[u8]) -> Vec<(Range<usize>, Range<usize>)> {
     let mut spans = Vec::new();
     let mut at = 1;
@@ -124,7 +125,7 @@ fn spans(body: &[u8]) -> Vec<(Range<usize>, Range<usize>)> {
     spans
 }
 
-/// Where the value ends that begins here.
+/// The end of the value that begins at `from`.
 fn end(body: &[u8], from: usize) -> usize {
     let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
     for (at, byte) in body.iter().enumerate().skip(from) {
@@ -160,7 +161,7 @@ fn members(text: &str) -> Result<Map<String, Value>, ExtraFault> {
     }
 }
 
-/// A value, and in objects what it lacks of another one.
+/// Merges two values: `first` wins, and objects get the members that they lack from `second`.
 fn merge(first: Value, second: Value) -> Value {
     match (first, second) {
         (Value::Object(mut first), Value::Object(second)) => {

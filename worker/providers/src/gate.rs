@@ -1,8 +1,9 @@
-//! What stands before a provider: a circuit breaker, of this process alone, and rate limits, of which this process has its
-//! part.
+//! The gate in front of a provider: a circuit breaker, which is local to this process, and rate
+//! limits, of which this process has its share.
 //!
-//! A call that may not be made yet waits here if that is short. If it is long, the call fails with
-//! [`Error::Held`], which is no attempt: the send waits as a row instead of in memory.
+//! A call that may not be made yet waits here if the wait is short. Otherwise it fails with
+//! [`Error::Held`], which does not count as an attempt: the send is parked instead of waiting in
+//! memory.
 
 mod breaker;
 mod headers;
@@ -57,7 +58,7 @@ impl Gate {
         }
     }
 
-    /// Waits until a request of about so many tokens may be made.
+    /// Waits until a request of about `tokens` tokens may be made.
     async fn admit(&self, model: &str, tokens: u64) -> Result<Permit<'_>, Error> {
         let mut waited = Duration::ZERO;
         loop {
@@ -80,7 +81,7 @@ impl Gate {
         let now = self.clock.monotonic();
         let mut state = self.lock();
         state.rates.divide(self.share.get(), now);
-        // Where the rates make it wait, a probe is left to others.
+        // If the rates make this call wait, the probe is left to another call.
         if let Some(wait) = state.rates.wait(model, tokens, now) {
             return Err((Hold::Rate, wait));
         }
@@ -99,7 +100,7 @@ impl Gate {
         })
     }
 
-    /// Takes in what a response says of the provider's limits.
+    /// Records what a response says about the provider's limits.
     pub(super) fn learn(&self, model: &str, headers: &HeaderMap) {
         let windows = headers::windows(headers, self.clock.now());
         if !windows.is_empty() {
@@ -112,23 +113,23 @@ impl Gate {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing between two statements under this lock can panic, so it is never half changed.
+        // No code under this lock can panic midway, so the value is never half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Leave to make one call.
+/// The permission to make one call.
 #[derive(Debug)]
 struct Permit<'a> {
     gate: &'a Gate,
     tokens: u64,
     is_probe: bool,
-    /// Whether nothing is known yet of how it ended.
+    /// Whether its outcome is still unknown.
     is_open: bool,
 }
 
 impl Permit<'_> {
-    /// Takes in how the call ended.
+    /// Records the outcome of the call.
     fn ended(mut self, model: &str, outcome: &Result<Reply, Error>) {
         self.is_open = false;
         let now = self.gate.clock.monotonic();
@@ -141,7 +142,7 @@ impl Permit<'_> {
             Err(Error::Unreached { .. } | Error::Unavailable { .. } | Error::Timeout { .. }) => {
                 state.breaker.failed(self.is_probe, now);
             }
-            // It may never have been sent: nothing is known of the provider.
+            // The request may never have been sent, so nothing is known about the provider.
             Err(Error::InvalidRequest { .. }) => {
                 if self.is_probe {
                     state.breaker.gave_up();
@@ -155,7 +156,7 @@ impl Permit<'_> {
                 {
                     state.rates.close(model, now + *wait);
                 }
-                // Who refuses is there.
+                // A provider that refuses a request is up.
                 state.breaker.succeeded(self.is_probe);
             }
         }
@@ -176,7 +177,7 @@ impl Drop for Permit<'_> {
 pub(super) struct Guarded<M> {
     pub(super) model: M,
     pub(super) gate: Arc<Gate>,
-    /// What it was made of, for others with other keys.
+    /// The settings that it was made from, for clients with other keys.
     pub(super) settings: ProviderSettings,
 }
 
@@ -185,7 +186,7 @@ impl<M: Model> Keyed for Guarded<M> {
         let mut settings = self.settings.clone();
         settings.api_key = key.clone();
         let made = open::made(&settings, &self.gate.share, &self.gate.clock);
-        // An error of the setup never shows a key.
+        // An error during setup never contains a key.
         made.map_err(|error| Error::Auth {
             message: error.to_string(),
         })
@@ -199,7 +200,8 @@ impl<M: Model> Model for Guarded<M> {
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
-        // Counting a long window takes a while: only where somebody counts tokens.
+        // Counting the tokens of a long window takes time, so it is only done if tokens are
+        // limited.
         let counts = self.gate.lock().rates.counts_tokens(&request.model);
         let tokens = if counts {
             estimate_request_tokens(request)

@@ -1,8 +1,9 @@
-//! One attempt over HTTP, whatever the protocol above it.
+//! One attempt over HTTP, independent of the protocol above it.
 //!
-//! Thousands of attempts wait at once, so each keeps little: HTTP/1.1 only (the pool would put all
-//! streams on one HTTP/2 connection and wait when the provider's bound on streams, often 100, is
-//! reached), the request's body freed once written, and an answer's bytes dropped as they are read.
+//! Thousands of attempts wait at once, so each keeps little memory. HTTP/1.1 only: with HTTP/2 the
+//! pool would put all streams on one connection and block when the provider's limit on streams,
+//! often 100, is reached. The request's body is freed once it is written, and the bytes of an
+//! answer are dropped as they are read.
 
 mod client;
 mod upload;
@@ -36,29 +37,29 @@ use mainspring_worker::llm::{Request, json};
 
 pub(crate) use client::client;
 
-/// As much of a refusal is read as can hold its error object.
+/// How much of a refusal is read: enough for its error object.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
-/// How long a refusal's body, and the end of a stream after its last event, are waited for.
+/// How long to wait for a refusal's body, and for the end of a stream after its last event.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(10);
 const STREAM_END_TIMEOUT: Duration = Duration::from_millis(25);
 
-/// How a protocol reads an answer.
+/// Reads answers in one protocol.
 pub(super) trait Reader: Send {
-    /// Takes one event of a stream.
+    /// Reads one event of a stream.
     fn event(&mut self, event: &str, data: &str, sink: &mut ChunkSink<'_>) -> Result<(), Error>;
 
-    /// Takes the whole answer.
+    /// Reads a whole answer.
     fn whole(&mut self, body: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error>;
 
-    /// Whether the stream's end marker was read.
+    /// Whether the end marker of the stream was read.
     fn ended(&self) -> bool;
 
-    /// Whether nothing is lost if the stream ends here.
+    /// Whether nothing would be missing if the stream ended here.
     fn complete(&self) -> bool;
 }
 
-/// Where a provider is and how it is asked.
+/// The address of a provider, and how to call it.
 pub(super) struct Endpoint {
     client: Client,
     url: Url,
@@ -72,7 +73,7 @@ pub(super) struct Endpoint {
     clock: Arc<dyn Clock>,
 }
 
-/// How long is waited for an answer and its parts.
+/// The time limits of an answer and its parts.
 struct Timeouts {
     first_byte: Duration,
     idle: Duration,
@@ -89,7 +90,7 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint at `path` below `base`, which carries `headers` besides the provider's own.
+    /// An endpoint at `path` below `base`, which sends `headers` in addition to the provider's own.
     pub(super) fn new(
         settings: &ProviderSettings,
         base: &str,
@@ -143,12 +144,12 @@ impl Endpoint {
         })
     }
 
-    /// Whether answers are to be streamed.
+    /// Whether answers are requested as streams.
     pub(super) fn streams(&self) -> bool {
         self.stream
     }
 
-    /// Time.
+    /// The clock.
     pub(super) fn clock(&self) -> &dyn Clock {
         self.clock.as_ref()
     }
@@ -158,18 +159,18 @@ impl Endpoint {
         self.url.host_str().unwrap_or_default()
     }
 
-    /// The error of an error object inside an answer.
+    /// The error for an error object inside an answer.
     pub(super) fn refusal(told: &ProviderSecrets, error: &Value) -> Error {
         super::status::classify_inside(&Refusal::from_value(error, told))
     }
 
-    /// What it is told, to take out of what is shown.
+    /// The secrets that it is sent, to be removed from whatever is shown.
     pub(super) fn told(&self) -> &ProviderSecrets {
         &self.told
     }
 
     /// Sends the `body` of `request` and feeds the answer to `reader`, all within the attempt's
-    /// time. When it returns without an error, the reader has a complete answer.
+    /// time limit. If it returns without an error, the reader has a complete answer.
     pub(super) async fn ask(
         &self,
         request: &Request,
@@ -181,14 +182,15 @@ impl Endpoint {
             let room = self.uploads.room(request).await;
             let body = self.whole_body(request, body())?;
             let sent = self.send(&request.model, upload::body(body, room));
-            // Boxed: the wait for an answer's pieces, which is long, keeps no room for what it took to ask.
+            // Boxed, so that the long wait for an answer's chunks holds no memory for the state of
+            // the request.
             let response = Box::pin(sent).await?;
             self.read(response, reader, sink).await
         })
         .await
     }
 
-    /// Does this within the time that an attempt has.
+    /// Does work within the time limit of an attempt.
     pub(super) fn attempt<T>(
         &self,
         work: impl Future<Output = Result<T, Error>>,
@@ -204,7 +206,8 @@ impl Endpoint {
         sink: &mut ChunkSink<'_>,
     ) -> Result<(), Error> {
         if self.is_stream(&response)? {
-            // Headers are slices of the buffer that they were read into: 8 KiB for as long as the answer takes.
+            // Headers are slices of the buffer that they were read into: 8 KiB for as long as the
+            // answer takes.
             drop(std::mem::take(response.headers_mut()));
             return self.read_stream(&mut response, reader, sink).await;
         }
@@ -214,7 +217,7 @@ impl Endpoint {
         reader.whole(&value, sink)
     }
 
-    /// A request below this endpoint's address, with its headers.
+    /// A request to a URL below this endpoint, with its headers.
     pub(super) fn below(
         &self,
         method: Method,
@@ -229,7 +232,7 @@ impl Endpoint {
         request.headers(self.headers.clone()).query(query)
     }
 
-    /// The answer to a request, or how it was refused.
+    /// Sends a request and returns the response, or the error that it stands for.
     pub(super) async fn response(
         &self,
         model: &str,
@@ -259,7 +262,7 @@ impl Endpoint {
         ))
     }
 
-    /// A request's body with the members that the configuration adds.
+    /// A request's body with the configured additional members.
     pub(super) fn whole_body(
         &self,
         request: &Request,
@@ -269,8 +272,8 @@ impl Endpoint {
     }
 
     async fn send(&self, model: &str, body: Bytes) -> Result<Response, Error> {
-        // A wrapped body, unlike plain bytes, cannot be cloned: nothing keeps it for a second try,
-        // and it is freed while the answer is waited for.
+        // Unlike plain bytes, a wrapped body cannot be cloned: nothing keeps it for a retry, and it
+        // is freed while the answer is awaited.
         let body = reqwest::Body::wrap(Full::new(body));
         let request = self
             .client
@@ -280,7 +283,7 @@ impl Endpoint {
         self.response(model, request).await
     }
 
-    /// By what the answer says it is; some servers stream, or do not, whatever was asked.
+    /// Decided by the response's content type, since some servers ignore what was requested.
     fn is_stream(&self, response: &Response) -> Result<bool, Error> {
         let content_type = response.headers().get(CONTENT_TYPE);
         let content_type = content_type
@@ -305,7 +308,7 @@ impl Endpoint {
         loop {
             let read = within(self.timeouts.idle, Wait::NextByte, response.chunk()).await;
             let piece = match read {
-                // The connection may break between the last event that matters and the marker.
+                // The connection may break between the last important event and the end marker.
                 Err(_) | Ok(Err(_) | Ok(None)) if reader.complete() => return Ok(()),
                 Err(silence) => return Err(silence),
                 Ok(Err(error)) => return Err(broken(&error)),
@@ -327,7 +330,7 @@ impl Endpoint {
                 }
             })?;
             if reader.ended() {
-                // A stream read to its very end leaves a connection that can be used again.
+                // After a stream is read to its very end, the connection can be reused.
                 let _ = timeout(STREAM_END_TIMEOUT, response.chunk()).await;
                 return Ok(());
             }
@@ -335,7 +338,7 @@ impl Endpoint {
     }
 }
 
-/// Not an `async fn`, which would keep room for the work twice.
+/// Not an `async fn`, which would hold memory for the work twice.
 fn within<T>(
     limit: Duration,
     wait: Wait,
@@ -367,7 +370,7 @@ async fn read_refusal(mut response: Response) -> Vec<u8> {
     body
 }
 
-/// What happened to the connection, without addresses: they may carry what a proxy needs secret.
+/// Describes a connection failure without addresses, which may contain a proxy's credentials.
 fn broken(error: &reqwest::Error) -> Error {
     let mut source = error.source();
     let mut kind = None;

@@ -1,4 +1,4 @@
-//! The transports to language models that ship: implementations of the worker's port
+//! The built-in transports to language models: implementations of the worker's port
 //! [`mainspring_worker::llm`].
 //!
 //! | provider | module |
@@ -8,7 +8,7 @@
 //! | `openai` | `openai`: chat completions, the public API and everything compatible with it |
 //! | `openai-responses` | `responses`: OpenAI's Responses API, and servers that speak it |
 //!
-//! [`open()`] makes all that are configured.
+//! [`open()`] creates all configured providers.
 
 mod answer;
 mod anthropic;

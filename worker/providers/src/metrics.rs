@@ -1,4 +1,4 @@
-//! Names of what the transports count.
+//! The metrics of the transports.
 
 use mainspring_worker::llm::Hold;
 

@@ -1,4 +1,4 @@
-//! Providers as they are configured.
+//! Creates the configured providers.
 
 use std::sync::Arc;
 
@@ -12,54 +12,55 @@ use crate::openai::OpenAi;
 use crate::responses::Responses;
 use crate::settings::{Kind, ProviderSettings};
 
-/// Settings that no provider can be made of. Never shows a key.
+/// Why a provider cannot be created. Never shows a key.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The address is not one.
+    /// The base URL is invalid.
     #[error("the base URL of provider {provider} is not an http or https address")]
     BaseUrl {
-        /// Whose.
+        /// The provider's name.
         provider: String,
     },
-    /// A header, or the key, has characters that no header may have.
+    /// A header, or the key, has characters that are not allowed in headers.
     #[error("the header {header} of provider {provider} cannot be sent")]
     Header {
-        /// Whose.
+        /// The provider's name.
         provider: String,
-        /// Its name.
+        /// The header's name.
         header: String,
     },
     /// The HTTP client cannot be built.
     #[error("the HTTP client of provider {provider} cannot be built")]
     Client {
-        /// Whose.
+        /// The provider's name.
         provider: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: reqwest::Error,
     },
-    /// The name of one is none.
+    /// The name is invalid.
     #[error(transparent)]
     Name(#[from] InvalidName),
-    /// Two providers of one name.
+    /// Two providers have the same name.
     #[error("provider {provider} is configured twice")]
     Twice {
-        /// The name.
+        /// The provider's name.
         provider: String,
     },
     /// The default provider does not exist.
     #[error("the default provider {provider} is not configured")]
     NoDefault {
-        /// The name.
+        /// The provider's name.
         provider: String,
     },
 }
 
-/// Makes each of `settings`; `default` names the one for models without a provider's name.
+/// Creates a provider for each of `settings`; `default` names the one for models without a
+/// provider's name.
 ///
 /// # Panics
 ///
-/// When an HTTP provider is made before a rustls crypto provider is installed.
+/// If an HTTP provider is created before a rustls crypto provider is installed.
 pub fn open(
     settings: &[ProviderSettings],
     default: &str,
@@ -84,7 +85,7 @@ pub fn open(
     }
 }
 
-/// The way to one provider, with a gate of its own.
+/// Creates a client for one provider, with its own gate.
 pub(crate) fn made(
     settings: &ProviderSettings,
     share: &Share,

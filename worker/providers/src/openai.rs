@@ -1,4 +1,4 @@
-//! Chat completions: OpenAI's public API and everything that speaks like it.
+//! Chat completions: OpenAI's public API and everything compatible with it.
 
 mod calls;
 mod reader;
@@ -18,7 +18,7 @@ use crate::settings::ProviderSettings;
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Chunk, Model, Reply, Request};
 
-/// The host of the public API, which is stricter than those that imitate it.
+/// The host of the public API, which is stricter than compatible servers.
 pub(super) const PUBLIC_HOST: &str = "api.openai.com";
 
 /// A provider at `{base_url}/chat/completions`.
@@ -29,12 +29,12 @@ pub(super) struct OpenAi {
     native_schema: bool,
 }
 
-/// Where the public API and its imitations differ.
+/// Differences between the public API and compatible servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dialect {
-    /// Wants `max_completion_tokens`, and refuses members that it does not know.
+    /// Requires `max_completion_tokens`, and refuses unknown members.
     Public,
-    /// Wants `max_tokens`; where it thinks aloud, it wants its thoughts back.
+    /// Requires `max_tokens`; expects the model's own reasoning to be sent back.
     Compatible,
 }
 

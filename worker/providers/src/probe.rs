@@ -1,7 +1,7 @@
-//! Finds out what an endpoint can, by asking it small questions.
+//! Finds out what an endpoint supports by sending it small requests.
 //!
-//! Each question costs some tokens, the one about the prompt cache some thousands. What an endpoint says of
-//! its limits is read from its refusal of a request that no model could answer.
+//! Each request costs some tokens; the one about the prompt cache costs some thousands. The
+//! endpoint's limits are read from its refusal of a request that no model could answer.
 
 mod limits;
 
@@ -17,20 +17,20 @@ use mainspring_worker::llm::{Error, InBackground, Model, Reply, Request};
 use serde_json::json;
 use uuid::Uuid;
 
-/// Tokens of an answer that suffice for each question, with some to think.
+/// Answer tokens that suffice for each request, including some reasoning.
 const ANSWER_TOKENS: u32 = 512;
 
-/// Tokens of an answer that no model can give.
+/// More answer tokens than any model allows.
 const TOO_MANY_TOKENS: u32 = 900_000_000;
 
-/// Sentences of a request that is long enough for a prompt cache: about three thousand tokens.
+/// Sentences in a request that is long enough for a prompt cache: about three thousand tokens.
 const LONG_SENTENCES: usize = 300;
 
-/// A picture of one red dot, as PNG.
+/// An image of one red dot, as PNG.
 const DOT: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
 
-/// A PDF file of one page with one word.
+/// A one-page PDF file with one word.
 const PAGE: &str = "\
     JVBERi0xLjQKMSAwIG9iago8PC9UeXBlL0NhdGFsb2cvUGFnZXMgMiAwIFI+PgplbmRvYmoKMiAwIG9iago8PC9U\
     eXBlL1BhZ2VzL0tpZHNbMyAwIFJdL0NvdW50IDE+PgplbmRvYmoKMyAwIG9iago8PC9UeXBlL1BhZ2UvUGFyZW50\
@@ -42,36 +42,36 @@ const PAGE: &str = "\
     MDAwIG4gCjAwMDAwMDAyOTcgMDAwMDAgbiAKdHJhaWxlcgo8PC9TaXplIDYvUm9vdCAxIDAgUj4+CnN0YXJ0eHJl\
     ZgozNjAKJSVFT0YK";
 
-/// What was found out. Nothing is said of what the endpoint neither did nor refused.
+/// The findings. `None` means that the endpoint neither supported something nor refused it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Probed {
-    /// Whether an answer came in pieces.
+    /// Whether it streams.
     pub streams: Option<bool>,
-    /// Whether tokens are counted by the provider.
+    /// Whether the provider counts tokens.
     pub counts: Option<bool>,
     /// Whether it calls tools.
     pub calls_tools: Option<bool>,
-    /// Whether it holds an answer to a JSON Schema; none also where its transport cannot ask for that.
+    /// Whether it enforces a JSON Schema; also `None` if its transport cannot ask for that.
     pub native_schema: Option<bool>,
-    /// Whether it takes pictures.
+    /// Whether it accepts images.
     pub takes_images: Option<bool>,
-    /// Whether it takes PDF files.
+    /// Whether it accepts PDF files.
     pub takes_pdf: Option<bool>,
-    /// Whether it thought before it answered.
+    /// Whether it reasoned before it answered.
     pub thinks: Option<bool>,
-    /// Whether it said that its prompt cache served a request that was sent twice.
+    /// Whether it reported that its prompt cache served a request that was sent twice.
     pub caches: Option<bool>,
-    /// Tokens of a request and its answer together.
+    /// Maximum tokens of a request and its answer together.
     pub window: Option<u64>,
-    /// Tokens of an answer at most.
+    /// Maximum tokens of an answer.
     pub output_max: Option<u64>,
-    /// Questions that failed for a reason that says nothing of what it can.
+    /// Requests that failed for a reason that says nothing about what the endpoint supports.
     pub failed: Vec<(&'static str, String)>,
 }
 
 impl Probed {
-    /// The facts, for the configuration. What was not found out of what the model takes is as it is known: a
-    /// configuration says either all of it or nothing.
+    /// The facts for the configuration. A configuration lists either all accepted media or none, so
+    /// media that were not determined are taken from `known`.
     pub fn facts(&self, known: Takes) -> FactsOverride {
         let asked = self.takes_images.or(self.takes_pdf).is_some();
         let media = [
@@ -86,7 +86,7 @@ impl Probed {
             output_max: self.output_max,
             input: asked.then_some(taken),
             native_schema: self.native_schema,
-            // One that did not think may have been free to.
+            // A model that did not reason may have been free to.
             thinking: self
                 .thinks
                 .filter(|thinks| *thinks)
@@ -96,7 +96,7 @@ impl Probed {
     }
 }
 
-/// Asks a model all questions, one after the other. Fails when it does not answer the simplest one.
+/// Sends all requests to a model, one after the other. Fails if the simplest one fails.
 pub async fn probe(model: &dyn Model, name: &str) -> Result<Probed, Error> {
     let mut probed = Probed::default();
     let mut pieces = 0_u32;
@@ -197,7 +197,7 @@ impl Prober<'_> {
 
     async fn cache(&self, failed: &mut Vec<(&'static str, String)>) -> Option<bool> {
         let mut request = request(self.name, "Answer with the word ok.");
-        // Its own, so that nothing of it is in the cache before.
+        // A separate system prompt, so that none of it is cached beforehand.
         let sentence = "The quick brown fox jumps over the lazy dog. ";
         request.system = Some(sentence.repeat(LONG_SENTENCES));
         if let Err(error) = self.ask(&request).await {
@@ -207,7 +207,7 @@ impl Prober<'_> {
         settled("prompt_cache", self.ask(&request).await.map(served), failed)
     }
 
-    /// What it says of its limits when it is asked for too much.
+    /// The limits that it reports when asked for too much.
     async fn limits(&self) -> limits::Limits {
         let request = Request {
             max_tokens: TOO_MANY_TOKENS,
@@ -217,13 +217,13 @@ impl Prober<'_> {
             Err(Error::InvalidRequest { message } | Error::ContextOverflow { message }) => {
                 limits::read(&message, u64::from(TOO_MANY_TOKENS))
             }
-            // It gives as much as it can, and does not say how much that is.
+            // It answers as much as it can, without saying how much that is.
             Ok(_) | Err(_) => limits::Limits::default(),
         }
     }
 }
 
-/// What an answer says: a refusal of the request is a no, any other failure is noted.
+/// The result of a request: a refusal means no; any other failure is recorded.
 fn settled(
     question: &'static str,
     answer: Result<bool, Error>,

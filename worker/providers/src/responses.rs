@@ -1,8 +1,8 @@
-//! Responses: OpenAI's newer API, and servers that speak it.
+//! OpenAI's Responses API, and servers compatible with it.
 //!
-//! Nothing is left with the provider: requests carry the whole conversation and ask for the model's
+//! No state is kept at the provider: requests carry the whole conversation and ask for the model's
 //! reasoning in encrypted form, which is stored with the message and sent back, so that any worker
-//! can go on. The exception is an answer that is asked for [in the background](background).
+//! can continue. The exception is an answer that is requested [in the background](background).
 
 mod background;
 mod reader;
@@ -31,24 +31,25 @@ pub(super) struct Responses {
     wants: Wants,
 }
 
-/// What the requests of a provider have in common.
+/// The options of all requests to a provider.
 #[derive(Debug, Clone, Copy)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a setting of its own"
 )]
 struct Wants {
-    /// Whether the provider is told the shape of the answer.
+    /// Whether the provider is given the answer's schema.
     native_schema: bool,
     /// Whether it is the public API, which knows all members.
     public: bool,
     stream: bool,
-    /// Whether the provider works on answers while nobody is connected.
+    /// Whether the provider works on answers in the background.
     background: bool,
 }
 
 impl Wants {
-    /// For this request: what is taken up is in the background, whatever is configured now.
+    /// The options for this request: an answer that is taken up is in the background, whatever the
+    /// configuration.
     fn of(self, request: &Request) -> Self {
         let background = match request.background {
             InBackground::No => false,

@@ -1,4 +1,4 @@
-//! What a provider needs to know.
+//! The settings of a provider.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use mainspring_worker::llm::Secret;
 
 use crate::extra::RequestExtra;
 
-/// The public OpenAI API.
+/// Base URL of the public OpenAI API.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 
-/// The public Anthropic API.
+/// Base URL of the public Anthropic API.
 pub const ANTHROPIC_BASE_URL: &str = "https://api.anthropic.com";
 
 /// The protocol that a provider speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Chat completions, of OpenAI or of anything compatible.
+    /// Chat completions, of OpenAI or any compatible server.
     OpenAi,
-    /// OpenAI's Responses.
+    /// OpenAI's Responses API.
     OpenAiResponses,
-    /// Anthropic's Messages.
+    /// Anthropic's Messages API.
     Anthropic,
-    /// None: it answers by itself.
+    /// None: it answers without a network.
     Demo,
 }
 
@@ -37,7 +37,7 @@ impl Kind {
         }
     }
 
-    /// The kind with this name, in any case.
+    /// The kind with this name, ignoring case.
     pub fn parse(text: &str) -> Option<Self> {
         [
             Self::OpenAi,
@@ -49,7 +49,7 @@ impl Kind {
         .find(|kind| kind.as_str().eq_ignore_ascii_case(text.trim()))
     }
 
-    /// Where it is found unless told otherwise; empty for [`Kind::Demo`].
+    /// The default base URL; empty for [`Kind::Demo`].
     pub const fn default_base_url(self) -> &'static str {
         match self {
             Self::OpenAi | Self::OpenAiResponses => OPENAI_BASE_URL,
@@ -59,7 +59,7 @@ impl Kind {
     }
 }
 
-/// One provider.
+/// The settings of one provider.
 #[derive(Debug, Clone)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -70,52 +70,52 @@ pub struct ProviderSettings {
     pub name: String,
     /// The protocol.
     pub kind: Kind,
-    /// Up to and with the version segment for OpenAI's protocols; with or without it for
+    /// The base URL: including the version segment for OpenAI's protocols; with or without it for
     /// Anthropic's.
     pub base_url: String,
-    /// Sent with every request; nothing is sent when empty, as servers at home like it.
+    /// Sent with every request; if empty, none is sent, as self-hosted servers often need none.
     pub api_key: Secret,
-    /// The model when a request names none; empty means that each must name one.
+    /// The model if a request names none; if empty, each request must name one.
     pub model: String,
-    /// Whether answers are streamed. Without, nothing is heard before the whole answer.
+    /// Whether answers are streamed. Otherwise nothing is received before the whole answer.
     pub stream: bool,
-    /// Whether the provider holds answers to a JSON Schema by itself. OpenAI's protocols
-    /// have a way to ask for it; elsewhere, and without it, the schema goes into the system prompt.
+    /// Whether the provider itself enforces a JSON Schema. OpenAI's protocols have a way to ask for
+    /// it; elsewhere, or without it, the schema goes into the system prompt.
     pub native_schema: bool,
-    /// Whether requests say up to where the provider may keep them in its prompt cache. Only
-    /// Messages have a way to say it; OpenAI keeps requests in any case.
+    /// Whether requests mark what the provider may keep in its prompt cache. Only the Messages API
+    /// has such marks; OpenAI caches requests in any case.
     pub prompt_cache: bool,
-    /// Whether answers are asked for in the background, where the protocol can: the provider then works on
-    /// them, and keeps them, also while nobody is connected.
+    /// Whether answers are requested in the background, if the protocol supports it: the provider
+    /// then works on them, and stores them, even while no client is connected.
     pub background: bool,
-    /// From the first packet to the end of the TLS handshake.
+    /// Time limit from the first packet to the end of the TLS handshake.
     pub connect_timeout: Duration,
-    /// From the start of an attempt to the first byte of a streamed answer.
+    /// Time limit from the start of an attempt to the first byte of a streamed answer.
     pub first_byte_timeout: Duration,
-    /// The longest silence inside a stream. Comments and pings count as life.
+    /// The longest silence inside a stream. Comments and pings count as activity.
     pub idle_timeout: Duration,
-    /// The whole attempt.
+    /// Time limit of the whole attempt.
     pub attempt_timeout: Duration,
-    /// More headers for every request, such as an organisation's name. Values are not shown.
+    /// Additional headers for every request, such as an organisation's name. Values are not shown.
     pub headers: Vec<(String, Secret)>,
-    /// More members for every request.
+    /// Additional members for every request.
     pub extra: RequestExtra,
     /// When calls wait before they are made.
     pub limits: Limits,
 }
 
-/// When calls wait before they are made. What is learned of outages concerns this process alone; rates are those of
-/// the account, of which this process has its [part](mainspring_worker::llm::Share).
+/// When calls wait before they are made. Outages are tracked per process; rates are those of the
+/// account, of which this process has its [share](mainspring_worker::llm::Share).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Requests per minute; what the provider says about its limits is kept to in any case.
+    /// Requests per minute; limits that the provider reports are respected in any case.
     pub requests_per_minute: Option<NonZeroU32>,
     /// Input tokens per minute, likewise.
     pub tokens_per_minute: Option<NonZeroU32>,
-    /// Outages in a row after which the provider is asked by single calls only, until one of them
-    /// succeeds; 0 for never.
+    /// Number of consecutive outages after which the provider is only called by single probes until
+    /// one of them succeeds; 0 disables this.
     pub breaker_failures: u32,
-    /// How long nobody asks after that. It doubles with each call that fails, up to eight times.
+    /// How long the provider is not called then. Doubles with each failed probe, up to eight times.
     pub breaker_pause: Duration,
     /// How long a call waits in memory; beyond that it is [held](mainspring_worker::llm::Error::Held).
     pub wait_max: Duration,
@@ -134,7 +134,7 @@ impl Default for Limits {
 }
 
 impl ProviderSettings {
-    /// A provider of this kind at its public address, with the default timeouts.
+    /// Settings for a provider of this kind at its public address, with the default timeouts.
     pub fn new(name: impl Into<String>, kind: Kind) -> Self {
         Self {
             name: name.into(),
@@ -151,7 +151,7 @@ impl ProviderSettings {
             prompt_cache: true,
             background: false,
             connect_timeout: Duration::from_secs(10),
-            // Twice the silence: a long prompt is read, and a queue waited out, before it.
+            // Twice the idle timeout: before it, a long prompt is read and a queue waited out.
             first_byte_timeout: Duration::from_mins(2),
             idle_timeout: Duration::from_mins(1),
             attempt_timeout: Duration::from_mins(10),

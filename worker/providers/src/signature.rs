@@ -1,34 +1,34 @@
-//! What a provider puts beside a model's reasoning so that it can be sent back, and whose it is: a
+//! Signatures that providers attach to reasoning so that it can be sent back, and whose they are: a
 //! session may change its provider, and each refuses what another one signed.
 
 use mainspring_worker::llm::json;
 
-/// Marks the data of a redacted block of Messages, which has no text. Signatures of Messages have
+/// Prefix for the data of a redacted Messages block, which has no text. Messages signatures contain
 /// no colon.
 const REDACTED: &str = "redacted:";
 
-/// Marks an item of Responses; its id, the model and its encrypted content follow, with spaces between
-/// them.
+/// Prefix for a Responses item, followed by its id, the model and its encrypted content, separated
+/// by spaces.
 const RESPONSES: &str = "responses:";
 
 /// The signature of a reasoning part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signature<'a> {
-    /// Of a block of Messages.
+    /// Of a Messages block.
     Thinking(&'a str),
-    /// The data of a redacted block of Messages.
+    /// The data of a redacted Messages block.
     Redacted(&'a str),
-    /// Of an item of Responses.
+    /// Of a Responses item.
     Item {
         id: &'a str,
-        /// The model that was asked: others may not be able to read it.
+        /// The model that was asked; others may be unable to read it.
         model: &'a str,
         encrypted: &'a str,
     },
 }
 
 impl<'a> Signature<'a> {
-    /// Reads what is stored.
+    /// Parses a stored signature.
     pub(super) fn read(stored: &'a str) -> Self {
         if let Some(data) = stored.strip_prefix(REDACTED) {
             return Self::Redacted(data);
@@ -45,7 +45,7 @@ impl<'a> Signature<'a> {
         }
     }
 
-    /// What is stored.
+    /// The form in which it is stored.
     pub(super) fn store(self) -> String {
         match self {
             Self::Thinking(signature) => json::clean(signature).into_owned(),

@@ -1,12 +1,12 @@
-//! Server-sent events, read from whatever pieces the network makes of them.
+//! A parser for server-sent events, independent of how the network splits them.
 //!
 //! Follows the HTML standard's "event stream interpretation", of which a model's stream needs
-//! `event` and `data`. Lines are cut before they are decoded, so a character that is split over
-//! two reads is whole again, and what is not UTF-8 reads U+FFFD.
+//! `event` and `data`. Lines are split before they are decoded, so that a character split over two
+//! reads is whole again; invalid UTF-8 becomes U+FFFD.
 
 use mainspring_worker::llm::Error;
 
-/// Room kept for the next line; more is given back after a long one.
+/// Buffer capacity kept for the next line; capacity beyond this is freed after a long line.
 const KEPT_BYTES_MAX: usize = 16 * 1024;
 
 /// The state between two reads.
@@ -22,7 +22,7 @@ pub(super) struct Parser {
 }
 
 impl Parser {
-    /// A parser for one stream, whose lines and whose events have at most `limit` bytes.
+    /// A parser for one stream, whose lines and events have at most `limit` bytes each.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -35,8 +35,9 @@ impl Parser {
         }
     }
 
-    /// Reads on. `on_event` gets each event's type, empty when it names none, and its data. An
-    /// event that the stream's end leaves without its blank line is incomplete and never seen.
+    /// Parses more bytes. `on_event` gets each event's type, empty if it has none, and its data. An
+    /// event that is not terminated by a blank line when the stream ends is incomplete and is
+    /// dropped.
     pub(super) fn push(
         &mut self,
         mut bytes: &[u8],
@@ -108,7 +109,7 @@ impl Parser {
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match field {
             b"data" => {
-                // One byte more for the line's end, so that empty lines are counted too.
+                // One more byte for the line's end, so that empty lines count too.
                 self.check(self.data.len().saturating_add(value.len() + 1))?;
                 if self.has_data {
                     self.data.push('\n');
@@ -120,7 +121,7 @@ impl Parser {
                 self.event.clear();
                 self.event.push_str(&String::from_utf8_lossy(value));
             }
-            // Comments begin with the colon; `id` and `retry` are for readers that reconnect.
+            // Comments start with the colon; `id` and `retry` are for clients that reconnect.
             _ => {}
         }
         Ok(())

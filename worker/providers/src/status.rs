@@ -1,4 +1,4 @@
-//! What a provider's refusal means.
+//! Classifies the refusals of providers.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use mainspring_worker::llm::Error;
 use mainspring_worker::llm::Secret;
 use mainspring_worker::llm::json;
 
-/// A provider's words are shortened to this.
+/// Maximum characters of a provider's message.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-/// How keys begin at the providers of the world.
+/// Prefixes of API keys at well-known providers.
 const KEY_PREFIXES: &[&str] = &[
     "sk-", "sk_", "pk-", "rk-", "gsk_", "xai-", "AIza", "hf_", "nvapi-",
 ];
 
-/// Characters of the key by which a shortened copy of it is known.
+/// How many characters of the key identify a shortened copy of it.
 const KEY_PART_CHARS: usize = 6;
 
-/// What a provider is told that nobody else is to know. It may quote it.
+/// Secrets that a provider is sent and may quote in its messages.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ProviderSecrets {
     key: Secret,
@@ -29,7 +29,7 @@ pub(super) struct ProviderSecrets {
 }
 
 impl ProviderSecrets {
-    /// The key, and what lets someone in of the headers and the address.
+    /// The key, and the credentials in the headers and the URL.
     pub(super) fn of(settings: &ProviderSettings, address: &str) -> Self {
         let address = Secrets::default().and_of_url(address);
         let values = settings.headers.iter().map(|(_, value)| value.expose());
@@ -39,7 +39,7 @@ impl ProviderSecrets {
         }
     }
 
-    /// The key alone.
+    /// Only the key.
     #[cfg(test)]
     fn key(key: &str) -> Self {
         Self {
@@ -49,30 +49,30 @@ impl ProviderSecrets {
     }
 }
 
-/// What the provider said, as far as it can be read.
+/// A provider's refusal, as far as it can be parsed.
 #[derive(Debug, Default)]
 pub(super) struct Refusal {
-    /// Its words, fit to be shown.
+    /// Its message, safe to show.
     pub(super) message: String,
-    /// `type`, `code`, `param` and the message in lower case: what the meaning is guessed from.
+    /// `type`, `code`, `param` and the message in lower case, from which the meaning is guessed.
     hints: String,
-    /// A status that the body names, where the line above had none.
+    /// A status named in the body, if the status line had none.
     status: Option<u16>,
 }
 
 impl Refusal {
-    /// Reads a body: an error object of either provider, or any text.
+    /// Parses a body: an error object of any provider, or any text.
     pub(super) fn from_body(body: &[u8], told: &ProviderSecrets) -> Self {
         let text = String::from_utf8_lossy(body);
         match json::parse(&text) {
             Some(value) => Self::from_value(&value, told),
-            // Pages of proxies say nothing that helps, and may say much.
+            // HTML pages of proxies do not help, and may reveal too much.
             None if text.trim_start().starts_with('<') => Self::from_text("an HTML page", told),
             None => Self::from_text(&text, told),
         }
     }
 
-    /// Reads an error object, alone or under `error`.
+    /// Parses an error object, either bare or under `error`.
     pub(super) fn from_value(value: &Value, told: &ProviderSecrets) -> Self {
         let value = match value {
             Value::Array(items) => items.first().unwrap_or(value),
@@ -103,7 +103,7 @@ impl Refusal {
         refusal
     }
 
-    /// A refusal in words of our own.
+    /// A refusal with a message of our own.
     pub(super) fn said(words: &str) -> Self {
         Self::from_text(words, &ProviderSecrets::default())
     }
@@ -176,7 +176,7 @@ pub(super) fn classify(status: u16, refusal: &Refusal, retry_after: Option<Durat
             message,
             retry_after,
         },
-        // It may have worked on the answer for as long as it was waited for.
+        // It may have worked on the answer until the timeout.
         408 | 504 => Error::Unavailable {
             message,
             retry_after,
@@ -187,7 +187,7 @@ pub(super) fn classify(status: u16, refusal: &Refusal, retry_after: Option<Durat
         },
         413 => Error::ContextOverflow { message },
         400..=499 => refused(refusal, message),
-        // A redirect is not followed: it would carry the key elsewhere.
+        // Redirects are not followed: they would send the key elsewhere.
         _ => Error::bad(message),
     }
 }
@@ -204,7 +204,7 @@ fn refused(refusal: &Refusal, message: String) -> Error {
     }
 }
 
-/// The error for an error object inside an answer that began with 200.
+/// The error for an error object inside an answer with status 200.
 pub(super) fn classify_inside(refusal: &Refusal) -> Error {
     if let Some(status) = refusal.status {
         return match classify(status, refusal, None) {
@@ -234,7 +234,7 @@ pub(super) fn classify_inside(refusal: &Refusal) -> Error {
     {
         refused(refusal, message)
     } else {
-        // Overload, a server's failure, or unknown: that another attempt costs little is certain.
+        // Overload, a server failure, or unknown: another attempt costs little.
         Error::Unavailable {
             message,
             retry_after: None,
@@ -242,10 +242,10 @@ pub(super) fn classify_inside(refusal: &Refusal) -> Error {
     }
 }
 
-/// A provider's words on one line, short, without anything that looks like the key, and without what else it
-/// was told.
+/// A provider's message on one line, shortened, without anything that looks like a key, and without
+/// the other secrets that it was sent.
 pub(super) fn presentable(text: &str, told: &ProviderSecrets) -> String {
-    // Before anything is cut off: half of a secret would not be known.
+    // Before truncation, because half of a secret would not be recognized.
     let text = told.others.hidden(text);
     let key = &told.key;
     let start: String = text.chars().take(4 * MESSAGE_CHARS_MAX).collect();

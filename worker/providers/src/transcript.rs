@@ -1,8 +1,9 @@
-//! The transcript as providers insist on it: every call answered, by exactly one result, at once.
+//! The transcript in the form that providers require: every call is directly followed by exactly
+//! one result.
 //!
-//! The store keeps these promises for what it stores. A window may still cut between them, and a
-//! session may have been imported; a provider refuses such a request as a whole, so what does not
-//! fit is left out here and what is missing is said to be missing.
+//! The store guarantees this for what it stores. But a window may be cut in between, and a session
+//! may have been imported. A provider refuses such a request as a whole, so whatever does not fit
+//! is left out here, and missing results are replaced with a placeholder.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use std::sync::Arc;
 use mainspring_shared::message::{ContentPart, Message, Role, ToolCall, plain_text};
 use mainspring_worker::llm::Error;
 
-/// The one kind of file, besides text, that providers read.
+/// The only kind of file, besides text, that providers accept.
 pub(super) const PDF: &str = "application/pdf";
 
-/// A file that no provider takes.
+/// The error for a file that no provider accepts.
 pub(super) fn not_taken(name: &str, media_type: &str) -> Error {
     Error::InvalidRequest {
         message: format!(
@@ -22,13 +23,13 @@ pub(super) fn not_taken(name: &str, media_type: &str) -> Error {
     }
 }
 
-/// Stands in for a result that the window lacks.
+/// Placeholder for a result that the window lacks.
 const NO_RESULT: &str = "[the result of this call is not available]";
 
-/// Longest name that every provider takes.
+/// The longest name that all providers accept.
 const NAME_CHARS_MAX: usize = 64;
 
-/// One step of the conversation.
+/// One turn of the conversation.
 #[derive(Debug)]
 pub(super) enum Turn<'a> {
     User {
@@ -39,12 +40,13 @@ pub(super) enum Turn<'a> {
         text: Cow<'a, str>,
         message: &'a Message,
     },
-    /// Directly after the assistant's turn that asked; one per call, in the order of the calls.
+    /// Directly after the assistant's turn with the calls: one result per call, in the order of the
+    /// calls.
     Results(Vec<ToolResult<'a>>),
 }
 
 impl Turn<'_> {
-    /// How many results this turn has behind this message, where it is one of the turn's.
+    /// If `message` belongs to this turn, the number of results after it in the turn.
     pub(super) fn behind(&self, message: &Message) -> Option<usize> {
         match self {
             Self::User { message: own, .. } | Self::Assistant { message: own, .. } => {
@@ -58,16 +60,16 @@ impl Turn<'_> {
     }
 }
 
-/// The answer to one call.
+/// The result of one call.
 #[derive(Debug)]
 pub(super) struct ToolResult<'a> {
     pub(super) call: &'a ToolCall,
     pub(super) text: Cow<'a, str>,
-    /// None where it stands in for a result that the window lacks.
+    /// `None` if it is a placeholder for a result that the window lacks.
     pub(super) message: Option<&'a Message>,
 }
 
-/// Whether a message has more than words.
+/// Whether a message contains more than text.
 pub(super) fn has_media(message: &Message) -> bool {
     message.content.iter().any(|part| match part {
         ContentPart::Image { .. } | ContentPart::File { .. } => true,
@@ -77,13 +79,13 @@ pub(super) fn has_media(message: &Message) -> bool {
     })
 }
 
-/// A file of words, as a text that says what it is.
+/// The text of a text file, with its name.
 pub(super) fn file_text(name: &str, text: &str) -> String {
     format!("[file {name}]\n{text}")
 }
 
-/// Puts messages in the order that providers accept. Assistant's turns without text and calls are
-/// left out: their reasoning alone is no turn.
+/// Puts messages into the order that providers accept. Assistant turns without text and calls are
+/// left out: reasoning alone is no turn.
 pub(super) fn turns(messages: &[Arc<Message>]) -> Vec<Turn<'_>> {
     let mut turns = Vec::with_capacity(messages.len());
     for (at, message) in messages.iter().enumerate() {
@@ -92,7 +94,7 @@ pub(super) fn turns(messages: &[Arc<Message>]) -> Vec<Turn<'_>> {
                 text: text(message),
                 message,
             }),
-            // Taken with the message that asked; one that nobody asked for is left out.
+            // Handled with the message that made the call; a result without a call is left out.
             Role::Tool => {}
             Role::Assistant => {
                 let text = text(message);
@@ -131,7 +133,7 @@ fn results<'a>(asking: &'a Message, after: &'a [Arc<Message>]) -> Vec<ToolResult
     asking.tool_calls.iter().map(result).collect()
 }
 
-/// The message's text; borrowed where it is in one piece.
+/// The message's text; borrowed if it is a single part.
 fn text(message: &Message) -> Cow<'_, str> {
     match message.content.as_slice() {
         [ContentPart::Text { text }] => Cow::Borrowed(text),
@@ -139,7 +141,7 @@ fn text(message: &Message) -> Cow<'_, str> {
     }
 }
 
-/// A name or an id in the alphabet that every provider takes: letters, digits, `_` and `-`. Ids
+/// A name or an id in the alphabet that all providers accept: letters, digits, `_` and `-`. Ids
 /// come from whichever provider the session had at the time.
 pub(super) fn wire_name(name: &str) -> Cow<'_, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');

@@ -1,4 +1,4 @@
-//! One usage out of the many ways in which providers report it.
+//! Normalizes the usage that providers report in many different ways.
 
 use mainspring_shared::usage::Usage;
 use serde_json::Value;
@@ -56,12 +56,12 @@ const OUTPUT_DETAILS: &[&str] = &[
     "outputTokensDetails",
 ];
 
-/// Whether the count of the input includes what the cache served.
+/// Whether the input count includes cached tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CacheCount {
-    /// As OpenAI counts.
+    /// Included, as with OpenAI.
     Included,
-    /// As Anthropic counts: read from and written to the cache come on top.
+    /// Separate, as with Anthropic: tokens read from and written to the cache come on top.
     OnTop,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Takes in one report. Counts only ever grow within an answer, so the larger one holds.
+    /// Merges a report. Counts only grow within an answer, so the larger one is kept.
     pub(super) fn read(&mut self, usage: &Value, cache: CacheCount) {
         if !usage.is_object() {
             return;
@@ -114,7 +114,7 @@ impl Counts {
         self.cost_usd = cost.or(self.cost_usd);
     }
 
-    /// The usage, or `None` when neither side was counted.
+    /// The usage, or `None` if neither side was counted.
     pub(super) fn usage(&self, cache: CacheCount) -> Option<Usage> {
         if self.input.is_none() && self.output.is_none() {
             return None;
@@ -126,7 +126,7 @@ impl Counts {
         }
         let mut output_tokens = self.output.unwrap_or(0);
         let reasoning_tokens = self.reasoning.unwrap_or(0);
-        // Some providers count reasoning beside the output; only the total gives them away.
+        // Some providers count reasoning separately from the output; only the total shows it.
         if self.total == Some(input_tokens + output_tokens + reasoning_tokens) {
             output_tokens += reasoning_tokens;
         }
@@ -156,7 +156,7 @@ fn within(usage: &Value, objects: &[&str], keys: &[&str]) -> Option<u64> {
         .find_map(|object| first(usage.get(object)?, keys))
 }
 
-/// Whole numbers, also as text or written with a point.
+/// Parses an integer, which may also be a string or have a decimal point.
 fn integer(value: &Value) -> Option<u64> {
     let float = match value {
         Value::Number(number) => match number.as_u64() {

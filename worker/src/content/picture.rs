@@ -1,7 +1,7 @@
-//! Pictures that are larger than a model is to be shown them.
+//! Scales down images that are larger than a model is to be shown them.
 //!
-//! The same bytes give the same bytes: a provider's prompt cache and a preview depend on it. So nothing here
-//! knows of time, of threads or of what was scaled before.
+//! The same input bytes always give the same output bytes, because a provider's prompt cache and
+//! previews depend on it. So nothing here depends on time, on threads or on what was scaled before.
 
 use std::io::Cursor;
 
@@ -12,34 +12,34 @@ use image::imageops::FilterType;
 use image::{DynamicImage, ImageDecoder as _, ImageFormat, ImageReader, ImageResult, Limits};
 use mainspring_shared::message::IMAGE_BYTES_MAX;
 
-/// Pixels that a picture may have to be scaled: what cameras make today. A few bytes can claim to be many
-/// more.
+/// Maximum number of pixels of an image that is scaled: what today's cameras make. A few bytes can
+/// claim to be many more.
 const PIXELS_MAX: u64 = 64 << 20;
 
-/// Memory that one may take while it is read.
+/// Maximum memory for decoding or scaling an image.
 const ALLOC_MAX: u64 = 256 << 20;
 
-/// How much of a photograph is kept, of 100: what a model tells apart, not what an eye does.
+/// JPEG quality out of 100: enough for models, though not for people.
 const QUALITY: u8 = 85;
 
-/// A picture that was scaled.
+/// A scaled image.
 #[derive(Debug, Clone)]
 pub(super) struct Scaled {
     pub(super) media_type: &'static str,
     pub(super) data: Bytes,
 }
 
-/// Why a picture cannot be scaled.
+/// Why an image cannot be scaled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It is none, or a damaged one.
+    /// It is not an image, or a damaged one.
     Unreadable,
     /// It has too many pixels.
     TooLarge,
 }
 
 impl Fault {
-    /// As the model reads it.
+    /// The reason as told to the model.
     pub(super) fn why(self) -> &'static str {
         match self {
             Self::Unreadable => "its content is not a readable image",
@@ -48,8 +48,8 @@ impl Fault {
     }
 }
 
-/// The picture with a longer edge of `edge` pixels; none where it has no more and is shown as it is. Of a
-/// moving one only the first frame is left.
+/// Scales an image to a longer edge of `edge` pixels; `None` if it is no larger and is shown
+/// unchanged. Of an animation only the first frame is kept.
 pub(super) fn scaled(data: &[u8], edge: u32) -> Result<Option<Scaled>, Fault> {
     let mut reader = ImageReader::new(Cursor::new(data))
         .with_guessed_format()
@@ -66,13 +66,14 @@ pub(super) fn scaled(data: &[u8], edge: u32) -> Result<Option<Scaled>, Fault> {
     if u64::from(width) * u64::from(height) > PIXELS_MAX || decoder.total_bytes() > ALLOC_MAX {
         return Err(Fault::TooLarge);
     }
-    // What `resize` keeps between its two passes: sixteen bytes for each pixel of rows as wide as before.
+    // The buffer of `resize` between its two passes: sixteen bytes per pixel, in rows of the
+    // original width.
     let (wide, high) = (u64::from(width), u64::from(height));
     let rows = (high * u64::from(edge) / wide.max(high)).max(1);
     if wide * rows * 16 > ALLOC_MAX {
         return Err(Fault::TooLarge);
     }
-    // It is written without its metadata, so it is turned here as those say.
+    // The output has no metadata, so the orientation is applied here.
     let orientation = decoder.orientation();
     let whole = DynamicImage::from_decoder(decoder).map_err(|error| fault(&error))?;
     let whole = if whole.color().has_alpha() {
@@ -80,7 +81,7 @@ pub(super) fn scaled(data: &[u8], edge: u32) -> Result<Option<Scaled>, Fault> {
     } else {
         DynamicImage::ImageRgb8(whole.into_rgb8())
     };
-    // Sums and products alone, which are the same on every machine.
+    // Consists only of sums and products, which are the same on every machine.
     let mut small = whole.resize(edge, edge, FilterType::CatmullRom);
     if let Ok(orientation) = orientation {
         small.apply_orientation(orientation);
@@ -104,7 +105,7 @@ pub(super) fn scaled(data: &[u8], edge: u32) -> Result<Option<Scaled>, Fault> {
 
 fn png(image: &DynamicImage) -> ImageResult<Bytes> {
     let mut data = Vec::new();
-    // The one level whose output does not depend on which library for zlib is linked.
+    // The only level whose output does not depend on which zlib library is linked.
     let encoder = PngEncoder::new_with_quality(&mut data, CompressionType::Fast, Rows::Adaptive);
     image.write_with_encoder(encoder)?;
     Ok(data.into())
@@ -169,15 +170,15 @@ mod tests {
             assert_eq!(small.media_type, media_type, "{format:?}");
             let image = read(&small);
             assert_eq!((image.width(), image.height()), (300, 100), "{format:?}");
-            // Again and on another thread: the same bytes.
+            // Again on another thread: the same bytes.
             let again = std::thread::spawn(move || scaled(&data, 300)).join();
             let again = again.expect("no panic").expect("can be read");
             assert_eq!(again.expect("is larger").data, small.data, "{format:?}");
         }
     }
 
-    /// A library that writes others makes every provider's cache of pictures useless once: that may be, but
-    /// it is to be known.
+    /// A library version that writes other bytes invalidates every provider's image cache once.
+    /// That is acceptable, but it must be noticed.
     #[test]
     fn the_bytes_are_those_of_the_last_release() {
         let of = |image: &DynamicImage, format| {
@@ -210,7 +211,7 @@ mod tests {
     fn a_photograph_that_lies_on_its_side_is_turned() {
         let upright = photograph(300, 100);
         let mut data = written(&upright, ImageFormat::Jpeg);
-        // Behind the mark of a JPEG: metadata that say "turn it by a quarter".
+        // After the JPEG start marker: metadata that says "rotate by a quarter turn".
         let exif = [
             &b"\xff\xe1\x00\x22Exif\0\0MM\0\x2a\0\0\0\x08\0\x01"[..],
             b"\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0",
@@ -221,7 +222,8 @@ mod tests {
         assert_eq!((image.width(), image.height()), (50, 150));
     }
 
-    /// Few bytes and few pixels: but to scale it, rows as wide as it is are kept at sixteen bytes a pixel.
+    /// Few bytes and few pixels, but scaling it needs rows of the original width at sixteen bytes a
+    /// pixel.
     #[test]
     fn a_picture_whose_rows_take_too_much_to_scale_is_not() {
         let line = RgbImage::from_pixel((ALLOC_MAX / 16) as u32 + 1, 1, Rgb([1, 2, 3]));

@@ -1,13 +1,13 @@
-//! Sends that have just ended, from which entries are to be extracted.
+//! The queue of sends that have just ended and need an extraction.
 
 use mainspring_runtime::telemetry;
 use mainspring_shared::id::{SendId, TenantId};
 use tokio::sync::mpsc;
 
-/// Sends that wait to be looked at; those that find no room are found by polling.
+/// Maximum number of queued sends; further ones are found by polling.
 const PENDING_MAX: usize = 1_024;
 
-/// Tells the loop of sends that have ended.
+/// Notifies the extraction loop of sends that have ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Ended(mpsc::Sender<EndedSend>);
 
@@ -26,9 +26,9 @@ impl Ended {
         (Self(sender), receiver)
     }
 
-    /// A send whose agent has entries extracted has completed; told within its span.
+    /// Enqueues a completed send whose agent extracts memories; must be called within its span.
     pub(crate) fn enqueue(&self, tenant: TenantId, send: SendId) {
-        // One that finds no room is found by polling.
+        // If the queue is full, the send is found by polling.
         let _ = self.0.try_send(EndedSend {
             tenant,
             send,

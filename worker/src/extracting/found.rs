@@ -1,4 +1,5 @@
-//! What becomes of the facts that a model found: which are new, which change what is known.
+//! Decides what to do with the facts that a model found: which are new, and which change known
+//! entries.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +15,13 @@ use serde_json::Map;
 use crate::memory::{Memories, entry_id};
 use crate::send::values_in;
 
-/// Facts of one send; a model that finds more makes them up.
+/// Maximum number of facts from one send; a model that finds more makes them up.
 const FACTS_MAX: usize = 20;
 
-/// Two texts that share this part of their words say the same.
+/// Two texts that share this fraction of their words count as the same.
 const LIKENESS_MIN: f64 = 0.8;
 
-/// A fact, as the model says it.
+/// A fact as returned by the model.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Fact {
     text: String,
@@ -33,14 +34,14 @@ struct Answer {
     memories: Vec<Fact>,
 }
 
-/// What is to be stored.
+/// The entries to store.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Found {
     pub(super) saved: Vec<NewMemory>,
     pub(super) changed: Vec<ChangeMemory>,
 }
 
-/// The facts of an answer, which may stand between other words; none where it holds no JSON of the form.
+/// The facts of an answer, which may contain other text; `None` if it has no JSON of this form.
 pub(super) fn facts(answer: &str) -> Option<Vec<Fact>> {
     let values = values_in(answer).values.into_iter();
     let answer = values
@@ -50,8 +51,8 @@ pub(super) fn facts(answer: &str) -> Option<Vec<Fact>> {
     Some(facts.filter(|fact| !fact.text.trim().is_empty()).collect())
 }
 
-/// Decides about each fact. What says the same as something known is left out; what brings something
-/// known up to date changes it; nothing is deleted.
+/// Decides about each fact. A duplicate of a known entry is dropped; an update of a known entry
+/// changes it; nothing is deleted.
 pub(super) async fn decide(
     memories: &Memories,
     owed: &Extraction,
@@ -76,7 +77,8 @@ pub(super) async fn decide(
             continue;
         }
         seen.push(own);
-        // By what is said: another attempt may find less, or in another order.
+        // The key depends on the text, because another attempt may find fewer facts, or in another
+        // order.
         let said = BlobHash::of(text.as_bytes());
         let key = format!("extract {} {said}", owed.send_id);
         let replaced = replaced.map(|place| known[place].id.clone());

@@ -1,9 +1,9 @@
-//! What a model is shown of a send that has ended.
+//! The texts that a model is shown about an ended send.
 
 use mainspring_shared::memory::Recalled;
 use mainspring_shared::message::{Message, Role, plain_text};
 
-/// What the model is asked about.
+/// The known entries and the conversation, as the model's input.
 pub(super) fn shown(known: &[Recalled], text: &str) -> String {
     let listed = known.iter().zip(1..);
     let listed = listed.map(|(entry, n)| format!("{n}. {}", entry.text.replace('\n', " ")));
@@ -15,14 +15,14 @@ pub(super) fn shown(known: &[Recalled], text: &str) -> String {
     )
 }
 
-/// The last characters of a text, at most so many.
+/// The last `chars` characters of a text.
 pub(super) fn end_of(text: &str, chars: usize) -> &str {
     let skipped = text.chars().count().saturating_sub(chars);
     let begin = text.char_indices().nth(skipped);
     begin.map_or("", |(at, _)| &text[at..])
 }
 
-/// The end of what people and the assistant said, without what tools gave.
+/// The end of what people and the assistant said, without tool results.
 pub(super) fn conversation(messages: &[&Message], chars: usize) -> String {
     let lines = messages.iter().filter_map(|message| {
         let who = match message.role {

@@ -1,7 +1,7 @@
-//! A fold in two phases: the model first saves what lasts as notes, then writes the summary.
+//! A fold in two phases: the model first saves lasting facts as notes, then writes the summary.
 //!
-//! The loop is bounded and flat. Calls are captured and answered with a few words; the run makes them once
-//! the fold is attached, as calls of the session's own tools for notes.
+//! The loop is bounded and flat. Calls are recorded and answered with a few words; the run makes
+//! them once the fold is attached, as calls of the session's own note tools.
 
 use std::sync::Arc;
 
@@ -14,29 +14,29 @@ use super::summary::{summarize, summary};
 use super::{Fault, Taken, Written};
 use crate::llm::{Chunk, Finish, Reply, Request, ToolSpec, Traced};
 
-/// Tools that a fold may use, of those that the agent has.
+/// The agent's tools that a fold may use.
 pub(crate) const NOTE_TOOLS: [&str; 2] = ["note_add", "note_update"];
 
-/// Model calls that may save notes.
+/// Maximum number of model calls that may save notes.
 const ROUNDS: usize = 4;
 
-/// Tokens of answers with notes, estimated, behind which the summary is asked for.
+/// Estimated tokens of answers with notes after which the summary is requested.
 const TOKENS_MAX: u64 = 10_000;
 
-/// Calls that are made of one fold.
+/// Maximum number of note calls that are made for one fold.
 const NOTES_MAX: usize = 16;
 
-/// What the model is told before.
+/// System prompt of the fold.
 const SYSTEM: &str = "You condense the beginning of a conversation in two phases. First save what \
                       is of lasting value with note_add: decisions, preferences and constraints, \
                       facts, open commitments, fixes that were hard to find; one per note, and \
                       refine with note_update instead of repeating. Then, in a message without \
                       calls, write the summary.";
 
-/// What it is told when it has saved notes long enough.
+/// Told to the model when it has saved notes for long enough.
 const FINISH: &str = "Write the summary now, between <summary> and </summary>.";
 
-/// Asks for notes and a summary. Where the model comes to no summary by itself, it is asked for one alone.
+/// Asks for notes and a summary. If the model does not reach a summary, it is asked for one alone.
 pub(crate) async fn distill(
     client: Traced,
     request: Arc<Request>,
@@ -63,7 +63,7 @@ pub(crate) async fn distill(
             taken.asks(&asking);
         }
         let mut on_chunk = |chunk: Chunk<'_>| taken.hears(&chunk);
-        // What was captured is not lost by a failure: a plain summary follows.
+        // Recorded notes survive a failure: a plain summary follows.
         let Ok(reply) = client.complete(&asking, &mut on_chunk).await else {
             break;
         };
@@ -99,7 +99,7 @@ pub(crate) async fn distill(
                 return Err(Fault::Model(error));
             };
             tracing::warn!(%error, "no summary behind a fold's notes");
-            // What was answered before is paid for.
+            // Earlier answers are paid for.
             let reply = Reply {
                 content: Vec::new(),
                 tool_calls: Vec::new(),
@@ -127,12 +127,12 @@ fn written(text: String, reply: Reply, used: Usage, notes: Vec<ToolCall>) -> Wri
     }
 }
 
-/// Notes the calls of an answer, and answers them. About how many tokens the answer has.
+/// Records the calls of an answer and answers them. Returns the approximate tokens of the answer.
 fn capture(asking: &mut Request, reply: Reply, round: usize, notes: &mut Vec<ToolCall>) -> u64 {
     let calls = reply.tool_calls.into_iter().enumerate();
     let calls: Vec<ToolCall> = calls
         .map(|(place, call)| ToolCall {
-            // Models repeat the ids of earlier rounds.
+            // Models reuse the ids of earlier rounds.
             id: format!("fold_{round}_{place}"),
             ..call
         })

@@ -12,20 +12,20 @@ use crate::Kernel;
 use crate::hook::{self, At};
 use crate::tool::{Executor, Invocation, Offers, Skills};
 
-/// Where the notes of a fold go.
+/// What saving the notes of a fold needs.
 pub(crate) struct Notebook {
     pub(crate) kernel: Arc<Kernel>,
     pub(crate) at: At,
     pub(crate) boot: BootId,
     /// The tools of the send.
     pub(crate) offers: Offers,
-    /// What stops a call.
+    /// Stops a call.
     pub(crate) stop: CancellationToken,
 }
 
 impl Notebook {
-    /// Makes the calls that save the notes of the fold of this number, within the tools' own bounds. A note
-    /// that cannot be saved is missing, and no more.
+    /// Makes the calls that save the notes of the fold numbered `fold`, within the tools' own
+    /// limits. A note that cannot be saved is just missing.
     pub(crate) async fn save(&self, notes: Vec<ToolCall>, fold: i64) {
         for (place, call) in notes.into_iter().enumerate() {
             self.save_one(call, fold, place).await;

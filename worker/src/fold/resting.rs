@@ -1,10 +1,11 @@
-//! Folds that are written while nothing of their session is under way.
+//! Folds that are written while no send of their session is running.
 //!
-//! Whoever asks next waits for nothing: a fold is attached once no worker has the session, behind whatever
-//! was said meanwhile. Where the session was folded or pruned otherwise it is dropped, and only what it cost
-//! is stored. That is stored as soon as a worker is found to have the session: nobody knows for how long. A worker
-//! that dies writes none, and the next send that ends begins another one. Notes are saved behind the attachment, as
-//! beside a send.
+//! No send waits for them: a fold is attached once no worker has the session, even if messages were
+//! added meanwhile. If the session was folded or pruned otherwise, the fold is dropped and only its
+//! cost is stored. The cost is stored as soon as a worker turns out to have the session, because it
+//! is unknown for how long. If a worker crashes, its fold is lost, and the next send that ends
+//! begins another one. Notes are saved after the fold is attached, as for a fold that is written
+//! during a send.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,17 +23,17 @@ use crate::metrics;
 use crate::patience::Outage;
 use crate::writes::publish_step;
 
-/// Folds that are begun at a time; sends that end beyond that leave it to later ones.
+/// Maximum number of folds at a time; sends that end beyond that leave it to later ones.
 const AT_ONCE: usize = 16;
 
-/// The first and the longest pause while a worker has the session or the database is away, and how many
-/// pauses there are: about five minutes.
+/// The first and the longest pause while a worker has the session or the database is down, and the
+/// number of pauses: about five minutes in all.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 const PAUSES: u32 = 43;
 
-/// The sessions of which a fold is written here at rest. Each has one at most, as a send that runs begins none
-/// while there is.
+/// The sessions whose folds this worker writes at rest. Each has one at most, since a running send
+/// begins none while there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Resting(Mutex<BTreeSet<SessionKey>>);
 
@@ -41,19 +42,19 @@ impl Resting {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether one is written of this session.
+    /// Whether a fold of this session is being written.
     pub(crate) fn has(&self, key: SessionKey) -> bool {
         self.all().contains(&key)
     }
 
-    /// Whether one may be begun of this session.
+    /// Whether a fold of this session may begin.
     pub(crate) fn takes(&self, key: SessionKey) -> bool {
         let all = self.all();
         all.len() < AT_ONCE && !all.contains(&key)
     }
 }
 
-/// Takes a session out again, however its task ends.
+/// Removes a session again, however its task ends.
 struct RestingGuard<'k>(&'k Kernel, SessionKey);
 
 impl Drop for RestingGuard<'_> {
@@ -62,7 +63,8 @@ impl Drop for RestingGuard<'_> {
     }
 }
 
-/// Has a fold written and stored. What is not written when the worker stops is dropped.
+/// Spawns the writing and storing of a fold. A fold that is unfinished when the worker stops is
+/// dropped.
 pub(crate) fn spawn(
     kernel: &Arc<Kernel>,
     at: At,
@@ -118,13 +120,13 @@ fn finished(
             (cost, Some(written.row(span)))
         }
         Some(Err(fault)) => {
-            // What a hook forbids is no fault of anybody's.
+            // A fold that a hook forbids is no failure.
             if matches!(fault, Fault::Forbidden(_)) {
                 tracing::debug!(session.id = %item.key.session, %fault, "no fold of a session at rest");
             } else {
                 tracing::warn!(session.id = %item.key.session, %fault, "no fold of a session at rest");
             }
-            // Else the next send that ends would have the same asked for, and pay for it.
+            // Otherwise the next send that ends would request the same fold, and pay for it.
             let digests = fault.is_lasting().then(|| Written::digests(span).row(span));
             (FoldCall::cost(asked, &fault), digests)
         }
@@ -141,7 +143,8 @@ fn finished(
     item
 }
 
-/// Stores it once no worker has the session; none where it could not be. What it cost is stored either way.
+/// Stores the fold once no worker has the session; `None` if that failed. The cost is stored either
+/// way.
 async fn store(kernel: &Kernel, item: &FoldAtRest) -> Option<FoldedAtRest> {
     let session = item.key.session;
     let cost = FoldAtRest {
@@ -151,7 +154,7 @@ async fn store(kernel: &Kernel, item: &FoldAtRest) -> Option<FoldedAtRest> {
     let mut is_paid = item.usage.is_empty();
     let mut outage = Outage::new(PAUSE, PAUSE_MAX);
     for _ in 0..PAUSES {
-        // A worker that has the session itself need not ask for more than that.
+        // If this worker itself has the session, it need not ask for more than that.
         let is_ours = kernel.running.contains(item.key);
         let wanted = if is_ours { &cost } else { item };
         if !is_ours || !is_paid {
@@ -180,7 +183,8 @@ async fn store(kernel: &Kernel, item: &FoldAtRest) -> Option<FoldedAtRest> {
     None
 }
 
-/// Stores what calls beside a send's rounds cost whose worker lost the session before any step had stored it.
+/// Stores the cost of calls outside a send's rounds whose worker lost the session before a step
+/// stored it.
 pub(crate) fn spawn_pay(kernel: &Arc<Kernel>, item: FoldAtRest) {
     let kernel = Arc::clone(kernel);
     kernel.clone().tasks.runs.spawn(async move {
@@ -188,7 +192,7 @@ pub(crate) fn spawn_pay(kernel: &Arc<Kernel>, item: FoldAtRest) {
     });
 }
 
-/// Stores what calls cost, whoever has the session.
+/// Stores the cost of calls, whoever has the session.
 async fn pay(kernel: &Kernel, item: &FoldAtRest) {
     let session = item.key.session;
     let mut outage = Outage::new(PAUSE, PAUSE_MAX);

@@ -1,5 +1,5 @@
-//! A fold by a service of the user's own: one call like that of an HTTP tool, with the same signature, the
-//! same bounds and the same rules for addresses.
+//! A fold by the user's own service: one call like that of an HTTP tool, with the same signature,
+//! limits and address rules.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use tokio_util::sync::CancellationToken;
 use super::{Fault, Job, Written};
 use crate::tool::{CellOwner, Invocation, Skills, Tools};
 
-/// What the service is called in its requests.
+/// The name of the service in its requests.
 const NAME: &str = "fold";
 
-/// Asks the service at `url`, for an isolated agent from the send's cell. A repeat of the same fold carries
-/// the same id.
+/// Calls the service at `url`, from the send's cell if the agent is isolated. A repeat of the same
+/// fold has the same id.
 pub(crate) async fn ask(
     tools: Arc<Tools>,
     url: String,
@@ -89,7 +89,7 @@ pub(crate) async fn ask(
     }
 }
 
-/// What the service is given: the earlier folds and the messages, as the API shows them.
+/// The arguments for the service: the earlier folds and the messages, as the API shows them.
 fn arguments(job: &Job) -> Map<String, Value> {
     let span = &job.span;
     let folds: Vec<_> = span.folds.iter().map(|fold| json!(**fold)).collect();

@@ -1,4 +1,4 @@
-//! The hooks of a worker, asked one after the other.
+//! The hooks of a worker, called one after the other.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use mainspring_shared::tool::CallResult;
 use super::{At, Decision, FoldPart, Hook, HookError, Moment, OnFailure, ToolCall, Verdict};
 use crate::llm::{Reply, Request};
 
-/// Names that begin so are the kernel's own.
+/// Prefix of names that are reserved for the kernel.
 const RESERVED: &str = "builtin.";
 
-/// A hook's name that cannot be.
+/// Why a hook cannot have a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// It is empty, or reserved.
@@ -26,7 +26,7 @@ pub enum NameError {
         /// The name.
         name: String,
     },
-    /// Another hook has it.
+    /// Another hook has this name.
     #[error("there is a hook named {name:?} already")]
     Twice {
         /// The name.
@@ -34,39 +34,39 @@ pub enum NameError {
     },
 }
 
-/// What a policy did not let happen.
+/// An action that a policy did not allow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// `policy.denied` or `policy.unavailable`.
     pub(crate) code: Code,
-    /// Which hook, and why.
+    /// The hook and its reason.
     pub(crate) message: String,
 }
 
-/// What hooks make of something.
+/// The combined decision of hooks.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Judged<T> {
-    /// It happens.
+    /// It may happen.
     Go,
-    /// This is its outcome.
+    /// It does not happen; this is its outcome instead.
     Instead(T),
     /// The send ends.
     End,
 }
 
-/// Words of hooks, each with an id that is the same whoever asks for them.
+/// Messages injected by hooks, each with an id that does not depend on the worker.
 pub(crate) type Words = Vec<(String, Vec<ContentPart>)>;
 
-/// What hooks make of something before which they may say something.
+/// The combined decision of hooks at a point where they may inject messages.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Heard<T> {
-    /// The same as where they may not.
+    /// A decision without messages.
     Judged(Judged<T>),
-    /// This is said first.
+    /// These messages are told first.
     Say(Words),
 }
 
-/// What a call gets that a policy does not permit.
+/// The result of a call that a policy does not allow.
 fn denied(refusal: &Refusal) -> CallResult {
     let text = format!("error: this call is not permitted: {}", refusal.message);
     CallResult::error(Code::ToolDenied, text)
@@ -76,7 +76,7 @@ fn denied(refusal: &Refusal) -> CallResult {
 #[derive(Debug, Clone, Default)]
 pub struct Hooks {
     pub(super) list: Vec<Arc<dyn Hook>>,
-    /// How long each may take at one point; without it for ever.
+    /// How long each may take at one point; `None` means without limit.
     limit: Option<(Arc<dyn Clock>, Duration)>,
 }
 
@@ -101,7 +101,7 @@ impl Hooks {
         Ok(())
     }
 
-    /// The same hooks, none of which may take longer than this at one point: then it has failed.
+    /// The same hooks with a time limit per point; exceeding it counts as a failure.
     #[must_use]
     pub fn within(&self, (clock, limit): (Arc<dyn Clock>, Duration)) -> Self {
         Self {
@@ -110,7 +110,7 @@ impl Hooks {
         }
     }
 
-    /// Takes a hook away; true when it was there.
+    /// Removes a hook; true if it existed.
     pub fn remove(&mut self, name: &str) -> bool {
         let before = self.list.len();
         self.list.retain(|hook| hook.name() != name);
@@ -122,19 +122,19 @@ impl Hooks {
         self.list.iter().any(|hook| hook.name() == name)
     }
 
-    /// Whether there is none at all.
+    /// Whether there are no hooks.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Tells all of them.
+    /// Notifies all hooks.
     pub(crate) async fn observe(&self, at: At, moment: Moment<'_>) {
         for hook in &self.list {
             self.noted(hook.as_ref(), hook.observe(at, moment)).await;
         }
     }
 
-    /// What of the memory is shown; none with the reason why.
+    /// The recalled entries to show, or the reason why none is shown.
     pub(crate) async fn memory_recalled(
         &self,
         at: At,
@@ -154,7 +154,7 @@ impl Hooks {
         Ok(found)
     }
 
-    /// The text of a fold that a hook wrote, if one did; the reason where nothing may be folded.
+    /// The text of a fold if a hook wrote one, or the reason why nothing may be folded.
     pub(crate) async fn before_fold(
         &self,
         at: At,
@@ -174,7 +174,7 @@ impl Hooks {
         Ok(None)
     }
 
-    /// What each call of an answer gets instead of being made, if they may not be.
+    /// What all calls of an answer get instead of being made, if hooks decide so.
     pub(crate) async fn before_calls(&self, at: At, calls: &[ToolCall]) -> Judged<CallResult> {
         for hook in &self.list {
             let decided = hook.before_calls(at, calls);
@@ -187,7 +187,7 @@ impl Hooks {
         Judged::Go
     }
 
-    /// What becomes of a call that failed.
+    /// What to do about a failed call.
     pub(crate) async fn tool_failed(
         &self,
         at: At,
@@ -206,8 +206,7 @@ impl Hooks {
         OnFailure::Tell
     }
 
-    /// An answer that is used instead of asking, if the model is not to be asked for something besides the
-    /// conversation, in which nothing can be said.
+    /// The decision before a model call outside the conversation, where no message can be injected.
     pub(crate) async fn before_model(
         &self,
         at: At,
@@ -219,7 +218,8 @@ impl Hooks {
         }
     }
 
-    /// The same of a model call of a round, in which these words were said.
+    /// The decision before a model call of a round in which the messages `said` were injected
+    /// before.
     pub(crate) async fn before_round_call(
         &self,
         at: At,
@@ -238,7 +238,7 @@ impl Hooks {
         Ok(said_or_go(words))
     }
 
-    /// What becomes of a round that begins.
+    /// The decision about a round that begins.
     pub(crate) async fn round_started(
         &self,
         at: At,
@@ -261,7 +261,7 @@ impl Hooks {
         Ok(said_or_go(words))
     }
 
-    /// The answer that is used, and whether the send ends with it whatever it asks for.
+    /// The answer to use, and whether the send ends with it whatever it requests.
     pub(crate) async fn after_model(
         &self,
         at: At,
@@ -278,7 +278,7 @@ impl Hooks {
         Ok((reply, false))
     }
 
-    /// A result that is used instead of calling; none when the tool is to be called.
+    /// A result that is used instead of calling; `None` if the tool is to be called.
     pub(crate) async fn before_tool(&self, at: At, call: &mut ToolCall) -> Option<CallResult> {
         for hook in &self.list {
             let decided = hook.before_tool(at, call);
@@ -318,7 +318,7 @@ impl Hooks {
         }
     }
 
-    /// Whether an observer did what it wanted to; what it did not concerns nobody else.
+    /// Whether an observer succeeded; its failure affects nobody else.
     async fn noted(
         &self,
         hook: &dyn Hook,
@@ -331,7 +331,7 @@ impl Hooks {
         false
     }
 
-    /// What a hook makes of what it was asked about.
+    /// The decision of one hook.
     pub(super) async fn judged<T>(
         &self,
         hook: &dyn Hook,
@@ -356,7 +356,7 @@ impl Hooks {
         Ok(Judged::Go)
     }
 
-    /// What a hook says within its time.
+    /// The result of a hook call within its time limit.
     pub(super) async fn asked<T>(
         &self,
         says: impl Future<Output = Result<T, HookError>>,
@@ -378,7 +378,7 @@ impl Hooks {
     }
 }
 
-/// A decision without what is said first: that is kept for all hooks together, unless it was said before.
+/// A decision without `Say`: its message is collected in `say`, unless it was injected before.
 async fn heard<T>(
     decided: impl Future<Output = Decision<T>>,
     say: &mut Words,

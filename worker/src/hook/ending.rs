@@ -1,4 +1,4 @@
-//! What hooks are asked about before a send ends.
+//! The question to hooks before a send ends.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::llm::Reply;
 pub enum EndReason {
     /// The model has answered.
     Answer,
-    /// The answer was cut at its token limit, and the agent takes it as it is.
+    /// The answer was truncated at its token limit, and the agent accepts it as it is.
     Truncated,
     /// The model has passed its turn.
     Passed,
@@ -24,7 +24,7 @@ pub enum EndReason {
 }
 
 impl EndReason {
-    /// The reason of an end that hooks are asked about; none of any other.
+    /// The reason, if hooks are asked about this end.
     pub(crate) fn of(end: End, has_answer: bool) -> Option<Self> {
         Some(match end {
             End::Completed(StopReason::RoundLimit) => Self::RoundLimit,
@@ -36,7 +36,7 @@ impl EndReason {
         })
     }
 
-    /// Its name in what policies are asked.
+    /// Its name in requests to policies.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Answer => "answer",
@@ -51,28 +51,28 @@ impl EndReason {
 /// An end that is about to be stored.
 #[derive(Debug, Clone)]
 pub struct Ending {
-    /// Why.
+    /// The reason for the end.
     pub why: EndReason,
-    /// The answer that it ends with, where there is one.
+    /// The answer that it ends with, if there is one.
     pub reply: Option<Arc<Reply>>,
-    /// Rounds that are left.
+    /// The number of rounds that are left.
     pub rounds_left: u32,
-    /// Times that hooks had this send go on before.
+    /// How often hooks have let this send continue before.
     pub sent_back: u32,
 }
 
-/// A send goes on that was to end.
+/// Lets a send continue that was about to end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoOn {
-    /// Said to the model as the user's.
+    /// Told to the model as a user message.
     pub message: String,
-    /// Rounds that it gets for that where none is left, or where its budget is spent. Without any it ends all
-    /// the same.
+    /// Rounds to grant if none is left or the budget is spent; without any, the send ends
+    /// nevertheless.
     pub rounds: u32,
 }
 
 impl Hooks {
-    /// Why and how the send goes on instead of ending; none when it ends.
+    /// Why and how the send continues instead of ending; `None` if it ends.
     pub(crate) async fn before_end(&self, at: At, ending: &Ending) -> Option<GoOn> {
         for hook in &self.list {
             match self.asked(hook.before_end(at, ending)).await {

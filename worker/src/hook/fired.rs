@@ -1,4 +1,4 @@
-//! What hooks make of a send that a timer fired.
+//! The decision of hooks about a send that a timer fired.
 
 use std::time::Duration;
 
@@ -17,34 +17,34 @@ pub struct FiredTimer {
     pub n: i64,
     /// When it was due.
     pub due_at: Timestamp,
-    /// What is said.
+    /// The input of the send.
     pub input: Vec<ContentPart>,
 }
 
-/// What happens in the place of what a timer's send says.
+/// What replaces the input of a timer's send.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OnFired {
-    /// This is said.
+    /// This input.
     Input(Vec<ContentPart>),
-    /// It fires again at this time, once, and not now.
+    /// Nothing now; the send is fired once at this time.
     At(Timestamp),
-    /// The same, so long from now.
+    /// The same, this long from now.
     After(Duration),
 }
 
-/// What becomes of a send that a timer fired.
+/// The decision about a send that a timer fired.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Fate {
-    /// This is said.
+    /// It runs with this input.
     Input(Vec<ContentPart>),
-    /// Nothing is said now, but then.
+    /// It is put off, with this input.
     PutOff(OnFired, Vec<ContentPart>),
-    /// Nothing is said.
+    /// It is skipped.
     Skipped,
 }
 
 impl Hooks {
-    /// What becomes of a send that a timer fired.
+    /// Asks all hooks about a send that a timer fired.
     pub(crate) async fn timer_fired(&self, at: At, mut fired: FiredTimer) -> Result<Fate, Refusal> {
         for hook in &self.list {
             let decided = hook.timer_fired(at, &fired);

@@ -1,4 +1,4 @@
-//! What providers counted for what was expected, by model.
+//! Calibrations of token estimates by what providers counted, per model.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,25 +6,25 @@ use std::sync::{Mutex, PoisonError};
 use mainspring_shared::model::{Calibration, ModelFacts};
 use mainspring_shared::store::{CALIBRATION_NAME_MAX, CalibrationRecord};
 
-/// Models that are kept; more than a process asks in practice.
+/// How many models are kept; more than a process asks in practice.
 pub(crate) const MODELS_MAX: usize = 1_000;
 
-/// What is known of a model.
+/// A model's calibration.
 #[derive(Debug)]
 struct Known {
     calibration: Calibration,
-    /// Whether it was counted since it was stored.
+    /// Whether it changed since it was stored.
     changed: bool,
 }
 
-/// The calibrations of all models: what this process was told by providers, and what others stored.
+/// The calibrations of all models: from counts in this process, and from what others stored.
 #[derive(Debug, Default)]
 pub struct Calibrations {
     by_model: Mutex<BTreeMap<(String, String), Known>>,
 }
 
 impl Calibrations {
-    /// Takes note of what a provider counted for a request of this expected size.
+    /// Records what a provider counted for a request of this expected size.
     pub fn observe(&self, model: (&str, &str), facts: &ModelFacts, expected: u64, counted: u64) {
         let mut all = self.lock();
         let key = (model.0.to_owned(), model.1.to_owned());
@@ -47,7 +47,7 @@ impl Calibrations {
         known.unwrap_or_else(|| Calibration::new(facts.tokens))
     }
 
-    /// What was counted since it was stored the last time.
+    /// The calibrations that changed since they were last stored.
     pub(crate) fn changed(&self) -> Vec<CalibrationRecord> {
         let all = self.lock();
         let changed = all.iter().filter(|(key, known)| {
@@ -61,7 +61,7 @@ impl Calibrations {
         records.collect()
     }
 
-    /// These were stored. What was counted meanwhile is stored the next time.
+    /// Marks these as stored. Those that changed meanwhile are stored the next time.
     pub(crate) fn stored(&self, records: Vec<CalibrationRecord>) {
         let mut all = self.lock();
         for record in records {
@@ -72,7 +72,8 @@ impl Calibrations {
         }
     }
 
-    /// Takes in what is stored. What was counted here meanwhile goes on from the higher one.
+    /// Merges stored calibrations. A local one with unstored changes is only replaced by a higher
+    /// one.
     pub(crate) fn learn(&self, records: Vec<CalibrationRecord>) {
         let mut all = self.lock();
         for record in records {

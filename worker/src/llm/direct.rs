@@ -1,7 +1,7 @@
-//! No model at all: the user's words name one tool call, whose output is the answer.
+//! No model at all: the user's message names one tool call, whose output is the answer.
 //!
-//! The leaves of workflows that are a tool call or a person's decision are sends like others; this
-//! runs them.
+//! Workflow leaves that are a tool call or a person's decision are sends like all others; this
+//! provider runs them.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ pub(super) const PROVIDER: &str = "mainspring";
 /// Its one model.
 pub(super) const MODEL: &str = "direct";
 
-/// Asks for the call that the user's words name, and answers with its output.
+/// Requests the call that the user's message names, and answers with its output.
 #[derive(Debug)]
 pub(super) struct Direct;
 
-/// What the user's words hold.
+/// The content of the user's message.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Order {
@@ -63,7 +63,7 @@ impl Model for Direct {
     }
 }
 
-/// The output of the call, once it is there. A call that failed fails the send.
+/// The output of the call, once it exists. A failed call fails the send.
 fn output(messages: &[Arc<Message>]) -> Result<Option<&Message>, Error> {
     let since = messages.iter().rev();
     let mut since = since.take_while(|message| message.role != Role::User);

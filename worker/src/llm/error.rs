@@ -1,4 +1,4 @@
-//! What can go wrong with one attempt.
+//! The failures of one attempt.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use mainspring_shared::error::{Code, Coded};
 use mainspring_shared::tenant::{MoneySpan, Usd};
 use mainspring_shared::time::Span;
 
-/// What an attempt was waiting for when its time was over.
+/// What an attempt was waiting for when it timed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// The first byte of an answer.
@@ -28,12 +28,12 @@ impl Wait {
     }
 }
 
-/// Why a provider was not asked.
+/// Why a call is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
-    /// It was down a moment ago.
+    /// The provider was down a moment ago.
     Outage,
-    /// It would refuse: its limits, or those of the configuration, are reached.
+    /// The provider would refuse it: its limits, or the configured ones, are reached.
     Rate,
     /// The remaining money or tokens of the tenant, or of its agent, are reserved by calls in flight.
     Money,
@@ -54,7 +54,7 @@ impl Hold {
 pub(crate) const MONEY_IS_RESERVED: &str =
     "the remaining money or tokens of the tenant or of its agent are reserved by calls in flight";
 
-/// Whose limit it is, in a sentence.
+/// The owner of a limit, in a sentence.
 fn whose(agent: Option<&AgentName>) -> String {
     agent.map_or_else(
         || "the tenant".to_owned(),
@@ -62,13 +62,13 @@ fn whose(agent: Option<&AgentName>) -> String {
     )
 }
 
-/// What stands before the name of a limit that is an agent's.
+/// The prefix of the name of an agent's limit.
 fn of_agent(agent: Option<&AgentName>) -> String {
     agent.map_or_else(String::new, |agent| format!("agent {agent}: "))
 }
 
-/// The failure of one attempt. Messages hold the provider's own words at most, shortened and with
-/// anything that looks like a key taken out; never the request.
+/// The failure of one attempt. Messages contain at most the provider's own words, shortened and
+/// without anything that looks like a key; never the request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A timeout of ours passed.
@@ -76,7 +76,7 @@ pub enum Error {
     Timeout {
         /// What was waited for.
         wait: Wait,
-        /// How long.
+        /// The limit.
         limit: Duration,
     },
     /// The time for an answer, over all attempts and the waits between them, passed.
@@ -85,9 +85,9 @@ pub enum Error {
     /// The provider asks for fewer requests.
     #[error("the provider limits the rate: {message}")]
     RateLimited {
-        /// The provider's words.
+        /// The provider's message.
         message: String,
-        /// How long it asked us to wait.
+        /// How long the provider asked us to wait.
         retry_after: Option<Duration>,
     },
     /// The call was held: the provider was not called, which does not count as an attempt.
@@ -102,7 +102,8 @@ pub enum Error {
         /// For how long.
         wait: Duration,
     },
-    /// What is left of the money that the tenant or its agent may spend does not suffice for the call. Nobody was asked.
+    /// Too little is left of the money that the tenant or its agent may spend. The provider was not
+    /// asked.
     #[error(
         "what is left of the {} US dollars that {} may spend in a {} does not suffice for this call \
          ({}limits.usd_per_{})",
@@ -113,10 +114,10 @@ pub enum Error {
         agent: Option<AgentName>,
         /// The limit.
         limit: Usd,
-        /// What it is for.
+        /// The period that it applies to.
         span: MoneySpan,
     },
-    /// What is left of the tokens that calls of the tenant or its agent may use does not suffice for the call. Nobody was
+    /// Too little is left of the tokens that the tenant or its agent may use. The provider was not
     /// asked.
     #[error(
         "what is left of the {limit} tokens that {}'s calls may use in a {} does not suffice for this call \
@@ -128,42 +129,42 @@ pub enum Error {
         agent: Option<AgentName>,
         /// The limit.
         limit: u64,
-        /// What it is for.
+        /// The period that it applies to.
         span: MoneySpan,
     },
     /// The provider refuses the key, or the account behind it.
     #[error("the provider refuses the key: {message}")]
     Auth {
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
-    /// The window does not fit the model.
+    /// The conversation does not fit into the model's window.
     #[error("the conversation does not fit the model: {message}")]
     ContextOverflow {
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
-    /// The provider's filter refused the request before a model saw it. A model that declines in
-    /// its answer is a reply with [`Finish::Refused`](super::Finish::Refused), since it is billed.
+    /// The provider's filter refused the request before a model saw it. If a model declines, that
+    /// is a reply with [`Finish::Refused`](super::Finish::Refused), since it is billed.
     #[error("the provider declines the request: {message}")]
     Refused {
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
-    /// No model was asked: the call that stands in its place failed. The call's own result knows
-    /// why.
+    /// No model was asked: the call that stands in its place failed. The call's own result has the
+    /// reason.
     #[error("{message}")]
     CallFailed {
         /// The call's output.
         message: String,
     },
-    /// The answer is not the provider's protocol, or larger than any answer may be.
+    /// The answer violates the provider's protocol, or is larger than any answer may be.
     #[error("the provider's response is invalid: {message}")]
     BadResponse {
         /// What is wrong with it.
         message: String,
     },
-    /// The request names no model, and the provider's settings neither. Nothing was asked.
+    /// Neither the request nor the provider's settings name a model. The provider was not asked.
     #[error("no model is named, and provider {provider} has no default")]
     NoModel {
         /// The provider's configured name.
@@ -172,10 +173,10 @@ pub enum Error {
     /// The provider refuses the request itself.
     #[error("the provider refuses the request: {message}")]
     InvalidRequest {
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
-    /// The content of a picture or a file could not be read. Nothing was asked.
+    /// The content of an image or a file could not be read. The provider was not asked.
     #[error("the content of a picture or a file cannot be read: {message}")]
     Content {
         /// The kind of failure.
@@ -183,20 +184,21 @@ pub enum Error {
         /// What happened.
         message: String,
     },
-    /// The provider cannot be reached, or failed before it began to answer: it bills nothing.
+    /// The provider cannot be reached, or failed before it began to answer; it bills nothing.
     #[error("the provider is not available: {message}")]
     Unreached {
-        /// The provider's words, or what happened to the connection.
+        /// The provider's message, or what happened to the connection.
         message: String,
-        /// How long it asked us to wait.
+        /// How long the provider asked us to wait.
         retry_after: Option<Duration>,
     },
-    /// The provider failed, or broke off before the end of its answer: it may bill what it has read and written.
+    /// The provider failed, or broke off before the end of its answer; it may bill what it read and
+    /// wrote.
     #[error("the provider is not available: {message}")]
     Unavailable {
-        /// The provider's words, or what happened to the connection.
+        /// The provider's message, or what happened to the connection.
         message: String,
-        /// How long it asked us to wait.
+        /// How long the provider asked us to wait.
         retry_after: Option<Duration>,
     },
 }
@@ -207,7 +209,8 @@ impl Error {
         matches!(self, Self::CallFailed { .. } | Self::TotalTimeout) || !self.code().retryable()
     }
 
-    /// Whether it is certain that nothing is billed for the attempt, as long as nothing came of an answer.
+    /// Whether it is certain that the attempt is not billed, provided that no part of an answer
+    /// arrived.
     pub fn is_free(&self) -> bool {
         match self {
             Self::RateLimited { .. }
@@ -229,14 +232,14 @@ impl Error {
         }
     }
 
-    /// An answer that is not the provider's protocol.
+    /// An answer that violates the provider's protocol.
     pub fn bad(message: impl Into<String>) -> Self {
         Self::BadResponse {
             message: message.into(),
         }
     }
 
-    /// A provider that cannot be reached, without a wait that it asks for.
+    /// A provider that failed without asking us to wait.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::Unavailable {
             message: message.into(),

@@ -1,13 +1,13 @@
-//! JSON as models write it.
+//! Lenient reading of JSON written by models.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Number, Value};
 
-/// Integers up to here are exact in a double, hence the same number however they are written.
+/// Integers up to this are exact in a double, and so the same number however they are written.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Reads JSON whose strings may have halves of surrogate pairs: those read U+FFFD.
+/// Parses JSON whose strings may contain lone surrogates, which become U+FFFD.
 pub fn parse(text: &str) -> Option<Value> {
     match serde_json::from_str(text) {
         Ok(value) => Some(value),
@@ -18,8 +18,8 @@ pub fn parse(text: &str) -> Option<Value> {
     }
 }
 
-/// A call's arguments: nothing at all is the empty object, JSON is what it says, and the rest
-/// stays the text that it is.
+/// A call's arguments: blank text is the empty object, JSON is its value, and anything else stays a
+/// string.
 pub fn arguments(text: &str) -> Value {
     if text.trim().is_empty() {
         return Value::Object(Map::new());
@@ -27,7 +27,7 @@ pub fn arguments(text: &str) -> Value {
     parse(text).map_or_else(|| Value::String(clean(text).into_owned()), clean_value)
 }
 
-/// The text without U+0000, which a database cannot keep.
+/// The text without U+0000, which a database cannot store.
 pub fn clean(text: &str) -> Cow<'_, str> {
     if text.contains('\0') {
         Cow::Owned(text.replace('\0', "\u{fffd}"))
@@ -36,8 +36,8 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The value without U+0000, and with whole numbers written as such: what a database gives back
-/// must read, and be sent again, exactly like what was first received.
+/// The value without U+0000, and with whole numbers as integers: what a database returns must
+/// parse, and be sent again, exactly like what was first received.
 pub fn clean_value(value: Value) -> Value {
     match value {
         Value::String(text) if text.contains('\0') => Value::String(clean(&text).into_owned()),

@@ -14,11 +14,11 @@ use super::error::Error;
 use super::share::Share;
 use super::tenant_keys::TenantKeys;
 
-/// Models without facts that are warned of.
+/// How many models without facts are warned about.
 const UNKNOWN_MAX: usize = 100;
 
-/// A name that no provider can have: with a slash, which no model's name could begin with, or
-/// without any letter.
+/// A name that no provider can have: it contains a slash, which separates it from a model's name,
+/// or has no letter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{provider:?} cannot be a provider's name")]
 pub struct InvalidName {
@@ -31,11 +31,11 @@ pub struct InvalidName {
 pub struct Resolved {
     /// The provider's configured name, for metrics and traces.
     pub provider: Arc<str>,
-    /// The way to it.
+    /// The client.
     pub client: Arc<dyn Model>,
     /// The model's name as the provider knows it.
     pub model: String,
-    /// What is known of it.
+    /// The facts of the model.
     pub facts: ModelFacts,
 }
 
@@ -50,9 +50,9 @@ struct Provider {
 pub struct Providers {
     by_name: BTreeMap<Arc<str>, Provider>,
     default: String,
-    /// What the configuration says of models, by `MODEL`, or `PROVIDER/MODEL`, which wins.
+    /// Facts from the configuration, by `MODEL` or `PROVIDER/MODEL`; the latter takes precedence.
     facts: BTreeMap<String, FactsOverride>,
-    /// Models without any facts that were warned of.
+    /// Models without any facts that were warned about.
     unknown: Mutex<BTreeSet<String>>,
     calibrations: Calibrations,
     tenant_keys: TenantKeys,
@@ -61,8 +61,8 @@ pub struct Providers {
 }
 
 impl Providers {
-    /// No providers but what runs the leaves of workflows; `default` names the one for models without
-    /// a provider's name.
+    /// No providers except the one that runs the leaves of workflows; `default` names the provider
+    /// of models without a provider's name.
     pub fn new(default: impl Into<String>) -> Self {
         let direct = Provider {
             client: Arc::new(Direct),
@@ -85,8 +85,7 @@ impl Providers {
         self.by_name.contains_key(name)
     }
 
-    /// Adds a provider of the embedding program's own, or replaces one. `model` is asked when a
-    /// request names none.
+    /// Adds a custom provider, or replaces one. `model` is asked when a request names none.
     pub fn insert(
         &mut self,
         name: &str,
@@ -108,14 +107,15 @@ impl Providers {
         Ok(())
     }
 
-    /// Sets what is known of models, by `MODEL` or `PROVIDER/MODEL`, over what is built in.
+    /// Sets facts of models, by `MODEL` or `PROVIDER/MODEL`, which override the built-in ones.
     #[must_use]
     pub fn with_facts(mut self, facts: BTreeMap<String, FactsOverride>) -> Self {
         self.facts = facts;
         self
     }
 
-    /// Sets what opens the keys that tenants bring. Without, calls of tenants that have brought one fail.
+    /// Sets the key that unseals tenants' keys. Without it, calls of tenants that have set one
+    /// fail.
     #[must_use]
     pub fn with_sealer(mut self, sealer: Option<Arc<Sealer>>) -> Self {
         self.tenant_keys = TenantKeys::new(sealer.clone());
@@ -123,19 +123,19 @@ impl Providers {
         self
     }
 
-    /// Sets by what the limits of providers are divided.
+    /// Sets the share by which the limits of providers are divided.
     #[must_use]
     pub fn with_share(mut self, share: Share) -> Self {
         self.share = share;
         self
     }
 
-    /// How much of what providers allow is this process's.
+    /// This process's share of what providers allow.
     pub(crate) fn share(&self) -> &Share {
         &self.share
     }
 
-    /// The keys that tenants bring.
+    /// The tenants' own keys.
     pub(crate) fn tenant_keys(&self) -> &TenantKeys {
         &self.tenant_keys
     }
@@ -145,12 +145,12 @@ impl Providers {
         &self.embedder_keys
     }
 
-    /// What was counted for what was expected, by model.
+    /// The calibrations, by model: what providers counted relative to the estimates.
     pub fn calibrations(&self) -> &Calibrations {
         &self.calibrations
     }
 
-    /// What is known of a provider's model.
+    /// The facts of a provider's model.
     fn facts(&self, provider: &str, model: &str) -> ModelFacts {
         let full = format!("{provider}/{model}");
         let mut facts = ModelFacts::built_in(model).unwrap_or(ModelFacts::unknown());
@@ -161,7 +161,7 @@ impl Providers {
         }
         if !facts.known {
             let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
-            // Names come from agents: as many are remembered as people may want to look after.
+            // Names come from agents, so only as many are remembered as people may want to look at.
             if unknown.len() < UNKNOWN_MAX && unknown.insert(full) {
                 tracing::warn!(
                     provider,
@@ -175,8 +175,8 @@ impl Providers {
         facts
     }
 
-    /// Finds what an agent's `model` means: `NAME/model`, `NAME/` for that provider's own default,
-    /// or a model of the default provider. A name before a slash that is no provider's belongs to
+    /// Resolves an agent's `model`: `NAME/model`, `NAME/` for that provider's own default, or a
+    /// model of the default provider. If the name before a slash is no provider's, it belongs to
     /// the model, as in the catalogues of routers.
     pub fn resolve(&self, model: Option<&str>) -> Result<Resolved, Error> {
         let model = model.unwrap_or_default().trim();
@@ -211,7 +211,7 @@ impl Providers {
         })
     }
 
-    /// The configured names, in order; what runs the leaves of workflows is not one of them.
+    /// The configured names, in order, without the provider that runs the leaves of workflows.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let names = self.by_name.keys().map(AsRef::as_ref);
         names.filter(|name| *name != direct::PROVIDER)

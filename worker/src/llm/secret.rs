@@ -1,13 +1,13 @@
-//! Values that must not be printed.
+//! Secrets that must not be printed.
 
 use std::fmt;
 
-/// An API key. Neither `Debug` nor `Display` shows it; it leaves only through [`Secret::expose`].
+/// An API key. Neither `Debug` nor `Display` shows it; only [`Secret::expose`] returns it.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a key, without the blanks around it.
+    /// Wraps a key, without surrounding whitespace.
     pub fn new(key: impl AsRef<str>) -> Self {
         Self(key.as_ref().trim().to_owned())
     }

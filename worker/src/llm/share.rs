@@ -1,5 +1,5 @@
-//! How much of what a provider allows is this process's. Limits of providers are those of an account, and the workers of
-//! an installation divide them by their slots.
+//! This process's share of what a provider allows. Provider limits apply to an account, and the
+//! workers of an installation divide them by their slots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use mainspring_shared::id::BootId;
 use mainspring_shared::store::{BootRecord, Role, alive};
 
-/// This process's part of each limit: 1 is all of it. Clones are the same one.
+/// This process's share of each limit; 1 is all of it. Clones share the value.
 #[derive(Debug, Clone)]
 pub struct Share(Arc<Inner>);
 
@@ -27,28 +27,28 @@ impl Default for Share {
 }
 
 impl Share {
-    /// The part.
+    /// The share.
     pub fn get(&self) -> f64 {
         f64::from_bits(self.0.bits.load(Ordering::Relaxed))
     }
 
-    /// Changes it.
+    /// Sets the share.
     pub fn set(&self, share: f64) {
         self.0.bits.store(share.to_bits(), Ordering::Relaxed);
     }
 
-    /// Says that there is a limit, so that it matters from now on.
+    /// Records that a limit exists, so that the share matters.
     pub fn want(&self) {
         self.0.is_wanted.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it matters.
+    /// Whether the share matters.
     pub fn is_wanted(&self) -> bool {
         self.0.is_wanted.load(Ordering::Relaxed)
     }
 
-    /// The part of one among these lives: its slots among those of the workers of its pool, and of those of other
-    /// pools that have sends in flight.
+    /// The share of boot `own`: its slots divided by those of all workers of its pool and of those
+    /// workers of other pools that have sends in flight.
     pub fn of(boots: &[BootRecord], own: BootId) -> f64 {
         let workers = alive(boots).filter(|boot| boot.role == Role::Worker);
         let Some(mine) = workers.clone().find(|boot| boot.id == own) else {
@@ -100,12 +100,12 @@ mod tests {
         assert_eq!(eighths(&boots, own), 8);
         boots.push(boot(2, "a", 30, 0));
         assert_eq!(eighths(&boots, own), 2);
-        // One of another pool that has nothing to do asks nobody.
+        // A worker of another pool with no sends in flight asks nobody.
         boots.push(boot(3, "b", 40, 0));
         assert_eq!(eighths(&boots, own), 2);
         boots[2].in_flight = 1;
         assert_eq!(eighths(&boots, own), 1);
-        // All that have something to do share all of it.
+        // Workers with sends in flight divide all of it.
         for boot in &mut boots {
             boot.in_flight = 1;
         }
@@ -121,7 +121,7 @@ mod tests {
             ..boot(5, "a", 100, 5)
         });
         assert_eq!(eighths(&boots, own), 1);
-        // One that is not there yet comes on top.
+        // A boot that is not registered yet counts in addition.
         assert_eq!(eighths(&boots, BootId(Uuid::nil())), 2);
     }
 

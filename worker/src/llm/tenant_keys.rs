@@ -1,7 +1,7 @@
-//! Keys that tenants bring for providers, as this process knows them.
+//! The tenants' own provider keys, as cached by this process.
 //!
-//! A tenant's calls are made with its own key where it has set one, and never with the operator's because
-//! that key could not be read.
+//! If a tenant has set a key, its calls are made with that key, and never with the operator's just
+//! because the tenant's could not be read.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,21 +17,22 @@ use mainspring_shared::time::Clock;
 
 use super::{Error, Model, Secret};
 
-/// For how long a key is used without a look at the database; what `PUT /v1/provider-keys` promises.
+/// How long a key is used without checking the database, as `PUT /v1/provider-keys` promises.
 const VALID: Duration = Duration::from_secs(10);
 
-/// For how long while the database does not answer.
+/// The same while the database does not answer.
 const VALID_AWAY: Duration = Duration::from_mins(10);
 
-/// Tenants and providers that are remembered. A model with a key of its own has an HTTP client of its own.
+/// How many pairs of tenant and provider are cached. Each model with a key of its own has its own HTTP
+/// client.
 const KNOWN_MAX: NonZeroUsize = NonZeroUsize::new(1_024).expect("it is not 0");
 
-/// What asks a provider with a key.
+/// A client that may use a key.
 pub(crate) trait Asks {
-    /// The same with a tenant's own key; none where no key is asked with.
+    /// The same client with a tenant's own key; `None` if it uses no key.
     fn with_own(&self, key: &Secret) -> Option<Result<Arc<Self>, Error>>;
 
-    /// Whether a key is asked with.
+    /// Whether it uses a key.
     fn has_key(&self) -> bool;
 }
 
@@ -48,7 +49,7 @@ impl Asks for dyn Model {
 impl Asks for dyn Embedder {
     fn with_own(&self, key: &Secret) -> Option<Result<Arc<Self>, Error>> {
         let made = self.keyed()?.with_key(key.expose());
-        // An error of the setup never shows a key.
+        // An error during setup never contains a key.
         Some(made.map_err(|error| Error::Auth {
             message: error.to_string(),
         }))
@@ -59,10 +60,10 @@ impl Asks for dyn Embedder {
     }
 }
 
-/// What was found, by tenant and provider.
+/// Cached lookups, by tenant and provider.
 type Found<M> = LruCache<(TenantId, Arc<str>), Known<M>>;
 
-/// The keys of tenants, and what asks with them.
+/// The keys of tenants, and the clients that use them.
 #[derive(Debug)]
 pub(crate) struct TenantKeys<M: ?Sized = dyn Model> {
     sealer: Option<Arc<Sealer>>,
@@ -79,7 +80,7 @@ impl<M: Asks + ?Sized> Default for TenantKeys<M> {
 #[derive(Debug)]
 struct Known<M: ?Sized> {
     read_at: Duration,
-    /// The sealed key and the model with it; none where it has set none.
+    /// The sealed key and the client with it; `None` if the tenant has set none.
     own: Option<(String, Arc<M>)>,
 }
 
@@ -107,8 +108,8 @@ impl<M: Asks + ?Sized> TenantKeys<M> {
         }
     }
 
-    /// The model to ask for a tenant: `shared`, with the tenant's own key where it has set one. `anew` reads the
-    /// key again, however lately it was read.
+    /// The model to ask for a tenant: `shared`, or the same with the tenant's own key if it has set
+    /// one. `anew` reads the key again, however recently it was read.
     pub(crate) async fn model(
         &self,
         (store, clock): (&dyn Store, &dyn Clock),
@@ -155,7 +156,7 @@ impl<M: Asks + ?Sized> TenantKeys<M> {
         Ok(model)
     }
 
-    /// The model that would be asked for a tenant, as far as it is known: asks nobody.
+    /// The model that would be asked for a tenant, from the cache only.
     pub(crate) fn known(&self, tenant: TenantId, provider: &Arc<str>, shared: &Arc<M>) -> Arc<M> {
         let name = (tenant, Arc::clone(provider));
         let known = self.lock();
@@ -180,7 +181,7 @@ impl<M: Asks + ?Sized> TenantKeys<M> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Found<M>> {
-        // Nothing that may panic happens between two changes.
+        // No code under this lock can panic between two changes.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

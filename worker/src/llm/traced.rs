@@ -1,4 +1,4 @@
-//! A model as sends ask it: with the key of their tenant, and seen in traces.
+//! A model client for sends: with their tenant's key, reservations of money, and traces.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,31 +23,32 @@ use crate::worker::Parts;
 
 use super::{Chunk, Error, Finish, Hold, InBackground, Model, Reply, Request, Resolved, direct};
 
-/// How long to wait for money that other calls have set aside, the first time.
+/// How long to wait, the first time, for money that other calls have reserved.
 const BUSY: Duration = Duration::from_millis(250);
 
-/// Messages of a request that a span holds at most: what is new is at the end.
+/// Maximum number of messages in a span: what is new is at the end.
 const MESSAGES_MAX: usize = 20;
 
-/// A model, and what its spans say besides the request.
+/// A model, and what its spans contain besides the request.
 #[derive(Debug, Clone)]
 pub(crate) struct Traced {
     client: Arc<dyn Model>,
     provider: Arc<str>,
     price: Option<Price>,
     session: SessionKey,
-    /// The published agent whose calls they are.
+    /// The published agent that makes the calls.
     agent: Option<AgentName>,
     parts: Parts,
     money: Arc<Money>,
-    /// Tokens that a request is read as at least, by what the provider counted before.
+    /// Minimum tokens to assume for a request, from an earlier count of the provider.
     input_min: u64,
-    /// Whether an answer may have fewer tokens than was asked for, as the tenant or the agent has no money left for more.
+    /// Whether the answer may have fewer tokens than requested, because of the tenant's or the
+    /// agent's limits.
     cut: Arc<AtomicBool>,
 }
 
 impl Traced {
-    /// For calls of this agent in a session.
+    /// A client for calls of this agent in a session.
     pub(crate) fn new(
         resolved: &Resolved,
         session: SessionKey,
@@ -67,18 +68,18 @@ impl Traced {
         }
     }
 
-    /// The same for a request that is read as no fewer tokens than this.
+    /// The same for a request that is assumed to have at least `input_min` tokens.
     pub(crate) fn reading(self, input_min: u64) -> Self {
         Self { input_min, ..self }
     }
 
-    /// Tells whether an answer may have fewer tokens than was asked for, as the tenant or the agent has no money left
-    /// for more.
+    /// Tells whether the answer may have fewer tokens than requested, because of the tenant's or
+    /// the agent's limits.
     pub(crate) fn cut(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.cut)
     }
 
-    /// Makes one attempt, as [`Model::complete`], once the tenant and the agent have set aside what it costs at most.
+    /// Makes one attempt, as [`Model::complete`], after reserving the most that it can cost.
     pub(crate) async fn complete(
         &self,
         request: &Request,
@@ -107,13 +108,14 @@ impl Traced {
             Err(error) if error.is_free() && !is_heard => {
                 aside.settle(&self.parts, Amount::default()).await;
             }
-            // Nobody knows what is billed: all of it counts.
+            // What is billed is unknown, so the whole reservation counts.
             Err(_) => drop(aside),
         }
         answer
     }
 
-    /// Sets aside what a request costs at most, and holds it to that; none where nothing limits that.
+    /// Reserves the most that a request can cost, and limits it to that; `None` if no limit
+    /// applies.
     async fn set_aside<'r>(
         &self,
         request: &'r Request,
@@ -168,7 +170,7 @@ impl Traced {
             tokens: (given.tokens < most.tokens).then_some(given.tokens),
             ..Caps::default()
         };
-        // It has room for the least that is of any use.
+        // There is room for at least the smallest useful answer.
         let allowed = left.answer(input, wanted, self.price.as_ref());
         let allowed = allowed.unwrap_or(ANSWER_TOKENS_MIN).min(wanted);
         self.cut.store(true, Ordering::Relaxed);
@@ -177,7 +179,7 @@ impl Traced {
         Ok(Some((aside, Cow::Owned(request))))
     }
 
-    /// The agent, where it is its limit.
+    /// The agent, if the limit is the agent's.
     fn agent_of(&self, payer: Payer) -> Option<AgentName> {
         match payer {
             Payer::Tenant => None,
@@ -185,7 +187,7 @@ impl Traced {
         }
     }
 
-    /// Makes the attempt, seen in traces.
+    /// Makes the attempt inside a trace span.
     async fn traced(
         &self,
         request: &Request,
@@ -210,7 +212,7 @@ impl Traced {
         answer
     }
 
-    /// Asks with the tenant's key. One that is refused may have been replaced a moment ago.
+    /// Asks with the tenant's key. A refused key may have been replaced a moment ago.
     async fn ask(
         &self,
         request: &Request,
@@ -228,7 +230,7 @@ impl Traced {
         again.complete(request, on_chunk).await
     }
 
-    /// Lets the provider know that nobody wants an answer in the background, as [`Model::abandon`].
+    /// Cancels a background answer, as [`Model::abandon`].
     pub(crate) async fn abandon(&self, background: &str) -> Result<(), Error> {
         self.model(false).await?.abandon(background).await
     }
@@ -241,7 +243,7 @@ impl Traced {
     }
 }
 
-/// The conventions' word for why an answer ended.
+/// The finish reason in the terms of the semantic conventions.
 fn finish(finish: &Finish) -> &str {
     match finish {
         Finish::Stop => "stop",

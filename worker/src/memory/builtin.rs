@@ -1,4 +1,4 @@
-//! The provider that is kept in the store.
+//! The memory provider that keeps entries in the store.
 
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -27,16 +27,17 @@ use crate::money::{Cost, Money, NoMoney, ReservedMoney};
 pub struct Builtin {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// What makes vectors, and how long a question waits for its own.
+    /// The embedder, and how long a query waits for its vector.
     embedder: Option<(Arc<dyn Embedder>, Duration)>,
     saved: Notify,
-    /// Where vectors of questions are paid from: the worker that began last. Weak, since that worker holds this
-    /// provider: strong, neither would ever be dropped, nor the store's connections closed.
+    /// Pays for the vectors of queries; set by the worker that started last. Weak, because that
+    /// worker holds this provider: with a strong reference neither would be dropped, nor the
+    /// store's connections closed.
     money: RwLock<Weak<Money>>,
 }
 
 impl Builtin {
-    /// Memory in this store. Without an embedder entries are found by their words alone.
+    /// Memory in this store. Without an embedder, entries are only found by their words.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
@@ -73,8 +74,8 @@ impl Builtin {
         self.saved.notify_one();
     }
 
-    /// A question's vector. None where there is nothing to make it, or it is away: words are searched all
-    /// the same.
+    /// The vector of a query. `None` if there is no embedder or it is unavailable; words are
+    /// searched nevertheless.
     async fn embed(&self, tenant: TenantId, text: &str, account: &Account) -> Option<Embedding> {
         let (embedder, limit) = self.embedder.as_ref()?;
         let texts = vec![text.to_owned()];
@@ -99,7 +100,8 @@ impl Builtin {
         if let Some(aside) = &mut aside {
             aside.begin();
         }
-        // Whoever asks may stop waiting at any time: until the answer is here, it counts as expected.
+        // The caller may stop waiting at any time; until the answer is here, the expected cost
+        // counts.
         let call = account.open(expected);
         let made = tokio::select! {
             biased;
@@ -123,7 +125,7 @@ impl Builtin {
     }
 }
 
-/// What makes vectors for a tenant: with its own key, where it has set one for the provider.
+/// The embedder for a tenant: with its own key, if it has set one for the provider.
 pub(super) async fn embedder_of(
     parts: &Parts,
     tenant: TenantId,
@@ -141,12 +143,12 @@ pub(super) async fn embedder_of(
     })
 }
 
-/// Of what a call for vectors is expected to cost, as much is set aside: how many tokens a text has, nobody
-/// knows exactly.
+/// The multiple of an embedding call's expected cost that is reserved, because the number of tokens
+/// of a text is only estimated.
 const TIMES_EXPECTED: u64 = 2;
 
-/// Sets aside what a call for vectors costs at most; says why there is no money for it. They are the tenant's, whoever
-/// wants them: its agents share the memory.
+/// Reserves the most that an embedding call can cost, or says why there is no money for it. The
+/// tenant pays, whoever makes the call, because its agents share the memory.
 pub(super) async fn vectors_aside(
     money: &Money,
     tenant: TenantId,
@@ -165,7 +167,7 @@ pub(super) async fn vectors_aside(
     })
 }
 
-/// What a call for vectors cost.
+/// The cost of an embedding call.
 pub(super) fn amount(paid: Option<&PaidCall>) -> Amount {
     paid.map(|call| Amount::of(&call.usage)).unwrap_or_default()
 }
@@ -242,7 +244,8 @@ impl Memory for Builtin {
     }
 }
 
-/// The id of what is kept under this key: its time is that of the send, so that lists keep their order.
+/// The id of the entry with this key. Its timestamp is that of the send, so that lists stay
+/// ordered.
 pub(crate) fn entry_id(key: &str, send: Option<SendId>) -> MemoryId {
     let hash = Sha256::digest(format!("memory {key}"));
     let mut bytes = send.map_or([0; 16], |send| *send.0.as_bytes());

@@ -1,8 +1,9 @@
-//! Vectors of the entries in the store, made behind their saving: no send waits for them.
+//! Embeddings of the entries in the store, computed after they are saved, so that no send waits for
+//! them.
 //!
-//! An entry is due from its saving on until it has a vector. A worker takes those that are due, also those
-//! that were saved through the API or whose workers died, and keeps them from others for a while. Doing one
-//! twice changes nothing.
+//! An entry is due from when it is saved until it has a vector. A worker takes due entries,
+//! including those that were saved through the API or whose workers crashed, and reserves them for
+//! a while. Embedding an entry twice does no harm.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,22 +18,22 @@ use mainspring_shared::store::{ClaimUnembedded, PaidVectors, SetEmbedding, Unemb
 use super::builtin::{amount, embedder_of, vectors_aside};
 use crate::{Kernel, Parts, metrics};
 
-/// How long a worker keeps entries from others.
+/// How long a worker reserves entries.
 const LEASE: Duration = Duration::from_mins(5);
 
-/// Entries that are taken at once.
+/// How many entries are taken at once.
 const TAKEN_MAX: u32 = 64;
 
-/// Vectors that are made at once.
+/// How many vectors are computed concurrently.
 const AT_ONCE: usize = 8;
 
-/// How long one may take.
+/// How long one embedding may take.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Failures without a success between, after which the embeddings count as away.
+/// How many consecutive failures make the embeddings count as down.
 const FAILURES_MAX: u32 = 3;
 
-/// Makes vectors until the worker stops.
+/// Computes vectors until the worker stops.
 pub(crate) async fn run(kernel: Arc<Kernel>) {
     let parts = &kernel.parts;
     let Some(embedder) = parts.sources.memories.embedder() else {
@@ -61,7 +62,7 @@ pub(crate) async fn run(kernel: Arc<Kernel>) {
             }
         };
         let full = claimed.len() >= TAKEN_MAX as usize;
-        // Whatever is not done when the worker stops is due again when the lease has run out.
+        // Entries that are not done when the worker stops are due again when the lease has expired.
         let is_there = tokio::select! {
             biased;
             () = kernel.lifecycle.stopping() => return,
@@ -69,7 +70,7 @@ pub(crate) async fn run(kernel: Arc<Kernel>) {
         };
         more = full && is_there;
         if !is_there {
-            // Savings must not wake it more often than the polling.
+            // New entries must not wake it more often than the polling interval.
             tokio::select! {
                 biased;
                 () = kernel.lifecycle.stopping() => return,
@@ -79,8 +80,8 @@ pub(crate) async fn run(kernel: Arc<Kernel>) {
     }
 }
 
-/// Makes these vectors; false as soon as the embeddings seem to be away, and where they refused all of them,
-/// as they do when it is the model that is wrong.
+/// Computes the vectors of these entries. Returns false as soon as the embeddings seem to be down,
+/// or if all entries were refused, as happens with a wrong model.
 async fn embed(
     kernel: &Arc<Kernel>,
     embedder: &Arc<dyn Embedder>,
@@ -98,7 +99,7 @@ async fn embed(
                 failures = 0;
                 done += 1;
             }
-            // Who refuses one text is there for the others.
+            // An embedder that refuses one text still works for others.
             Err(error @ MemoryError::Refused { .. }) => {
                 failures = 0;
                 refused += 1;
@@ -132,14 +133,14 @@ async fn one(
     let texts = vec![entry.text.clone()];
     let expected = embedder.expected(&texts);
     let aside = vectors_aside(&kernel.money, entry.tenant, &expected).await;
-    // It is due again when the lease of this attempt has run out.
+    // It is due again when the lease of this attempt has expired.
     let mut aside = aside.map_err(|why| MemoryError::Refused {
         why: why.to_owned(),
     })?;
     if let Some(aside) = &mut aside {
         aside.begin();
     }
-    // One that panics fails this entry, and not the loop.
+    // A panic fails this entry, not the loop.
     let made = AssertUnwindSafe(embedder.embed(texts)).catch_unwind();
     let made = tokio::select! {
         biased;
@@ -173,7 +174,7 @@ async fn one(
             embedding,
             paid,
         };
-        // An entry that has changed or gone meanwhile needs none of this text.
+        // An entry that has changed or was deleted meanwhile does not need this vector.
         let stored = parts.store.set_embedding(item).await;
         stored.map(drop).map_err(|error| {
             let code = error.code().as_str();
@@ -187,14 +188,14 @@ async fn one(
     }
 }
 
-/// What goes wrong with a tenant's own key is no outage for others.
+/// A failure with a tenant's own key is no outage for others.
 fn of_tenant(error: &MemoryError) -> MemoryError {
     MemoryError::Refused {
         why: error.to_string(),
     }
 }
 
-/// A call for vectors behind the end of the send that pays, or of none.
+/// The row of an embedding call after the end of the send that pays, or without a payer.
 pub(crate) fn paid(
     parts: &Parts,
     payer: Option<(SessionId, SendId)>,

@@ -1,9 +1,11 @@
-//! Money that is set aside ahead, for calls that are expected soon: with the reservation of a call that is made now.
+//! Blocks of money reserved ahead for calls that are expected soon, together with the reservation
+//! of a call that is made now.
 //!
-//! Each call draws from the block what it costs at most, and gives back what it did not take. After a second, and when limits
-//! may have changed, the block is closed, and settled with what its calls took as soon as all of them have ended.
-//! To the database it is a reservation like those of single calls: no limit is passed, and a dead worker's counts at its
-//! most. That is little: see [`MONEY_AHEAD_PARTS`](mainspring_shared::tenant::MONEY_AHEAD_PARTS) and [`UNSETTLED_MAX`].
+//! Each call draws the most that it can cost, and gives back what it did not use. After a second,
+//! and when limits may have changed, the block is closed; it is settled with what its calls used as
+//! soon as all of them have ended. To the database it is a reservation like that of a single call:
+//! no limit is exceeded, and a crashed worker's block counts in full. That is little: see
+//! [`MONEY_AHEAD_PARTS`](mainspring_shared::tenant::MONEY_AHEAD_PARTS) and [`UNSETTLED_MAX`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,22 +17,23 @@ use mainspring_shared::tenant::Amount;
 
 use super::{Caller, Settlements};
 
-/// How much more than was asked for in the last while is expected at most, in thousandths.
+/// Maximum ratio of the expected demand to that of the last period, in thousandths.
 const GROWTH_MAX: u128 = 2_000;
 
-/// Closed blocks of one caller that have calls under way. What they have left is nobody's until these have ended, so
-/// long calls are not to make many of them: their caller sets nothing aside ahead until one is over.
+/// Maximum number of closed blocks of one caller with calls in flight. Their remainder is unusable
+/// until those calls have ended, so long calls must not accumulate many: the caller reserves
+/// nothing ahead until one is over.
 const UNSETTLED_MAX: usize = 4;
 
-/// How long calls draw from a block: they count for the minute and the day of its begin.
+/// How long calls draw from a block: they count for the minute and the day in which it began.
 const BLOCK_LASTS: Duration = Duration::from_secs(1);
 
 /// A reservation for several calls, and what they have drawn from it.
 #[derive(Debug)]
 pub(super) struct Block {
-    /// Who made it: another life of the process does not draw from it.
+    /// The boot that made it; another boot of the process does not draw from it.
     boot: BootId,
-    /// Since when it has been made: its calls count for that time.
+    /// When it was made; its calls count for that time.
     since: Duration,
     settlements: Settlements,
     balance: Mutex<Balance>,
@@ -38,13 +41,13 @@ pub(super) struct Block {
 
 #[derive(Debug)]
 struct Balance {
-    /// What can be drawn.
+    /// The amount that can still be drawn.
     left: Amount,
-    /// What calls that have ended took.
+    /// What ended calls used.
     spent: Amount,
-    /// Calls that have not.
+    /// The number of calls in flight.
     under_way: u64,
-    /// The reservation; none once it is handed over to be settled.
+    /// The reservation; `None` once it has been handed over for settlement.
     item: Option<SettleMoney>,
     is_closed: bool,
 }
@@ -60,12 +63,12 @@ impl Balance {
 
     fn give_back(&mut self, drawn: Amount, cost: Amount) {
         self.spent = self.spent.and(cost);
-        // One that took more than it had drawn takes it from the others.
+        // A call that used more than it had drawn takes it from the others.
         self.left = self.left.and(drawn).without(cost);
         self.under_way -= 1;
     }
 
-    /// What is to be settled now: all of it, once it is closed and no call of it is under way.
+    /// What must be settled now: everything, once the block is closed and no call is in flight.
     fn over(&mut self) -> Option<SettleMoney> {
         if !self.is_closed || self.under_way > 0 {
             return None;
@@ -79,7 +82,7 @@ impl Balance {
 }
 
 impl Block {
-    /// A reservation with this much beyond what its first call has drawn.
+    /// A reservation with `left` beyond what its first call has drawn.
     pub(super) fn new(
         item: SettleMoney,
         (boot, since): (BootId, Duration),
@@ -109,7 +112,7 @@ impl Block {
         result
     }
 
-    /// A call that has drawn so much has ended, and took this.
+    /// Records that a call which drew `drawn` has ended and used `cost`.
     pub(super) fn give_back(&self, drawn: Amount, cost: Amount) {
         self.change(|balance| balance.give_back(drawn, cost));
     }
@@ -122,14 +125,14 @@ impl Block {
         self.change(|balance| balance.draw(most))
     }
 
-    /// Nobody draws from it any more.
+    /// Stops further draws.
     fn close(&self) {
         self.change(|balance| balance.is_closed = true);
     }
 }
 
 impl Drop for Block {
-    /// Nobody draws from it, nor has.
+    /// Once dropped, nothing draws from it and nothing is in flight.
     fn drop(&mut self) {
         self.close();
     }
@@ -139,19 +142,19 @@ impl Drop for Block {
 #[derive(Debug, Default)]
 pub(super) struct Blocks(Mutex<BTreeMap<Caller, Demand>>);
 
-/// What a caller asks for, and its block.
+/// The demand of a caller, and its block.
 #[derive(Debug, Default)]
 struct Demand {
     block: Option<Arc<Block>>,
-    /// Those of before, until they are settled.
+    /// Earlier blocks that are not settled yet.
     closed: Vec<Arc<Block>>,
-    /// What its calls cost at most since some was last to be set aside ahead.
+    /// The total maximum cost of its calls since `since`.
     asked: Amount,
-    /// When that was.
+    /// When a reservation ahead was last considered.
     since: Duration,
-    /// Whether a call is setting some aside ahead.
+    /// Whether a call is reserving money ahead.
     is_asking: bool,
-    /// Whether it has made no call since blocks were closed.
+    /// Whether it has made no call since blocks were last closed.
     is_idle: bool,
 }
 
@@ -164,7 +167,7 @@ impl Demand {
         self.closed.retain(|block| !block.is_settled());
     }
 
-    /// What it is expected to ask for within a second; nothing where that is less than a call which asks now.
+    /// The demand expected within a second; nothing if that is less than the current call needs.
     fn expected(&mut self, most: Amount, now: Duration) -> Amount {
         let elapsed = now.saturating_sub(self.since).as_millis().max(1);
         let part = (1_000_000 / elapsed).min(GROWTH_MAX);
@@ -179,17 +182,18 @@ impl Demand {
     }
 }
 
-/// What a call finds.
+/// The result of drawing from a block.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// It has drawn what it costs at most.
+    /// The call has drawn the most that it can cost.
     Drawn(Arc<Block>),
-    /// It sets that aside itself, and this much more for others.
+    /// The call must reserve that itself, and this much more for others.
     Asks(Amount),
 }
 
 impl Blocks {
-    /// Draws from the block of a caller. Whoever is to set some aside ahead tells by [`Self::asked`] what became of it.
+    /// Draws from a caller's block. A call that is to reserve money ahead reports the outcome with
+    /// [`Self::asked`].
     pub(super) fn draw(&self, caller: &Caller, most: Amount, boot: BootId, now: Duration) -> Found {
         let mut callers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(demand) = callers.get_mut(caller) else {
@@ -220,7 +224,7 @@ impl Blocks {
         Found::Asks(ahead)
     }
 
-    /// The call that was to set some aside ahead has done so, or has not.
+    /// Reports that the call which was to reserve money ahead has done so, or has failed.
     pub(super) fn asked(&self, caller: &Caller, block: Option<&Arc<Block>>) {
         let mut callers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(demand) = callers.get_mut(caller) {
@@ -234,7 +238,7 @@ impl Blocks {
         }
     }
 
-    /// Closes all blocks, and forgets who has made no call since that was done before.
+    /// Closes all blocks, and forgets callers that made no call since the previous close.
     pub(super) fn close(&self) {
         let mut callers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         callers.retain(|_, demand| {
@@ -403,7 +407,7 @@ mod tests {
         let other = BootId(Uuid::from_u128(2));
         asks(&blocks.draw(&caller(), tokens(1), other, at(1)));
         assert_eq!(cost(&mut unsettled), Some(tokens(1)));
-        // Nobody waits for it any more.
+        // Nobody waits for it any longer.
         let (late, mut unsettled) = block(100);
         blocks.forget(&caller());
         blocks.asked(&caller(), Some(&late));
@@ -431,8 +435,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever calls draw and take, they have never more than the block in all, and what is settled is the sum of
-        /// what they took.
+        /// Whatever calls draw and use, in total they never have more than the block, and what is
+        /// settled is the sum of what they used.
         #[test]
         fn calls_never_have_more_than_their_block(
             size in 0_u64..200,

@@ -1,4 +1,5 @@
-//! What becomes of a request for which the window has no room: decided as before the call itself, and not done.
+//! Predicts what happens to a request that does not fit into the window: decided as for the call
+//! itself, but not done.
 
 use mainspring_shared::agent::FoldStrategy;
 use mainspring_shared::budget::Caps;
@@ -14,17 +15,18 @@ use crate::llm::{Request, Resolved};
 use crate::send::load::{self, Question};
 use crate::send::{Extent, Forgotten, forget, relieved, room_of};
 
-/// A request as it would be asked.
+/// The request as it would be sent.
 pub(super) struct Foreseen {
     pub(super) request: Request,
     /// The last message of the send whose results count as old in it.
     pub(super) aged_to: Option<i64>,
-    /// The last message up to which it is what was asked before, where it is not all of that.
+    /// The last message up to which it equals the previous request, if it does not contain all of
+    /// that.
     pub(super) same_to: Option<i64>,
     pub(super) fold: Option<NextFold>,
 }
 
-/// What becomes of the request that is made of this question, behind this window from `from` on.
+/// Predicts the request made from this question, given this window from `from` on.
 pub(super) fn of(
     kernel: &Kernel,
     question: &Question<'_>,
@@ -36,7 +38,7 @@ pub(super) fn of(
     let room = room_of(model, u64::from(request.max_tokens), spec);
     let mut tokens = expected(kernel, question, &request, model);
     let mut aged_to = Some(question.aged_to).filter(|seq| *seq > 0);
-    // A send that begins may show digests of what was shown whole before.
+    // A send that begins may show digests of what was shown in full before.
     let moved = request.settled_before;
     let moved = moved.and_then(|before| request.messages.get(before));
     let mut same_to = moved.map(|message| message.seq - 1);
@@ -106,7 +108,7 @@ fn fold(
     let weights = Weights::of(request);
     let ended = when == FoldWhen::After;
     let messages = window.active(from);
-    // Once the send has ended it is one of those that stay.
+    // Once the send has ended, it counts among the sends that are kept.
     let comes = ended && !messages.iter().any(|message| message.send_id == record.id);
     let keep_sends = (spec.keep_sends() as usize).saturating_sub(usize::from(comes));
     let span = plan::choose(

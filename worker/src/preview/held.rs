@@ -1,4 +1,4 @@
-//! What would delay a call besides its own session: pauses, and what stands before its provider.
+//! What would delay a call besides its own session: pauses, and the gate of its provider.
 
 use mainspring_shared::error::Coded as _;
 use mainspring_shared::id::TenantId;
@@ -10,7 +10,7 @@ use crate::Kernel;
 use crate::llm::{Error, Hold, MONEY_IS_RESERVED, Request, Resolved};
 use crate::tool::Offers;
 
-/// Tools that a limit names.
+/// Maximum number of tools that a limit names.
 const TOOLS_NAMED: usize = 5;
 
 /// Pauses of the send's tenant, agent, pool, provider and tools, as far as this worker knows them.
@@ -76,7 +76,7 @@ pub(super) fn pauses(
     limits
 }
 
-/// What stands before the provider in this worker: its rate limits, and a pause after failures.
+/// The state of the provider's gate in this worker: its rate limits, and a pause after failures.
 pub(super) fn gate(
     kernel: &Kernel,
     (tenant, model): (TenantId, &Resolved),
@@ -88,7 +88,7 @@ pub(super) fn gate(
     let what = match why {
         Hold::Rate => "its rate limit is reached",
         Hold::Outage => "it was down a moment ago",
-        // No transport says so.
+        // No transport returns this.
         Hold::Money => MONEY_IS_RESERVED,
     };
     let detail = format!(

@@ -1,4 +1,5 @@
-//! The send whose model call comes next in a session, or one that somebody may send.
+//! Finds the send whose model call comes next in a session, or constructs one that a client might
+//! send.
 
 use std::time::Duration;
 
@@ -19,17 +20,17 @@ use crate::Kernel;
 use crate::send::spending;
 use crate::session::read_window;
 
-/// How long a provider keeps the beginning of a request at the least.
+/// Minimum time for which a provider caches the beginning of a request.
 const CACHE_LIFE: Duration = Duration::from_mins(5);
 
-/// Queued sends read at once, to find the first of them.
+/// Page size of queued sends, to find the first one.
 const QUEUED_PAGE: u32 = 200;
 
-/// What a preview is made of, before anything of it is rendered.
+/// The inputs of a preview, before anything is rendered.
 pub(super) struct Next {
     pub(super) send: StartedSend,
     pub(super) window: Window,
-    /// Whether someone has sent it.
+    /// Whether it was actually sent.
     pub(super) is_sent: bool,
     pub(super) limits: Vec<PreviewLimit>,
     pub(super) history: History,
@@ -39,12 +40,13 @@ pub(super) struct Next {
 pub(super) struct History {
     /// The send before this one.
     before: Option<SendRecord>,
-    /// The last message that the model was asked with.
+    /// The last message of the previous request.
     asked_to: i64,
 }
 
 impl History {
-    /// The last message that the provider is likely to have in its cache, with all that stands before it.
+    /// The last message that the provider is likely to have cached, together with everything before
+    /// it.
     pub(super) fn cached_to(&self, send: &StartedSend, from: i64, now: Timestamp) -> Option<i64> {
         if send.record.rounds > 0 {
             return Some(self.asked_to);
@@ -66,7 +68,7 @@ impl History {
     }
 }
 
-/// What comes next in the session that is asked about.
+/// Finds what comes next in the session.
 pub(super) async fn of(kernel: &Kernel, ask: &Ask) -> Result<Next, Answered> {
     let store = kernel.parts.store.as_ref();
     let read = read(store, ask).await;
@@ -122,9 +124,9 @@ struct Read {
     session: SessionRecord,
     /// The first send that is not final.
     open: Option<SendRecord>,
-    /// Sends that are not final, as far as they were counted.
+    /// The number of sends that are not final, as far as they were counted.
     behind: usize,
-    /// The last final one.
+    /// The last final send.
     before: Option<SendRecord>,
 }
 
@@ -214,10 +216,10 @@ fn limits_of(
     limits
 }
 
-/// The send that the input would be.
+/// The send that the input would become.
 fn imagined(ask: &Ask, session: &SessionRecord) -> SendRecord {
     SendRecord {
-        // It is nobody's; not nil, which marks what belongs to no send.
+        // A random id: a nil id would mark messages that belong to no send.
         id: SendId(ask.id),
         key: SessionKey {
             tenant: ask.key.tenant,
@@ -253,7 +255,7 @@ fn imagined(ask: &Ask, session: &SessionRecord) -> SendRecord {
     }
 }
 
-/// What of the send's and the session's budgets would not let the call be made.
+/// The limits of the send's and the session's budgets that would prevent the call.
 pub(super) async fn budget_limits(
     kernel: &Kernel,
     send: &StartedSend,

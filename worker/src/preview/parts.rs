@@ -1,4 +1,5 @@
-//! How large the parts of a request are, and which of them a provider's prompt cache is likely to serve.
+//! Computes the sizes of a request's parts, and which of them a provider's prompt cache is likely
+//! to serve.
 
 use mainspring_shared::budget::Price;
 use mainspring_shared::message::Message;
@@ -8,25 +9,25 @@ use mainspring_shared::usage::Usage;
 
 use crate::llm::{Calibration, Request, expect_message_tokens, expect_tokens};
 
-/// Tokens that a request must begin with for a provider to keep them.
+/// Minimum number of tokens at the beginning of a request for a provider to cache them.
 const CACHE_MIN: u64 = 1_024;
 
-/// A request whose parts are to be sized.
+/// A request whose parts are to be measured.
 pub(super) struct Sizes<'a> {
     pub(super) request: &'a Request,
     /// The first `seq` that no stored message has.
     pub(super) next_seq: i64,
     pub(super) calibration: Calibration,
-    /// The model's prices, where they are known.
+    /// The model's prices, if known.
     pub(super) price: Option<Price>,
-    /// Whether the provider keeps the beginnings of requests.
+    /// Whether the provider caches the beginnings of requests.
     pub(super) keeps: bool,
-    /// The last message that the provider was asked with a short while ago, behind the same beginning.
+    /// The last message that the provider was recently asked with, after the same beginning.
     pub(super) cached_to: Option<i64>,
 }
 
 impl Sizes<'_> {
-    /// The parts that there are, in order.
+    /// The parts that exist, in order.
     pub(super) fn parts(&self) -> Vec<PreviewPart> {
         let request = self.request;
         let tools = request.tools.iter().map(|tool| expect_tool_tokens(tool));
@@ -62,7 +63,7 @@ impl Sizes<'_> {
             }
         });
         let price = self.price.map(|price| price.for_input(tokens));
-        // What has no price of its own is written for nothing.
+        // Cache writes without a price of their own cost nothing extra.
         let writes = self.keeps
             && written >= CACHE_MIN
             && self.price.is_some_and(|price| price.cache_write.is_some());
@@ -108,7 +109,7 @@ impl Sizes<'_> {
     }
 }
 
-/// A part as a provider counts it.
+/// A part in the form of a provider's usage.
 fn read(part: PreviewPart) -> Usage {
     Usage {
         input_tokens: part.tokens,
@@ -118,7 +119,7 @@ fn read(part: PreviewPart) -> Usage {
     }
 }
 
-/// What the parts of a request cost, and the longest answer to it.
+/// The cost of a request's parts, and of the longest answer to it.
 pub(super) fn cost(parts: &[PreviewPart], price: &Price, answer_max: u32) -> PreviewCost {
     let sum = |of: fn(&PreviewPart) -> u64| parts.iter().map(of).sum::<u64>();
     let (tokens, cached, written) = (
@@ -144,7 +145,7 @@ pub(super) fn cost(parts: &[PreviewPart], price: &Price, answer_max: u32) -> Pre
     }
 }
 
-/// Whether it stands for others: such messages belong to no send.
+/// Whether it is a fold: such messages belong to no send.
 pub(super) fn is_fold(message: &Message) -> bool {
     message.send_id.0.is_nil()
 }

@@ -1,7 +1,7 @@
-//! What a send may still spend.
+//! How much a send may still spend.
 //!
-//! The send's own sums, its children's slices and what its session had spent before it are all that
-//! counts, and all of it is stored with the steps: whoever takes the send over knows the same.
+//! Only the send's own totals, its children's slices and the session's earlier spending count, and
+//! all of it is stored with the steps, so a worker that takes the send over computes the same.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use mainspring_shared::usage::Usage;
 use super::load;
 use crate::llm::{Request, estimate_message_tokens, estimate_request_tokens, estimate_tokens};
 
-/// Tokens that frame a request, whatever it holds.
+/// Tokens of overhead per request, whatever it contains.
 const FRAME_TOKENS: u64 = 8;
 
-/// The caps that hold for a send, and what its session has spent besides it.
+/// The caps of a send, and what its session has spent outside it.
 #[derive(Debug)]
 pub(super) struct Allowance {
     send: Caps,
@@ -25,18 +25,18 @@ pub(super) struct Allowance {
     /// What other sends of the session used or have set aside.
     others: Spent,
     wall: Option<Duration>,
-    /// What the provider has told the size of.
+    /// The last request whose size the provider has reported.
     measured: Option<Measured>,
-    /// The first round that is asked for here.
+    /// The first round that this worker asks for.
     first_round: i32,
-    /// Calls for it that workers may have begun which died or lost the session: each may have been
-    /// answered.
+    /// Calls of that round that workers may have begun before they crashed or lost the session;
+    /// each may have been answered.
     lost: u32,
 }
 
 impl Allowance {
-    /// `spent` is what the session had spent when the send was taken, what the send itself spent
-    /// before then included.
+    /// `spent` is the session's spending when the send was taken, including what the send itself
+    /// had spent by then.
     pub(super) fn new(send: &StartedSend, totals: &SendTotals, spent: Spent) -> Self {
         let (session, own) = (send.agent.budget, send.record.options.budget);
         let walls = [session, own].map(|budget| budget?.wall);
@@ -56,7 +56,7 @@ impl Allowance {
         self.send.is_none() && self.session.is_none()
     }
 
-    /// Of so many calls begun for a round, those that the sums know of.
+    /// How many of `attempts` calls begun for a round are contained in the totals.
     pub(super) fn counted(&self, round: i32, attempts: i32) -> i32 {
         if round != self.first_round {
             return attempts;
@@ -65,7 +65,8 @@ impl Allowance {
         attempts.saturating_sub(lost).max(0)
     }
 
-    /// One of the calls of dead workers is known by what it has said: it is not counted at its worst.
+    /// The cost of one of a crashed worker's calls is known, so it is not counted at its worst
+    /// case.
     pub(super) fn found(&mut self) {
         self.lost = self.lost.saturating_sub(1);
     }
@@ -75,7 +76,7 @@ impl Allowance {
         Some(started?.after(self.wall?))
     }
 
-    /// What the session has spent with these sums, where that is counted.
+    /// The session's spending with these totals, if it is tracked.
     pub(super) fn session(&self, totals: &SendTotals) -> Option<Spent> {
         self.session_besides(self.others, totals)
     }
@@ -85,7 +86,7 @@ impl Allowance {
         counted.then(|| others.plus(own_spending(totals)))
     }
 
-    /// The sums as they are now.
+    /// A snapshot of the current totals.
     pub(super) fn aside(&self, totals: &SendTotals) -> UncommittedSpend {
         UncommittedSpend {
             usage: totals.usage,
@@ -94,22 +95,22 @@ impl Allowance {
         }
     }
 
-    /// Puts what was set aside in the place of what it was taken from.
+    /// Puts a snapshot back into the totals that it was taken from.
     pub(super) fn restore(&self, aside: &UncommittedSpend, totals: &mut SendTotals) {
         totals.usage = aside.usage;
         totals.held = aside.held.clone();
         totals.session = self.session_besides(aside.others, totals);
     }
 
-    /// What is left.
+    /// What is left to spend.
     pub(super) fn left(&self, totals: &SendTotals) -> Caps {
         let own = own_spending(totals);
         let session = self.session.less(self.others.plus(own));
         self.send.less(own).and(session)
     }
 
-    /// Lowers the tokens of the request's answer to what is left; true when it did. Counts calls
-    /// that a dead worker may have made first, each at its worst.
+    /// Lowers the request's answer tokens to what is left; returns true if it did. First counts
+    /// each call that a crashed worker may have made, at its worst case.
     pub(super) fn allow(
         &mut self,
         request: &mut Request,
@@ -142,8 +143,8 @@ impl Allowance {
         Ok(allowed < wanted)
     }
 
-    /// The most tokens that a request is read as: what the provider said of its beginning, and the
-    /// rest estimated from above.
+    /// An upper bound of the request's tokens: what the provider counted for its beginning, plus an
+    /// upper estimate of the rest.
     pub(super) fn size(&self, request: &Request) -> u64 {
         let known = self.measured.as_ref();
         let known =
@@ -151,30 +152,30 @@ impl Allowance {
         known.unwrap_or_else(|| estimate_request_tokens(request)) + FRAME_TOKENS
     }
 
-    /// What a request takes by what the provider counted of its beginning, and of the rest what is expected by
-    /// the same count; none where nothing of it was counted. A function of what is stored: what other sends
-    /// were counted meanwhile has no say in it.
+    /// The expected tokens of a request: what the provider counted for its beginning, plus an
+    /// estimate of the rest scaled by that count; `None` if it counted nothing of it. Depends on
+    /// stored data only: other sends' counts do not influence it.
     pub(super) fn counted_of(&self, request: &Request, facts: &ModelFacts) -> Option<u64> {
         self.measured.as_ref()?.expects(request, facts.tokens)
     }
 
-    /// Takes note of what a provider said of the last request and its answer, if it said anything.
+    /// Records what a provider reported on the last request and its answer, if anything.
     pub(super) fn measure(&mut self, measured: Option<Measured>) {
         self.measured = measured;
     }
 
-    /// What the provider has told the size of.
+    /// The last request whose size the provider has reported.
     pub(super) fn measured(&self) -> Option<Measured> {
         self.measured
     }
 
-    /// One of `parts` shares of what is left, for a child; none when it is too small to be of use.
-    /// Without limits a share is without limits too.
+    /// One of `parts` shares of what is left, for a child; `None` if it is too small to be useful.
+    /// Without limits, a share has none either.
     pub(super) fn share(&self, totals: &SendTotals, parts: u64) -> Option<Spent> {
         self.left(totals).share(parts).map(|(_, held)| held)
     }
 
-    /// A share as the child's budget.
+    /// The budget of a child from its share.
     pub(super) fn budget(&self, slice: Option<&Spent>, wall: Option<Duration>) -> Option<Budget> {
         let caps = self.send.and(self.session);
         let slice = slice.copied().unwrap_or_default();
@@ -189,8 +190,8 @@ impl Allowance {
         (budget != Budget::default()).then_some(budget)
     }
 
-    /// Takes in what a child or a run used: its slice is no longer set aside. `slice` is what was set aside
-    /// for a child of an earlier send, which this send's sums do not know of.
+    /// Takes in the usage of a child or a run and gives back its slice. `slice` is what was set
+    /// aside for a child of an earlier send, which this send's totals do not contain.
     pub(super) fn settle(&mut self, totals: &mut SendTotals, call: &str, used: Used, slice: Spent) {
         if let Some(held) = totals.held.0.get_mut(call) {
             // What it used besides tokens stays spent.
@@ -205,9 +206,9 @@ impl Allowance {
     }
 }
 
-/// Sums from before the ends of children were taken in that the model is told of with the next
-/// step: what is stored without that step must not hold them, or whoever takes the send over takes
-/// them in again.
+/// Totals from before taking in the ends of children that the model is told of with the next step.
+/// A write without that step must store these; otherwise a worker that takes the send over would
+/// take the children in twice.
 #[derive(Debug)]
 pub(super) struct UncommittedSpend {
     pub(super) usage: Usage,
@@ -215,17 +216,17 @@ pub(super) struct UncommittedSpend {
     others: Spent,
 }
 
-/// What a send used, and has set aside.
+/// What a send used and has set aside.
 fn own_spending(totals: &SendTotals) -> Spent {
     spending(&totals.usage, totals.rounds, &totals.held)
 }
 
-/// The most tokens that a request is read as while the provider has counted nothing of it.
+/// An upper bound of a request's tokens while the provider has counted nothing of it.
 pub(crate) fn size_at_most(request: &Request) -> u64 {
     estimate_request_tokens(request) + FRAME_TOKENS
 }
 
-/// The same of any send.
+/// What any send used and has set aside.
 pub(crate) fn spending(usage: &Usage, rounds: i32, held: &Held) -> Spent {
     Spent::of(usage, u64::from(rounds.unsigned_abs())).plus(held.sum())
 }

@@ -1,4 +1,4 @@
-//! What a model call gave, and what becomes of it.
+//! The outcome of a model call, and what follows from it.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,19 +17,19 @@ use crate::hook::{Refusal, Words};
 use crate::llm::{self, Reply};
 use crate::metrics;
 
-/// What is said of an answer that had to be short for the sake of the tenant or its agent.
+/// Notice for an answer that had to be short because of a limit of the tenant or its agent.
 const MONEY_CUT: &str = "the response was truncated at a limit of the tenant or of its agent (limits.usd_per_minute, \
                          limits.usd_per_day, limits.usd_per_month, limits.tokens_per_day, limits.tokens_per_month)";
 
-/// How often the wait for the tenant's money is doubled: to eight seconds.
+/// How often the wait for the tenant's money is doubled: up to eight seconds.
 const MONEY_DOUBLINGS_MAX: u32 = 5;
 
-/// What a model call added to an answer.
+/// What one model call contributed to an answer.
 #[derive(Debug, Clone, Copy)]
 struct Part {
-    /// Whether it said something.
+    /// Whether it contained text.
     said: bool,
-    /// Model calls before it that gave a part.
+    /// Earlier model calls that contributed a part.
     parts: u32,
 }
 
@@ -48,7 +48,7 @@ impl Run<'_> {
             Err(NoReply::Model(error)) => return self.failed(&error),
             Err(NoReply::Policy(refusal)) => return self.not_permitted(refusal),
             Err(NoReply::Ended) => {
-                // What the model said, if it was asked, is paid for.
+                // If the model was asked, what it said is paid for.
                 self.pay_refused();
                 self.asking.partial = None;
                 return Event::Replied(Answer::Ended);
@@ -76,7 +76,8 @@ impl Run<'_> {
             Ok(Answer::Cut) if !shaped => self.cut(reply, part),
             Ok(answer) => {
                 if answer != Answer::Calls {
-                    // Those of an answer that was cut may be cut themselves: they are not made.
+                    // The calls of a truncated answer may be truncated themselves, so they are not
+                    // made.
                     reply.tool_calls.clear();
                 }
                 let more = self.bill.totals.rounds.unsigned_abs() + 1 < self.rules.rounds_max;
@@ -110,7 +111,7 @@ impl Run<'_> {
         }
     }
 
-    /// Tells the model first what hooks say: it is asked again with that, as if nobody had been.
+    /// Stores what hooks say first; the model is then asked again, as if it had not been asked.
     pub(super) async fn said_first(&mut self, said: Words) -> Option<Event> {
         let (round, attempt) = (self.bill.totals.rounds, self.bill.totals.attempts);
         self.asking.asked = None;
@@ -125,7 +126,7 @@ impl Run<'_> {
         self.ask(round, attempt).await
     }
 
-    /// Puts what was said before it in front of a reply.
+    /// Prepends the earlier parts of the answer to a reply.
     fn join(&mut self, reply: &mut Reply) -> Part {
         let said = !plain_text(&reply.content).trim().is_empty();
         let Some(before) = self.asking.partial.take() else {
@@ -137,7 +138,7 @@ impl Run<'_> {
                 (ContentPart::Text { text: more }, Some(ContentPart::Text { text })) => {
                     text.push_str(&more);
                 }
-                // What it thought about how to go on belongs to no answer of its own.
+                // Reasoning about how to continue belongs to no answer of its own.
                 (ContentPart::Reasoning { .. }, _) => {}
                 (other, _) => reply.content.push(other),
             }
@@ -149,10 +150,10 @@ impl Run<'_> {
         }
     }
 
-    /// What becomes of an answer that was cut.
+    /// Handles a truncated answer.
     fn cut(&mut self, mut reply: Reply, part: Part) -> Event {
         let asks = !reply.tool_calls.is_empty();
-        // They may be cut themselves.
+        // They may be truncated themselves.
         reply.tool_calls.clear();
         let empty = plain_text(&reply.content).trim().is_empty();
         let parts = part.parts + 1;
@@ -184,7 +185,7 @@ impl Run<'_> {
         self.cannot(Failure::new(Code::LlmTruncated, message))
     }
 
-    /// What the model is told after the answer that is stored now, if that did not fit.
+    /// What the model is told after the answer that is being stored, if that did not match.
     pub(super) fn correction(&mut self, round: i32) -> Option<NewMessage> {
         if let Some(back) = self.ending.deciding.back.take() {
             return Some(back);
@@ -202,7 +203,7 @@ impl Run<'_> {
         self.prompt.output.as_mut().ok()?.as_mut()?.take_value()
     }
 
-    /// The send cannot be answered, however often the model is asked.
+    /// Fails the send permanently: asking the model again would not help.
     pub(super) fn cannot(&mut self, failure: Failure) -> Event {
         let code = failure.code;
         self.ending.failure = Some(failure);
@@ -215,12 +216,12 @@ impl Run<'_> {
         }
     }
 
-    /// The call that stood in the place of a model failed, and the send with it, as the call did.
+    /// The call that replaced the model failed; the send fails in the same way.
     pub(super) async fn call_failed(&mut self, message: String) -> Event {
         let round = self.bill.totals.rounds - 1;
         let send = self.send.record.id;
         let store = &self.kernel.parts.store;
-        // Without an answer the send fails all the same, only less precisely.
+        // If the database does not answer, the send still fails, only with a less precise code.
         let calls = store.read_round(self.send.record.key, send, round).await;
         let results = calls.unwrap_or_default().into_iter();
         let code = results.filter_map(|call| call.result?.code).next_back();
@@ -229,12 +230,12 @@ impl Run<'_> {
         self.cannot(Failure::new(code.unwrap_or(Code::ToolFailed), message))
     }
 
-    /// The event of a model call that is not made.
+    /// The event for a model call that the budget does not allow.
     pub(super) fn short(&mut self, short: Short) -> Event {
         self.cannot(Failure::new(Code::BudgetExceeded, short.to_string()))
     }
 
-    /// A policy did not let the model be asked, or its answer be used.
+    /// A policy did not allow the model to be asked, or its answer to be used.
     fn not_permitted(&mut self, refusal: Refusal) -> Event {
         self.pay_refused();
         let Refusal { code, message } = refusal;
@@ -263,7 +264,7 @@ impl Run<'_> {
         let code = error.code();
         let held = matches!(error, llm::Error::Held { .. });
         if held {
-            // Nobody was asked.
+            // The model was not asked.
             self.asking.tries.interrupted += 1;
         } else {
             metrics::model_call_failed(code);
@@ -307,11 +308,12 @@ impl Run<'_> {
         }
     }
 
-    /// Other calls have set aside what is left of the tenant's or the agent's money. Nobody was asked: the model is asked again
-    /// once some of them may be over, however often, and by whoever has a slot by then.
+    /// Calls in flight have set aside what is left of the tenant's or the agent's money. The model
+    /// was not asked; it is asked again once some of them may be over, as often as needed, by any
+    /// worker that has a free slot by then.
     fn waits_for_money(&mut self, error: &llm::Error) -> Event {
         self.asking.tries.interrupted += 1;
-        // The time for an answer begins when there is money for it.
+        // The answer timeout starts once there is money for it.
         self.asking.tries.since = None;
         self.asking.asked = None;
         self.hold.owed().asked = None;
@@ -325,7 +327,7 @@ impl Run<'_> {
         Event::Failed {
             code: error.code(),
             permanent: false,
-            // Half of it by chance, so that those who wait do not come together.
+            // Half of the wait is random, so that the waiting sends do not all retry at once.
             retry_after: Some(wait.mul_f64(f64::midpoint(1.0, fraction))),
             fraction,
             not_failed,

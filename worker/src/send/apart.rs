@@ -1,4 +1,4 @@
-//! The cell of an isolated agent: what becomes of a send that has none.
+//! The cell of an isolated agent, and what happens to a send that has none.
 
 use std::time::Duration;
 
@@ -9,32 +9,33 @@ use super::load;
 use super::run::Run;
 use crate::tool::NoCell;
 
-/// Whether the cell is there that the agent's tools run in.
+/// Whether the cell that the agent's tools run in is available.
 #[derive(Debug, Default)]
 pub(super) enum Apart {
     /// It is, or none is needed.
     #[default]
     There,
-    /// It could not be started, which nobody was told yet.
+    /// It could not be started; the machine has not been told yet.
     Failed(NoCell),
     /// It is tried again with the next attempt to ask the model.
     Away,
 }
 
-/// How long a send waits as a row for a cell where all are in use.
+/// How long a send is parked if all cells are in use.
 const BUSY_WAIT: Duration = Duration::from_secs(2);
 
 impl Run<'_> {
-    /// The event of a send whose cell would be one too many: it waits as a row, and nothing counts as failed.
-    /// One that was under way at a death goes on as long as its deaths are counted.
+    /// The event of a send that gets no cell because all are in use: it is parked, and nothing
+    /// counts as failed. A send that was interrupted by a crash continues as long as its crashes
+    /// are counted.
     pub(super) fn waits_for_cell(&self) -> Option<Event> {
         let is_busy = matches!(self.prompt.apart, Apart::Failed(NoCell::Busy));
         let waits = is_busy && self.send.record.crashes == 0;
         waits.then_some(Event::Paused { within: BUSY_WAIT })
     }
 
-    /// Whether calls are to be made in a cell that may be there for whoever takes the send up anew. Then it
-    /// counts a death: no call is lost, and no send is tried for ever.
+    /// Whether calls must be made in a cell that the next worker may be able to start. That counts
+    /// as a crash, so that no call is lost and no send is retried forever.
     pub(super) fn lacks_cell(&mut self, open: Open) -> bool {
         let Apart::Failed(why) = &self.prompt.apart else {
             return false;
@@ -47,7 +48,7 @@ impl Run<'_> {
         lacks
     }
 
-    /// What the open round needs: without a cell nothing is run here, and the send ends.
+    /// What the open round needs: without a cell nothing runs here, and the send ends.
     pub(super) fn without_cell(&self, open: Open) -> Open {
         match self.prompt.apart {
             Apart::Failed(_) if open == Open::Here => Open::Nothing,
@@ -55,7 +56,7 @@ impl Run<'_> {
         }
     }
 
-    /// Sees to it that the cell is there before the model is asked; an event where it is not.
+    /// Makes sure the cell is available before the model is asked; returns an event if it is not.
     pub(super) async fn enter_cell(&mut self) -> Option<Event> {
         match std::mem::replace(&mut self.prompt.apart, Apart::Away) {
             Apart::There => {
@@ -67,7 +68,7 @@ impl Run<'_> {
                 let parts = &self.kernel.parts;
                 let again = load::offers(&parts.tools, parts.clock.as_ref(), &self.send).await;
                 Some(match again {
-                    // What the send begins with was made without its tools: it begins anew.
+                    // The send was started without its tools, so it has to start again.
                     Ok(_) => self.release_as_lost().await,
                     Err(why) => self.no_cell(&why),
                 })

@@ -1,9 +1,10 @@
-//! Answers that a provider works on whether or not anybody waits for them: what they are called is stored
-//! as soon as it is known, so that whoever takes the send over takes the answer up, too.
+//! Answers that a provider produces in the background, whether or not anybody waits for them. The
+//! answer's id is stored as soon as it is known, so that a worker that takes the send over can take
+//! up the answer, too.
 //!
-//! A worker that dies before that is stored leaves an answer that nobody takes up; its send is answered
-//! anew, as without a background. One that dies later loses nothing: the answer is read once more from its
-//! beginning, and paid for once, by who stores it.
+//! If the worker crashes before that, the answer is orphaned and the send is answered again, as
+//! without a background call. If it crashes later, nothing is lost: the next worker reads the
+//! answer again from its beginning, and the worker that stores it pays for it once.
 
 use mainspring_shared::model::InBackground;
 use mainspring_shared::send::machine::Event;
@@ -14,8 +15,8 @@ use super::run::Run;
 use crate::llm::Resolved;
 
 impl Run<'_> {
-    /// Whether the present question is asked in the background: it may be, or is answered already. An answer
-    /// of another model's, or to another question, is wanted no more.
+    /// How to ask the current question in the background: start a new answer, or take up the one
+    /// that exists. An answer from another model or to another question is abandoned.
     pub(super) fn in_background(&mut self, round: i32, resolved: &Resolved) -> InBackground {
         let Some(open) = self.bill.note_background(None) else {
             return InBackground::Allowed;
@@ -32,7 +33,7 @@ impl Run<'_> {
         InBackground::TakenUp(id)
     }
 
-    /// Stores what the provider calls the answer that it works on. An event when that did not work.
+    /// Stores the provider's id of the background answer. Returns an event if that failed.
     pub(super) async fn note_background(&mut self, id: String) -> Option<Event> {
         let asked = self.asking.asked.as_ref()?;
         let open = Background {
@@ -45,13 +46,13 @@ impl Run<'_> {
         self.store_changes(Vec::new()).await
     }
 
-    /// There is no such answer any more. What is stored says so with the next step.
+    /// Forgets the background answer. The next step stores that.
     pub(super) fn forget_background(&mut self) -> Option<Background> {
         self.asking.background = None;
         self.bill.note_background(None)
     }
 
-    /// Leaves the answer to the next worker, who pays for all of it.
+    /// Leaves the answer to the next worker, which pays for all of it.
     pub(super) fn leave_background(&mut self, open: Background) {
         self.bill.note_background(Some(open));
         self.asking.call = None;
@@ -59,10 +60,10 @@ impl Run<'_> {
         self.hold.owed().asked = None;
     }
 
-    /// Lets the provider know that nobody wants the answer.
+    /// Tells the provider that the answer is not wanted.
     pub(super) fn abandon(&self, open: Background) {
         let model = format!("{}/{}", open.provider, open.model);
-        // A provider that is configured no more cannot be told.
+        // A provider that is not configured any longer cannot be told.
         let Ok(resolved) = self.kernel.parts.providers.resolve(Some(&model)) else {
             return;
         };
@@ -75,17 +76,17 @@ impl Run<'_> {
     }
 }
 
-/// What the provider calls the answer, once it says so.
+/// The provider's id of the answer, once it is known.
 pub(super) async fn told(background: &mut Option<oneshot::Receiver<String>>) -> String {
     let said = match background {
         Some(receiver) => receiver.await.ok(),
         None => None,
     };
-    // A receiver must not be asked again once it has answered.
+    // A receiver must not be polled again once it has completed.
     *background = None;
     match said {
         Some(id) => id,
-        // The call is over without it, which is for others to find.
+        // The call ended without an id; its result is handled elsewhere.
         None => std::future::pending().await,
     }
 }

@@ -1,4 +1,4 @@
-//! What a send has cost: its sums, what of them is stored, and what is left to spend.
+//! What a send has cost: its totals, which part of them is stored, and what is left to spend.
 
 use std::time::Duration;
 
@@ -15,22 +15,23 @@ use super::allowance::{Allowance, UncommittedSpend};
 use crate::llm::{Request, Resolved};
 use crate::metrics;
 
-/// The sums of a send.
+/// The totals of a send.
 #[derive(Debug)]
 pub(super) struct Bill<'a> {
     /// What may still be spent.
     pub(super) allowance: Allowance,
     /// What the session has spent.
     pub(super) spent: &'a mut Spent,
-    /// The sums as they are now.
+    /// The current totals.
     pub(super) totals: SendTotals,
-    /// The sums without what the model is told of with the next step, where that holds any.
+    /// The totals without the children and runs that the model is only told of with the next step,
+    /// if there are any.
     pub(super) aside: Option<UncommittedSpend>,
-    /// Responses that no transaction has stored yet.
+    /// Usage rows that no transaction has stored yet.
     pub(super) unpaid: Vec<UsageRow>,
-    /// Model calls begun in the present round, as of the last step.
+    /// Model calls begun in the current round, as of the last stored step.
     pub(super) stored_attempts: i32,
-    /// Calls for vectors under the present grant.
+    /// Embedding calls under the current grant.
     vectors: i32,
 }
 
@@ -47,13 +48,13 @@ impl<'a> Bill<'a> {
         }
     }
 
-    /// Whether model calls were begun that no step tells of.
+    /// Whether model calls have begun that no stored step records.
     pub(super) fn is_behind(&self) -> bool {
         self.totals.attempts > self.stored_attempts
     }
 
-    /// Holds a request to what is left. True when its answer may have fewer tokens than the agent
-    /// allows.
+    /// Limits a request to what is left. Returns true if its answer may have fewer tokens than the
+    /// agent allows.
     pub(super) fn allow(
         &mut self,
         request: &mut Request,
@@ -70,8 +71,7 @@ impl<'a> Bill<'a> {
             .allow(request, &mut self.totals, aside, price)
     }
 
-    /// The sums as the next step stores them. `not_failed` of the calls begun in the round are no
-    /// failures.
+    /// The totals for the next step. `not_failed` of the round's calls do not count as failures.
     pub(super) fn sums(&mut self, rounds: i32, attempts: i32, not_failed: u32) -> SendTotals {
         let mut totals = SendTotals {
             rounds,
@@ -85,7 +85,7 @@ impl<'a> Bill<'a> {
         totals
     }
 
-    /// The sums as a step stores them that does not store what the model is told next.
+    /// The totals for a step that does not store what the model is told next.
     pub(super) fn sums_so_far(&mut self, not_failed: u32) -> SendTotals {
         let mut totals = self.totals.clone();
         totals.counted = self.allowance.counted(totals.rounds, totals.attempts);
@@ -98,7 +98,8 @@ impl<'a> Bill<'a> {
         totals
     }
 
-    /// Takes note of an answer that its provider works on, or that there is none; returns what was known.
+    /// Records an answer that its provider works on in the background, or that there is none;
+    /// returns the previous one.
     pub(super) fn note_background(&mut self, open: Option<Background>) -> Option<Background> {
         if open.is_none() && self.totals.shown.is_none() {
             return None;
@@ -113,7 +114,8 @@ impl<'a> Bill<'a> {
         }
     }
 
-    /// Takes note of a step with these sums. What the model is told is stored with messages.
+    /// Records that a step with these totals was stored. What the model is told is stored together
+    /// with messages.
     pub(super) fn stored(&mut self, totals: SendTotals, with_messages: bool) {
         self.unpaid.clear();
         self.stored_attempts = totals.attempts;
@@ -123,15 +125,16 @@ impl<'a> Bill<'a> {
         }
     }
 
-    /// What no step has stored of the calls beside the rounds. A round's own call is its next owner's to repeat, under
-    /// the same number.
+    /// Takes the unstored costs of calls outside the rounds. A round's own call is repeated by the
+    /// next worker under the same number.
     pub(super) fn take_unpaid_beside(&mut self) -> Vec<UsageRow> {
         let mut rows = std::mem::take(&mut self.unpaid);
         rows.retain(|row| !row.is_of_round());
         rows
     }
 
-    /// Enters what a call of a model cost; what the session has spent with it, where that is counted.
+    /// Enters the cost of a model call; returns the session's spending including it, if that is
+    /// tracked.
     pub(super) fn enter(&mut self, row: UsageRow) -> Option<Spent> {
         self.totals.usage.add(&row.usage);
         if let Some(aside) = &mut self.aside {
@@ -142,13 +145,13 @@ impl<'a> Bill<'a> {
         self.allowance.session(&self.totals)
     }
 
-    /// The row of vectors that the send waited for, under the grant with this number.
+    /// The usage row of an embedding call that the send waited for, under the grant `epoch`.
     pub(super) fn row_of_vectors(&mut self, epoch: i64, call: PaidCall) -> UsageRow {
         self.vectors += 1;
         UsageRow::of_vectors(epoch, self.vectors, call.model, call.usage)
     }
 
-    /// The row of the present attempt.
+    /// The usage row of the current attempt.
     pub(super) fn row(&self, model: String, usage: Usage) -> UsageRow {
         UsageRow {
             round: self.totals.rounds,
@@ -158,25 +161,26 @@ impl<'a> Bill<'a> {
         }
     }
 
-    /// What a child or run of the round gets of what is left; none when that is too little for any.
+    /// The slice of the remaining budget for each child or run of the round; `None` if it would be
+    /// too small for any.
     pub(super) fn slice(&self, children: usize) -> Option<Spent> {
-        // One share stays for what is made of their results.
+        // One share is kept for the work on their results.
         self.allowance.share(&self.totals, children as u64 + 1)
     }
 
-    /// The budget of a child or a run, by what was set aside for it.
+    /// The budget of a child or a run, from its slice.
     pub(super) fn child_budget(&self, call: &str, wall: Option<Duration>) -> Option<Budget> {
         let slice = self.totals.held.0.get(call);
         self.allowance.budget(slice, wall)
     }
 
-    /// Adds what a finished child or run cost to this send's sums.
+    /// Adds the cost of a finished child or run to this send's totals.
     pub(super) fn roll_up(&mut self, call: &CallRecord) {
         let Some(result) = &call.result else {
             return;
         };
-        // A receipt, or what goes on, keeps its slice; one that was never made gives it
-        // back, and so does one that nobody permitted.
+        // A call with a receipt, or whose work goes on, keeps its slice. A child that was never
+        // made, or that a person did not permit, gives it back.
         let goes_on = matches!(
             result.code,
             Some(Code::ToolInterrupted | Code::ToolCancelled)
@@ -187,8 +191,8 @@ impl<'a> Bill<'a> {
         let value = result.value.as_ref();
         let member = |name| value.and_then(|value: &Value| value.get(name));
         let usage = member("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok());
-        // A run says what it used besides, and so does a child below which others work on; any other
-        // child counts its model answers.
+        // A run reports what else it used, and so does a child with work still going on below it;
+        // any other child counts its model answers.
         let kept = member("kept").and_then(|kept| serde_json::from_value(kept.clone()).ok());
         let rounds = member("rounds").and_then(Value::as_u64).unwrap_or(0);
         let used = Used {
@@ -201,7 +205,7 @@ impl<'a> Bill<'a> {
         self.take_in(&call.call_id, used, Spent::default());
     }
 
-    /// Takes in what a child or run used whose end the model is told with the next step.
+    /// Takes in the usage of a child or run whose end the model is told of with the next step.
     pub(super) fn take_in(&mut self, call: &str, used: Used, slice: Spent) {
         if self.aside.is_none() {
             self.aside = Some(self.allowance.aside(&self.totals));
@@ -214,7 +218,7 @@ fn at_most(not_failed: u32, attempts: i32) -> i32 {
     i32::try_from(not_failed).unwrap_or(i32::MAX).min(attempts)
 }
 
-/// Whether this is what a call is told whose child works in the background.
+/// Whether this is the receipt of a call whose child works in the background.
 fn is_receipt(value: &Value) -> bool {
     value.get("status").and_then(Value::as_str) == Some("accepted")
 }

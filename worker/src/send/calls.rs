@@ -1,4 +1,4 @@
-//! Calls under way: each as a future of the run, so that nothing of them outlives it.
+//! Calls in flight: each is a future inside the run, so that none of them outlives it.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -23,19 +23,19 @@ use crate::hook::{At, Hooks, OnFailure, RETRIES_MAX, ToolCall};
 use crate::metrics;
 use crate::tool::{Invocation, Offer, OnInterrupt, Output, Skills, Tool, ToolError, Traits};
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Debug)]
 pub(super) enum CallOutcome {
-    /// It has its result.
+    /// It has a result.
     Result(CallResult),
     /// It ends the send.
     Abort(String),
-    /// The process that made it is gone.
+    /// The process that made it died.
     Lost(String),
 }
 
 impl CallOutcome {
-    /// For metrics.
+    /// Label for metrics.
     const fn outcome(&self) -> &'static str {
         match self {
             Self::Result(result) if result.failed => "failed",
@@ -46,12 +46,12 @@ impl CallOutcome {
     }
 }
 
-/// The calls that run now.
+/// The calls that are running.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     running: FuturesUnordered<BoxFuture<'static, (usize, CallOutcome)>>,
     stops: Vec<(OnInterrupt, CancellationToken)>,
-    /// What each call has its providers paid, by its place.
+    /// What each call paid providers, by its place.
     accounts: BTreeMap<usize, Account>,
 }
 
@@ -60,15 +60,15 @@ pub(super) struct Calls {
 pub(super) struct Begin {
     pub(super) place: usize,
     pub(super) tool: Arc<dyn Tool>,
-    /// What the arguments have to fit, whatever hooks make of them.
+    /// Its schema, which the arguments must match whatever hooks change.
     pub(super) offer: Offer,
-    /// Who is asked about it.
+    /// Hooks that are asked about it.
     pub(super) hooks: Arc<Hooks>,
-    /// What the agent has of skills.
+    /// The agent's skills.
     pub(super) skills: Skills,
     /// Where the large parts of its result go.
     pub(super) content: Arc<Content>,
-    /// Whether traces hold its arguments and its result.
+    /// Whether traces contain its arguments and its result.
     pub(super) tells: bool,
 }
 
@@ -111,7 +111,7 @@ impl Calls {
             arguments: Map::new(),
         };
         self.running.push(Box::pin(async move {
-            // Agents may change between two lives of a send's worker; its pinned version does not.
+            // The agent may change between two workers of a send; its pinned version does not.
             let arguments = match begin.offer.arguments(clock.as_ref(), &given).await {
                 Ok(arguments) => arguments,
                 Err(fault) => return (begin.place, invalid(fault)),
@@ -125,12 +125,12 @@ impl Calls {
         }));
     }
 
-    /// Whether none is under way.
+    /// Whether no call is running.
     pub(super) fn is_empty(&self) -> bool {
         self.running.is_empty()
     }
 
-    /// The next call that is over; never, when none is under way.
+    /// The next call that finishes; pending forever while none is running.
     pub(super) async fn next(&mut self) -> (usize, CallOutcome) {
         match self.running.next().await {
             Some(over) => over,
@@ -138,7 +138,8 @@ impl Calls {
         }
     }
 
-    /// What the call of this place had providers paid, or all of them; each once.
+    /// Takes what the call of this place paid providers, or all calls; each payment is returned
+    /// once.
     pub(super) fn take_paid(&mut self, place: Option<usize>) -> Vec<PaidCall> {
         let over = match place {
             Some(place) => self.accounts.remove(&place).into_iter().collect(),
@@ -149,7 +150,7 @@ impl Calls {
         over.iter().flat_map(Account::take).collect()
     }
 
-    /// Tells all calls to stop, or those that an interruption may stop.
+    /// Tells all calls to stop, or only those that an interruption may stop.
     pub(super) fn stop(&self, all: bool) {
         for (on_interrupt, stop) in &self.stops {
             if all || *on_interrupt == OnInterrupt::Stop {
@@ -159,7 +160,7 @@ impl Calls {
     }
 }
 
-/// Makes a call as far as the hooks let it.
+/// Makes a call, as far as the hooks allow it.
 async fn hooked(
     clock: Arc<dyn Clock>,
     at: At,
@@ -198,7 +199,7 @@ async fn hooked(
             ..at
         };
         match hooks.tool_failed(at, &call, result).await {
-            // A tool that may run once has run.
+            // A tool that may run only once has run.
             OnFailure::Retry
                 if made < RETRIES_MAX
                     && offer.traits.repeat != Repeat::Once
@@ -229,7 +230,7 @@ async fn hooked(
     }
 }
 
-/// Leaves out what the tool said is left of its result where a hook put another one in its place.
+/// Drops the tool's own digest of its result if a hook replaced the result.
 fn stale_digest(before: &[ContentPart], content: &mut Vec<ContentPart>) {
     let said = |parts: &[ContentPart]| digest_of(parts).map(str::to_owned);
     let shown = |part: &&ContentPart| part.is_content();
@@ -243,7 +244,7 @@ fn invalid(fault: String) -> CallOutcome {
     CallOutcome::Result(CallResult::error(Code::ToolInvalidArguments, fault))
 }
 
-/// Makes a call that is seen in traces.
+/// Makes a call inside a trace span.
 async fn traced(
     clock: Arc<dyn Clock>,
     begin: &Begin,
@@ -280,7 +281,8 @@ async fn traced(
     over
 }
 
-/// Makes a call within its time; asked to stop, it has its grace to say how far it came.
+/// Makes a call within its time limit; a call that is told to stop has its grace period to report
+/// how far it got.
 async fn run(
     clock: Arc<dyn Clock>,
     tool: &dyn Tool,
@@ -301,7 +303,8 @@ async fn run(
     tokio::select! {
         biased;
         given = &mut call => match over(given, &call_id, traits) {
-            // What it still said is worth more than that it was stopped, unless it failed for that.
+            // What it still reports is worth more than the fact that it was stopped, unless it
+            // failed because of that.
             CallOutcome::Result(result) if !result.failed && code == Code::ToolCancelled => {
                 CallOutcome::Result(result)
             }

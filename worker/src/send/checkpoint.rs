@@ -1,8 +1,8 @@
-//! The beginning of a long answer, kept while it is streamed: a worker that dies without a word leaves it to
-//! the next one, who shows it to the model and asks for the rest.
+//! Checkpoints of a long answer while it streams: if a worker crashes, the next one shows the
+//! checkpoint to the model and asks for the rest.
 //!
-//! Answers that take less than [`EVERY`] cost nothing. What is kept is cleared by the step that stores the
-//! answer, or that it was void.
+//! Answers that take less than [`EVERY`] cost nothing. The checkpoint is cleared by the step that
+//! stores the answer or records that it was void.
 
 use std::time::Duration;
 
@@ -13,53 +13,53 @@ use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT}
 use super::hold::Pending;
 use super::run::Run;
 
-/// How long is streamed until what was said is kept, and kept again.
+/// How long an answer streams before its first checkpoint, and between checkpoints.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// What is kept of the answer that is under way.
+/// The checkpoint of the answer in flight.
 #[derive(Debug, Default)]
 pub(super) struct Checkpoint {
-    /// When it is looked next whether there is more.
+    /// When to check next whether there is more to keep.
     due: Option<Duration>,
-    /// Bytes that are durable.
+    /// Bytes of the answer that are durable.
     kept: usize,
-    /// The same of the answer that is gone on with next.
+    /// The same for the answer that is continued next.
     taken_up: usize,
 }
 
 impl Checkpoint {
-    /// A model call begins at this time.
+    /// Called when a model call begins at `now`.
     pub(super) fn begin(&mut self, now: Duration) {
-        // A life that adds nothing to what it took up keeps nothing: its death counts.
+        // A worker that adds nothing to the answer it took up stores nothing, so its crash counts.
         self.kept = std::mem::take(&mut self.taken_up);
         self.wait(now);
     }
 
-    /// The model goes on with an answer of which this is durable.
+    /// Takes up an answer whose durable part is `begun`.
     pub(super) fn take_up(&mut self, begun: &Begun) {
         self.taken_up = begun.text.len();
     }
 
-    /// Looks again, as long as more could be kept.
+    /// Schedules the next check, as long as more could be kept.
     fn wait(&mut self, now: Duration) {
         self.due = (self.kept < BEGUN_BYTES_MAX).then(|| now + EVERY);
     }
 }
 
 impl Run<'_> {
-    /// How long until what was said is kept; none while nobody says anything that could be gone on with.
+    /// How long until the next checkpoint; `None` while there is no answer that could be continued.
     pub(super) fn checkpoint_in(&self) -> Option<Duration> {
         let due = self.asking.streaming.checkpoint.due?;
         let shown = self.bill.totals.shown.as_ref();
-        // The provider keeps what it works on by itself.
+        // With a background answer the provider keeps the text.
         let by_itself = shown.is_some_and(|shown| shown.background.is_some());
         let is_asked = self.asking.call.is_some() && self.asking.asked.is_some();
         (is_asked && !by_itself && self.may_go_on())
             .then(|| due.saturating_sub(self.kernel.parts.clock.monotonic()))
     }
 
-    /// Keeps what was said so far. An event when that did not work, or when something was raised that does
-    /// not wait for the answer.
+    /// Stores what was said so far. Returns an event if that failed, or if a signal was raised that
+    /// does not wait for the answer.
     pub(super) async fn keep_said(&mut self) -> Option<Event> {
         let now = self.kernel.parts.clock.monotonic();
         self.asking.streaming.checkpoint.wait(now);
@@ -70,13 +70,14 @@ impl Run<'_> {
         if bytes <= self.asking.streaming.checkpoint.kept || begun.text.trim().is_empty() {
             return None;
         }
-        // From now on there is something to clear.
+        // From this write on there is something to clear.
         self.bill.totals.shown.get_or_insert_default();
         let mut item = self.changes_only(Vec::new());
         let shown = item.totals.shown.get_or_insert_default();
         shown.begun = Some(begun);
-        // Whoever finds this finds a worker's death, which counts the call that nothing else tells of; those
-        // before it are told of here, so that no two calls have the same number.
+        // A worker that finds this checkpoint knows of a crash, which accounts for the one call
+        // that is recorded nowhere else. The attempts before it are recorded here, so that no two
+        // calls have the same number.
         item.totals.attempts = self.bill.stored_attempts.max(attempt - 1);
         let counted = self.bill.allowance.counted(round, item.totals.attempts);
         item.totals.counted = counted;
@@ -91,18 +92,18 @@ impl Run<'_> {
             self.hold.handles.cancel.cancel();
         }
         self.hold.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
-        // It is lowered now: nobody else would look.
+        // The write lowered the signal, so nothing else would check.
         let interrupts = signals & SIGNAL_INTERRUPT != 0 && self.has_news().await;
         interrupts.then_some(Event::Interrupted)
     }
 
-    /// Enters what the call of a worker cost that died in the middle of an answer, as far as it was kept. From
-    /// now on it is stored with whatever is stored next, and nobody else enters it.
+    /// Enters the cost, as far as it was kept, of a call whose worker crashed in the middle of an
+    /// answer. It is stored with the next write, and nothing else enters it.
     pub(super) fn pay_for_the_dead(&mut self) {
         let shown = self.bill.totals.shown.as_mut();
         if let Some(row) = shown.and_then(Shown::take_unpaid) {
             self.bill.allowance.found();
-            // It is known from now on, also by who comes next, and was no failure.
+            // The call is accounted for, for later workers too, and was no failure.
             self.rules.lost = self.rules.lost.saturating_sub(1);
             self.asking.tries.interrupted += 1;
             self.enter(row);

@@ -1,7 +1,7 @@
 //! Children: sessions that a call creates, whose send settles the call when it ends.
 //!
-//! A child's ids are made of the call's, so that a call that is looked at again after a crash finds
-//! the child that it made.
+//! A child's ids are derived from the call's, so that a call that is examined again after a crash
+//! finds the child that it created.
 
 use mainspring_runtime::telemetry;
 use mainspring_shared::agent::prompt::bind;
@@ -20,32 +20,30 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-/// Rounds of a child unless its parent says otherwise.
+/// Maximum number of rounds of a child unless its parent says otherwise.
 const MAX_ROUNDS: u32 = 20;
 
-/// What a child is told unless its parent says otherwise.
+/// System prompt of a child unless its parent says otherwise.
 const PROMPT: &str = "You do one task for another agent. Do it with the tools you have, then \
                       answer with the result alone: the other agent sees nothing else of your \
                       work.";
 
-/// Steps below the root that a child may stand.
+/// Maximum depth of a child below the root.
 pub(super) const DEPTH_MAX: i32 = 3;
 
-/// Children of one session that may work at once.
+/// How many children of one session may work at once.
 pub(super) const CHILDREN_MAX: u64 = 100;
 
-/// Bytes of JSON that a parent may note of a child.
+/// Maximum size in bytes of the JSON metadata that a parent may attach to a child.
 const METADATA_BYTES_MAX: usize = 16 << 10;
 
-/// Sends that may wait in a child.
+/// How many sends may be queued in a child.
 const QUEUED_MAX: i64 = 100;
 
-/// The metadata of a child's session that says how long it is kept, where that is not as long as
-/// its parent.
+/// Metadata key of a child's session that says how long it is kept, if not as long as its parent.
 pub(super) const LIFECYCLE: &str = "lifecycle";
 
-/// The metadata of a detached child's session that says how deep it stands: it has no parent to
-/// count from.
+/// Metadata key of a detached child's session that holds its depth: it has no parent to count from.
 const DEPTH: &str = "spawn_depth";
 
 /// How long a child's session is kept.
@@ -54,13 +52,13 @@ const DEPTH: &str = "spawn_depth";
 enum Lifecycle {
     /// As long as its parent.
     Linked,
-    /// Until it has answered; as `Linked` where it did not.
+    /// Until it has answered; like `Linked` if it did not.
     Ephemeral,
-    /// For itself: it has no parent.
+    /// Independently: it has no parent.
     Detached,
 }
 
-/// Steps below the first agent that a session stands.
+/// The depth of a session below the root.
 pub(super) fn depth_of(session: &SessionRecord) -> i32 {
     let noted = session.metadata.get(DEPTH).and_then(Value::as_i64);
     let noted = noted.and_then(|depth| i32::try_from(depth).ok());
@@ -68,12 +66,12 @@ pub(super) fn depth_of(session: &SessionRecord) -> i32 {
     below.or(noted).unwrap_or(0)
 }
 
-/// Whether a session is one that goes once it has answered.
+/// Whether a session is to be deleted once it has answered.
 pub(super) fn is_ephemeral(session: &SessionRecord) -> bool {
     session.metadata.get(LIFECYCLE) == Some(&json!("ephemeral"))
 }
 
-/// The child that a call made and that has answered it, where it is not kept any longer.
+/// The child that a call created and that has answered it, if it is to be deleted.
 pub(super) fn answered_for_good(call: &CallRecord) -> Option<SessionId> {
     let result = call.result.as_ref().filter(|result| !result.failed)?;
     let completed = result.value.as_ref()?.get("status") == Some(&json!("completed"));
@@ -81,7 +79,7 @@ pub(super) fn answered_for_good(call: &CallRecord) -> Option<SessionId> {
     (completed && ephemeral).then(|| SessionId(derived(call, "session")))
 }
 
-/// What a parent says of its child.
+/// A call's arguments: what a parent says about its child.
 #[derive(Debug, Deserialize)]
 struct Task {
     #[serde(rename = "task")]
@@ -116,14 +114,14 @@ struct Task {
 #[derive(Debug)]
 pub(super) struct Child {
     pub(super) item: AcceptSend,
-    /// Set when the parent names a child that it should have already.
+    /// The existing child that the parent refers to, if any.
     pub(super) existing: Option<SessionKey>,
-    /// What its parent may, or what of it the parent names.
+    /// What its parent may do, or the part of it that the parent names.
     may: AgentSpec,
 }
 
 impl Child {
-    /// Holds a child that was made before to what its parent may in this send.
+    /// Limits an existing child to what its parent may do in this send.
     pub(super) fn narrow(&mut self, delegation: &Delegation, agent: &AgentSpec) {
         let mut tools = delegation.narrowed(agent);
         if let Some(allow) = &self.may.allow {
@@ -133,22 +131,23 @@ impl Child {
     }
 }
 
-/// Whether the caller goes on without the child's result.
+/// Whether the caller continues without the child's result.
 pub(super) fn is_background(call: &CallRecord) -> bool {
     call.arguments.get("background") == Some(&json!(true))
 }
 
-/// The send of a child's that a call makes.
+/// The id of the child's send that a call creates.
 pub(super) fn send_id(call: &CallRecord) -> SendId {
     SendId(derived(call, "send"))
 }
 
-/// The run that a call starts.
+/// The id of the run that a call starts.
 pub(super) fn run_id(call: &CallRecord) -> RunId {
     RunId(derived(call, "run"))
 }
 
-/// An id made of a call's: its time is that of the asking send, so that lists keep their order.
+/// An id derived from a call's. Its timestamp is that of the asking send, so that lists stay
+/// ordered.
 fn derived(call: &CallRecord, what: &str) -> Uuid {
     let hash = Sha256::digest(format!("{what} {}", call.call_id));
     let mut bytes = *call.send_id.0.as_bytes();
@@ -161,20 +160,20 @@ fn derived(call: &CallRecord, what: &str) -> Uuid {
         .into_uuid()
 }
 
-/// Who asks for a child.
+/// The send that asks for a child.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ParentSend<'a> {
     pub(super) key: SessionKey,
     /// The asking session.
     pub(super) session: &'a SessionRecord,
     pub(super) send: &'a StartedSend,
-    /// What the asking send hands on.
+    /// What the asking send delegates.
     pub(super) delegation: &'a Delegation,
     /// What the child may spend.
     pub(super) budget: Option<Budget>,
 }
 
-/// The published agent that a call's child is to be, if it names one that may be started.
+/// The published agent for a call's child, if the call names one that may be started.
 #[expect(
     clippy::result_large_err,
     reason = "a refusal is the result of the call"
@@ -197,7 +196,7 @@ pub(super) fn named(
     Ok(Some(query))
 }
 
-/// What of a task does not go together.
+/// Describes arguments of a task that contradict each other, if any.
 fn misfit(task: &Task, is_existing: bool, is_named: bool) -> Option<&'static str> {
     let of_new = is_named
         || task.name.is_some()
@@ -296,7 +295,7 @@ pub(super) fn child(
         ..SendOptions::default()
     };
     if existing.is_some() {
-        // It has an agent already: what is said of it now holds for this task.
+        // It has an agent already; the given settings apply to this task only.
         options.model = task.model;
         options.system_prompt = task.system_prompt;
         options.max_rounds = task.max_rounds;
@@ -324,7 +323,7 @@ pub(super) fn child(
     })
 }
 
-/// What is noted of a child: what its parent says, and who made it.
+/// A child's metadata: what its parent says, and who created it.
 fn metadata(task: &Task, call: &CallRecord, depth: i32) -> Map<String, Value> {
     let mut metadata = task.metadata.clone();
     metadata.insert("spawned_by".to_owned(), json!(call.call_id));
@@ -343,8 +342,8 @@ fn metadata(task: &Task, call: &CallRecord, depth: i32) -> Map<String, Value> {
     metadata
 }
 
-/// A child's agent that was published: with no more than its parent has, and with what is said of it; or
-/// why it cannot be started so.
+/// A child's published agent, restricted to what its parent has and adjusted by the task; or the
+/// reason why it cannot be started like that.
 fn published(
     task: &Task,
     version: AgentVersion,
@@ -379,7 +378,7 @@ fn published(
     })
 }
 
-/// A child's agent: what its parent may, or less of it, with what is said of it.
+/// A child's agent: its parent's permissions or a part of them, adjusted by the task.
 fn agent(task: &Task, parent: &AgentSpec, may: AgentSpec) -> AgentSpec {
     AgentSpec {
         name: Some(task.name.clone().unwrap_or_else(|| "delegate".to_owned())),
@@ -395,8 +394,8 @@ fn agent(task: &Task, parent: &AgentSpec, may: AgentSpec) -> AgentSpec {
         top_p: parent.top_p,
         reasoning_effort: parent.reasoning_effort,
         thinking: parent.thinking.clone(),
-        // The shape that a task asks for comes with its send, else a child answers in words; so does
-        // what its parent's budget leaves for it.
+        // A task's output schema comes with its send; without one a child answers in words. The
+        // budget comes with the send, too.
         ..may
     }
 }

@@ -1,5 +1,5 @@
-//! What the send's machine asks for, a file for each command: methods of [`Run`](super::run::Run) that return
-//! the event which the machine is given next, where it has already happened.
+//! The commands of the send's machine, one file each: methods of [`Run`](super::run::Run) that
+//! return the machine's next event if it has already happened.
 
 mod abort_calls;
 mod abort_deciding;
@@ -28,7 +28,8 @@ mod tests {
         size_of::<F>()
     }
 
-    /// Each send has several of these, one after the other: they are cheap to allocate as long as they are small.
+    /// Each send has several of these futures, one after the other; they are cheap to allocate as
+    /// long as they are small.
     #[test]
     fn what_a_send_does_between_two_waits_takes_little_room() {
         let ask = bytes_of(|run| run.ask(0, 1));

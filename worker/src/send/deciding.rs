@@ -1,4 +1,4 @@
-//! Hooks may have a send go on that is about to end.
+//! Hooks may let a send continue that is about to end.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use super::run::Run;
 use crate::hook::{EndReason, GoOn};
 use crate::llm::Reply;
 
-/// What hooks are asked about the end, and what is to be done with what they say.
+/// The question to hooks about the end of the send, and their reply.
 #[derive(Default)]
 pub(super) struct Deciding {
     pub(super) asked: Option<(EndReason, BoxFuture<'static, Option<GoOn>>)>,
-    /// The answer that they are asked about.
+    /// The answer that hooks are asked about.
     pub(super) reply: Option<Arc<Reply>>,
-    /// What is said behind the answer that is stored next.
+    /// The message that follows the answer that is stored next.
     pub(super) back: Option<NewMessage>,
 }
 
 impl Deciding {
-    /// What hooks say; never, while they are not asked.
+    /// What hooks reply; pending forever while they are not asked.
     pub(super) async fn said(&mut self) -> Option<GoOn> {
         match &mut self.asked {
             Some((_, asked)) => asked.await,
@@ -33,7 +33,7 @@ impl Deciding {
 }
 
 impl Run<'_> {
-    /// How often hooks had the send go on.
+    /// How often hooks have let the send continue.
     pub(super) fn sent_back(&self) -> SentBack {
         let shown = self.bill.totals.shown.as_ref();
         shown.and_then(|shown| shown.sent_back).unwrap_or_default()
@@ -46,7 +46,7 @@ impl Run<'_> {
         }
     }
 
-    /// Does what hooks want: the send goes on as long as it may.
+    /// Does what hooks want: the send continues for as long as it may.
     pub(super) async fn decided(&mut self, wish: Option<GoOn>) -> Event {
         let ends = Event::Decided(Decision::End);
         let why = self.ending.deciding.asked.take().map(|(why, _)| why);
@@ -63,7 +63,8 @@ impl Run<'_> {
         let mut back = self.sent_back();
         let is_spent = why == EndReason::Budget;
         let is_last = next.unsigned_abs() >= self.rules.rounds_max;
-        // What a child or a leaf has to spend is another's.
+        // The budget of a child or a leaf is granted by its parent or run, so hooks cannot extend
+        // it.
         let record = &self.send.record;
         if is_spent && (record.reports_to.is_some() || record.run.is_some()) {
             return ends;
@@ -87,7 +88,8 @@ impl Run<'_> {
         self.rules.decides = back.times < config.continues_max;
         self.ending.failure = None;
         self.bill.totals.shown.get_or_insert_default().sent_back = Some(back);
-        // It opens the next round: an answer that is to fit a schema is corrected in its own.
+        // The message opens the next round; an answer that must fit a schema is corrected in its
+        // own round.
         let message = NewMessage::user(vec![ContentPart::text(wish.message)], next);
         if answered {
             self.ending.deciding.back = Some(message);

@@ -1,4 +1,4 @@
-//! Children of a send: made by its calls, reported by their ends, ended with it.
+//! Children of a send: its calls create them, their ends are reported to it, and it ends them.
 
 use mainspring_shared::agent::Delegation;
 use mainspring_shared::budget::Budget;
@@ -20,21 +20,21 @@ use crate::patience::{Outage, StoreResult};
 use crate::tool::Effect;
 use crate::{Parts, signals, writes};
 
-/// How often children are asked to end whose sessions are locked: for about seven seconds.
+/// How often to retry ending children whose sessions are locked: for about seven seconds.
 const CHILDREN_ASKED_MAX: u32 = 10;
 
-/// What is to be done for a call, or what it is refused with.
+/// What is to be done for a call, or the result that refuses it.
 type Granted<T> = Result<T, CallResult>;
 
 impl Run<'_> {
-    /// What is done here for a call, whether its tool is still on offer or not.
+    /// The effect of a call's tool, whether or not the tool is still offered.
     pub(super) fn effect(&self, call: &CallRecord) -> Effect {
         self.kernel.parts.tools.effect(&call.name)
     }
 
-    /// Finds the children and the runs that the open round's calls made in an earlier life, by their
-    /// ids: the keys that guard against making them again are kept for a time, a round may be open for
-    /// longer. False when the database does not say.
+    /// Finds the children and runs that the open round's calls created under an earlier worker.
+    /// Looks them up by id, because a round may stay open for longer than idempotency keys are
+    /// kept. Returns false if the database does not answer.
     pub(super) async fn find_made(&mut self) -> bool {
         let tenant = self.send.record.key.tenant;
         let (mut sends, mut runs) = (Vec::new(), Vec::new());
@@ -81,8 +81,8 @@ impl Run<'_> {
         true
     }
 
-    /// Makes the children that the open round's calls ask for, where they do not exist yet. An event
-    /// when that did not work.
+    /// Creates the children that the open round's calls ask for, unless they exist already. Returns
+    /// an event if that failed.
     pub(super) async fn spawn_children(&mut self) -> Option<Event> {
         let makes =
             |call: &CallRecord| matches!(self.effect(call), Effect::Delegate | Effect::StartRun);
@@ -105,8 +105,8 @@ impl Run<'_> {
             }
             let background = children::is_background(record);
             let waits = record.state() == CallState::Waits(WaitingOn::Agent);
-            // A receipt that is stored does not say that the child was made. What a person said instead
-            // of permitting it is none.
+            // A stored receipt does not prove that the child was created. What a person answered
+            // instead of permitting the call is no receipt.
             let permitted = record.approval != Approval::Asked;
             let has_receipt = permitted && record.result.as_ref().is_some_and(|r| !r.failed);
             if !(waits || background && has_receipt) {
@@ -134,7 +134,8 @@ impl Run<'_> {
                 }
             };
             if background && waits {
-                // Settled before the child exists: its end is to reach the inbox, however soon.
+                // Settled before the child exists, so that the child's end reaches the inbox
+                // however soon.
                 let receipt = self.receipt(place);
                 self.settle(place, receipt);
                 let changes = self.round.fresh_changes(self.now());
@@ -154,8 +155,8 @@ impl Run<'_> {
         None
     }
 
-    /// Deletes children that were to stay until they have answered, and have. It is done before the
-    /// answer is stored as told: whoever takes over before that is told again and does it again.
+    /// Deletes ephemeral children that have answered. This happens before their answers are stored
+    /// as told: a worker that takes over before that is told again and deletes them again.
     pub(super) async fn forget_children(&mut self) {
         let boot = self.hold.lease.boot;
         let store = self.kernel.parts.store.clone();
@@ -181,9 +182,10 @@ impl Run<'_> {
         }
     }
 
-    /// Ends what this send's children still do, because it ends itself without their results. Those
-    /// whose sessions someone else has locked are asked again for some seconds: this session's next
-    /// send waits for it. What fails here is left running: it reports to a call that is settled.
+    /// Ends the children that are still working, because this send ends without their results.
+    /// Those whose sessions are locked are retried for some seconds, which delays this session's
+    /// next send. If that fails they keep running; they will report to a call that is already
+    /// settled.
     pub(super) async fn end_children(&mut self) {
         let mut outage = Outage::default();
         for _ in 0..CHILDREN_ASKED_MAX {
@@ -194,7 +196,7 @@ impl Run<'_> {
         tracing::warn!(send.id = %self.send.record.id, "children whose sessions are locked go on");
     }
 
-    /// False where a child's session is locked by someone else.
+    /// Returns false if a child's session is locked by someone else.
     async fn ask_children_to_end(&mut self) -> bool {
         let parts = &self.kernel.parts;
         let below = cancel_below(
@@ -227,8 +229,8 @@ impl Run<'_> {
         all
     }
 
-    /// Tells the parent that this send is final. The schedulers do so for whatever dies before it
-    /// does.
+    /// Tells the parent that this send is final. If the worker crashes before this, a scheduler
+    /// does it.
     pub(super) async fn report(&mut self) {
         if let Some(leaf) = &self.send.record.run {
             let key = RunKey {
@@ -272,7 +274,7 @@ impl Run<'_> {
     }
 }
 
-/// A call that asks for a child.
+/// The inputs for creating the child that a call asks for.
 struct Asks<'a> {
     store: &'a dyn Store,
     key: SessionKey,
@@ -283,7 +285,7 @@ struct Asks<'a> {
 }
 
 impl Asks<'_> {
-    /// The child that a call asks for, if it may have one.
+    /// The child that a call asks for, unless it is refused.
     async fn child(&self) -> StoreResult<Granted<AcceptSend>> {
         let refuse = |code, text: &str| Ok(Err(CallResult::error(code, format!("error: {text}"))));
         let Some(session) = self.store.get_session(self.key).await? else {
@@ -332,7 +334,7 @@ impl Asks<'_> {
         {
             child.narrow(&self.delegation, &there.agent);
         }
-        // One that a crash left behind counts already.
+        // A child that a crash left behind is already counted.
         if there.is_none() && self.store.open_children(self.key).await? >= CHILDREN_MAX {
             let text = format!(
                 "{CHILDREN_MAX} agents of this session are already working; wait for some of them \
@@ -344,7 +346,7 @@ impl Asks<'_> {
     }
 }
 
-/// Accepts a child's send; one that a crash left behind is found again by its key.
+/// Accepts a child's send; a child left behind by a crash is found by its idempotency key.
 async fn accept_child(parts: &Parts, boot: BootId, item: AcceptSend) -> StoreResult<Granted<()>> {
     let refuse = |code, text: &str| Ok(Err(CallResult::error(code, format!("error: {text}"))));
     let mut outcomes = parts.store.accept_sends(boot, vec![item]).await?;

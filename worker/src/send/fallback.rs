@@ -11,7 +11,7 @@ use super::run::Run;
 use crate::llm::{Error, Resolved};
 
 impl Run<'_> {
-    /// The model that is asked: the send's own, or one that stands in for it.
+    /// The model to ask: the send's own, or the current fallback model.
     pub(super) fn resolve(&self) -> Result<Resolved, Error> {
         let own = load::model(&self.send);
         let others = self.send.agent.fallback.iter();
@@ -22,8 +22,8 @@ impl Run<'_> {
         self.kernel.parts.providers.resolve(model)
     }
 
-    /// How long the round's model calls may take from now on, all of them and the waits between them
-    /// together; without an end when absent.
+    /// How long the round's model calls may still take, including the waits between them; `None`
+    /// means without limit.
     pub(super) fn asking_left(&mut self, round: i32, attempt: i32) -> Option<Duration> {
         let limit = self.kernel.parts.config.answer_timeout?;
         let since = match self.asking.tries.since {
@@ -37,9 +37,9 @@ impl Run<'_> {
         Some(limit.saturating_sub(self.now().since(since)))
     }
 
-    /// When the round's first model call was made. A send that was parked for a retry goes on
-    /// counting; one whose worker died begins anew, as the outage may have been ours, and so does one that
-    /// was paused: of its calls, none counts as failed.
+    /// When the round's first model call was made. For a send that was parked for a retry, the
+    /// clock keeps running. For one whose worker crashed it starts again, since the outage may have
+    /// been ours; likewise for one that was paused, because none of its calls counts as failed.
     fn asking_since(&self, attempt: i32) -> Timestamp {
         let now = self.now();
         let failed = attempt - 1 - self.send.record.not_failed;
@@ -52,8 +52,8 @@ impl Run<'_> {
         began.into_iter().flatten().max().unwrap_or(now)
     }
 
-    /// Takes the next of the agent's models, where this failure says that the present one will not
-    /// answer in a while and there is another one. Its calls are counted anew.
+    /// Moves on to the agent's next model if there is one and this failure says that the current
+    /// one will not answer for a while. The next model's calls are counted from zero.
     pub(super) fn falls_back(&mut self, error: &Error) -> bool {
         let is_outage = matches!(
             error.code(),

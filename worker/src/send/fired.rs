@@ -1,4 +1,4 @@
-//! A send that a timer fired, before it begins: hooks may let it go, change what it says, or end it.
+//! A send that a timer fired, before it begins: hooks may let it run, change its input, or end it.
 
 use std::time::Duration;
 
@@ -16,34 +16,37 @@ use super::pending_messages::PendingMessages;
 use super::run::Run;
 use crate::hook::{Fate, FiredTimer, OnFired, Refusal};
 
-/// The shortest time for which something is put off: who puts it off at once again does not spin.
+/// Minimum time by which a send is put off, so that hooks that put it off again and again do not
+/// spin.
 const SOONEST: Duration = Duration::from_secs(1);
 
-/// What hooks made of the send, and what of that is still to be done.
+/// What hooks decided about the send, and what of that is still to be done.
 #[derive(Debug, Default)]
 pub(super) struct Fired {
     judged: Judged,
-    /// Whether its words were changed and that is not stored yet.
+    /// Whether its input was changed and that is not stored yet.
     is_reworded: bool,
 }
 
 #[derive(Debug, Default)]
 enum Judged {
-    /// It goes on; so does a send that no timer fired.
+    /// It runs; so does a send that no timer fired.
     #[default]
     Goes,
-    /// Nothing is said.
+    /// It is skipped.
     Skipped,
-    /// Nothing is said now, but at this time.
+    /// It is put off until this time.
     PutOff(Timestamp),
-    /// It must not be said, or nobody could judge it.
+    /// A hook refused it, or could not be reached.
     Refused(Refusal),
-    /// Nobody could judge it, and the machine was told: hooks are asked again with its next attempt.
+    /// No hook could be reached, and the machine was told; hooks are asked again with its next
+    /// attempt.
     Open,
 }
 
 impl Run<'_> {
-    /// Asks hooks about a send that a timer fired, unless an earlier worker has stored what they said.
+    /// Asks hooks about a send that a timer fired, unless an earlier worker has stored their
+    /// decision.
     pub(super) async fn judge_fired(&mut self) {
         let record = &self.send.record;
         let Some(by) = record.options.fired_by else {
@@ -82,7 +85,7 @@ impl Run<'_> {
                 self.reword(input);
                 let at = at.max(soonest);
                 self.bill.totals.shown.get_or_insert_default().put_off = Some(at);
-                // It is as durable as what was reworded before anything is done about it.
+                // Stored before anything is done about it, like changed input.
                 self.prompt.fired.is_reworded = true;
                 Judged::PutOff(at)
             }
@@ -96,18 +99,17 @@ impl Run<'_> {
         };
     }
 
-    /// Whether hooks let the model be told anything of the send: where not, nothing is looked for that it would
-    /// be shown.
+    /// Whether hooks let the model see the send. If not, nothing is loaded for the model.
     pub(super) fn is_said(&self) -> bool {
         match &self.prompt.fired.judged {
             Judged::Goes | Judged::Open => true,
             Judged::Skipped | Judged::PutOff(_) => false,
-            // Who could not judge it is asked again.
+            // A hook that could not be reached is asked again.
             Judged::Refused(refusal) => refusal.code != Code::PolicyDenied,
         }
     }
 
-    /// Puts these words in the place of the input.
+    /// Replaces the input.
     fn reword(&mut self, input: Vec<ContentPart>) {
         if input == self.send.record.input {
             return;
@@ -122,8 +124,8 @@ impl Run<'_> {
         self.prompt.fired.is_reworded = true;
     }
 
-    /// What becomes of the send where hooks did not just let it go. What they changed is stored before the
-    /// model is told of it.
+    /// Acts on the decision of hooks if they did not simply let the send run. Changes are stored
+    /// before the model is told of them.
     pub(super) async fn heed_fired(&mut self, attempt: i32) -> Option<Event> {
         if matches!(self.prompt.fired.judged, Judged::Open) {
             self.judge_fired().await;
@@ -159,8 +161,8 @@ impl Run<'_> {
         None
     }
 
-    /// Arms a timer that says later what was put off; one that was armed by an earlier worker stays the only
-    /// one. False when the database does not say.
+    /// Creates a timer for the time to which the send was put off; if an earlier worker created
+    /// one, no second one is added. Returns false if the database does not answer.
     async fn fire_again(&mut self, at: Timestamp) -> bool {
         let record = &self.send.record;
         let options = SendOptions {
@@ -191,7 +193,7 @@ impl Run<'_> {
         };
         for outcome in outcomes {
             if let CreateTimerOutcome::Refused(why) = outcome {
-                // A session that takes nothing more has nothing that could be said later.
+                // A session that accepts nothing more cannot be told later either.
                 tracing::warn!(send.id = %record.id, ?why, "what was put off is not said later");
             }
         }

@@ -1,7 +1,9 @@
-//! Forgetting within a send: its own results count as old once the window has no room for all of them.
+//! Forgetting within a send: its own results count as old once the window has no room for all of
+//! them.
 //!
-//! What is decided here is a function of the question, which is made of rows, and of what it is expected to take. It is
-//! stored with the round that is asked for, so that whoever goes on with the send forgets as much.
+//! The decision depends only on the question, which is made from rows, and on its expected size. It
+//! is stored with the round that is asked for, so that a worker that takes the send over forgets as
+//! much.
 
 use mainspring_shared::message::Role;
 use mainspring_shared::model::expect_request_tokens;
@@ -11,29 +13,32 @@ use mainspring_shared::session::render::forgetting_steps;
 use super::load::{self, Question};
 use crate::llm::Request;
 
-/// A request in which more is forgotten than in another one.
+/// A request in which more is forgotten than in the original one.
 #[derive(Debug)]
 pub(crate) struct Forgotten {
     pub(crate) request: Request,
     /// The last message of the send whose results count as old in it.
     pub(crate) aged_to: i64,
-    /// What it is expected to take.
+    /// Its expected tokens.
     pub(crate) tokens: u64,
 }
 
-/// Which of the send's results may be forgotten, but for the newest ones.
+/// Which of the send's results may be forgotten, apart from the newest ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// Those that the model has answered to.
+    /// Those that the model has already answered to.
     Seen,
-    /// All: where nothing else is left to give, a line that says how to read one is better than no answer.
+    /// All. If nothing else is left to drop, a line that says how to read a result is better than
+    /// no answer.
     All,
 }
 
-/// What is forgotten of a request before the model is asked, and before anything is folded for it; none where nothing is.
+/// What is forgotten of a request before the model is asked and before anything is folded; `None`
+/// if nothing is.
 ///
-/// As a changed beginning is not served from a prompt cache, this is as rare as folds are: from the soft threshold on
-/// where it leaves what a fold would leave, else once the window is full, unless it frees less than that is worth.
+/// A changed beginning is not served from a prompt cache, so this is as rare as folds are: it
+/// happens from the soft threshold on if it leaves no more than a fold would, and otherwise once
+/// the window is full, unless it frees less than that is worth.
 pub(crate) fn relieved(
     question: &Question<'_>,
     request: &Request,
@@ -50,9 +55,9 @@ pub(crate) fn relieved(
     (forgotten.tokens <= room.target || (is_full && is_worth)).then_some(forgotten)
 }
 
-/// The same request with so many of the oldest results of the running send shown as old ones, too, as its agent lets
-/// them be forgotten, that it takes no more than the second number of tokens, or with all of them that may be; none
-/// where that frees nothing. The first number is what the request takes that is made of this question.
+/// The same request with just enough of the running send's oldest results shown as old to take at
+/// most `most` tokens, as far as its agent lets them be forgotten; or with all that may be. `None`
+/// if that frees nothing. `tokens` is the size of the request made from this question.
 pub(crate) fn forget(
     question: &Question<'_>,
     request: &Request,
@@ -74,13 +79,14 @@ pub(crate) fn forget(
             tokens,
         }
     };
-    // Each step forgets what the one before it does, and more.
+    // Each step forgets what the step before it does, and more.
     let enough = steps.partition_point(|aged_to| with(*aged_to).tokens > most);
     let forgotten = with(*steps.get(enough).or(steps.last())?);
     (forgotten.tokens < tokens).then_some(forgotten)
 }
 
-/// The messages of the running send at which one more block of results is forgotten once they count as old, in order.
+/// The messages of the running send, in order, at each of which one more block of results is
+/// forgotten if results up to it count as old.
 fn steps(question: &Question<'_>, extent: Extent) -> Vec<i64> {
     let context = &question.send.agent.context;
     if context.tools.is_empty() {
@@ -89,7 +95,7 @@ fn steps(question: &Question<'_>, extent: Extent) -> Vec<i64> {
     let messages = &question.messages;
     let mut newest = messages.iter().rev();
     let last = match extent {
-        // What stands behind the last answer has none yet.
+        // Results after the last answer have not been answered to yet.
         Extent::Seen => newest.find(|message| message.role == Role::Assistant),
         Extent::All => newest.next(),
     };
@@ -98,9 +104,9 @@ fn steps(question: &Question<'_>, extent: Extent) -> Vec<i64> {
     forgetting_steps(question.projections.len(), messages, running, last, context)
 }
 
-/// The share of these tokens that a part has of a whole.
+/// Scales `tokens` by the ratio of `part` to `whole`.
 pub(crate) fn scaled(tokens: u64, part: u64, whole: u64) -> u64 {
-    // Wide enough for any product of two counts of tokens.
+    // Wide enough for the product of any two token counts.
     let share = u128::from(tokens) * u128::from(part) / u128::from(whole.max(1));
     u64::try_from(share).unwrap_or(u64::MAX)
 }

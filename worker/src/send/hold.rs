@@ -1,4 +1,4 @@
-//! The session's lease, and what reaches its holder: signals, messages, the loss of the lease.
+//! The session's lease, and what reaches its holder: signals, messages and the loss of the lease.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,24 +16,24 @@ use crate::partial_answer::PartialAnswer;
 /// Handles through which other tasks signal a running send.
 #[derive(Debug, Clone)]
 pub(crate) struct SendHandles {
-    /// The session may belong to someone else.
+    /// Cancelled when another worker may own the session.
     pub(crate) lost: CancellationToken,
-    /// The send is to end.
+    /// Cancelled when the send is to end.
     pub(crate) cancel: CancellationToken,
-    /// The inbox has something for the next round.
+    /// Set when the inbox has something for the next round.
     pub(crate) news: Arc<AtomicBool>,
-    /// The inbox has something that does not wait.
+    /// Notified when the inbox has something urgent.
     pub(crate) interrupt: Arc<Notify>,
-    /// Writes under the lease so far.
+    /// The number of writes under the lease so far.
     pub(crate) writes: Arc<AtomicI64>,
-    /// What the model has said of the answer that is under way.
+    /// The text received of the answer in flight.
     pub(crate) said: Arc<PartialAnswer>,
-    /// What was spent and is not stored yet, for whoever ends the send when its run cannot.
+    /// Costs that are not stored yet, for the code that ends the send if its run cannot.
     pub(crate) owed: Arc<Mutex<Owed>>,
 }
 
 impl SendHandles {
-    /// The lease as the next write carries it.
+    /// The lease with the number of the next write.
     pub(crate) fn lease(&self, lease: Lease) -> Lease {
         Lease {
             write: self.writes.load(Ordering::Relaxed),
@@ -42,29 +42,29 @@ impl SendHandles {
     }
 }
 
-/// What a run owes the send's sums.
+/// Costs of a run that are not yet in the send's stored totals.
 #[derive(Debug, Default)]
 pub(crate) struct Owed {
-    /// Responses that no transaction has stored yet.
+    /// Usage rows that no transaction has stored yet.
     pub(crate) rows: Vec<UsageRow>,
-    /// The model call that is under way: what it costs so far.
+    /// The model call in flight with its cost so far.
     pub(crate) asked: Option<Pending>,
-    /// What the session has spent with the rows, where that is counted.
+    /// The session's spending including the rows, if that is tracked.
     pub(crate) session: Option<Spent>,
 }
 
-/// A model call that is under way.
+/// A model call in flight.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// Without what was streamed.
+    /// The row without the streamed tokens.
     pub(super) row: UsageRow,
     pub(super) price: Option<Price>,
-    /// Tokens that came back so far, estimated.
+    /// Estimated tokens received so far.
     pub(super) streamed: Arc<AtomicU64>,
 }
 
 impl Pending {
-    /// What it has cost so far.
+    /// The row with its cost so far.
     pub(super) fn so_far(&self) -> UsageRow {
         let mut row = self.row.clone();
         row.usage.output_tokens = self.streamed.load(Ordering::Relaxed);
@@ -74,7 +74,7 @@ impl Pending {
 }
 
 impl Owed {
-    /// All that is owed, the call that is under way as far as it came.
+    /// Takes everything that is owed, including the call in flight as far as it got.
     pub(crate) fn settle(&mut self) -> (Vec<UsageRow>, Option<Spent>) {
         let mut rows = std::mem::take(&mut self.rows);
         let mut session = self.session.take();
@@ -90,16 +90,16 @@ impl Owed {
 /// What this worker knows of the inbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Inbox {
-    /// What was in it has been read.
+    /// Everything in it has been read.
     Known,
     /// It may have something; the signal is lowered.
     Lowered,
-    /// It has something, and the signal is up: it has to be lowered before the inbox is read, so
-    /// that whatever comes later raises it again.
+    /// It has something and the signal is up. The signal must be lowered before the inbox is read,
+    /// so that whatever arrives later raises it again.
     Raised,
 }
 
-/// What interrupts a send once, and was reported to its machine.
+/// Interruptions that were reported to the send's machine; each is reported once.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) cancel: bool,
@@ -107,28 +107,28 @@ pub(super) struct Seen {
     pub(super) drain: bool,
 }
 
-/// A lease and what comes in under it.
+/// A lease and what arrives under it.
 #[derive(Debug)]
 pub(super) struct Hold {
     /// The lease as it was granted.
     pub(super) lease: Lease,
     pub(super) handles: SendHandles,
-    /// Whether the inbox has to be read before the model is asked.
+    /// Whether the inbox must be read before the model is asked.
     pub(super) inbox: Inbox,
-    /// Signals that a step lowered, and about which nothing was done yet.
+    /// Signals that a step lowered and that are not handled yet.
     pub(super) heard: i32,
-    /// What the send is about to be parked for.
+    /// The pause that the send is about to be parked for.
     pub(super) paused: Option<PauseKey>,
     pub(super) seen: Seen,
 }
 
 impl Hold {
-    /// With the signals of the claim; `resumed` when an earlier worker had the send.
+    /// Starts with the signals of the claim; `resumed` if an earlier worker had the send.
     pub(super) fn new(lease: Lease, handles: SendHandles, signals: i32, resumed: bool) -> Self {
         Self {
             lease,
             handles,
-            // Whoever had the send before may have lowered the signal and died.
+            // An earlier worker may have lowered the signal and then crashed.
             inbox: if signals & SIGNAL_INBOX != 0 {
                 Inbox::Raised
             } else if resumed {
@@ -142,7 +142,7 @@ impl Hold {
         }
     }
 
-    /// The lease as the next write carries it.
+    /// The lease with the number of the next write.
     pub(super) fn lease(&self) -> Lease {
         self.handles.lease(self.lease)
     }
@@ -152,16 +152,16 @@ impl Hold {
         self.handles.writes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes note of signals that a step lowered.
+    /// Records signals that a step lowered.
     pub(super) fn lowered(&mut self, signals: i32) {
         if self.inbox == Inbox::Raised || signals & SIGNAL_INBOX != 0 {
             self.inbox = Inbox::Lowered;
         }
     }
 
-    /// What is owed, for a moment: nothing may be awaited under it.
+    /// Locks what is owed; must not be held across an await.
     pub(super) fn owed(&self) -> MutexGuard<'_, Owed> {
-        // Nothing between two statements under this lock can panic, so it is never half changed.
+        // No code under this lock can panic midway, so the value is never half changed.
         let owed = &self.handles.owed;
         owed.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! The session's inbox, as the run of its send reads it.
+//! The session's inbox, as read by the run of its send.
 
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::store::ReadInbox;
@@ -6,7 +6,7 @@ use mainspring_shared::store::ReadInbox;
 use super::hold::Inbox;
 use super::run::Run;
 
-/// Items of the inbox that one round tells the model.
+/// Maximum number of inbox items that one round tells the model.
 const ITEMS_MAX: u32 = 64;
 
 impl Run<'_> {
@@ -22,7 +22,7 @@ impl Run<'_> {
     /// Whether the inbox has something that the model is not about to be told.
     pub(super) async fn has_news(&mut self) -> bool {
         let read = self.kernel.parts.store.read_inbox(self.pending_items());
-        // Without an answer now, the next renewal brings the signal again.
+        // If this read fails, the next lease renewal brings the signal again.
         let items = read.await.unwrap_or_default();
         let news = self.prompt.pending_messages.lacks(&items);
         if news {
@@ -31,13 +31,13 @@ impl Run<'_> {
         news
     }
 
-    /// Whether one reading of the inbox left something behind.
+    /// Whether a read of the inbox may have left items behind.
     pub(super) fn is_full(&self, items: &[InboxItem]) -> bool {
         items.len() >= self.pending_items().limit as usize
     }
 
-    /// Whether the inbox has something that the model was not told; none when the database does not
-    /// say.
+    /// Whether the inbox has something that the model was not told; `None` if the database does not
+    /// answer.
     pub(super) async fn lacks_words(&mut self) -> Option<bool> {
         let query = self.pending_items();
         let store = &self.kernel.parts.store;
@@ -45,8 +45,7 @@ impl Run<'_> {
         Some(self.is_full(&items) || self.prompt.pending_messages.lacks(&items))
     }
 
-    /// Reads what came into the inbox, for the round that begins. False when the database does not
-    /// say.
+    /// Reads the inbox for the round that begins. Returns false if the database does not answer.
     pub(super) async fn gather(&mut self, round: i32) -> bool {
         let query = self.pending_items();
         let store = &self.kernel.parts.store;

@@ -1,5 +1,5 @@
-//! What a send may use and is shown, by its agent, its options and what is stored of it. A preview of its
-//! model call is made of the same.
+//! What a send may use and what its model is shown, from its agent, its options and its rows. The
+//! preview of a model call uses the same functions.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::config::WorkerConfig;
 use crate::llm::{Request, Resolved};
 use crate::tool::{CellOwner, NoCell, Offers, Tools};
 
-/// The name of the model that the send wants; the default provider's default when absent.
+/// The name of the model that the send wants; `None` means the default provider's default.
 pub(crate) fn model(send: &StartedSend) -> Option<&str> {
     send.record
         .options
@@ -26,7 +26,7 @@ pub(crate) fn model(send: &StartedSend) -> Option<&str> {
         .or(send.agent.model.as_deref())
 }
 
-/// What the send may use.
+/// The rules of the send's machine.
 pub(super) fn rules(send: &StartedSend, config: &WorkerConfig, hooked: bool) -> Rules {
     let rounds = send.record.options.max_rounds.or(send.agent.max_rounds);
     let shown = send.record.shown.as_ref();
@@ -45,20 +45,21 @@ pub(super) fn rules(send: &StartedSend, config: &WorkerConfig, hooked: bool) -> 
     }
 }
 
-/// Model calls of the present round that earlier workers may have begun and never told of. One whose answer
-/// is taken up is none of them: it is paid for once, with its answer.
+/// Model calls of the current round that earlier workers may have begun but did not record. A call
+/// whose background answer is taken up is not counted: it is paid for once, with its answer.
 pub(super) fn lost(send: &StartedSend) -> u32 {
     let begun = u32::try_from(send.record.attempts - send.record.counted).unwrap_or(0);
     begun.saturating_sub(u32::from(has_background(send)))
 }
 
-/// Whether a provider works on an answer to it.
+/// Whether a provider is working on an answer to it in the background.
 pub(super) fn has_background(send: &StartedSend) -> bool {
     let shown = send.record.shown.as_ref();
     shown.is_some_and(|shown| shown.background.is_some())
 }
 
-/// What is known at once of what the send is shown: as it is stored, else where its window begins.
+/// What is known at once of what the send is shown: the stored value, or else the start of its
+/// window.
 pub(crate) fn shown(send: &StartedSend, next_seq: i64) -> Option<Shown> {
     let is_bounded = send.agent.context.last_messages.is_some();
     let begins = || Shown {
@@ -71,19 +72,19 @@ pub(crate) fn shown(send: &StartedSend, next_seq: i64) -> Option<Shown> {
         .or_else(|| is_bounded.then(begins))
 }
 
-/// Where the window of a send with these sums begins.
+/// Where the window of a send with these totals begins.
 pub(super) fn window_from(totals: &SendTotals) -> i64 {
     let shown = totals.shown.as_ref();
     shown.and_then(|shown| shown.from_seq).unwrap_or(1)
 }
 
-/// The last message of a send with these sums whose results count as old.
+/// The last message of the send, by these totals, whose results count as old.
 pub(super) fn aged_to(totals: &SendTotals) -> i64 {
     let shown = totals.shown.as_ref();
     shown.and_then(|shown| shown.aged_to).unwrap_or(0)
 }
 
-/// What a model call of a send is made of.
+/// The inputs of one model call of a send.
 #[derive(Clone)]
 pub(crate) struct Question<'a> {
     /// The send and its agent.
@@ -92,19 +93,19 @@ pub(crate) struct Question<'a> {
     pub(crate) resolved: &'a Resolved,
     /// The tools.
     pub(crate) offers: &'a Offers,
-    /// What the rounds of the send have in common.
+    /// What all rounds of the send are shown.
     pub(crate) shown: Option<&'a Shown>,
-    /// What stands for messages before the window.
+    /// The folds, which stand for the messages before the window.
     pub(crate) folds: &'a [Arc<Fold>],
-    /// What stands for the window's first sends.
+    /// The projections, which stand for the window's first sends.
     pub(crate) projections: &'a [Arc<Projection>],
-    /// The window behind them, and what is not stored yet.
+    /// The messages of the window after them, including those that are not stored yet.
     pub(crate) messages: Vec<Arc<Message>>,
     /// The last message of the send whose results count as old.
     pub(crate) aged_to: i64,
-    /// The beginning of the answer, where that was cut.
+    /// The beginning of the answer, if it was truncated.
     pub(crate) partial: Option<&'a [ContentPart]>,
-    /// The shape of the answer.
+    /// The required shape of the answer.
     pub(crate) output: Option<&'a Arc<OutputSpec>>,
 }
 
@@ -136,8 +137,8 @@ pub(crate) fn request(question: Question<'_>) -> Request {
     })
 }
 
-/// What a send is shown behind its messages: what is missing of its tools, its notes, its to-do list, and what was
-/// recalled.
+/// What the model is shown after the messages: the tools that are missing, the notes, the to-do
+/// list and the recalled memory.
 fn tail<'a>(missing: Option<&'a str>, shown: Option<&'a Shown>) -> Vec<TailPart<'a>> {
     let notes = shown.and_then(|shown| shown.notes.as_deref());
     let notes = notes.map(|text| TailPart::Data { tag: "notes", text });
@@ -153,7 +154,7 @@ fn tail<'a>(missing: Option<&'a str>, shown: Option<&'a Shown>) -> Vec<TailPart<
     missing.into_iter().chain(lists).chain(memory).collect()
 }
 
-/// What a send's model is offered.
+/// The tools and skills that a send's model is offered.
 pub(crate) async fn offers(
     tools: &Tools,
     clock: &dyn Clock,

@@ -1,5 +1,5 @@
-//! One model call, with the hooks around it, and what is found out about its answer before anything of
-//! it is stored. All of it is one future that the run drops when something more urgent comes.
+//! One model call, with the hooks around it, and the checks on its answer before any of it is
+//! stored. All of this is one future that the run drops when something more urgent happens.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,15 +28,15 @@ use crate::llm::{self, Chunk, Finish, Reply, Request, Traced};
 
 pub(super) type Call = BoxFuture<'static, Result<Answered, Unanswered>>;
 
-/// An answer, and what was found out about it before anything of it is stored.
+/// An answer, and what was found out about it before any of it is stored.
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) reply: Reply,
-    /// What is known of its calls.
+    /// Its calls, vetted.
     pub(super) calls: Vec<Vetted>,
-    /// The value in it, where one was asked for.
+    /// The value in it, if one was asked for.
     pub(super) found: Option<Result<Value, Fault>>,
-    /// Whether a hook ends the send with it.
+    /// Whether a hook ends the send with this answer.
     pub(super) ends: bool,
 }
 
@@ -45,18 +45,18 @@ pub(super) struct Answered {
 pub(super) enum NoReply {
     /// The model failed.
     Model(llm::Error),
-    /// A policy did not permit it.
+    /// A policy did not allow it.
     Policy(Refusal),
     /// A hook ends the send.
     Ended,
 }
 
-/// What there is instead of an answer.
+/// The outcome of a model call other than an answer.
 #[derive(Debug)]
 pub(super) enum Unanswered {
-    /// There will be none.
+    /// There will be no answer.
     No(NoReply),
-    /// Hooks say something first, with the ids of their words: then the model is asked again.
+    /// Hooks first say something (their words, with ids); then the model is asked again.
     Message(Words),
 }
 
@@ -66,31 +66,32 @@ impl From<NoReply> for Unanswered {
     }
 }
 
-/// What readers were told of a round.
+/// What readers of the stream were told of a round.
 #[derive(Debug)]
 pub(super) struct Streamed {
     pub(super) round: i32,
-    /// The attempt that they were told of. One that streamed nothing leaves its number to the next:
-    /// whoever takes over after a death knows of those alone whose cost was stored.
+    /// The attempt number that they were told. An attempt that streamed nothing leaves its number
+    /// to the next one: after a crash, the next worker only knows of attempts whose cost was
+    /// stored.
     pub(super) attempt: i32,
     /// Whether anything was streamed under it.
     pub(super) heard: Arc<AtomicBool>,
 }
 
-/// A model call that was begun.
+/// A model call that has begun.
 #[derive(Debug)]
 pub(super) struct BegunCall {
-    /// What was asked, before hooks changed it.
+    /// The request before hooks changed it.
     pub(super) request: Arc<Request>,
     /// The provider's configured name.
     pub(super) provider: Arc<str>,
-    /// What is known of the model.
+    /// The facts of the model.
     pub(super) facts: ModelFacts,
-    /// Tokens that came back so far, estimated.
+    /// Estimated tokens received so far.
     pub(super) streamed: Arc<AtomicU64>,
-    /// Whether its answer may have fewer tokens than the agent allows.
+    /// Whether its answer is limited to fewer tokens than the agent allows.
     pub(super) capped: bool,
-    /// The same, because of what the tenant may spend.
+    /// The same, because of the tenant's spending limits.
     pub(super) cut: Arc<AtomicBool>,
 }
 
@@ -98,7 +99,7 @@ pub(super) struct BegunCall {
 #[derive(Debug)]
 pub(super) struct Partial {
     pub(super) reply: Reply,
-    /// Model calls that gave a part of it.
+    /// Model calls that each gave a part of it.
     pub(super) parts: u32,
 }
 
@@ -112,55 +113,55 @@ pub(super) struct Asks {
     pub(super) aged_to: Option<i64>,
 }
 
-/// The model call of the open round, and what came of the last one.
+/// The model call of the open round, and the outcome of the last one.
 #[derive(Default)]
 pub(super) struct ModelCallState {
-    /// The call that is under way.
+    /// The call in flight.
     pub(super) call: Option<Call>,
     /// What it asks, until it is paid for.
     pub(super) asked: Option<BegunCall>,
     /// The answer that is to be stored.
     pub(super) reply: Option<Reply>,
-    /// What the model has said of its answer, where that was cut and goes on.
+    /// The beginning of the answer, if it was truncated and is being continued.
     pub(super) partial: Option<Partial>,
-    /// Identifies what the model was asked for the answer under way.
+    /// Identifies the question of the answer in flight.
     pub(super) question: Asks,
-    /// Tells what the provider calls the answer, where it works on it in the background.
+    /// Receives the provider's id of the answer if it works on it in the background.
     pub(super) background: Option<oneshot::Receiver<String>>,
     /// The attempts of the open round.
     pub(super) tries: Tries,
-    /// What was heard of the answer while it was under way.
+    /// What has been received of the answer in flight.
     pub(super) streaming: Streaming,
-    /// What hooks had to do with the open round.
+    /// What hooks did in the open round.
     pub(super) hooked: Hooked,
-    /// The round that is under way, and its span.
+    /// The current round and its span.
     pub(super) traced: Option<(i32, Span)>,
 }
 
-/// What was heard of an answer while it was under way.
+/// What was received of an answer while it was in flight.
 #[derive(Debug, Default)]
 pub(super) struct Streaming {
-    /// What readers were told of the present round.
+    /// What readers were told of the current round.
     pub(super) told: Option<Streamed>,
-    /// What is kept of it for whoever goes on after a death.
+    /// The checkpoint that is kept in case this worker crashes.
     pub(super) checkpoint: Checkpoint,
-    /// What was said of the model call that was dropped last.
+    /// The text of the model call that was dropped last.
     pub(super) cut_short: Option<String>,
 }
 
-/// What hooks had to do with a round.
+/// What hooks did in a round.
 #[derive(Debug)]
 pub(super) struct Hooked {
-    /// What they have said in it.
+    /// The messages that they injected.
     pub(super) injected: Injected,
-    /// The round that they were told of which begins, in this life.
+    /// The last round whose start they were told of, under this worker.
     pub(super) started: Arc<AtomicI32>,
-    /// Whether the model call that begins is the one that they were asked about before.
+    /// Whether the model call that begins is the same one that they were asked about before.
     pub(super) again: bool,
 }
 
 impl Hooked {
-    /// With what an earlier worker stored of their words.
+    /// Restores what an earlier worker stored of their messages.
     pub(super) fn of(stored: Option<&SaidInRound>) -> Self {
         Self {
             injected: Injected::of(stored),
@@ -181,20 +182,20 @@ impl Default for Hooked {
 pub(super) struct Tries {
     /// How long to wait before the model is asked again.
     pub(super) wait: Option<Duration>,
-    /// Why the attempt that begins is not the round's first.
+    /// Why the next attempt is not the round's first.
     pub(super) reset: Option<&'static str>,
-    /// Model calls that messages interrupted, and those that gave the parts of an answer that an
-    /// interruption made void.
+    /// Model calls that messages interrupted, including those whose partial answers an interruption
+    /// made void.
     pub(super) interrupted: u32,
-    /// How many of the agent's fallback models were passed on to: 0 while its own is asked.
+    /// The model in use: 0 for the agent's own, else the number of the fallback model.
     pub(super) fallback: usize,
-    /// The round that is asked for, and since when.
+    /// The round that is asked for, and when its first call began.
     pub(super) since: Option<(i32, Timestamp)>,
-    /// When the last results of the round before it came.
+    /// When the last results of the previous round arrived.
     pub(super) results_at: Option<Timestamp>,
 }
 
-/// What hooks have said in a round.
+/// The messages that hooks injected in a round, by id.
 #[derive(Debug, Default)]
 pub(super) struct Injected {
     round: i32,
@@ -202,7 +203,7 @@ pub(super) struct Injected {
 }
 
 impl Injected {
-    /// What an earlier worker stored of them.
+    /// Restores what an earlier worker stored of them.
     pub(super) fn of(stored: Option<&SaidInRound>) -> Self {
         stored.map_or_else(Self::default, |stored| Self {
             round: stored.round,
@@ -210,13 +211,13 @@ impl Injected {
         })
     }
 
-    /// The ids of what was said in this round.
+    /// The ids of the messages injected in this round.
     pub(super) fn in_round(&self, round: i32) -> Vec<String> {
         let here = self.ids.iter().filter(|_| self.round == round);
         here.cloned().collect()
     }
 
-    /// Takes note of what is said in a round; false where it was said before.
+    /// Records a message injected in a round; false if it was injected before.
     pub(super) fn insert(&mut self, round: i32, id: String) -> bool {
         if self.round != round {
             self.round = round;
@@ -236,24 +237,25 @@ impl ModelCallState {
 /// A model call to make.
 pub(super) struct Attempt {
     pub(super) vetting: Vetting,
-    /// What a final answer has to fit.
+    /// The schema that a final answer must match.
     pub(super) shape: Option<Schema>,
-    /// What hooks have said in the round.
+    /// The ids of the messages that hooks injected in the round.
     pub(super) injected: Vec<String>,
-    /// The round that they were told of which begins.
+    /// The last round whose start they were told of.
     pub(super) started: Arc<AtomicI32>,
-    /// The calls of the last round with their results, where hooks were not told of them.
+    /// The calls of the last round with their results, if hooks have not been told of them.
     pub(super) over: Vec<(ToolCall, CallResult)>,
     pub(super) client: Traced,
-    /// The content of what the request names.
+    /// Loads the content that the request refers to.
     pub(super) content: Arc<Content>,
     pub(super) request: Arc<Request>,
-    /// How long the model may take at most, where that is bounded besides its transport.
+    /// How long the model may take at most, if that is bounded beyond the transport's own timeouts.
     pub(super) left: Option<Duration>,
 }
 
 impl Attempt {
-    /// Makes the call. Boxed is what is not the wait for the model itself, which thousands of calls are at.
+    /// Makes the call. Everything but the wait for the model itself is boxed, because thousands of
+    /// calls are in that wait.
     pub(super) async fn answered(
         &mut self,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
@@ -263,8 +265,7 @@ impl Attempt {
             Heard::Judged(Judged::Go)
         } else {
             Box::pin(self.begin(&hooks, at)).await?;
-            // What a hook changes of the request, it changes on its own account: the budget's
-            // bound holds all the same.
+            // Hooks may change the request but not exceed the budget's bound.
             let bound = self.request.max_tokens;
             let request = Arc::make_mut(&mut self.request);
             let heard = Box::pin(hooks.before_round_call(at, request, &self.injected)).await;
@@ -313,8 +314,8 @@ impl Attempt {
         })
     }
 
-    /// Tells hooks of the last round's calls and of the round that begins, once in a life. They may say
-    /// something first, or end the send.
+    /// Tells hooks of the last round's calls and of the round's start, once per worker. They may
+    /// inject messages first, or end the send.
     async fn begin(&self, hooks: &Hooks, at: At) -> Result<(), Unanswered> {
         if !self.over.is_empty() {
             hooks.observe(at, Moment::CallsOver(&self.over)).await;
@@ -335,7 +336,7 @@ impl Attempt {
         }
     }
 
-    /// Asks the model, for no longer than is left.
+    /// Asks the model, for no longer than the time that is left.
     async fn asked(
         &self,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
@@ -351,7 +352,7 @@ impl Attempt {
     }
 }
 
-/// Makes an answer the last one: what it asks for is not done.
+/// Makes an answer the last one: its calls are not made.
 fn end_with(reply: &mut Reply) {
     reply.tool_calls.clear();
     reply.finish = Finish::Stop;

@@ -1,5 +1,5 @@
-//! The answer's value, where a shape was asked for: read out of what the model said and checked,
-//! or asked for again with what is wrong.
+//! The value of an answer when an output schema was given: it is read from the text and checked,
+//! and if it does not match, the model is asked again with the faults.
 
 mod find;
 
@@ -21,25 +21,25 @@ use serde_json::Value;
 use crate::checks::off_thread;
 use crate::llm::{Reply, json};
 
-/// Times that one send may ask for a better answer.
+/// How often one send may ask for a better answer.
 const REPAIRS_MAX: usize = 2;
 
-/// Characters of one fault: some repeat the whole value.
+/// Maximum characters of one fault: some repeat the whole value.
 const FAULT_CHARS_MAX: usize = 400;
 
-/// Bytes of a schema that a correction repeats.
+/// Maximum bytes of a schema that a correction repeats.
 const REPEATED_BYTES_MAX: usize = 16 << 10;
 
-/// Bytes of an answer that is read in no noticeable time.
+/// Answers up to this many bytes are parsed inline, because that takes no noticeable time.
 const SHORT_BYTES_MAX: usize = 16 << 10;
 
-/// What is asked of the answers of one send.
+/// The output that is asked of the answers of one send.
 #[derive(Debug)]
 pub(crate) struct Output {
     /// The shape.
     pub(crate) spec: Arc<OutputSpec>,
     schema: Schema,
-    /// Whether the model reads the schema with each request.
+    /// Whether the schema is part of each request's text.
     pub(super) told: bool,
     repairs: usize,
     value: Option<Value>,
@@ -47,8 +47,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// What this send asks for; its options go before its agent. `messages` are those that are
-    /// stored: they tell how often an earlier worker asked for a better answer.
+    /// The output that this send asks for; its options take precedence over its agent. `messages`
+    /// are the stored ones: they tell how often an earlier worker asked for a better answer.
     pub(crate) async fn of(
         clock: &dyn Clock,
         send: &StartedSend,
@@ -81,13 +81,13 @@ impl Output {
         }))
     }
 
-    /// What answers are held against.
+    /// The schema that answers must match.
     pub(super) fn schema(&self) -> Schema {
         self.schema.clone()
     }
 
-    /// What to make of an answer that gave this. One that does not fit is asked for again as long as
-    /// that is allowed and `more` rounds are left; after that it is the send's failure.
+    /// Judges an answer that gave this value. If it does not match, the model is asked again as
+    /// long as that is allowed and `more` rounds are left; after that the send fails.
     pub(super) fn check(
         &mut self,
         found: Result<Value, Fault>,
@@ -184,7 +184,8 @@ impl Fault {
         }
     }
 
-    /// What is wrong; of several faults, with `before` the first and `between` the others.
+    /// Describes what is wrong. Of several faults, `before` precedes the first and `between` the
+    /// others.
     fn said(&self, before: &str, between: &str) -> String {
         match self {
             Self::NoJson => "the answer contains no JSON value".to_owned(),
@@ -214,8 +215,8 @@ fn capitalised(text: &str) -> String {
     first.into_iter().chain(chars).collect()
 }
 
-/// The value that an answer gives. What takes long is done away from the threads that everything
-/// else runs on.
+/// The value of an answer. A large one is parsed on a separate thread, so as not to block the
+/// runtime.
 pub(super) async fn read(
     clock: &dyn Clock,
     reply: &Reply,
@@ -237,7 +238,7 @@ pub(super) async fn read(
     })
 }
 
-/// The first of the values that fits. Where none does, the first is at fault.
+/// The first value that matches; if none does, the faults of the first value.
 fn fitting(found: find::Found, schema: &Schema) -> Result<Value, Fault> {
     let mut faults = None;
     for value in found.values {

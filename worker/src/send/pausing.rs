@@ -1,4 +1,4 @@
-//! What holds a send back until someone resumes it.
+//! Pauses that hold a send back until it is resumed.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use super::load;
 use super::run::Run;
 use crate::llm::{Error, Resolved};
 
-/// After this time a parked send looks by itself whether it may go on. Whoever resumes wakes it, and only
-/// a note that was lost makes a send wait for as long.
+/// After this time a parked send checks by itself whether it may continue. A resume wakes it, so
+/// only a lost note makes a send wait for this long.
 const AGAIN_AFTER: Duration = Duration::from_hours(1);
 
-/// The same where it could not be noted what the send waits for.
+/// The same if the reason for the wait could not be stored.
 const SOON: Duration = Duration::from_secs(5);
 
 impl Run<'_> {
-    /// What holds back everything of the send: its tenant or its agent.
+    /// The pause that holds back the whole send: of its tenant or its agent.
     pub(super) fn held_back(&self) -> Option<PauseKey> {
         let tenant = self.send.record.key.tenant;
         let agent = self.send.agent.name.as_deref();
         self.kernel.pauses.now().of_send(tenant, agent)
     }
 
-    /// What the machine is told of a pause that is in the way.
+    /// The event for a pause that is in the way.
     pub(super) fn paused(&mut self, pause: PauseKey) -> Event {
         tracing::debug!(send.id = %self.send.record.id, %pause, "a send waits for the end of a pause");
         self.hold.paused = Some(pause);
@@ -34,10 +34,10 @@ impl Run<'_> {
         }
     }
 
-    /// What is stored before the send is parked for a pause. Returns how long it waits at most; an event when
-    /// that did not work.
+    /// Stores what must be durable before the send is parked for a pause. Returns how long it waits
+    /// at most, or an event if that failed.
     pub(super) async fn before_pause(&mut self, pause: PauseKey) -> Result<Duration, Event> {
-        // Results of calls that were to be stored with the next round: it may not come for long.
+        // Call results that would have been stored with the next round, which may be far off.
         let told = std::mem::take(&mut self.prompt.pending_messages.changes);
         if !told.is_empty()
             && let Some(event) = self.store_changes(told).await
@@ -47,8 +47,8 @@ impl Run<'_> {
         Ok(self.note_pause(pause).await)
     }
 
-    /// Notes what the send is about to be parked for, so that whoever resumes finds it, however soon. Returns
-    /// how long it waits at most.
+    /// Stores the pause that the send is about to be parked for, so that a resume finds it, however
+    /// soon. Returns how long it waits at most.
     async fn note_pause(&mut self, pause: PauseKey) -> Duration {
         let item = PauseWait {
             tenant: self.send.record.key.tenant,
@@ -64,8 +64,8 @@ impl Run<'_> {
         }
     }
 
-    /// The model that is asked, or what is in its way: where its provider is paused, the next of the
-    /// agent's models stands in for it whose provider is not.
+    /// The model to ask, or the pause that is in the way. If its provider is paused, the agent's
+    /// next model with an unpaused provider stands in for it.
     pub(super) fn resolve_unpaused(&mut self) -> Result<Result<Resolved, PauseKey>, Error> {
         let set = self.kernel.pauses.now();
         let resolved = self.resolve()?;
@@ -73,7 +73,7 @@ impl Run<'_> {
             return Ok(Ok(resolved));
         };
         let before = self.asking.tries.fallback;
-        // An answer that the provider works on is waited for: it is paid for.
+        // A background answer is waited for, because it is paid for.
         let may_fall_back = !load::has_background(&self.send);
         while may_fall_back && self.asking.tries.fallback < self.send.agent.fallback.len() {
             self.asking.tries.fallback += 1;

@@ -1,5 +1,5 @@
-//! What the model is told before the transcript has it: the send's input, the results of calls,
-//! items of the inbox. It is stored with the step that comes next.
+//! Messages that the model is told before they are in the transcript: the send's input, the results
+//! of calls and inbox items. They are stored with the next step.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::{ContentPart, NewMessage};
 use mainspring_shared::store::{CallChange, Delivery};
 
-/// Messages that the next step under the lease stores first, and what they settle.
+/// Messages that the next step under the lease stores first, and the rows that they settle.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct PendingMessages {
     pub(crate) messages: Vec<NewMessage>,
     pub(crate) changes: Vec<CallChange>,
     pub(crate) deliveries: Vec<Delivery>,
-    /// Messages that stand before the input.
+    /// Number of messages before the input.
     pub(super) earlier: usize,
 }
 
@@ -24,7 +24,7 @@ impl PendingMessages {
         self.messages.push(input);
     }
 
-    /// Puts other words in the place of the input.
+    /// Replaces the input.
     pub(super) fn reword(&mut self, input: &[ContentPart], words: NewMessage) {
         let mut messages = self.messages.iter_mut();
         if let Some(said) = messages.find(|said| said.content == input) {
@@ -32,8 +32,8 @@ impl PendingMessages {
         }
     }
 
-    /// Adds the answers to a round's calls, which come before everything else, and the changes of
-    /// rows that are stored with them.
+    /// Adds the results of a round's calls, which come before everything else, and the row changes
+    /// that are stored with them.
     pub(crate) fn answers(&mut self, answers: Vec<NewMessage>, changes: Vec<CallChange>) {
         let before = answers.len() as u32;
         for delivery in &mut self.deliveries {
@@ -43,8 +43,8 @@ impl PendingMessages {
         self.changes.extend(changes);
     }
 
-    /// Adds items of the inbox that are not here yet, behind everything else; but what came before
-    /// this send was accepted is told before its input.
+    /// Adds new inbox items after everything else; items that arrived before this send was accepted
+    /// go before its input.
     pub(crate) fn items(&mut self, items: Vec<InboxItem>, send: SendId, round: i32) {
         for item in self.new_of(items) {
             let earlier = round == 0 && item.send_id != Some(send);
@@ -66,14 +66,14 @@ impl PendingMessages {
         }
     }
 
-    /// Those of the items that are not here yet.
+    /// The items that are not contained yet.
     pub(super) fn new_of(&self, items: Vec<InboxItem>) -> Vec<InboxItem> {
         let known = self.known();
         let new = items.into_iter().filter(|item| !known.contains(&item.id));
         new.collect()
     }
 
-    /// Whether one of these is not here yet.
+    /// Whether one of the items is not contained yet.
     pub(super) fn lacks(&self, items: &[InboxItem]) -> bool {
         let known = self.known();
         items.iter().any(|item| !known.contains(&item.id))

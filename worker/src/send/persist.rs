@@ -1,8 +1,8 @@
-//! How a run writes and reads: each until the database has answered.
+//! Database reads and writes of a run, each retried until the database has answered.
 //!
-//! Each write carries its number under the lease, so that one that is sent again after an outage
-//! takes effect once. Where the answer does not say how things stand, the session is given back to
-//! whoever claims it next.
+//! Each write carries its number under the lease, so that a write that is repeated after an outage
+//! takes effect once. If the answer does not tell the state of the session, the session is released
+//! for the next worker that claims it.
 
 use std::future::Future;
 
@@ -16,14 +16,14 @@ use crate::hook::Moment;
 use crate::patience::Patience;
 
 impl<'a> Run<'a> {
-    /// Patience for what this run asks of the database.
+    /// The retry policy for this run's database requests.
     pub(super) fn patience(&self) -> Patience<'a> {
         let lost = self.hold.handles.lost.clone();
         Patience::new(&self.kernel.parts, lost, self.send.record.id)
     }
 
-    /// Stores a step that does not end the send; returns the signals that it lowered. A repeat after
-    /// an outage is told what became of the first attempt.
+    /// Stores a step that does not end the send; returns the signals that it lowered. If it is
+    /// repeated after an outage, it gets the outcome of the first attempt.
     pub(super) fn append(
         &mut self,
         item: AppendRound,
@@ -31,7 +31,7 @@ impl<'a> Run<'a> {
         self.append_boxed(Box::new(item))
     }
 
-    /// The same; whoever awaits it keeps no room for the item.
+    /// The same, boxed, so that callers hold no memory for the item while they wait.
     async fn append_boxed(&mut self, item: Box<AppendRound>) -> Result<i32, Event> {
         self.forget_children().await;
         let writes = &self.kernel.writes;
@@ -46,7 +46,7 @@ impl<'a> Run<'a> {
             ..
         }) = appended.await
         else {
-            // Whatever refused it, nothing of the lease may stay behind.
+            // Whatever refused the write, nothing of the lease may stay behind.
             return Err(self.release_as_lost().await);
         };
         self.hold.wrote();
@@ -66,7 +66,7 @@ impl<'a> Run<'a> {
         if let Some(fold) = fold {
             let fold = fold.at(counters.context_version, send_id, at);
             self.prompt.window.fold(fold);
-            // Whatever else changed the context meanwhile is read before the next send begins.
+            // Any other change of the context is read before the next send begins.
             if counters.context_version == *self.prompt.version + 1 {
                 *self.prompt.version = counters.context_version;
             }
@@ -86,7 +86,7 @@ impl<'a> Run<'a> {
         self.show(self.place(), stored, goes_on).await;
     }
 
-    /// Adds what was stored to the window; false when it does not continue it.
+    /// Adds what was stored to the window; returns false if it does not continue the window.
     pub(super) fn remember(
         &mut self,
         messages: Vec<NewMessage>,

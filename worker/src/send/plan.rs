@@ -15,7 +15,7 @@ pub(super) fn open(calls: &[CallRecord], now: Timestamp) -> Open {
         match call.state() {
             CallState::Settled => {}
             CallState::Requested | CallState::Started { .. } => return Open::Here,
-            // Too late: this worker settles it.
+            // Past its deadline: this worker settles it.
             CallState::Waits(_) if call.deadline_at.is_some_and(|at| at <= now) => {
                 return Open::Here;
             }
@@ -40,7 +40,7 @@ pub(super) fn open(calls: &[CallRecord], now: Timestamp) -> Open {
     }
 }
 
-/// Of several that are waited for, the one that a reader should know of.
+/// Of two things that are waited for, the one that a reader should be told of.
 fn more_telling(a: WaitingOn, b: WaitingOn) -> WaitingOn {
     let rank = |on| match on {
         WaitingOn::Human => 0,
@@ -52,11 +52,11 @@ fn more_telling(a: WaitingOn, b: WaitingOn) -> WaitingOn {
     if rank(a) <= rank(b) { a } else { b }
 }
 
-/// The places of the calls that run next: a row of parallel ones, or one that runs alone. Calls
-/// that are settled or wait outside are passed over.
+/// The places of the calls that run next: several parallel ones, or one that runs alone. Calls that
+/// are settled or wait outside are skipped.
 ///
-/// Calls that are held back wait where they stand: those of parallel tools beside them are made, and a tool that
-/// runs alone is not called before them.
+/// Held calls wait in their place: parallel calls beside them still run, but an exclusive call does
+/// not run before them.
 pub(super) fn first(
     calls: &[CallRecord],
     offers: &Offers,
@@ -89,7 +89,7 @@ pub(super) fn first(
     together
 }
 
-/// The first call of this worker's that is held back.
+/// The reason for which the first held call of this worker is held.
 pub(super) fn held<T>(
     calls: &[CallRecord],
     offers: &Offers,
@@ -106,7 +106,7 @@ pub(super) fn held<T>(
     waiting.find_map(|call| hold(&call.name))
 }
 
-/// What a call gets that this worker must not or cannot make, whatever its turn.
+/// The result of a call that this worker must not or cannot make, whatever its turn.
 pub(super) fn verdict(
     call: &CallRecord,
     offers: &Offers,
@@ -119,7 +119,7 @@ pub(super) fn verdict(
             .deadline_at
             .filter(|at| *at <= now)
             .map(|_| expired(call)),
-        // Begun in an earlier life, and nobody knows how far it came.
+        // It began under an earlier worker; how far it got is unknown.
         CallState::Started { epoch: begun } if begun != epoch && call.repeat == Repeat::Once => {
             Some(CallResult::error(
                 Code::ToolUnknownOutcome,
@@ -138,7 +138,7 @@ pub(super) fn verdict(
     }
 }
 
-/// Whether beginning this call has to be durable before it is made.
+/// Whether the start of this call must be durable before the call is made.
 pub(super) fn needs_mark(call: &CallRecord, epoch: i64) -> bool {
     call.repeat != Repeat::Safe && call.started_epoch != Some(epoch)
 }

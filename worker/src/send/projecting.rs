@@ -1,5 +1,5 @@
-//! What stands for sends that have ended, where the agent shows digests: it is stored with the end of a send,
-//! and what a window has in the place of messages is read where more of them is needed.
+//! Projections of ended sends, for agents that show digests: they are stored with the end of a
+//! send. Where the model needs more than a projection in the window, the messages are read.
 
 use std::sync::Arc;
 
@@ -14,15 +14,16 @@ use super::run::Run;
 use crate::session::read_messages;
 
 impl Run<'_> {
-    /// Reads the messages where the window has less than the model is shown of it. False as for all of them.
+    /// Reads the messages if the window has less than the model is shown. Returns false as
+    /// `read_whole` does.
     pub(super) async fn read_lacking(&mut self) -> bool {
         let from = load::window_from(&self.bill.totals);
         let (send, context) = (self.send.record.id, &self.send.agent.context);
         render::has_all(self.prompt.window, from, send, context) || self.read_whole().await
     }
 
-    /// Reads the messages that the window has projections in the place of. False where the database does not
-    /// have them all, or the lease is gone.
+    /// Reads the messages that the window has projections for. Returns false if the database does
+    /// not have all of them, or the lease is lost.
     pub(super) async fn read_whole(&mut self) -> bool {
         let from = load::window_from(&self.bill.totals);
         if self.prompt.window.projections(from).is_empty() && !self.prompt.window.cuts(from) {
@@ -41,8 +42,9 @@ impl Run<'_> {
         true
     }
 
-    /// What is stored with the end of the send, whose last messages these are; and up to which message the
-    /// window's sends all have a projection then. Nothing of an agent that shows no digests.
+    /// The projections to store with the end of the send, whose last messages are `last`, and the
+    /// message up to which all sends of the window have a projection then. None for an agent that
+    /// shows no digests.
     pub(super) fn projections(&self, last: &[NewMessage]) -> (Vec<Projection>, i64) {
         let context = &self.send.agent.context;
         let window = &*self.prompt.window;

@@ -1,4 +1,4 @@
-//! What a session keeps for itself, for the model at the begin of a send: its notes and its to-do list.
+//! A session's own lists, for the model at the start of a send: its notes and its to-do list.
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::list::{ListName, notes_shown, todo_shown};
@@ -8,15 +8,15 @@ use mainspring_shared::store::{Result, Store};
 use super::run::Run;
 use crate::tool::{Effect, Offers};
 
-/// Characters of notes that the model is shown; pinned ones always.
+/// Maximum characters of notes that the model is shown; pinned ones are always shown.
 const NOTES_CHARS_MAX: usize = 8_000;
 
 impl Run<'_> {
-    /// Reads the lists of an agent that has the tools for them. False when the database does not
-    /// say.
+    /// Reads the lists of an agent that has the tools for them. Returns false if the database does
+    /// not answer.
     pub(super) async fn recall(&mut self) -> bool {
         if self.send.record.shown.is_some() {
-            // Whatever was noted since, the model is shown what it was shown before.
+            // The model is shown the same as before, whatever was noted since.
             return true;
         }
         let own = OwnLists::of(&self.prompt.offers);
@@ -42,7 +42,7 @@ pub(crate) struct OwnLists {
     todo: bool,
 }
 
-/// The lists of a session, as its model is shown them.
+/// The texts of a session's lists, as its model is shown them.
 #[derive(Debug, Default)]
 pub(crate) struct OwnTexts {
     notes: Option<String>,
@@ -50,7 +50,7 @@ pub(crate) struct OwnTexts {
 }
 
 impl OwnLists {
-    /// Those of an agent with these tools.
+    /// The lists of an agent with these tools.
     pub(crate) fn of(offers: &Offers) -> Self {
         let has = |effect| offers.list().iter().any(|it| it.traits.effect == effect);
         Self {
@@ -59,7 +59,7 @@ impl OwnLists {
         }
     }
 
-    /// What is in them.
+    /// Reads the lists.
     pub(crate) async fn read(self, store: &dyn Store, key: SessionKey) -> Result<OwnTexts> {
         let mut texts = OwnTexts::default();
         if self.notes {
@@ -75,7 +75,7 @@ impl OwnLists {
 }
 
 impl OwnTexts {
-    /// Shows them with a send.
+    /// Stores them in what the send is shown.
     pub(crate) fn show(self, shown: &mut Shown) {
         shown.notes = self.notes;
         shown.todo = self.todo;

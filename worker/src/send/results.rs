@@ -1,4 +1,4 @@
-//! Results of the open round's calls: read from their rows, settled, and told to the model.
+//! Results of the open round's calls: read from their rows, settled and told to the model.
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::{ContentPart, NewMessage, Role};
@@ -12,7 +12,7 @@ use crate::hook::ToolCall;
 use crate::tool::Effect;
 
 impl Run<'_> {
-    /// Reads the open round's calls. False when the database does not say.
+    /// Reads the open round's calls. Returns false if the database does not answer.
     pub(super) async fn read_round(&mut self, round: i32) -> bool {
         let (key, send) = (self.send.record.key, self.send.record.id);
         let store = &self.kernel.parts.store;
@@ -25,14 +25,14 @@ impl Run<'_> {
         is_known
     }
 
-    /// Gives a call its result, which is not stored yet.
+    /// Gives a call its result, to be stored later.
     pub(super) fn settle(&mut self, place: usize, result: CallResult) {
         let now = self.now();
         self.round.settle(place, result, now);
     }
 
-    /// Stores what calls were given that are not waited for any longer, and takes what their rows say
-    /// from then on: the result of whoever was first. An event when that did not work.
+    /// Stores the results given to calls that are not waited for any longer, then adopts what their
+    /// rows say: the first stored result wins. Returns an event if that failed.
     pub(super) async fn first_word(&mut self) -> Option<Event> {
         let now = self.now();
         let (given_up, changes) = self.round.given_up_changes(now);
@@ -51,7 +51,7 @@ impl Run<'_> {
         Some(self.release_as_lost().await)
     }
 
-    /// Puts the round's results among what the model is told next.
+    /// Adds the round's results to what the model is told next.
     pub(super) fn tell_results(&mut self) {
         debug_assert!(self.round.given_up.is_empty(), "who was first is not known");
         let changes = self.round.fresh_changes(self.now());
@@ -80,7 +80,7 @@ impl Run<'_> {
         }
     }
 
-    /// The same; when it is nothing, their results are told to the model next.
+    /// What the open round needs; if nothing, its results are told to the model next.
     pub(super) fn look(&mut self) -> Open {
         let open = self.round.open(self.now());
         if open == Open::Nothing && !self.round.records.is_empty() {
@@ -89,8 +89,8 @@ impl Run<'_> {
         self.or_passed(open)
     }
 
-    /// What a round needs whose results are in the transcript: nothing, unless one of its calls passed
-    /// the turn and the worker died before it could end the send.
+    /// What a round whose results are in the transcript needs: nothing, unless one of its calls
+    /// passed the turn and the worker crashed before it could end the send.
     pub(super) async fn told_round(&mut self) -> Result<Open, Event> {
         let last = self.prompt.window.last();
         let told =
@@ -111,18 +111,18 @@ impl Run<'_> {
         Ok(if passed { Open::Passed } else { Open::Nothing })
     }
 
-    /// What the round needs, by what its calls need.
+    /// What the round needs, given what its calls need.
     pub(super) fn or_passed(&self, open: Open) -> Open {
         let passed = open == Open::Nothing && (self.round.passed || self.passes());
         if passed { Open::Passed } else { open }
     }
 
-    /// Whether one of the round's calls ends the model's turn. A send that is asked for a value ends
-    /// with one.
+    /// Whether one of the round's calls ends the model's turn. A send that must return a value ends
+    /// only with one.
     fn passes(&self) -> bool {
         let mut calls = self.round.records.iter();
         let wants_value = matches!(self.prompt.output, Ok(Some(_)));
-        // Whatever hooks said of the results, the model is to hear.
+        // The model must see what hooks said about the results.
         let is_told = |call: &CallRecord| {
             let result = call.result.as_ref();
             result.is_some_and(|result| !result.said.is_empty())
@@ -135,8 +135,8 @@ impl Run<'_> {
             })
     }
 
-    /// Settles whatever is open, because the send ends, and puts the results among what is stored
-    /// with its end. An event when that did not work.
+    /// Settles whatever is open because the send ends, and adds the results to what is stored with
+    /// the end. Returns an event if that failed.
     pub(super) async fn end_calls(&mut self) -> Option<Event> {
         let now = self.now();
         for place in 0..self.round.records.len() {
@@ -152,14 +152,14 @@ impl Run<'_> {
     }
 }
 
-/// What hooks said about a call. Behind all results of its round it parts none from its call, and opens the
-/// next one.
+/// What hooks said about a call. It is placed after all results of the round, so that no result is
+/// separated from its call, and opens the next round.
 fn beside(record: &CallRecord) -> impl Iterator<Item = NewMessage> + '_ {
     let said = record.result.iter().flat_map(|result| &result.said);
     said.map(|text| NewMessage::user(vec![ContentPart::text(text)], record.round + 1))
 }
 
-/// A call that is over, as hooks are shown it.
+/// A finished call, as hooks see it.
 fn seen_by_hooks(record: &CallRecord) -> Option<(ToolCall, CallResult)> {
     let call = ToolCall {
         call_id: record.call_id.clone(),

@@ -1,5 +1,5 @@
-//! The open round: its calls as their rows say or will say, and what of them is not stored yet.
-//! Changes nothing but itself; the run stores what it says.
+//! The open round: its calls as their rows say or will say, and which changes are not stored yet.
+//! It only changes itself; the run stores the changes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::plan;
 use super::vet::Vetted;
 use crate::hook::ToolCall;
 
-/// What a call gets that is not made, or not waited for, because a message interrupted it.
+/// The result of a call that a message interrupted: it is not made, or not waited for.
 const INTERRUPTED: &str = "error: a message interrupted it; this call was not made or its result \
                            is not waited for";
 
@@ -26,33 +26,34 @@ const INTERRUPTED: &str = "error: a message interrupted it; this call was not ma
 pub(super) struct Round {
     /// The calls, in order.
     pub(super) records: Vec<CallRecord>,
-    /// Places of calls that changed since they were stored.
+    /// Places of the calls that changed since they were stored.
     pub(super) fresh: Vec<usize>,
-    /// Places of calls that are no longer waited for, while their rows may already have a result.
+    /// Places of the calls that are not waited for any longer, though their rows may already have a
+    /// result.
     pub(super) given_up: Vec<usize>,
-    /// Children and runs that the calls made in an earlier life.
+    /// Children and runs that the calls created under an earlier worker.
     pub(super) made: BTreeSet<Uuid>,
-    /// The calls of the last round with their results, of which hooks are still to be told.
+    /// The calls of the last round with their results, which hooks have not been told yet.
     pub(super) over: Vec<(ToolCall, CallResult)>,
-    /// Children that have answered and are not kept.
+    /// Ephemeral children that have answered and are to be deleted.
     pub(super) answered: Vec<SessionKey>,
-    /// Those that run in this process.
+    /// The calls that run in this process.
     pub(super) calls: Calls,
-    /// What is known of the calls of the last answer.
+    /// The vetted calls of the last answer.
     pub(super) vetted: Vec<Vetted>,
     /// Whether one of its calls ended the model's turn.
     pub(super) passed: bool,
-    /// When results that came are stored although others still run.
+    /// When to store results that have arrived, although other calls are still running.
     pub(super) flush: Option<Duration>,
 }
 
 impl Round {
-    /// What the calls need.
+    /// What the calls still need.
     pub(super) fn open(&self, now: Timestamp) -> Open {
         plan::open(&self.records, now)
     }
 
-    /// Takes in what rows say. Results that are not stored yet are known better here.
+    /// Merges stored rows. A result that is not stored yet takes precedence over its row.
     pub(super) fn merge(&mut self, stored: Vec<CallRecord>) {
         for record in stored {
             match self.records.iter_mut().find(|r| r.place == record.place) {
@@ -64,8 +65,8 @@ impl Round {
         self.records.sort_by_key(|record| record.place);
     }
 
-    /// Notes that calls begin in this life; returns what of it has to be durable before they are
-    /// made.
+    /// Records that calls start under this epoch; returns the changes that must be durable before
+    /// the calls are made.
     pub(super) fn begin(&mut self, places: &[usize], epoch: i64) -> Vec<CallChange> {
         let mut marks = Vec::new();
         for place in places {
@@ -85,7 +86,7 @@ impl Round {
         marks
     }
 
-    /// Gives a call its result, which is not stored yet; the first one counts.
+    /// Gives a call its result, to be stored later; the first result wins.
     pub(super) fn settle(&mut self, place: usize, result: CallResult, now: Timestamp) {
         let record = &mut self.records[place];
         if record.result.is_none() {
@@ -98,8 +99,8 @@ impl Round {
         }
     }
 
-    /// Gives a call a result instead of the one that is waited for. Someone may have stored that one
-    /// meanwhile, so which of them counts is read back before the model is shown any.
+    /// Gives a call a result instead of the one that is waited for. Another process may have stored
+    /// that one meanwhile, so the row is read back before the model is shown either.
     pub(super) fn give_up(&mut self, place: usize, result: CallResult, now: Timestamp) {
         let record = &self.records[place];
         if record.result.is_none() && matches!(record.state(), CallState::Waits(_)) {
@@ -108,8 +109,8 @@ impl Round {
         self.settle(place, result, now);
     }
 
-    /// Settles as interrupted what is not under way in this life: what waits outside, and with
-    /// `unbegun` what nobody has begun.
+    /// Settles as interrupted every call that this worker has not started: those that wait outside
+    /// and, with `unbegun`, those that never started or started under another epoch.
     pub(super) fn interrupt(&mut self, unbegun: bool, epoch: i64, now: Timestamp) {
         for place in 0..self.records.len() {
             let over = match self.records[place].state() {
@@ -125,8 +126,8 @@ impl Round {
         }
     }
 
-    /// Settles what nobody has begun, once the result of a call says so. The reason is stored with that result, so
-    /// whoever takes the send over skips the same calls.
+    /// Settles the calls that have not started once a result says to skip them. The reason is
+    /// stored with that result, so a worker that takes the send over skips the same calls.
     pub(super) fn skip_rest(&mut self, now: Timestamp) {
         let mut results = self.records.iter().filter_map(|it| it.result.as_ref());
         let Some(why) = results.find_map(|it| it.skips.clone()) else {
@@ -134,7 +135,7 @@ impl Round {
         };
         for place in 0..self.records.len() {
             let record = &self.records[place];
-            // A person has answered for it where it was asked about.
+            // A call that a person was asked about has been decided by that person.
             if record.state() == CallState::Requested && record.approval == Approval::None {
                 let text = format!("error: this call was skipped: {why}");
                 self.settle(place, CallResult::error(Code::ToolDenied, text), now);
@@ -142,19 +143,21 @@ impl Round {
         }
     }
 
-    /// Whether what changed may be stored with the next round: if it is lost, it is made again.
+    /// Whether the changes may be stored with the next round: if they are lost, the calls are made
+    /// again.
     pub(super) fn may_ride(&self) -> bool {
         let mut fresh = self.fresh.iter();
         self.given_up.is_empty() && fresh.all(|place| self.records[*place].repeat == Repeat::Safe)
     }
 
-    /// What the rows get of calls that changed since they were stored.
+    /// The row changes of the calls that changed since they were stored.
     pub(super) fn fresh_changes(&mut self, now: Timestamp) -> Vec<CallChange> {
         let fresh = std::mem::take(&mut self.fresh);
         self.changes_of(fresh, now)
     }
 
-    /// The same, of calls that are no longer waited for alone; and the places of all of these.
+    /// The same for only the calls that are not waited for any longer; also returns all their
+    /// places.
     pub(super) fn given_up_changes(&mut self, now: Timestamp) -> (Vec<usize>, Vec<CallChange>) {
         let given_up = std::mem::take(&mut self.given_up);
         let fresh = std::mem::take(&mut self.fresh).into_iter();

@@ -1,4 +1,4 @@
-//! The interpreter of a send's machine: it performs what the machine asks for and reports what
+//! The interpreter of a send's machine: it performs the machine's commands and reports what
 //! happens, one event after the other.
 
 use std::future::ready;
@@ -44,14 +44,14 @@ use crate::tool::Offers;
 /// How a run ended, for the loop over its session.
 #[derive(Debug)]
 pub(crate) enum RunOutcome {
-    /// In order: with the next send under the same lease, or with the lease given back.
+    /// Normally: with the next send under the same lease, or with the lease released.
     Done(Option<Box<(StartedSend, Counters)>>),
-    /// The session belongs to someone else; nothing of it may be kept.
+    /// Another worker may own the session; none of its state may be kept.
     Lost,
 }
 
-/// One send under a lease. Each part of it knows only itself; what takes several of them is a method
-/// of the whole.
+/// One send under a lease. Each part knows only itself; whatever involves several parts is a method
+/// of the run.
 pub(crate) struct Run<'a> {
     pub(super) kernel: &'a Arc<Kernel>,
     pub(super) send: StartedSend,
@@ -65,43 +65,43 @@ pub(crate) struct Run<'a> {
     pub(super) ending: Ending,
 }
 
-/// What requests to the model are made of.
+/// The inputs of model requests.
 #[derive(Debug)]
 pub(super) struct Prompt<'a> {
-    /// What is stored of the transcript.
+    /// The stored part of the transcript.
     pub(super) window: &'a mut Window,
     /// The `context_version` of the window.
     pub(super) version: &'a mut i64,
-    /// What is not, yet.
+    /// The part that is not stored yet.
     pub(super) pending_messages: PendingMessages,
     /// The tools.
     pub(super) offers: Offers,
-    /// The shape of the answer, if one was asked for.
+    /// The required shape of the answer, if one was asked for.
     pub(super) output: Result<Option<Output>, OutputFault>,
-    /// What hooks made of a send that a timer fired.
+    /// What hooks decided about a send that a timer fired.
     pub(super) fired: Fired,
-    /// Whether the cell of an isolated agent is there.
+    /// Whether an isolated agent's cell is available.
     pub(super) apart: Apart,
 }
 
 /// How the run ends.
 pub(super) struct Ending {
-    /// Whether the session goes back after this send whatever waits in it.
+    /// Whether the session is released after this send even if more sends are queued in it.
     pub(super) then: Then,
-    /// Whether the process of the send's tools is gone, which counts as a worker's death.
+    /// Whether the process of the send's tools died, which counts as a crash of the worker.
     pub(super) crashed: bool,
     /// Why the last model call or tool failed.
     pub(super) failure: Option<Failure>,
-    /// What hooks are asked about it.
+    /// What hooks are asked about the end.
     pub(super) deciding: Deciding,
     /// How the run ended.
     pub(super) outcome: RunOutcome,
 }
 
-/// A lease with what its next send needs.
+/// A lease and everything that its next send needs.
 pub(crate) struct LeasedSend<'a> {
     pub(crate) lease: Lease,
-    /// The send, and what the session's counters were when it began.
+    /// The send, and the session's counters at its start.
     pub(crate) begins: Box<(StartedSend, Counters)>,
     pub(crate) window: &'a mut Window,
     /// The `context_version` of the window.
@@ -112,7 +112,7 @@ pub(crate) struct LeasedSend<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Its session's agent with its version; none where the send had one of its own.
+    /// The session's agent with its version; `None` if the send had an agent of its own.
     pub(crate) fn into_agent(self: Box<Self>) -> Option<(i32, Box<AgentSpec>)> {
         let StartedSend { record, agent, .. } = self.send;
         let version = record.agent_version?;
@@ -158,7 +158,7 @@ impl<'a> Run<'a> {
             },
             asking: ModelCallState {
                 tries: Tries {
-                    // One that the provider still works on has not failed.
+                    // A call that the provider is still working on has not failed.
                     interrupted: record.not_failed.unsigned_abs()
                         + u32::from(load::has_background(&send)),
                     reset: send.resumed.map(Resumed::as_str),
@@ -191,7 +191,8 @@ impl<'a> Run<'a> {
             crashes: self.send.record.crashes.unsigned_abs(),
             open: Open::Nothing,
         };
-        // After a death it is first decided whether it goes on at all: parking counts deaths anew.
+        // After a crash the machine first decides whether the send goes on at all, because parking
+        // resets the count of crashes.
         if self.send.record.crashes == 0
             && !self.time_is_up()
             && !self.hold.handles.cancel.is_cancelled()
@@ -202,7 +203,8 @@ impl<'a> Run<'a> {
         }
         self.live(LiveKind::SendStarted);
         self.show(self.place(), Moment::SendStarted, true).await;
-        // Boxed, as all that is not the wait itself: a send that waits for its model keeps no room for it.
+        // Boxed, like everything except the wait itself: a send that waits for its model should
+        // hold no memory for it.
         let Ok(open) = Box::pin(self.prepare()).await else {
             if matches!(self.ending.outcome, RunOutcome::Lost) {
                 self.give_back().await;
@@ -233,7 +235,8 @@ impl<'a> Run<'a> {
             let step = match transition(&state, event, &self.rules) {
                 Ok(step) => step,
                 Err(error) => {
-                    // A defect: the lease runs on, so the session is given back for others.
+                    // A bug. The lease is still valid, so the session is released for other
+                    // workers.
                     tracing::error!(send.id = %self.send.record.id, %error);
                     debug_assert!(false, "{error}");
                     self.give_back().await;
@@ -241,7 +244,7 @@ impl<'a> Run<'a> {
                 }
             };
             state = step.next;
-            // A pause that something cut short must not end in a state that waits for something else.
+            // A backoff that was cut short must not fire in a state that waits for something else.
             if !matches!(state, State::BackingOff { .. }) {
                 self.asking.tries.wait = None;
             }
@@ -263,8 +266,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The span of the round that a command is part of, which begins as the model is first asked and ends before
-    /// the send is left.
+    /// Returns the span of the round that a command belongs to. It opens when the model is first
+    /// asked and closes before the send is left.
     fn trace(&mut self, command: &Command) -> Span {
         match command {
             Command::Ask { round, .. } => {
@@ -275,7 +278,7 @@ impl<'a> Run<'a> {
                     .as_ref()
                     .is_none_or(|(of, _)| *of != round)
                 {
-                    // Closed before the next one opens.
+                    // Close the previous span before the next one opens.
                     self.asking.traced = None;
                     self.asking.traced = Some((round, spans::round(self.send.record.key, round)));
                 }
@@ -310,8 +313,8 @@ impl<'a> Run<'a> {
         std::mem::replace(&mut self.ending.outcome, RunOutcome::Lost)
     }
 
-    /// Looks what the model is offered and what the last round's calls still need. Fails when the
-    /// session was given back because the database does not say.
+    /// Loads what the model is offered and finds what the last round's calls still need. Fails if
+    /// the session was released because the database did not answer.
     async fn prepare(&mut self) -> Result<Open, Event> {
         let parts = &self.kernel.parts;
         match load::offers(&parts.tools, parts.clock.as_ref(), &self.send).await {
@@ -346,7 +349,8 @@ impl<'a> Run<'a> {
         Ok(self.look())
     }
 
-    /// Does what the machine says; an event when that is already over. Each command has a box of its own size.
+    /// Performs a command; returns an event if its outcome is already known. Each command gets a
+    /// box of its own size.
     fn perform(&mut self, command: Command) -> BoxFuture<'_, Option<Event>> {
         let event = match command {
             Command::Ask { round, attempt } => match self.held_back() {
@@ -391,7 +395,7 @@ impl<'a> Run<'a> {
         ready(event).boxed()
     }
 
-    /// Waits for what is under way, or for something that interrupts it.
+    /// Waits for the work in flight, or for something that interrupts it.
     async fn next_event(&mut self) -> Event {
         loop {
             let happening = self.happening().await;
@@ -401,7 +405,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What the machine is told of what happened, if anything. Boxed, but for an event, as [`Self::perform`] is.
+    /// Turns what happened into an event for the machine, if it is one. Everything but a plain
+    /// event is boxed, as in [`Self::perform`].
     fn happened(&mut self, happening: Happening) -> BoxFuture<'_, Option<Event>> {
         match happening {
             Happening::Event(event) => ready(Some(event)).boxed(),
@@ -411,7 +416,8 @@ impl<'a> Run<'a> {
             Happening::Beside(written) => self.written_beside(written).boxed(),
             Happening::CallOutcome(place, over) => self.call_over(place, over).boxed(),
             Happening::Background(id) => self.note_background(id).boxed(),
-            // The signal stays raised until the next step: what it is about may be known.
+            // The signal stays raised until the next step: the item that raised it may be known
+            // already.
             Happening::Interrupt => {
                 let news = self.has_news();
                 news.map(|news| news.then_some(Event::Interrupted)).boxed()
@@ -424,7 +430,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Takes what a model call came to.
+    /// Handles the outcome of a model call.
     async fn replied(&mut self, reply: Result<Answered, Unanswered>) -> Option<Event> {
         self.asking.call = None;
         let reply = match reply {
@@ -493,7 +499,7 @@ impl<'a> Run<'a> {
         Happening::Event(event)
     }
 
-    /// Shows hooks what happened, as [`Self::observed`].
+    /// Shows hooks what happened; see [`Self::observed`].
     pub(super) async fn show(&mut self, place: At, moment: Moment<'_>, begins: bool) {
         let hooks = self.kernel.parts.hooks.clone();
         if !hooks.is_empty() {
@@ -501,9 +507,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Lets hooks look on for as long as nothing is more urgent. What ends the wait is found by the
-    /// machine: it stays raised.
-    /// Where the send has ended, only the lease and the process's own end are.
+    /// Lets hooks observe until something more urgent happens. Whatever cuts the wait short stays
+    /// raised, so the machine finds it. Once the send has ended (`begins` is false), only the loss
+    /// of the lease and the abort of the process cut it short.
     pub(super) async fn observed(&mut self, looks: impl Future<Output = ()> + Send, begins: bool) {
         let ends = [self.send.record.deadline_at, self.ends_at()];
         let deadline = ends.into_iter().flatten().min();
@@ -520,7 +526,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Where the send stands, for hooks.
+    /// The send's current position, for hooks.
     pub(super) fn place(&self) -> At {
         At {
             session: self.send.record.key,
@@ -531,7 +537,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The database's time, as this process knows it.
+    /// The database's time, as estimated by this process.
     pub(super) fn now(&self) -> Timestamp {
         self.kernel.boot.database_time(&self.kernel.parts)
     }

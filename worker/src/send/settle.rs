@@ -1,4 +1,4 @@
-//! What is stored of a round: messages, calls, the event log's entry.
+//! What is stored of a round: messages, calls and the event log's entry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::vet::Vetted;
 use crate::llm::{Error, Finish, Reply};
 use crate::tool::{Executor, Offers};
 
-/// What an answer asks for; an answer that says nothing is no answer.
+/// Classifies an answer by what it asks for; an empty answer is an error.
 pub(super) fn classify(reply: &Reply) -> Result<Answer, Error> {
     if reply.finish == Finish::Refused {
         return Ok(Answer::Refused);
@@ -62,8 +62,8 @@ pub(super) fn answer(reply: &Reply, round: i32) -> NewMessage {
     }
 }
 
-/// What a transcript ends with where the send ends in between two rounds: the next one begins behind
-/// an answer. It belongs to the last round, which is paid for.
+/// The message that closes a transcript if the send ends between two rounds, so that the next send
+/// begins after an answer. It belongs to the last round, which is already paid for.
 pub(super) fn closing(end: End, rounds: i32) -> Option<NewMessage> {
     let text = match end {
         End::Completed(StopReason::RoundLimit) => {
@@ -83,15 +83,15 @@ pub(super) fn closing(end: End, rounds: i32) -> Option<NewMessage> {
 /// A round with calls, ready to be stored.
 #[derive(Debug)]
 pub(super) struct Round {
-    /// The assistant's message, and the answers where every call has one already.
+    /// The assistant's message, and the results if every call has one already.
     pub(super) messages: Vec<NewMessage>,
     /// The rows to create.
     pub(super) calls: Vec<NewCall>,
-    /// The rows as they will be.
+    /// The same rows as they will be once stored.
     pub(super) records: Vec<CallRecord>,
 }
 
-/// Who asks, and when.
+/// The send and round that a request belongs to, and the time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RoundContext {
     pub(super) key: mainspring_shared::id::SessionKey,
@@ -99,17 +99,17 @@ pub(super) struct RoundContext {
     pub(super) round: i32,
     pub(super) epoch: i64,
     pub(super) now: Timestamp,
-    /// Whether this worker starts nothing more.
+    /// Whether this worker must not start anything new.
     pub(super) stopping: bool,
-    /// How long people are waited for who are asked something, unless the question says so.
+    /// How long to wait for people's answers, unless the question says otherwise.
     pub(super) answer_within: Option<Duration>,
-    /// Whether too little is left for any child.
+    /// Whether too little budget is left for any child.
     pub(super) no_children: bool,
 }
 
-/// The assistant's message with its calls, and each call's row. The ids are made of the send, the
-/// round and the place: the same when the round is asked again after a crash, and never those of
-/// another round.
+/// The assistant's message with its calls, and each call's row. Ids are derived from the send, the
+/// round and the place: they stay the same when the round is asked again after a crash, and never
+/// equal those of another round.
 pub(super) fn round(
     reply: &Reply,
     asking: RoundContext,
@@ -164,7 +164,8 @@ pub(super) fn round(
     }
     let mut records: Vec<CallRecord> = rows.iter().map(|row| record(row, asking)).collect();
     if !asking.stopping {
-        // What runs first is marked as begun with its request: one transaction less.
+        // The calls that run first are marked as started when their rows are created, which saves a
+        // transaction.
         let is_held = |name: &str| pauses.of_tool(asking.key.tenant, name).is_some();
         for place in plan::first(&records, offers, is_held) {
             rows[place].begins = CallBegin::Started;
@@ -240,7 +241,7 @@ fn record(row: &NewCall, asking: RoundContext) -> CallRecord {
     record
 }
 
-/// The last thing that the model said in this send: what a send that runs out of rounds answers.
+/// The last text of the model in this send, which is the answer of a send that runs out of rounds.
 pub(super) fn last_text(messages: &[Arc<Message>], send: SendId) -> String {
     let said = messages
         .iter()

@@ -1,4 +1,4 @@
-//! Entering what a send's model calls, children and runs cost, and how much of its time is left.
+//! Enters the costs of a send's model calls, children and runs, and tracks how much time is left.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -25,32 +25,33 @@ impl Run<'_> {
         self.bill.allowance.ends_at(self.send.record.started_at)
     }
 
-    /// How much of its time is left.
+    /// How much time the send has left.
     pub(super) fn time_left(&self) -> Option<Duration> {
         let now = self.now();
         self.ends_at().map(|at| at.since(now))
     }
 
-    /// Whether its time is up; then the machine is told once.
+    /// Whether its time is up; the machine is told only once.
     pub(super) fn time_is_up(&mut self) -> bool {
         let up = self.time_left().is_some_and(|left| left.is_zero());
         self.hold.seen.deadline |= up;
         up
     }
 
-    /// The sums as the next step stores them.
+    /// The totals for the next step.
     pub(super) fn sums(&mut self) -> SendTotals {
         let not_failed = self.asking.not_failed();
         let (rounds, attempts) = (self.bill.totals.rounds, self.bill.totals.attempts);
         self.bill.sums(rounds, attempts, not_failed)
     }
 
-    /// Enters what an answer cost.
+    /// Enters the cost of an answer.
     pub(super) fn pay(&mut self, model: &str, usage: &mut Usage) {
         if let Some(asked) = self.asking.asked.take() {
             let price = asked.facts.price;
             usage.cost_usd = usage.cost_usd.or(price.map(|price| price.of(usage)));
-            // An estimate says nothing of the provider's counts: neither is anything estimated for it.
+            // An estimate says nothing about the provider's token counts, so nothing is learned
+            // from it.
             let mut measured = None;
             if !usage.estimated {
                 let expected = expect_request_tokens(&asked.request);
@@ -66,7 +67,7 @@ impl Run<'_> {
         self.enter_answer(model.to_owned(), *usage);
     }
 
-    /// Enters what a call may have cost that broke off: providers bill what they have read and
+    /// Enters the estimated cost of a call that was cut off: providers bill what they have read and
     /// written by then.
     pub(super) fn pay_estimated(&mut self) {
         let Some(asked) = self.asking.asked.take() else {
@@ -82,7 +83,8 @@ impl Run<'_> {
         self.enter_answer(asked.request.model.clone(), usage);
     }
 
-    /// Enters what a call may have cost that a hook ended: nothing, where the model was not heard.
+    /// Enters the estimated cost of a call that a hook ended; nothing if the model streamed
+    /// nothing.
     pub(super) fn pay_refused(&mut self) {
         let heard = self.asking.asked.as_ref();
         if heard.is_some_and(|asked| asked.streamed.load(Ordering::Relaxed) > 0) {
@@ -98,8 +100,8 @@ impl Run<'_> {
         self.enter(row);
     }
 
-    /// Enters what a call of a model cost, for the next step, and for whoever ends the send should its run
-    /// break down before.
+    /// Enters the cost of a model call, for the next step and for the code that ends the send if
+    /// its run crashes first.
     pub(super) fn enter(&mut self, row: UsageRow) {
         let session = self.bill.enter(row.clone());
         let mut owed = self.hold.owed();
@@ -107,7 +109,7 @@ impl Run<'_> {
         owed.session = session;
     }
 
-    /// Enters a call that begins with those who end the send should its run break down.
+    /// Registers a call that begins, so that it is billed even if the run crashes.
     pub(super) fn owe(&mut self, asked: &BegunCall) {
         let usage = Usage {
             input_tokens: estimate_request_tokens(&asked.request),
@@ -125,10 +127,10 @@ impl Run<'_> {
         });
     }
 
-    /// Adds what a run cost whose end is the input of this send; false when the database does not
-    /// say for as long as the lease allows.
+    /// Adds the cost of a run whose end is the input of this send. Returns false if the database
+    /// does not answer for as long as the lease is held.
     pub(super) async fn roll_up_input(&mut self) -> bool {
-        // Stored with the first round, as the input is.
+        // It was stored with the first round, as the input was.
         let told = self.send.record.rounds > 0;
         match self.send.record.options.ended_run.filter(|_| !told) {
             Some(run) => Box::pin(self.roll_up_ended(vec![run], Vec::new())).await,
@@ -136,8 +138,8 @@ impl Run<'_> {
         }
     }
 
-    /// Adds what children and runs cost whose ends came into the inbox; false when the database does
-    /// not say.
+    /// Adds the costs of children and runs whose ends arrived in the inbox. Returns false if the
+    /// database does not answer.
     pub(super) async fn roll_up_items(&mut self, items: &[InboxItem]) -> bool {
         let runs = items.iter().filter_map(|item| ended_run(&item.id));
         let ended = items.iter().filter(|item| item.kind == ItemKind::Child);
@@ -149,8 +151,9 @@ impl Run<'_> {
         Box::pin(self.roll_up_ended(runs, sends)).await
     }
 
-    /// Takes in what runs and children used whose ends the model is told with the next step. All of
-    /// it is read before any is taken in: what is read again after an outage counts once.
+    /// Takes in the usage of runs and children whose ends the model is told of with the next step.
+    /// Everything is read before any of it is taken in, so that a repeated read after an outage
+    /// counts once.
     async fn roll_up_ended(&mut self, runs: Vec<RunId>, sends: Vec<SendId>) -> bool {
         let tenant = self.send.record.key.tenant;
         let runs: Vec<_> = runs.into_iter().map(|run| RunKey { tenant, run }).collect();

@@ -1,4 +1,4 @@
-//! Runs of workflows that a send's calls start: awaited ones settle their calls when they end.
+//! Workflow runs that a send's calls start. An awaited run settles its call when it ends.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::signals::publish_run;
 use crate::tool::Effect;
 
 impl Run<'_> {
-    /// What the send hands on to the agents that it starts.
+    /// What the send delegates to the agents that it starts.
     pub(super) fn delegation(&self) -> Delegation {
         let delegation = self.prompt.offers.delegation(&self.send);
         let shown = self.bill.totals.shown.as_ref();
@@ -33,8 +33,8 @@ impl Run<'_> {
         delegation.with_memory(granted.and_then(Result::ok).flatten())
     }
 
-    /// Creates the runs that the open round's calls ask for, where they do not exist yet. An event
-    /// when that did not work.
+    /// Creates the runs that the open round's calls ask for, unless they exist already. Returns an
+    /// event if that failed.
     pub(super) async fn start_runs(&mut self) -> Option<Event> {
         for place in 0..self.round.records.len() {
             let record = &self.round.records[place];
@@ -85,8 +85,8 @@ struct Asks<'a> {
 }
 
 impl Asks<'_> {
-    /// Creates the run that a call asks for; one that a crash left behind is found again by its key.
-    /// A receipt where the caller does not wait.
+    /// Creates the run that a call asks for; a run left behind by a crash is found by its
+    /// idempotency key. Returns a receipt if the caller does not wait.
     async fn run(
         &self,
     ) -> Result<Result<Option<CallResult>, CallResult>, mainspring_shared::store::Error> {
@@ -122,7 +122,7 @@ impl Asks<'_> {
         let options = RunOptions {
             agents,
             allow: Some(delegation.names().map(str::to_owned).collect()),
-            // A model cannot leave the sandbox that it is in.
+            // A model cannot leave the sandbox that it runs in.
             pool: Some(self.send.agent.pool().to_owned()),
             starter: Some(Box::new(Starter {
                 call_id: record.call_id.clone(),

@@ -1,5 +1,5 @@
-//! What is found out about the calls of an answer before its round is stored: whether their arguments
-//! fit, and what hooks say of those that nobody here makes.
+//! Checks on the calls of an answer before its round is stored: whether their arguments match, and
+//! what hooks say about those that do not run here.
 
 use std::sync::Arc;
 
@@ -14,27 +14,27 @@ use serde_json::Value;
 use crate::hook::{At, Hooks, Judged, ToolCall};
 use crate::tool::{Executor, Offers};
 
-/// Calls of one answer that are made; what comes behind is told so. More is a model that ran wild.
+/// Maximum number of calls of one answer; further calls are refused. More means the model ran wild.
 const CALLS_MAX: usize = 128;
 
-/// Bytes of one call's arguments: a file fits, a flood does not.
+/// Maximum size in bytes of one call's arguments: enough for a file.
 const ARGUMENTS_BYTES_MAX: usize = 1 << 20;
 
-/// Calls of one answer that hooks are asked about at once.
+/// How many calls of one answer hooks are asked about at once.
 const AT_ONCE_MAX: usize = 16;
 
 /// A call of an answer, as it is to be stored.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Vetted {
-    /// What the model said, or a note in the place of what is too large.
+    /// What the model said, or a note if that is too large.
     pub(super) said: Value,
-    /// The arguments of the call: what hooks made of what the model said.
+    /// The arguments of the call, after hooks changed them.
     pub(super) arguments: Value,
-    /// Its result, where it is not made.
+    /// Its result, if it is not made.
     pub(super) result: Option<CallResult>,
 }
 
-/// Who is asked about calls.
+/// What calls are vetted with.
 #[derive(Debug, Clone)]
 pub(super) struct Vetting {
     pub(super) clock: Arc<dyn Clock>,
@@ -44,7 +44,7 @@ pub(super) struct Vetting {
 }
 
 impl Vetting {
-    /// Looks at every call of an answer; none where the send ends without them.
+    /// Vets every call of an answer; `None` if the send ends without them.
     pub(super) async fn calls(&self, calls: &[Asked]) -> Option<Vec<Vetted>> {
         let instead = match self.instead(calls).await {
             Judged::Go => None,
@@ -64,7 +64,7 @@ impl Vetting {
         Some(vetted.buffered(AT_ONCE_MAX).collect().await)
     }
 
-    /// What hooks put in the place of all calls of an answer.
+    /// The result that hooks give all calls of an answer instead, if any.
     async fn instead(&self, calls: &[Asked]) -> Judged<CallResult> {
         if self.hooks.is_empty() {
             return Judged::Go;
@@ -72,7 +72,7 @@ impl Vetting {
         let asked = calls.iter().enumerate().map(|(place, call)| ToolCall {
             call_id: call_id(self.at.send, self.at.round, place),
             name: call.name.clone(),
-            // What is no object fits no tool.
+            // A value that is not an object matches no tool.
             arguments: call.arguments.as_object().cloned().unwrap_or_default(),
         });
         let asked: Vec<ToolCall> = asked.collect();
@@ -108,7 +108,8 @@ impl Vetting {
             vetted.result = Some(invalid(fault.to_owned()));
             return vetted;
         }
-        // What runs here is asked about when it begins, and again when it is repeated.
+        // Calls that run here are vetted by hooks when they start, and again when they are
+        // repeated.
         if self.hooks.is_empty() || matches!(offer.place, Executor::Here(_)) {
             return vetted;
         }
@@ -131,7 +132,7 @@ fn invalid(message: String) -> CallResult {
     CallResult::error(Code::ToolInvalidArguments, message)
 }
 
-/// The call without arguments that are too large to be kept.
+/// Replaces arguments that are too large to store with a note.
 fn bounded(vetted: Vetted) -> Vetted {
     let bytes = match &vetted.said {
         Value::String(text) => text.len(),

@@ -1,4 +1,4 @@
-//! The end of a send whose run broke down by a panic.
+//! The end of a send whose run panicked.
 
 use std::sync::{Arc, PoisonError};
 
@@ -20,11 +20,11 @@ use crate::send::PendingMessages;
 use crate::writes::Began;
 use crate::{Kernel, metrics, writes};
 
-/// Items of the inbox that the end of a broken run tells.
+/// How many inbox items the end of a panicked run tells.
 const ITEMS_MAX: u32 = 64;
 
-/// Ends the send whose run panicked: asked again it would most likely panic again. The session's
-/// lease is this process's and would be renewed with all others, so it is given back here.
+/// Ends the send whose run panicked, because another run would most likely panic too. The session's
+/// lease would be renewed with all others of this process, so it is released here.
 pub(super) async fn end_panicked(kernel: &Arc<Kernel>, key: SessionKey, lease: Lease) {
     tracing::error!(session.id = %key.session, "a run panicked; its send ends");
     if let Some(CompleteOutcome::Completed(completed)) = fail(kernel, key, lease).await {
@@ -37,8 +37,9 @@ pub(super) async fn end_panicked(kernel: &Arc<Kernel>, key: SessionKey, lease: L
     }
 }
 
-/// Ends the send as failed, with what its calls of models cost. Of that, what was beside the rounds is stored without a
-/// lease where the end cannot be: the next owner repeats the round's call, and none of these.
+/// Fails the send, with the cost of its model calls. If the end cannot be stored, the cost of calls
+/// outside the rounds is stored without a lease: the next owner repeats the round's call, but none
+/// of these.
 async fn fail(kernel: &Arc<Kernel>, key: SessionKey, lease: Lease) -> Option<CompleteOutcome> {
     let control = kernel.running.control(key)?;
     let (send_id, lease) = (control.send, control.handles.lease(lease));
@@ -63,7 +64,7 @@ async fn fail(kernel: &Arc<Kernel>, key: SessionKey, lease: Lease) -> Option<Com
     ended
 }
 
-/// Stores the end of a failed send; none where the database does not say what it was.
+/// Stores the end of a failed send; `None` if the database does not answer.
 async fn complete_failed(
     kernel: &Arc<Kernel>,
     (key, lease): (SessionKey, Lease),
@@ -81,7 +82,7 @@ async fn complete_failed(
         let (changes, answers) = unanswered(kernel, key, send_id).await?;
         pending_messages.answers(answers, changes);
     }
-    // Their signal may have been lowered: nobody would look for them again.
+    // Their signal may have been lowered, so nobody would look for them again.
     let query = ReadInbox {
         key,
         pending: true,
@@ -119,16 +120,16 @@ async fn complete_failed(
             ..record.totals(session)
         },
         result: SendResult::failed(StopReason::Internal, failure),
-        // The next send that ends stores what is shown of this one.
+        // The next send that ends stores the projection of this one.
         projections: Vec::new(),
-        // The next send is for a run whose state is not in doubt.
+        // The next send needs a run whose state is not in doubt.
         then: Then::Release,
     };
     kernel.writes.complete(item, began).await.ok()
 }
 
-/// The answers that the last message of the transcript asks for, where it is one of this send's with
-/// calls; what is open of them is settled as ended.
+/// The results that the last message of the transcript is waiting for, if it is one of this send
+/// with calls. Open calls are settled as ended.
 async fn unanswered(
     kernel: &Kernel,
     key: SessionKey,

@@ -1,4 +1,4 @@
-//! The window of a session that a worker holds.
+//! Reads and assembles the window of a session.
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::Message;
@@ -9,10 +9,10 @@ use mainspring_shared::store::{self, ReadMessages, StartedSend, Store};
 
 use crate::Kernel;
 
-/// Messages read at once of a window that is read again.
+/// Page size when a window is read again.
 const RELOADED: u32 = 512;
 
-/// The window of a session that this worker holds, read again; none where it cannot be had.
+/// Reads the window of a session that this worker owns again; `None` if that fails.
 pub(super) async fn reload(
     kernel: &Kernel,
     key: SessionKey,
@@ -25,8 +25,8 @@ pub(super) async fn reload(
     read_window(store, key, from, next_seq).await.ok()?
 }
 
-/// The folds of a session and its messages behind them, from this `seq` on, or from the call that a
-/// result there belongs to; none where they changed meanwhile.
+/// The folds of a session and the messages after them, from `from` on, or from the call that a
+/// result there belongs to. `None` if they changed meanwhile.
 pub(crate) async fn read_window(
     store: &dyn Store,
     key: SessionKey,
@@ -39,8 +39,8 @@ pub(crate) async fn read_window(
     Ok(window.map(|window| window.behind(folds)))
 }
 
-/// The messages of a session from this `seq` on, or from the call that a result there belongs to, up to
-/// `next_seq`; none where they are not all there.
+/// The messages of a session from `from` on, or from the call that a result there belongs to, up to
+/// `next_seq`; `None` if some are missing.
 pub(crate) async fn read_messages(
     store: &dyn Store,
     key: SessionKey,
@@ -65,7 +65,7 @@ pub(crate) async fn read_messages(
         };
         let asked = first.asked_at_seq;
         if let Some(asked) = asked.filter(|asked| messages.is_empty() && *asked < from) {
-            // A call is never parted from its results.
+            // A call is never separated from its results.
             from = asked;
             continue;
         }
@@ -74,7 +74,7 @@ pub(crate) async fn read_messages(
     Ok(Window::new(messages, next_seq).ok())
 }
 
-/// The window from what the cache held and what the claim brought; none when they do not fit.
+/// Combines the cached window with what the claim returned; `None` if they do not fit together.
 pub(super) fn assemble(
     cached: Option<Window>,
     mut folds: Vec<Fold>,
@@ -83,12 +83,12 @@ pub(super) fn assemble(
 ) -> Option<Window> {
     if let Some(mut window) = cached {
         let continues = brought.first().map_or(next_seq, |first| first.seq) == window.next_seq();
-        // What comes with projections is a whole window.
+        // A response with projections contains a whole window.
         if continues && projected.shown.is_empty() && window.extend(brought.iter().cloned()).is_ok()
         {
             return (window.next_seq() == next_seq).then_some(window);
         }
-        // The claim brings none where those of the cache are still the session's.
+        // The claim returns no folds if the cached ones are current.
         folds = window
             .folds()
             .iter()

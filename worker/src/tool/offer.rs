@@ -1,4 +1,4 @@
-//! What a model is offered in one send.
+//! The tools that a model is offered in one send.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,36 +15,36 @@ use serde_json::{Map, Value};
 use super::{Effect, Skills, Tool, ToolSpec, Traits};
 use crate::checks::off_thread;
 
-/// A tool on offer.
+/// An offered tool.
 #[derive(Debug, Clone)]
 pub struct Offer {
     /// What the model is told.
     pub spec: Arc<ToolSpec>,
-    /// What its arguments have to fit.
+    /// The schema that its arguments must match.
     pub schema: Schema,
-    /// What the tool promises and needs.
+    /// The tool's properties.
     pub traits: Traits,
-    /// Whether a person has to approve each call.
+    /// Whether a person must approve each call.
     pub approval: bool,
     /// Where its calls are made.
     pub place: Executor,
 }
 
-/// Where its calls are made.
+/// Where the calls of a tool are made.
 #[derive(Debug, Clone)]
 pub enum Executor {
     /// In this worker.
     Here(Arc<dyn Tool>),
-    /// Outside: the call is a row until its result comes.
+    /// Outside: the call is a row until its result arrives.
     Outside {
-        /// Whom it waits for.
+        /// What it waits for.
         on: WaitingOn,
-        /// How long.
+        /// How long it waits.
         deadline: Option<Duration>,
     },
 }
 
-/// Everything on offer, in order.
+/// All offered tools, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Offers {
     list: Arc<[Offer]>,
@@ -63,7 +63,7 @@ impl Offers {
         }
     }
 
-    /// What the agent names and the worker does not have, in words for its model.
+    /// The tools that the agent names and the worker lacks, as a sentence for its model.
     pub fn missing(&self) -> Option<String> {
         let names = self.missing.join(", ");
         (!names.is_empty()).then(|| format!("These tools of yours are not available now: {names}."))
@@ -74,12 +74,12 @@ impl Offers {
         self.list.iter().find(|offer| offer.spec.name == name)
     }
 
-    /// All of them.
+    /// All offered tools.
     pub fn list(&self) -> &[Offer] {
         &self.list
     }
 
-    /// What a send with these offers hands on to the agents that it starts.
+    /// What a send with these offers delegates to the agents that it starts.
     pub fn delegation(&self, send: &StartedSend) -> Delegation {
         let granted = self.list.iter().filter_map(|offer| {
             let name = &offer.spec.name;
@@ -88,7 +88,7 @@ impl Offers {
         Delegation::new(&send.agent, &send.record.options, granted)
     }
 
-    /// The skills of the agent whose offers these are, for its calls.
+    /// The skills of the agent that has these offers, for its calls.
     pub fn skills(&self, agent: &AgentSpec) -> Skills {
         Skills {
             of_agent: agent.skills.clone().into(),
@@ -96,12 +96,13 @@ impl Offers {
         }
     }
 
-    /// What the model is told.
+    /// The specs of all offered tools, for the model.
     pub fn specs(&self) -> Vec<Arc<ToolSpec>> {
         self.list.iter().map(|offer| offer.spec.clone()).collect()
     }
 
-    /// What is on offer, for a model that asked for something else; none when nothing is.
+    /// The names of the offered tools, for a model that asked for another one; `None` if there are
+    /// none.
     pub fn names(&self) -> Option<String> {
         let names: Vec<&str> = self.list.iter().map(|o| o.spec.name.as_str()).collect();
         (!names.is_empty()).then(|| names.join(", "))
@@ -115,8 +116,9 @@ impl Offer {
         asks.then(|| Question::read(arguments))?
     }
 
-    /// Whether it comes with something else that the agent has: with skills what reads them, and with a
-    /// context that hides results or sends what reads those. No list of tools takes it away.
+    /// Whether it comes with something else that the agent has: skills bring the tool that reads
+    /// them, and a context that hides results or sends brings the tool that reads those. Tool lists
+    /// cannot remove it.
     pub fn comes_with(&self, agent: &AgentSpec) -> bool {
         match self.traits.effect {
             Effect::ReadSkills => !agent.skills.is_empty(),
@@ -132,7 +134,7 @@ impl Offer {
         }
     }
 
-    /// The arguments as the tool takes them; what is wrong with them otherwise, for the model.
+    /// Checks arguments; if they are wrong, returns a message for the model.
     pub async fn arguments(
         &self,
         clock: &dyn Clock,

@@ -1,4 +1,4 @@
-//! The tools that a worker has, by name, and how an agent's list becomes what its model is offered.
+//! The tools of a worker by name, and how an agent's list becomes what its model is offered.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::{BTreeSet, HashMap};
@@ -18,34 +18,34 @@ use super::offer::{Executor, Offer, Offers};
 use super::{Away, Effect, PerSend, Tool, ToolSource, ToolSpec, Traits};
 use crate::checks::off_thread;
 
-/// The tools that a worker has.
+/// The tools of a worker.
 #[derive(Debug, Default)]
 pub struct Tools {
-    /// As they are offered: a tool is always the same.
+    /// As they are offered; the definition of a tool never changes.
     named: BTreeMap<String, Offer>,
-    /// Where those come from that agents declare.
+    /// Sources of the tools that agents declare.
     sources: Vec<Arc<dyn ToolSource>>,
     schemas: Schemas,
-    /// What tools call that no agent may.
+    /// Tools that only other tools may call.
     internal: BTreeMap<String, Arc<dyn Tool>>,
-    /// What is kept for the calls of single sends.
+    /// State kept for the calls of single sends.
     per_send: Vec<Arc<dyn PerSend>>,
     /// Names of tools whose calls reach no further than the system's own rows.
     own: BTreeSet<String>,
     /// Where all other tools of isolated agents run.
     isolator: Option<Arc<dyn Isolator>>,
-    /// What agents asked for in vain, as far as it was logged.
+    /// Missing tools that were already logged.
     missed: Mutex<BTreeSet<String>>,
 }
 
-/// Names of tools that are not here which are remembered as logged; others are logged each time.
+/// How many missing tools are remembered as logged; further ones are logged each time.
 const MISSED_MAX: usize = 1_024;
 
-/// Compiled schemas of tools that agents declare, by their JSON: most sends bring the same ones.
+/// Compiled schemas of declared tools, by their JSON: most sends bring the same ones.
 #[derive(Debug, Default)]
 struct Schemas(Mutex<HashMap<String, Schema>>);
 
-/// Compiled schemas that are kept: far more than one agent can have.
+/// How many compiled schemas are kept: far more than one agent can have.
 const SCHEMAS_MAX: usize = 1_024;
 
 impl Schemas {
@@ -86,7 +86,7 @@ fn offer(tool: Arc<dyn Tool>, schema: Schema, approval: bool) -> Offer {
     }
 }
 
-/// Compiles a schema; one that takes long away from the threads that everything else runs on.
+/// Compiles a schema; an expensive one on a separate thread, so as not to block the runtime.
 async fn compile(clock: &dyn Clock, json: &Value) -> Result<Schema, String> {
     let compiled = if schema::is_heavy(json) {
         let json = json.clone();
@@ -109,7 +109,7 @@ fn said(fault: &SchemaFault) -> String {
     }
 }
 
-/// A tool that cannot be entered.
+/// Why a tool cannot be added.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolsError {
     /// The name is taken.
@@ -118,7 +118,7 @@ pub enum ToolsError {
         /// The name.
         name: String,
     },
-    /// The schema of its arguments is none.
+    /// Its parameters are not a valid schema.
     #[error("the parameters of {name:?}: {detail}")]
     Parameters {
         /// The tool.
@@ -126,10 +126,10 @@ pub enum ToolsError {
         /// What is wrong.
         detail: String,
     },
-    /// The settings of the built-in tools ask for what cannot be.
+    /// The settings of the built-in tools are invalid.
     #[error("the built-in tools: {detail}")]
     Settings {
-        /// What cannot be.
+        /// What is wrong.
         detail: String,
     },
 }
@@ -140,13 +140,13 @@ impl Tools {
         self.sources.push(source);
     }
 
-    /// Has the tools of isolated agents run there.
+    /// Sets where the tools of isolated agents run.
     pub fn isolate_with(&mut self, isolator: Arc<dyn Isolator>) {
         self.isolator = Some(isolator);
     }
 
-    /// The one tool that a declaration stands for; none where no source knows it or it is away. For an
-    /// isolated agent it is made in the send's cell, or not at all.
+    /// The one tool that a declaration stands for; `None` if no source knows it or it is
+    /// unavailable. For an isolated agent it is made in the send's cell, or not at all.
     pub(crate) async fn made(
         &self,
         declared: &DeclaredTool,
@@ -164,19 +164,19 @@ impl Tools {
         None
     }
 
-    /// Has this told when a send is left.
+    /// Registers state that is notified when a send leaves this worker.
     pub fn add_per_send(&mut self, kept: Arc<dyn PerSend>) {
         self.per_send.push(kept);
     }
 
-    /// The worker has left a send: what was kept for its calls goes.
+    /// Notifies per-send state that a send has left this worker.
     pub fn left(&self, session: SessionKey, send: SendId) {
         for kept in &self.per_send {
             kept.left(session, send);
         }
     }
 
-    /// Enters a tool that agents may name.
+    /// Adds a tool that agents may name.
     pub fn insert(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolsError> {
         let spec = tool.spec();
         let schema = self.vacant(&spec)?;
@@ -184,8 +184,8 @@ impl Tools {
         Ok(())
     }
 
-    /// Enters a tool that agents may name, and whose calls reach no further than the system's own rows: in
-    /// this process it is made for isolated agents, too.
+    /// Adds a tool that agents may name and whose calls reach no further than the system's own
+    /// rows. It runs in this process for isolated agents, too.
     pub fn insert_own(&mut self, tool: Arc<dyn Tool>) -> Result<(), ToolsError> {
         let name = tool.spec().name;
         self.insert(tool)?;
@@ -193,12 +193,12 @@ impl Tools {
         Ok(())
     }
 
-    /// Enters a tool that other tools call and no agent may name.
+    /// Adds a tool that other tools call and no agent may name.
     pub fn insert_internal(&mut self, tool: Arc<dyn Tool>) {
         self.internal.insert(tool.spec().name, tool);
     }
 
-    /// Enters a tool whose calls wait for someone else, and what the kernel does for them.
+    /// Adds a tool whose calls wait for someone else, with the effect that the kernel has for them.
     pub fn insert_outside(
         &mut self,
         spec: ToolSpec,
@@ -213,7 +213,7 @@ impl Tools {
         Ok(())
     }
 
-    /// The compiled schema of a tool whose name is free.
+    /// Compiles the schema of a tool whose name must be free.
     fn vacant(&self, spec: &ToolSpec) -> Result<Schema, ToolsError> {
         let name = spec.name.clone();
         if self.named.contains_key(&name) {
@@ -235,7 +235,7 @@ impl Tools {
         }
     }
 
-    /// What the kernel does for calls of this tool; nothing where it is not here.
+    /// What the kernel does for calls of this tool; nothing if this worker does not have it.
     pub fn effect(&self, name: &str) -> Effect {
         let offer = self.named.get(name);
         offer.map_or(Effect::None, |offer| offer.traits.effect)
@@ -246,7 +246,7 @@ impl Tools {
         self.named.keys().map(String::as_str)
     }
 
-    /// What agents may name here, for those who ask before they do.
+    /// The names that agents may use here, for clients that list them.
     pub(crate) fn published(&self) -> Published {
         let mut published = Published::default();
         for (name, offer) in &self.named {
@@ -261,8 +261,8 @@ impl Tools {
         self.sources.iter().flat_map(|source| source.servers())
     }
 
-    /// What the model of a send is offered. For an isolated agent, tools that reach beyond the database are
-    /// those of the send's cell, which is started if it needs one.
+    /// The tools that the model of a send is offered. For an isolated agent, tools that reach
+    /// beyond the database are those of the send's cell, which is started if one is needed.
     pub async fn offers_of(
         &self,
         clock: &dyn Clock,
@@ -277,7 +277,7 @@ impl Tools {
         Ok(self.gather(clock, agent, only, Some(cell)).await)
     }
 
-    /// Whether a tool of the agent reaches beyond the database, from this process as far as it may.
+    /// Whether a tool of the agent runs in this process and reaches beyond the database.
     fn reaches_out(&self, agent: &AgentSpec) -> bool {
         let one = |name: &str| {
             let offer = self.named.get(name).filter(|_| !self.own.contains(name));
@@ -295,10 +295,10 @@ impl Tools {
         })
     }
 
-    /// What an agent's model is offered, in the order of the agent's list; narrowed to `only`,
-    /// where given. What a list names and this worker lacks is left out: a call of it is answered
-    /// `tool.not_found`. The tools are made in this process, however the agent is isolated: to make calls,
-    /// see [`offers_of`](Self::offers_of).
+    /// The tools that an agent's model is offered, in the order of the agent's list, narrowed to
+    /// `only` if given. Tools that this worker lacks are left out: a call of one is answered with
+    /// `tool.not_found`. The tools are made in this process even if the agent is isolated; to make
+    /// calls, see [`offers_of`](Self::offers_of).
     pub async fn offers(
         &self,
         clock: &dyn Clock,
@@ -343,8 +343,8 @@ impl Tools {
         Offers::new(offers.list, offers.names, offers.missing)
     }
 
-    /// The tools of an agent that remembers. They come with its memory, which is granted by itself: what
-    /// its list allows does not narrow them, what the sender allows does.
+    /// Adds the memory tools of an agent with memory. They come with the memory, which is granted
+    /// separately: the agent's tool list does not narrow them, but the sender's does.
     fn remembering(&self, offers: &mut Gathered, agent: &AgentSpec, only: Option<&[String]>) {
         let memory = agent.memory.as_ref();
         if memory.is_none_or(|memory| memory.recall == RecallMode::Off) {
@@ -360,7 +360,7 @@ impl Tools {
         }
     }
 
-    /// Says once that an agent asks for what is not here.
+    /// Logs, once per name, that an agent names a tool that this worker lacks.
     fn miss(&self, name: &str) {
         let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
         if missed.len() < MISSED_MAX && !missed.insert(name.to_owned()) {
@@ -372,7 +372,8 @@ impl Tools {
         );
     }
 
-    /// What reads skills, and what the agent's context hides: an agent need not name them.
+    /// Adds the tools that read skills and what the agent's context hides, which agents need not
+    /// name.
     fn readers(&self, offers: &mut Gathered, agent: &AgentSpec) {
         offers.place = agent.tools.len();
         let readers = self.named.values();
@@ -383,8 +384,8 @@ impl Tools {
         }
     }
 
-    /// The offer where its calls are made: in the cell, if there is one. None where it must not be made here,
-    /// and cannot be made there.
+    /// The offer where its calls are made: in the cell, if there is one. `None` if it must not run
+    /// here and the cell does not have it.
     fn placed(&self, offers: &Gathered, offer: &Offer) -> Option<Offer> {
         let Some(cell) = &offers.cell else {
             return Some(offer.clone());
@@ -402,11 +403,11 @@ impl Tools {
         }
     }
 
-    /// A preset or a tool of this worker.
+    /// Adds a preset, or a tool of this worker.
     fn ours(&self, offers: &mut Gathered, name: &str, approval: bool) {
         match preset(name) {
             Some(names) => {
-                // A preset stands for what there is of it.
+                // A preset stands for those of its tools that exist.
                 let missing = offers.missing.len();
                 for name in names {
                     self.named(offers, name, approval);
@@ -420,7 +421,7 @@ impl Tools {
     fn named(&self, offers: &mut Gathered, name: &str, approval: bool) {
         let offer = self.named.get(name);
         if let Some(offer) = offer.and_then(|offer| self.placed(offers, offer)) {
-            // Whoever is asked a question decides by answering.
+            // Answering a question is the decision, so no approval is needed.
             let is_question = matches!(offer.place, Executor::Outside { .. })
                 && !offer.traits.effect.is_agents_work();
             let approval = (approval || offer.approval) && !is_question;
@@ -452,7 +453,7 @@ impl Tools {
         }
     }
 
-    /// Tools of a source.
+    /// Adds the tools of a source.
     async fn sourced(
         &self,
         clock: &dyn Clock,
@@ -478,7 +479,7 @@ impl Tools {
         }
     }
 
-    /// What declared tools are: those of the cell, if there is one, and of nobody else then.
+    /// The tools that a declaration stands for: only those of the cell if there is one.
     async fn source(
         &self,
         cell: Option<&Arc<dyn Cell>>,
@@ -497,7 +498,7 @@ impl Tools {
     }
 }
 
-/// An offer of something that is done outside.
+/// The offer of a tool whose calls are made outside.
 fn outside(
     spec: ToolSpec,
     schema: Schema,
@@ -514,24 +515,24 @@ fn outside(
     }
 }
 
-/// Offers under way: the first of a name counts.
+/// Offers being collected; the first one of a name wins.
 #[derive(Debug, Default)]
 struct Gathered {
     /// Each name with the place of its entry in the agent's list.
     names: BTreeMap<String, usize>,
     list: Vec<Offer>,
-    /// What was named and is not here.
+    /// Names that this worker lacks.
     missing: Vec<String>,
-    /// Whose tools are not here, which is logged where it is seen.
+    /// Sources that are unavailable; logged where that is noticed.
     away: Vec<String>,
-    /// The place of the entry whose offers come now.
+    /// The place of the entry whose offers are being added.
     place: usize,
-    /// Where those are made that reach beyond the database; here without one.
+    /// Where tools that reach beyond the database are made; in this process if absent.
     cell: Option<Arc<dyn Cell>>,
 }
 
 impl Gathered {
-    /// Adds it unless its schema is none.
+    /// Adds an offer, unless its schema is invalid.
     fn add_valid(&mut self, offer: Result<Offer, String>) {
         match offer {
             Ok(offer) => self.add(offer),

@@ -1,5 +1,5 @@
-//! Tools that the kernel works for: a call waits for another agent, a workflow or a person, as a
-//! row and without a worker.
+//! Tools that the kernel handles: a call waits for another agent, a workflow or a person as a row
+//! in the store, without occupying a worker.
 
 pub(crate) mod wakeups;
 pub mod workflow;
@@ -10,13 +10,13 @@ use mainspring_shared::tool::{ASK_PERSON, CREATE_WORKFLOW, SPAWN_AGENT};
 use mainspring_worker::tool::{Effect, ToolSpec, Tools, ToolsError};
 use serde_json::json;
 
-/// Enters the tools.
+/// Registers the tools.
 pub fn register(tools: &mut Tools) -> Result<(), ToolsError> {
     let mut all = TOOLS.iter();
     all.try_for_each(|waits| tools.insert_outside((waits.spec)(), waits.on, waits.effect))
 }
 
-/// A tool whose calls wait for someone, without a worker.
+/// A tool whose calls wait for someone else without occupying a worker.
 pub(crate) struct Waits {
     pub(crate) about: BuiltIn,
     spec: fn() -> ToolSpec,

@@ -2,16 +2,16 @@
 //!
 //! | tools | need |
 //! |---|---|
-//! | `apply_patch`, `edit_file`, `write_file` | a workspace; change only what the session has read as it now is |
+//! | `apply_patch`, `edit_file`, `write_file` | a workspace; they change only what the session read as it is now |
 //! | `glob`, `grep`, `list_dir`, `read_file` | a workspace |
 //! | `shell` | a workspace and a way to run commands |
 //! | `command_output`, `command_start`, `command_stop` | the same, and the database |
 //! | `current_time`, `pass_turn` | nothing |
 //! | `schedule_wakeup`, `list_wakeups`, `cancel_wakeup` | a store: [`register_wakeups`] |
 //!
-//! [`register`] enters those that the settings allow. No path that a model gives leads out of its
-//! session's directory, whatever links say. Commands are another matter: what they can reach is what
-//! the way in which they run lets them reach, see [`Shell`].
+//! [`register`] registers the ones that the settings allow. No path from a model can leave its
+//! session's directory, not even through symbolic links. Commands are different: what they can
+//! reach depends on how they are run, see [`Shell`].
 
 use std::sync::Arc;
 
@@ -42,8 +42,8 @@ use crate::shell::{self, Local, Runs, Templated};
 use crate::skills::{Beside, PlaceFiles, Shelf};
 use mainspring_worker::tool::{Tool, Tools, ToolsError};
 
-/// Enters the tools that the settings allow. What the settings name must be there: a worker that
-/// cannot sandbox commands as it was told to does not start.
+/// Registers the tools that the settings allow. Everything that the settings name must be
+/// available: a worker that cannot sandbox commands as configured does not start.
 pub fn register(
     settings: Settings,
     clock: Arc<dyn Clock>,
@@ -102,12 +102,12 @@ pub fn register(
     make_all(&shell::TOOLS, &runs).try_for_each(&mut insert)
 }
 
-/// The skills, whose files this tool places from now on.
+/// Gives the skills the tool that places their files in the workspace.
 fn placed(skills: Option<Arc<Shelf>>, placing: Arc<dyn Tool>) -> Option<Arc<Shelf>> {
     skills.inspect(|skills| skills.place_with(placing))
 }
 
-/// A tool of the workspace that finds the files of its agent's skills there.
+/// Wraps a workspace tool so that it finds the files of its agent's skills there.
 fn beside(skills: Option<&Arc<Shelf>>, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
     match skills {
         Some(shelf) => Arc::new(Beside {
@@ -118,7 +118,7 @@ fn beside(skills: Option<&Arc<Shelf>>, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
     }
 }
 
-/// The workspace, where there is one.
+/// Opens the workspace, if one is configured.
 fn open(settings: &Settings) -> Result<Option<Arc<Workspace>>, ToolsError> {
     let Some(place) = &settings.workspace else {
         return Ok(None);
@@ -132,7 +132,7 @@ fn open(settings: &Settings) -> Result<Option<Arc<Workspace>>, ToolsError> {
     }
 }
 
-/// The tools that work in a workspace and return when they are done.
+/// The workspace tools that return only when they are done, so without background commands.
 fn in_workspace(
     workspace: &Arc<Workspace>,
     backend: Option<Arc<dyn ShellBackend>>,
@@ -154,7 +154,7 @@ fn in_workspace(
     made
 }
 
-/// Enters the tools of a workspace that this worker never touches itself.
+/// Registers the workspace tools when they run only in child processes, never in this worker.
 fn confined(
     jail: Arc<Jail>,
     (workspace, placing): (Arc<Workspace>, Arc<dyn Tool>),
@@ -173,12 +173,12 @@ fn confined(
     for inner in in_workspace(&workspace, shell, clock) {
         tools.insert(beside(skills.as_ref(), isolated(inner)))?;
     }
-    // Commands in the background would run beside the child, not in it: there are none.
+    // A background command would run outside the child, so those tools are left out.
     tools.add_per_send(jail);
     Ok(())
 }
 
-/// Has the tools of isolated agents made in processes of their own.
+/// Has the tools of isolated agents run in processes of their own.
 fn isolate(
     isolation: IsolationSettings,
     settings: &Settings,
@@ -220,7 +220,7 @@ fn isolate(
     Ok(())
 }
 
-/// What knows how long the tools behind URLs may take, and nothing that is secret.
+/// A caller that knows the timeouts of HTTP tools but holds no secrets.
 fn describing(outside: &Outside) -> Result<Caller, ToolsError> {
     let settings = CallerSettings {
         signing_secrets: Vec::new(),
@@ -230,7 +230,7 @@ fn describing(outside: &Outside) -> Result<Caller, ToolsError> {
     caller.map_err(|error| refused(error.to_string()))
 }
 
-/// Enters the tools with which agents set their own alarms, kept in this store.
+/// Registers the tools with which agents schedule their own wake-ups, kept in this store.
 pub fn register_wakeups(
     store: &Arc<dyn Store>,
     entropy: &Arc<dyn Entropy>,

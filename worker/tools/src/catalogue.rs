@@ -1,4 +1,4 @@
-//! What ships: each folder lists its tools, with a line for people and how they are made.
+//! The built-in tools: each folder lists its own, with a one-line description and a constructor.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::memory::{self, entries};
 use crate::shell::{self, commands};
 use crate::{current_time, files, pass_turn, skills};
 
-/// The presets: names that stand for several tools.
+/// The presets: each name stands for several tools.
 pub const PRESETS: [&str; 3] = ["core", "explore", "full"];
 
 pub(crate) const WORKSPACE: &str = "tools.workspace";
@@ -18,19 +18,19 @@ pub(crate) const SHELL: &str = "tools.workspace and tools.shell";
 pub(crate) const MEMORY: &str = "the agent's memory";
 pub(crate) const NOTHING: &str = "-";
 
-/// A tool that ships.
+/// A built-in tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BuiltIn {
-    /// What agents call it.
+    /// The name that agents use.
     pub name: &'static str,
-    /// The settings of a worker without which it is not there; `-` where it always is.
+    /// The worker settings that it requires; `-` if it is always available.
     pub needs: &'static str,
-    /// What it does, in a line.
+    /// What it does, in one line.
     pub does: &'static str,
 }
 
 impl BuiltIn {
-    /// The presets that hold it.
+    /// The presets that include it.
     pub fn presets(&self) -> impl Iterator<Item = &'static str> {
         let name = self.name;
         PRESETS.into_iter().filter(move |preset_name| {
@@ -39,8 +39,8 @@ impl BuiltIn {
     }
 }
 
-/// A line of a folder's list: what people are told of a tool, and how it is made from what the tools
-/// of its folder share.
+/// An entry of a folder's list: the description for people, and how to make the tool from the state
+/// that the tools of the folder share.
 pub(crate) struct Listed<S: ?Sized> {
     pub(crate) about: BuiltIn,
     pub(crate) make: fn(&S) -> Arc<dyn Tool>,
@@ -58,7 +58,7 @@ pub(crate) const fn tool<S: ?Sized>(
     }
 }
 
-/// The tools of a list.
+/// Makes the tools of a list.
 pub(crate) fn make_all<S: ?Sized>(
     list: &'static [Listed<S>],
     shared: &S,
@@ -66,7 +66,7 @@ pub(crate) fn make_all<S: ?Sized>(
     list.iter().map(move |entry| (entry.make)(shared))
 }
 
-/// Enters the tools of a list, which reach no further than the system's own rows.
+/// Registers the tools of a list, which reach nothing but the system's own rows.
 pub(crate) fn insert_all<S: ?Sized>(
     list: &'static [Listed<S>],
     shared: &S,
@@ -79,7 +79,7 @@ fn about<S: ?Sized>(list: &'static [Listed<S>]) -> impl Iterator<Item = BuiltIn>
     list.iter().map(|entry| entry.about)
 }
 
-/// Every tool that ships.
+/// Every built-in tool.
 pub fn built_in() -> Vec<BuiltIn> {
     let lists = about(&files::TOOLS)
         .chain(about(&shell::TOOLS))

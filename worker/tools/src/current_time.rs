@@ -1,4 +1,4 @@
-//! `current_time`: the time, which no model knows.
+//! `current_time`: the current time, which no model knows.
 
 use std::sync::Arc;
 

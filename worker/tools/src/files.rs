@@ -1,5 +1,5 @@
-//! Tools on the files of a session's workspace. No path that a model gives leads out of it, whatever links
-//! say.
+//! Tools for the files of a session's workspace. No path from a model can leave the workspace, not
+//! even through symbolic links.
 
 pub(crate) mod apply_patch;
 pub(crate) mod change;
@@ -24,7 +24,7 @@ use mainspring_shared::time::Clock;
 use self::workspace::Workspace;
 use crate::catalogue::{Listed, WORKSPACE, tool};
 
-/// What the tools of a workspace share.
+/// State that the tools of a workspace share.
 pub(crate) struct FileTools {
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) clock: Arc<dyn Clock>,

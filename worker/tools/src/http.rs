@@ -1,10 +1,10 @@
 //! Tools behind a URL.
 //!
-//! A call is one `POST` of `{url, call_id, name, arguments, session_id, send_id}`, with the call's id as
-//! `Idempotency-Key` and signed as Standard Webhooks. It goes to addresses of the public internet,
-//! and to those that the operator names, only: each name is looked up once per connection, and the
-//! connection is made to an address that passed the check. Redirects are not followed and no proxy
-//! is asked.
+//! A call is one `POST` of `{url, call_id, name, arguments, session_id, send_id}`, with the call's
+//! id as `Idempotency-Key`, signed as in Standard Webhooks. It goes only to addresses of the public
+//! internet and to those that the operator allows: each name is resolved once per connection, and
+//! the connection is made to an address that passed the check. Redirects are not followed and no
+//! proxy is used.
 
 mod address;
 mod answer;
@@ -32,27 +32,28 @@ use self::sign::Keys;
 use mainspring_worker::llm::Secret;
 use mainspring_worker::tool::{Away, Tool, ToolSource};
 
-/// From the first packet to the end of the TLS handshake.
+/// Covers everything from the first packet to the end of the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a connection is kept; below the minute after which proxies commonly close theirs.
+/// How long an idle connection is kept; below the minute after which proxies commonly close theirs.
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// What calls over HTTP need to know.
+/// Settings of calls over HTTP.
 #[derive(Debug, Clone)]
 pub struct CallerSettings {
-    /// What requests are signed with: `whsec_` and base64, or any text as it is. With several,
-    /// each signs: that is how a secret is replaced. With none, requests carry no signature.
+    /// The secrets that sign requests: `whsec_` and base64, or any text, used as it is. With
+    /// several, each one signs, so that a secret can be rotated. With none, requests carry no
+    /// signature.
     pub signing_secrets: Vec<Secret>,
-    /// Hosts whose requests are signed, as their URLs name them; all when empty.
+    /// Hosts whose requests are signed, as written in their URLs; all hosts if empty.
     pub signing_hosts: Vec<String>,
-    /// Addresses that are not public and may be called all the same: CIDRs or single addresses.
+    /// Non-public addresses that may be called: CIDRs or single addresses.
     pub allow_private: Vec<String>,
-    /// The setting that they come from, for whoever is refused.
+    /// The name of the setting that they come from, for the error that refuses an address.
     pub private_setting: &'static str,
-    /// How long one attempt may take unless the tool says otherwise.
+    /// How long one attempt may take unless the tool sets its own limit.
     pub timeout: Duration,
-    /// Bytes of an answer that are read; what follows is cut off.
+    /// Bytes of a response that are read; the rest is cut off.
     pub answer_bytes_max: usize,
 }
 
@@ -73,13 +74,13 @@ impl Default for CallerSettings {
 /// Settings that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
-    /// A secret that begins with `whsec_` and goes on with something else than base64.
+    /// A secret that starts with `whsec_` but does not continue with base64.
     #[error("signing secret {place} is not `whsec_` and base64")]
     Secret {
-        /// Which, from 1.
+        /// Its position, from 1.
         place: usize,
     },
-    /// An entry of the private addresses is no address and no CIDR.
+    /// An entry of the private addresses is neither an address nor a CIDR.
     #[error("{entry:?} is neither an address nor a CIDR like 10.0.0.0/8")]
     AllowPrivate {
         /// The entry.
@@ -94,7 +95,7 @@ pub struct Caller {
 }
 
 impl Default for Caller {
-    /// Signs nothing, reaches public addresses only.
+    /// Signs nothing and reaches public addresses only.
     fn default() -> Self {
         let settings = CallerSettings::default();
         Self::new(&settings, Arc::new(SystemClock::new()), Arc::new(OsEntropy))
@@ -112,7 +113,7 @@ impl Caller {
         Self::with_lookup(settings, clock, entropy, Arc::new(System::new()))
     }
 
-    /// A key that no other call has.
+    /// A key that no other call uses.
     pub(crate) fn fresh_key(&self) -> String {
         self.shared.entropy.random_id().as_simple().to_string()
     }
@@ -139,7 +140,7 @@ impl Caller {
         })
     }
 
-    /// The tool that an agent declared. One with an unusable URL says so when it is called.
+    /// The tool that an agent declared. If its URL is unusable, its calls fail with that error.
     pub fn tool(&self, declared: &HttpTool) -> Arc<dyn Tool> {
         Arc::new(HttpCall::new(declared, self.shared.clone()))
     }
@@ -155,7 +156,7 @@ impl ToolSource for Caller {
     }
 }
 
-/// What all calls share.
+/// State that all calls share.
 #[derive(Debug)]
 struct Shared {
     keys: Keys,
@@ -163,8 +164,8 @@ struct Shared {
     addresses: Addresses,
     timeout: Duration,
     answer_bytes_max: usize,
-    /// Built by the first call: building reads the system's certificates and needs a TLS provider,
-    /// which a process without such tools may lack.
+    /// Built by the first call, because building it reads the system's certificates and needs a TLS
+    /// provider, which a process without such tools may lack.
     client: OnceLock<Result<Client, reqwest::Error>>,
     lookup: Arc<dyn Lookup>,
     clock: Arc<dyn Clock>,
@@ -187,7 +188,7 @@ impl Shared {
                 .redirect(reqwest::redirect::Policy::none())
                 .retry(reqwest::retry::never())
                 .referer(false)
-                // A proxy would look names up by itself, past the check.
+                // A proxy would resolve names itself, bypassing the check.
                 .no_proxy()
                 .user_agent(concat!("mainspring/", env!("CARGO_PKG_VERSION")))
                 .connect_timeout(CONNECT_TIMEOUT)

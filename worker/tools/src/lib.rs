@@ -1,15 +1,16 @@
-//! The tools that ship: implementations of the worker's port [`mainspring_worker::tool`].
+//! The built-in tools: implementations of the worker's port [`mainspring_worker::tool`].
 //!
 //! | tools | module |
 //! |---|---|
-//! | files and search; the same and the shell in a sandboxed process | `files`, `shell`, `sandbox`, entered by [`builtin`] |
-//! | to-do, notes, a board, long outputs | [`memory`] |
-//! | skills, and their files in workspaces | [`skills`] |
+//! | files, search and shell, optionally sandboxed | `files`, `shell`, `sandbox`, registered by [`builtin`] |
+//! | to-do list, notes, a board, long outputs | [`memory`] |
+//! | skills and their files in workspaces | [`skills`] |
 //! | other agents, workflows, people, wake-ups | [`agents`] |
-//! | those of an agent that name a URL | [`http`] |
-//! | those of MCP servers | [`mcp`] |
+//! | tools that an agent declares by URL | [`http`] |
+//! | tools of MCP servers | [`mcp`] |
 //!
-//! [`HttpPolicy`] is a hook behind a URL, asked like an HTTP tool. [`built_in`] lists all names.
+//! [`HttpPolicy`] is a hook behind a URL, called like an HTTP tool. [`built_in`] lists every
+//! built-in tool.
 
 pub mod agents;
 pub mod builtin;

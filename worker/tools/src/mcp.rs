@@ -1,9 +1,9 @@
 //! Tools of MCP servers.
 //!
-//! A worker has one connection to each server, begun when an agent first wants its tools, over
-//! stdio or streamable HTTP. A server that dies is started again, after ever longer waits while
-//! that does not help; meanwhile its tools stay on offer, so that prompts stay the same, and calls
-//! of them fail. Whatever a server does, a call ends within its time.
+//! A worker has one connection to each server, over stdio or streamable HTTP, opened when an agent
+//! first needs the server's tools. A server that dies is restarted, with a growing backoff while
+//! that keeps failing. Meanwhile its tools stay on offer, so that prompts stay the same, and calls
+//! to them fail. Whatever a server does, a call ends within its time limit.
 
 mod connection;
 mod fault;
@@ -33,13 +33,13 @@ pub use self::settings::{ServerSettings, SetupError, Transport};
 /// Why a server's tools are not on offer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The configuration names no such server.
+    /// No server of that name is configured.
     #[error("no MCP server is named {server:?}")]
     Unknown {
         /// The name.
         server: String,
     },
-    /// It did not start, could not be reached, or does not speak the protocol.
+    /// The server did not start, could not be reached, or does not speak the protocol.
     #[error("the MCP server {server} cannot be used: {detail}")]
     Start {
         /// Its name.
@@ -47,30 +47,30 @@ pub enum Error {
         /// What happened, without secrets.
         detail: String,
     },
-    /// It was not ready in time.
+    /// The server was not ready in time.
     #[error("the MCP server {server} was not ready within {limit:?}{detail}")]
     Slow {
         /// Its name.
         server: String,
-        /// How long it had.
+        /// The time limit.
         limit: Duration,
-        /// What it said meanwhile.
+        /// What the server said meanwhile.
         detail: String,
     },
-    /// It failed before and is left alone for a while.
+    /// The server failed before and is not retried for a while.
     #[error("the MCP server {server} is unavailable for {wait:?}, after {failures} failures")]
     Away {
         /// Its name.
         server: String,
-        /// Failures in a row.
+        /// Consecutive failures.
         failures: u32,
-        /// How long still.
+        /// Time left until the next try.
         wait: Duration,
     },
 }
 
 impl Error {
-    /// The same, without what a server may have quoted.
+    /// The error with secrets hidden in what the server said.
     fn without(mut self, secrets: &Secrets) -> Self {
         if let Self::Start { detail, .. } | Self::Slow { detail, .. } = &mut self {
             *detail = secrets.hidden(detail);
@@ -79,15 +79,15 @@ impl Error {
     }
 }
 
-/// The MCP servers of a worker. Those over stdio are its children: dropping the pool and what it
-/// gave out kills them, with everything that they started in their process group.
+/// The MCP servers of a worker. Those over stdio are its children: dropping the pool and the tools
+/// that it handed out kills them, with everything that they started in their process group.
 #[derive(Debug, Default)]
 pub struct Pool {
     servers: BTreeMap<String, Arc<Server>>,
 }
 
 impl Pool {
-    /// A pool of these servers by name; starts none.
+    /// A pool of these servers by name. Does not start any.
     pub fn new(
         servers: BTreeMap<String, ServerSettings>,
         clock: &Arc<dyn Clock>,
@@ -101,13 +101,14 @@ impl Pool {
         Ok(Self { servers })
     }
 
-    /// The servers' names.
+    /// The names of the servers.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.servers.keys().map(String::as_str)
     }
 
-    /// The tools of a server that an agent wants: in the order of its list, else by name. What the
-    /// list names and the server lacks is left out. Starts the server if it does not run.
+    /// The tools that an agent wants of a server: in the order of its list, or by name without a
+    /// list. Tools that the list names but the server lacks are left out. Starts the server if it
+    /// is not running.
     pub async fn tools(&self, wanted: &McpTools) -> Result<Vec<Arc<dyn Tool>>, Error> {
         let unknown = || Error::Unknown {
             server: wanted.server.clone(),

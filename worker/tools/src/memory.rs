@@ -1,15 +1,15 @@
-//! Lists that agents keep in the database: things to do, notes, a board shared with other agents.
+//! Lists that agents keep in the database: to-dos, notes, a board shared with other agents.
 //!
 //! | tools | list |
 //! |---|---|
-//! | `todo` | one of each session, written as a whole |
-//! | `note_add`, `note_update`, `note_delete`, `note_list` | one of each session; the model is shown it when a send begins |
-//! | `read_output` | none: it reads what a call of the session gave, where the model was shown a part |
-//! | `memory_search`, `memory_save`, `memory_forget` | none: they reach the memory, which outlives sessions |
-//! | `recall` | none: it reads the transcript, also what the model is not shown any more |
-//! | `board_read`, `board_post`, `board_update`, `board_remove` | one of each tree of sessions, or of all agents that name the same |
+//! | `todo` | one per session, written as a whole |
+//! | `note_add`, `note_update`, `note_delete`, `note_list` | one per session; shown to the model when a send starts |
+//! | `read_output` | none: it reads the full output of a call of the session of which the model was shown only a part |
+//! | `memory_search`, `memory_save`, `memory_forget` | none: they access the memory, which outlives sessions |
+//! | `recall` | none: it reads the transcript, including what the model is no longer shown |
+//! | `board_read`, `board_post`, `board_update`, `board_remove` | one per tree of sessions, or per board name |
 //!
-//! A write is known by its call: repeated after a worker's death it changes nothing.
+//! A write is identified by its call: repeated after a worker's death, it changes nothing.
 
 mod board;
 pub(crate) mod entries;
@@ -41,7 +41,7 @@ pub use self::remote::HttpMemory;
 #[cfg(test)]
 pub(crate) use self::notes::NOTE_TOOLS;
 
-/// Enters the tools, which keep their lists in this store.
+/// Registers the tools, which keep their lists in this store.
 pub fn register(
     store: Arc<dyn Store>,
     blobs: Arc<Depot>,

@@ -1,4 +1,4 @@
-//! `pass_turn`: a model that has nothing to say says so.
+//! `pass_turn`: lets a model that has nothing to say end its turn.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) const TOOLS: [Listed<()>; 1] = [tool(
     |()| Arc::new(PassTurn),
 )];
 
-/// Ends the send. The kernel does it; the call itself only says so.
+/// Ends the send. The kernel does that; the call itself only reports it.
 #[derive(Debug)]
 struct PassTurn;
 

@@ -1,4 +1,4 @@
-//! A policy behind a URL.
+//! A policy behind a URL: hooks that another service decides.
 
 mod answer;
 mod observing;
@@ -27,7 +27,7 @@ use mainspring_worker::hook::{
 use mainspring_worker::llm::{Reply, Request};
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError};
 
-/// Which point a policy is asked at.
+/// The point at which a policy is consulted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Point {
     Round,
@@ -68,7 +68,7 @@ impl Point {
         }
     }
 
-    /// Whether nothing is decided at it.
+    /// Whether the policy is only notified at this point and decides nothing.
     const fn is_observed(self) -> bool {
         matches!(
             self,
@@ -77,11 +77,12 @@ impl Point {
     }
 }
 
-/// A policy that another service decides. It is asked by one signed `POST` in the form of a tool's
-/// call, named after its point, whose `arguments` say what is to happen; it answers with an `action` and what
-/// belongs to it at this point. Anything else, or no answer, is no decision: then what it was asked about does
-/// not happen. Only the end of a send happens all the same, and a call that failed stays as it is. One that is only
-/// told of something need not answer anything, and changes nothing.
+/// A policy that another service decides. It is called with one signed `POST` in the form of a tool
+/// call, named after its point, whose `arguments` describe what is about to happen; it responds
+/// with an `action` and the members that belong to this point. Any other response, or none, is not
+/// a decision, and the action in question does not happen. There are two exceptions: the end of a
+/// send still happens, and a call that failed stays failed. A policy that is only notified need not
+/// respond, and its response changes nothing.
 #[derive(Debug)]
 pub struct HttpPolicy {
     name: String,
@@ -90,12 +91,12 @@ pub struct HttpPolicy {
 }
 
 impl HttpPolicy {
-    /// A policy for rounds that begin.
+    /// A policy for rounds that start.
     pub fn round_started(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
         Self::new(name.into(), Point::Round, url, caller)
     }
 
-    /// A policy for answers.
+    /// A policy for model answers.
     pub fn after_model(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
         Self::new(name.into(), Point::Answer, url, caller)
     }
@@ -105,7 +106,7 @@ impl HttpPolicy {
         Self::new(name.into(), Point::Failed, url, caller)
     }
 
-    /// A policy for results of calls.
+    /// A policy for call results.
     pub fn after_tool(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
         Self::new(name.into(), Point::Result, url, caller)
     }
@@ -115,7 +116,7 @@ impl HttpPolicy {
         Self::new(name.into(), Point::Model, url, caller)
     }
 
-    /// A policy for calls of tools.
+    /// A policy for tool calls.
     pub fn before_tool(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
         Self::new(name.into(), Point::Tool, url, caller)
     }
@@ -130,7 +131,7 @@ impl HttpPolicy {
         Self::new(name.into(), Point::End, url, caller)
     }
 
-    /// A policy for what is shown of the memory.
+    /// A policy for what the model is shown of the memory.
     pub fn memory_recalled(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
         Self::new(name.into(), Point::Memory, url, caller)
     }
@@ -145,22 +146,22 @@ impl HttpPolicy {
         Self::new(name.into(), Point::Timer, url, caller)
     }
 
-    /// Told of sends that a worker took.
+    /// Notified of sends that a worker took.
     pub fn send_started(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
         Self::new(name.into(), Point::SendStarted, url, caller)
     }
 
-    /// Told of sends that ended.
+    /// Notified of sends that ended.
     pub fn send_ended(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
         Self::new(name.into(), Point::SendEnded, url, caller)
     }
 
-    /// Told of messages that are durable.
+    /// Notified of messages once they are durable.
     pub fn messages_stored(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
         Self::new(name.into(), Point::MessagesStored, url, caller)
     }
 
-    /// Told of folds that are durable.
+    /// Notified of folds once they are durable.
     pub fn fold_stored(name: impl Into<String>, url: &str, caller: &Caller) -> Self {
         Self::new(name.into(), Point::FoldStored, url, caller)
     }
@@ -171,7 +172,7 @@ impl HttpPolicy {
             description: String::new(),
             parameters: any_object(),
             url: url.to_owned(),
-            // Deciding twice does no harm.
+            // Asking twice is harmless.
             repeat: Repeat::Safe,
             timeout: None,
             parallel: true,
@@ -217,7 +218,7 @@ impl HttpPolicy {
     }
 }
 
-/// What a policy reads of a call and its result.
+/// How a call and its result are presented to a policy.
 fn of_result(call: &ToolCall, result: &CallResult, round: i32) -> Value {
     json!({
         "call_id": call.call_id,
@@ -361,7 +362,7 @@ impl Hook for HttpPolicy {
         if self.point != Point::Timer {
             return Ok(Verdict::Go);
         }
-        // The same for whoever asks again, so that the service may recognise it.
+        // Every retry of the request has the same id, so that the service can dedupe it.
         let id = format!("timer_{}_{}", fired.timer, fired.n);
         let asked = json!({
             "timer_id": fired.timer, "n": fired.n, "due_at": fired.due_at, "input": fired.input,
@@ -411,7 +412,7 @@ impl Hook for HttpPolicy {
         if self.point != Point::Failed {
             return Ok(OnFailure::Tell);
         }
-        // Another one for each failure, whichever life of a worker saw it.
+        // A new id for each failure, whichever worker's life saw it.
         let id = format!("failed_{}_{}_{}", call.call_id, at.life, at.attempt);
         let asked = of_result(call, result, at.round);
         let mut answer = self.ask(at, id, asked).await?;
@@ -468,7 +469,7 @@ impl Hook for HttpPolicy {
     }
 }
 
-/// What an answer says where a tool would be called.
+/// What the decision puts in place of a tool call.
 fn instead_of_tool(mut answer: Answer) -> Decision<CallResult> {
     match answer.action {
         Action::Answer => Ok(Verdict::Instead(answer.needed_output()?)),

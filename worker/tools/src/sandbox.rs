@@ -1,15 +1,15 @@
-//! Tools of the workspace in a process of their own.
+//! Workspace tools in a separate process.
 //!
-//! A worker that has a launcher never runs them itself: for each send it starts a child, the same
-//! program with another task, behind whatever sandbox the launcher names. The child gets the
-//! session's directory and nothing else of the worker's: not its environment, not the database, no
-//! key. Calls and their results go over its standard input and output, each frame with a token that
-//! is drawn for this child. Where the child does not start, does not answer or says what makes no
-//! sense, calls fail: nothing runs in the worker in its place.
+//! A worker that has a launcher never runs these tools itself: for each send it starts a child,
+//! which is the same program with another task, in whatever sandbox the launcher names. The child
+//! gets the session's directory and nothing else of the worker's: not its environment, the database
+//! or any key. Calls and their results travel over the child's standard input and output, each
+//! frame with a token drawn for this child. If the child does not start, does not answer or answers
+//! nonsense, calls fail: nothing runs in the worker instead.
 //!
-//! For an agent that is isolated, the child makes the calls of its tools behind URLs and of MCP servers, too,
-//! and gets the settings of those. It is the send's [`cell`]: where it dies, the send is taken up anew as
-//! after a worker's death.
+//! For an isolated agent, the child also makes the calls to its HTTP tools and MCP servers, and
+//! receives the settings of those. It is then the send's [`cell`]: if it dies, the send is taken up
+//! again as after a worker's death.
 
 pub(crate) mod cell;
 mod child;
@@ -47,47 +47,48 @@ use mainspring_worker::tool::{
     CellOwner, Invocation, Output, PerSend, Tool, ToolError, ToolSpec, Traits,
 };
 
-/// Stands, as a whole argument, for the program and its task.
+/// Placeholder, as a whole argument, for the program and its task.
 const CHILD: &str = "{child}";
 
-/// Stands for the session's directory.
+/// Placeholder for the session's directory.
 const WORKSPACE: &str = "{workspace}";
 
-/// What else may stand in a launcher.
+/// The placeholders that may occur inside any argument of a launcher.
 const PLACEHOLDERS: [&str; 3] = [WORKSPACE, "{session}", "{send}"];
 
 /// The task of a child on the command line.
 pub const TASK: &str = "run-tools";
 
-/// What the model is told where nothing was run.
+/// What the model is told when nothing was run.
 const NO_START: &str = "the sandbox of tools does not start: the call was not made";
 
-/// Children of one worker at a time: each is a process of some megabytes.
+/// Children of one worker at a time; each is a process of a few megabytes.
 pub(crate) const CHILDREN_MAX: usize = 64;
 
-/// How long a send waits for a place for its cell before its session is given to others meanwhile.
+/// How long a send waits for its cell to start before it is reported as busy and its session is
+/// given to others meanwhile.
 pub(crate) const START_WAIT: Duration = Duration::from_secs(5);
 
-/// How often a call that waits for a place looks whether a child has nothing to do.
+/// How often a call that waits for a slot checks whether a child is idle.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How children are started.
 #[derive(Debug, Clone)]
 pub struct Launcher {
-    /// A command line, in which the argument `{child}` stands for the program and its task, and
-    /// `{workspace}`, `{session}` and `{send}` for what they say. The workspace must be found at the
-    /// same path inside. `["{child}"]` alone is a process without a sandbox.
+    /// A command line in which the argument `{child}` stands for the program and its task, and
+    /// `{workspace}`, `{session}` and `{send}` for the respective values. The workspace must be at
+    /// the same path inside the sandbox. `["{child}"]` alone is a process without a sandbox.
     pub argv: Vec<String>,
-    /// The program: this one.
+    /// The program to run as the child: this program.
     pub program: PathBuf,
-    /// Where tokens come from.
+    /// Source of the tokens.
     pub entropy: Arc<dyn Entropy>,
-    /// Its hard stop ends all children.
+    /// Its hard stop kills all children.
     pub lifecycle: Lifecycle,
 }
 
 impl Launcher {
-    /// What is wrong with it.
+    /// What is wrong with the launcher, if anything.
     fn fault(&self, path: &str, has_workspace: bool) -> Option<String> {
         let places = self.argv.iter().filter(|word| *word == CHILD).count();
         if places != 1 {
@@ -121,7 +122,7 @@ impl Launcher {
             let word = word.replace("{send}", &send.to_string());
             words.push(word.replace(WORKSPACE, &workspace.display().to_string()));
         }
-        // Found where it was judged, whatever the worker's own environment says.
+        // Use the program that was found and checked, whatever `PATH` the worker itself has.
         if let Some(program) = find(&words[0], path) {
             words[0] = program.display().to_string();
         }
@@ -129,7 +130,7 @@ impl Launcher {
     }
 }
 
-/// What looks like a placeholder and is none.
+/// Something that looks like a placeholder but is not one.
 fn strange(word: &str) -> Option<&str> {
     let known = |found: &str| found == CHILD || PLACEHOLDERS.contains(&found);
     let mut rest = word;
@@ -147,15 +148,15 @@ fn strange(word: &str) -> Option<&str> {
     None
 }
 
-/// What the children of a worker are started with.
+/// What a worker's children are started with.
 #[derive(Debug)]
 pub(crate) struct JailSettings {
     pub(crate) launcher: Launcher,
-    /// Where the sessions' directories are; children have none without.
+    /// Where the sessions' directories are; without it children have none.
     pub(crate) workspace: Option<Arc<Workspace>>,
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) limits: Limits,
-    /// Children at a time.
+    /// Maximum number of children at a time.
     pub(crate) children_max: usize,
 }
 
@@ -169,19 +170,19 @@ pub(crate) struct Jail {
     children: Mutex<BTreeMap<(SessionKey, SendId), Arc<Handle>>>,
 }
 
-/// Why something was not asked of a child.
+/// Why a child was not asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum Unmade {
-    /// What the model is told.
+    /// The error that the model is shown.
     #[error(transparent)]
     Reply(ToolError),
-    /// No child starts.
+    /// No child can be started.
     #[error("{NO_START}")]
     NoStart,
 }
 
 impl PerSend for Jail {
-    /// Its child ends.
+    /// Ends the child of the send.
     fn left(&self, session: SessionKey, send: SendId) {
         let child = self.children().remove(&(session, send));
         if let Some(child) = child {
@@ -210,7 +211,7 @@ impl Jail {
         }
     }
 
-    /// Where programs are found.
+    /// The `PATH` in which programs are looked up.
     fn path(&self) -> &str {
         let path = self.settings.environment.get("PATH");
         path.map_or(PATH_DEFAULT, String::as_str)
@@ -220,13 +221,13 @@ impl Jail {
         self.children.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one more child; one that has nothing to do makes room.
+    /// Acquires a slot for one more child; an idle child is ended to make room.
     async fn slot(&self, stop: &CancellationToken) -> Result<OwnedSemaphorePermit, Unmade> {
         loop {
             if self.slots.available_permits() == 0 {
                 let children = self.children();
                 let mut children = children.values().filter(|child| !child.is_over());
-                // One at a time: who waits beside this call needs a place of its own.
+                // Only one at a time: whoever else waits frees its own slot.
                 let _ = children.any(|child| child.end_if_idle());
             }
             tokio::select! {
@@ -254,7 +255,7 @@ impl Jail {
         room.await.map(Some).map_err(Unmade::Reply)
     }
 
-    /// The child of the send, which is started by its first call. With `cell` it is that of an isolated
+    /// The child of the send, started by its first call. With `cell` it is the cell of an isolated
     /// agent.
     pub(crate) async fn child(
         &self,
@@ -269,7 +270,7 @@ impl Jail {
         }
         let slot = self.slot(stop).await?;
         let room = self.room(session, stop).await?;
-        // Another call of the send may have been quicker; its child is the one.
+        // Another call of the send may have been faster; use its child then.
         let mut children = self.children();
         let known = children.get(&(session, send));
         if let Some(child) = known.filter(|child| !child.is_over()) {
@@ -322,7 +323,7 @@ impl Jail {
             let child = self.child(owner, stop, cell).await?;
             match child.ask(question()) {
                 Ok(asked) => return Ok((child, asked)),
-                // It went to sleep just now; the next one is new.
+                // It was just ended as idle; try again with a new one.
                 Err(NotAsked::Over) => {}
                 Err(NotAsked::Refused(why)) => {
                     let why = format!("the call was not made: {why}");
@@ -333,20 +334,20 @@ impl Jail {
     }
 }
 
-/// What a child is to its send.
+/// What a child means to its send.
 #[derive(Debug)]
 pub(crate) enum Strictness {
-    /// A place for the tools of the workspace: where it dies, the model is told.
+    /// It only runs the workspace tools: if it dies, the model is told.
     Tools,
-    /// The cell of an isolated agent: where it dies, the send is taken up anew.
+    /// It is the cell of an isolated agent: if it dies, the send is taken up again.
     Cell {
         wire: Arc<WireCell>,
-        /// What the agent's list says of the tool, where the worker has none of that name.
+        /// How the agent declares the tool, if the worker has none of that name.
         declared: Option<Box<DeclaredTool>>,
     },
 }
 
-/// A tool whose calls are made in a child.
+/// A tool whose calls run in a child.
 #[derive(Debug)]
 pub(crate) struct Isolated {
     pub(crate) inner: Arc<dyn Tool>,
@@ -421,7 +422,7 @@ impl Tool for Isolated {
 }
 
 impl Isolated {
-    /// There is no child.
+    /// The error when no child could be started.
     fn no_start(&self) -> ToolError {
         match self.strictness {
             Strictness::Tools => ToolError::reply(NO_START),
@@ -431,7 +432,7 @@ impl Isolated {
         }
     }
 
-    /// The child went away in the middle of the call.
+    /// The error when the child died during the call.
     fn broken_off(&self) -> ToolError {
         if let Strictness::Cell { .. } = self.strictness {
             return ToolError::Lost {

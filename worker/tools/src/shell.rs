@@ -1,9 +1,8 @@
 //! `shell`: commands in the workspace.
 //!
-//! Every command is a process of its own, in a process group of its own, with a closed standard
-//! input and only the environment it is meant to see. When it ends, runs out of time, is stopped
-//! or is no longer waited for, nothing of it is left running. How the process is started is for a
-//! [`ShellBackend`] to say.
+//! Every command is a process in its own process group, with a closed standard input and only the
+//! environment it is meant to see. When it ends, times out, is stopped or is no longer awaited,
+//! none of its processes are left running. A [`ShellBackend`] decides how the process is started.
 
 mod backend;
 pub(crate) mod commands;
@@ -41,17 +40,17 @@ use mainspring_worker::tool::{
     Concurrency, Invocation, OnInterrupt, Output, Tool, ToolError, ToolSpec, Traits,
 };
 
-/// How long the kernel waits beyond the longest time of a command, so that it is the tool that
-/// says how far the command came.
+/// How much longer than the longest command timeout the kernel waits, so that the tool itself gets
+/// to report how far the command came.
 const MARGIN: Duration = Duration::from_secs(30);
 
-/// Characters of a command that its digest shows.
+/// Characters of a command shown in its digest.
 const COMMAND_CHARS: usize = 100;
 
-/// Characters of the last line that it said.
+/// Characters of its last line of output shown in the digest.
 const LAST_CHARS: usize = 80;
 
-/// What the tools that run commands share.
+/// State that the tools that run commands share.
 pub(crate) struct Runs {
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) backend: Arc<dyn ShellBackend>,
@@ -169,7 +168,7 @@ impl Tool for Shell {
             timeout: self.workspace.limits.shell_timeout_max + MARGIN,
             concurrency: Concurrency::Exclusive,
             on_interrupt: OnInterrupt::Stop,
-            // A command that is stopped gets a moment to end by itself.
+            // A command that is stopped gets a moment to exit on its own.
             grace: process::GRACE * 3,
             ..Traits::new(Repeat::Once)
         }
@@ -219,7 +218,7 @@ impl Tool for Shell {
     }
 }
 
-/// What is left of a command: what it was, how it ended and what it said last.
+/// The digest of a command: what it was, its exit code and its last line of output.
 fn digest(command: &str, code: i32, output: &str) -> String {
     let said = output
         .lines()
@@ -240,7 +239,7 @@ fn digest(command: &str, code: i32, output: &str) -> String {
     digest
 }
 
-/// A directory within the workspace as an absolute path.
+/// The absolute path of a directory in the workspace.
 fn inside(workspace: &Path, cwd: &Path) -> std::path::PathBuf {
     if cwd == Path::new(".") {
         workspace.to_owned()

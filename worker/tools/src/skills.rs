@@ -1,10 +1,10 @@
 //! Skills for models: `skill_read`, and the files of skills in workspaces.
 //!
-//! `skill_read` gives the instructions of a skill, and its other files as text. Where the agent has tools
-//! that work with files, the skill's files lie in its workspace too, below [`FOLDER`], in a folder that is
-//! named like the version: they are placed when the skill is read, and before a call that names the
-//! folder, so that they are there on whichever worker the call is made. What is there already and has the
-//! version's content is left; what was changed is put right.
+//! `skill_read` returns a skill's instructions, and its other files as text. If the agent has tools
+//! that work with files, the skill's files are also placed in its workspace, below [`FOLDER`], in a
+//! folder named after the version. They are placed when the skill is read, and before any call that
+//! names the folder, so that they are there whichever worker makes the call. Files that already
+//! have the version's content are left alone; modified ones are restored.
 
 mod place;
 mod read;
@@ -32,19 +32,19 @@ pub(crate) use self::place::PlaceFiles;
 /// The folder of skills in a workspace.
 pub const FOLDER: &str = ".skills";
 
-/// Bytes of files that are placed in one piece.
+/// Bytes of file content placed by one call.
 const PIECE_BYTES: u64 = 4 << 20;
 
-/// The skills that agents of a worker read.
+/// The skills that a worker's agents read.
 #[derive(Debug)]
 pub struct Shelf {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    /// What writes into workspaces; none on a worker that has none.
+    /// Writes into workspaces; unset on a worker that has none.
     placing: OnceLock<Arc<dyn Tool>>,
 }
 
-/// What reads skills.
+/// The name of the tool that reads skills.
 pub(crate) const READ: &str = "skill_read";
 
 pub(crate) const TOOLS: [Listed<Arc<Shelf>>; 1] = [tool(
@@ -54,20 +54,20 @@ pub(crate) const TOOLS: [Listed<Arc<Shelf>>; 1] = [tool(
     reader,
 )];
 
-/// What reads the skills of this shelf.
+/// The tool that reads skills from this shelf.
 pub(crate) fn reader(shelf: &Arc<Shelf>) -> Arc<dyn Tool> {
     Arc::new(read::SkillRead {
         shelf: shelf.clone(),
     })
 }
 
-/// Enters `skill_read`.
+/// Registers `skill_read`.
 pub fn register(shelf: &Arc<Shelf>, tools: &mut Tools) -> Result<(), ToolsError> {
     insert_all(&TOOLS, shelf, tools)
 }
 
 impl Shelf {
-    /// Skills of this store.
+    /// A shelf of the skills in this store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         Self {
             store,
@@ -76,7 +76,7 @@ impl Shelf {
         }
     }
 
-    /// The same, with this tool that writes into workspaces.
+    /// A copy of this shelf that writes into workspaces with this tool.
     pub(crate) fn placed_by(&self, placing: Arc<dyn Tool>) -> Self {
         Self {
             store: self.store.clone(),
@@ -85,18 +85,18 @@ impl Shelf {
         }
     }
 
-    /// Has this tool write into workspaces.
+    /// Sets the tool that writes into workspaces.
     pub(crate) fn place_with(&self, placing: Arc<dyn Tool>) {
-        // Tools are registered once; of two the first serves the same workspace.
+        // Tools are registered once; if there are two, the first serves the same workspace.
         let _ = self.placing.set(placing);
     }
 
-    /// Whether files of skills are placed for whoever makes this call.
+    /// Whether skill files are placed for the agent that makes this call.
     fn places(&self, invocation: &Invocation) -> bool {
         invocation.skills.in_workspace && self.placing.get().is_some()
     }
 
-    /// A version, as its agent has it.
+    /// The record of a skill, in the version that the agent has.
     async fn record(&self, tenant: TenantId, skill: &AgentSkill) -> Result<SkillRecord, ToolError> {
         let refs = || {
             vec![SkillRef {
@@ -114,7 +114,7 @@ impl Shelf {
         })
     }
 
-    /// The content of files of a version.
+    /// The content of some files of a version.
     async fn files(
         &self,
         tenant: TenantId,
@@ -129,7 +129,7 @@ impl Shelf {
         patiently(self.clock.as_ref(), "the skill", read).await
     }
 
-    /// Sees to it that the files of a version are in the session's workspace.
+    /// Makes sure that the files of a version are in the session's workspace.
     async fn place(&self, invocation: &Invocation, record: &SkillRecord) -> Result<(), ToolError> {
         let Some(placing) = self.placing.get() else {
             return Ok(());
@@ -157,8 +157,8 @@ impl Shelf {
         Ok(())
     }
 
-    /// Places the skills that a call's arguments name; all of the agent's where they name the folder
-    /// alone.
+    /// Places the skills that a call's arguments name, or all of the agent's skills if the
+    /// arguments name only the folder.
     async fn place_named(&self, invocation: &Invocation) -> Result<(), ToolError> {
         let arguments = Value::Object(invocation.arguments.clone()).to_string();
         if !arguments.contains(FOLDER) {
@@ -175,7 +175,7 @@ impl Shelf {
         for skill in wanted {
             match self.record(invocation.session.tenant, skill).await {
                 Ok(record) => self.place(invocation, &record).await?,
-                // It was removed: the call finds what is left of it.
+                // The skill was deleted: the call finds whatever is left of it.
                 Err(error) => tracing::debug!(%error, "a skill is not placed"),
             }
         }
@@ -183,13 +183,13 @@ impl Shelf {
     }
 }
 
-/// Where a skill's files lie in a workspace.
+/// The workspace folder that holds a skill's files.
 fn folder(skill: &AgentSkill) -> String {
     let version = skill.hash().map(|hash| hash.short()).unwrap_or_default();
     format!("{FOLDER}/{}@{version}", skill.name())
 }
 
-/// Places these files of a version, and says which of all are missing now.
+/// Places these files of a version, and returns the files of the version that are still missing.
 async fn ask(
     placing: &Arc<dyn Tool>,
     invocation: &Invocation,
@@ -220,7 +220,7 @@ async fn ask(
     missing.ok_or_else(|| ToolError::reply("the skill's files could not be placed"))
 }
 
-/// A tool of the workspace that finds the files of skills there.
+/// A workspace tool that places the files of skills before a call that names them.
 #[derive(Debug)]
 pub(crate) struct Beside {
     pub(crate) inner: Arc<dyn Tool>,

@@ -1,6 +1,6 @@
-//! What several tools say alike.
+//! Wording that several tools share.
 
-/// So many things, in words.
+/// A count with the singular or plural noun.
 pub(crate) fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }

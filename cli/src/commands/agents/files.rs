@@ -1,4 +1,4 @@
-//! Files that hold agents: TOML, YAML or JSON.
+//! Files that contain agents: TOML, YAML or JSON.
 
 use std::io::Read;
 use std::path::Path;
@@ -8,23 +8,23 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::{Failure, usage_text};
 
-/// What the names of such files end with.
+/// The extensions of such files.
 pub(super) const KINDS: [&str; 4] = ["json", "toml", "yaml", "yml"];
 
 const WANTED: &str = "an agent is written like {\"name\": \"reviewer\", \"system_prompt\": …}; \
                       several go into a list `agents`";
 
-/// An agent of a file.
+/// An agent read from a file.
 #[derive(Debug)]
 pub(super) struct AgentFile {
     pub(super) name: AgentName,
     spec: Map<String, Value>,
-    /// None leaves them as they are.
+    /// `None` leaves the limits as they are.
     limits: Option<Value>,
 }
 
 impl AgentFile {
-    /// What is published.
+    /// The body of the publish request.
     pub(super) fn body(&self) -> Value {
         let mut body = json!({ "name": self.name, "spec": self.spec });
         if let Some(limits) = &self.limits {
@@ -34,7 +34,7 @@ impl AgentFile {
     }
 }
 
-/// The agents of a file, in their order.
+/// The agents in a file, in order.
 pub(super) fn agents(file: &Path) -> Result<Vec<AgentFile>, Failure> {
     let mut agents = Vec::new();
     for document in documents(file)? {
@@ -61,7 +61,7 @@ fn is_list(members: &Map<String, Value>) -> bool {
     members.len() == 1 && members.get("agents").is_some_and(Value::is_array)
 }
 
-/// An agent as an object: its name, and beside it the members of its spec or a member `spec`.
+/// Parses an agent object: its name, and either the members of its spec or a member `spec`.
 fn agent(file: &Path, value: &Value) -> Result<AgentFile, Failure> {
     let shown = file.display();
     let Value::Object(members) = value else {
@@ -85,7 +85,7 @@ fn agent(file: &Path, value: &Value) -> Result<AgentFile, Failure> {
     Ok(AgentFile { name, spec, limits })
 }
 
-/// The one object that a file holds.
+/// The only object in a file.
 pub(super) fn object(file: &Path) -> Result<Map<String, Value>, Failure> {
     let shown = file.display();
     let wanted = "name a file that holds an agent, like {\"tools\": [\"core\"]} as JSON, or a published \
@@ -100,8 +100,8 @@ pub(super) fn object(file: &Path) -> Result<Map<String, Value>, Failure> {
     }
 }
 
-/// What a file holds: one document, or of YAML several. Its kind is what its name ends with; without one,
-/// JSON, which YAML reads too.
+/// The documents in a file: one, or several for YAML. The extension tells the format; without one
+/// it is JSON, which YAML can parse too.
 fn documents(file: &Path) -> Result<Vec<Value>, Failure> {
     let shown = file.display();
     let text = read(file)

@@ -1,4 +1,4 @@
-//! Editing one line at a terminal.
+//! A line editor for the terminal.
 
 use std::io;
 
@@ -7,13 +7,13 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use super::input::PROMPT;
 
-/// Lines that are kept to be brought back.
+/// Maximum number of lines in the history.
 const EARLIER_MAX: usize = 1_000;
 
-/// Columns of a terminal that does not say how many it has.
+/// Assumed width of a terminal that does not report its own.
 const COLUMNS: u16 = 80;
 
-/// Reads lines that are edited, and remembers them.
+/// Reads lines with editing and a history.
 #[derive(Debug)]
 pub(super) struct Editor {
     term: Term,
@@ -28,7 +28,7 @@ impl Editor {
         }
     }
 
-    /// Waits for a line that begins with this; none where its writer ends the input.
+    /// Reads a line that starts with this text; `None` if the user ends the input.
     pub(super) fn line(&mut self, begun: &str) -> io::Result<Option<String>> {
         let mut draft = Draft::new(begun, self.earlier.len());
         let _raw = Raw::begin()?;
@@ -64,9 +64,9 @@ impl Editor {
     }
 }
 
-/// A terminal that gives each key as it is pressed, from before the prompt is shown until the line is
-/// whole. Between two keys it would otherwise make of Ctrl-D a mark that cannot be read afterwards, and
-/// show keys by itself.
+/// A terminal in raw mode, from before the prompt is shown until the line is complete. Otherwise,
+/// between two key reads, it would turn Ctrl-D into an end mark that cannot be read afterwards, and
+/// echo keys itself.
 struct Raw {
     before: Termios,
 }
@@ -84,29 +84,29 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // Nothing else can be done for a terminal that is gone.
+        // If the terminal is gone, there is nothing else to do.
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &self.before);
     }
 }
 
-/// How the writing of a line ended.
+/// How the editing of a line ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// It is whole.
+    /// The line is complete.
     Line,
-    /// No more will come.
+    /// The input has ended.
     Input,
 }
 
-/// A line that is being written.
+/// A line being edited.
 #[derive(Debug)]
 struct Draft {
     text: Vec<char>,
-    /// Characters before the cursor.
+    /// Cursor position: the number of characters before it.
     at: usize,
-    /// Which of the earlier lines it is; their number where it is a new one.
+    /// Index of the history line being edited; equal to the history's length for the new line.
     place: usize,
-    /// The new one, while it is an earlier one.
+    /// The new line, saved while a history line is being edited.
     kept: Vec<char>,
 }
 
@@ -121,12 +121,12 @@ impl Draft {
         }
     }
 
-    /// Does what a key is for.
+    /// Applies a key.
     fn press(&mut self, key: &Key, earlier: &[String]) -> Option<Ended> {
         match key {
             Key::Enter => return Some(Ended::Line),
             Key::CtrlC => return Some(Ended::Input),
-            // Ctrl-D ends the input only where there is nothing to delete.
+            // Ctrl-D ends the input only if the line is empty.
             Key::Char('\u{4}') if self.text.is_empty() => return Some(Ended::Input),
             Key::ArrowLeft | Key::Char('\u{2}') => self.at = self.at.saturating_sub(1),
             Key::ArrowRight | Key::Char('\u{6}') => self.at = self.text.len().min(self.at + 1),
@@ -158,7 +158,7 @@ impl Draft {
         self.at = from;
     }
 
-    /// Where the word before the cursor begins.
+    /// The start of the word before the cursor.
     fn word(&self) -> usize {
         let before = &self.text[..self.at];
         let end = before.iter().rposition(|c| !c.is_whitespace());
@@ -179,7 +179,7 @@ impl Draft {
         self.at = self.text.len();
     }
 
-    /// What is shown before the cursor and behind it, where there is room for so many columns.
+    /// The visible parts before and after the cursor, given this many columns.
     fn view(&self, columns: usize) -> (String, String) {
         let mut room = columns;
         let mut fits = |c: &&char| {
@@ -203,7 +203,7 @@ impl Draft {
 mod tests {
     use super::*;
 
-    /// What a line is after these keys, with the cursor as `|`.
+    /// The line after these keys, with the cursor shown as `|`.
     fn after(keys: &[Key], earlier: &[String]) -> String {
         let mut draft = Draft::new("", earlier.len());
         for key in keys {
@@ -275,7 +275,7 @@ mod tests {
         draft.at = 2;
         assert_eq!(draft.view(4), ("ab".to_owned(), "cd".to_owned()));
         assert_eq!(draft.view(40), ("ab".to_owned(), "cdefgh".to_owned()));
-        // Wide ones take two columns.
+        // Wide characters take two columns.
         let mut draft = Draft::new("日本語", 0);
         assert_eq!(draft.view(5), ("本語".to_owned(), String::new()));
         draft.at = 1;

@@ -1,4 +1,4 @@
-//! Where the lines of a chat come from.
+//! The source of a chat's input lines.
 
 use std::io::{IsTerminal, Write as _};
 
@@ -9,16 +9,16 @@ use super::editor::Editor;
 use crate::failure::{Exit, Failure};
 use crate::output;
 
-/// What stands before a line.
+/// The prompt before a line.
 pub(super) const PROMPT: &str = "> ";
 
-/// Bytes that are taken from a terminal at once.
+/// Bytes read from a terminal at once.
 const PIECE: usize = 4_096;
 
-/// The lines of a chat.
+/// The input lines of a chat.
 pub(super) struct Input {
     source: Source,
-    /// Whether someone sits there.
+    /// Whether a person is at the terminal.
     attended: bool,
 }
 
@@ -27,14 +27,14 @@ enum Source {
     Other(Lines<BufReader<Stdin>>),
 }
 
-/// Someone at a terminal. At a prompt the line is edited; what is typed while an answer comes is read
-/// as the terminal gives it. Nobody reads in between: a reader that was left waiting would take the
-/// editor's keys.
+/// A person at a terminal. At the prompt they edit a line; what they type while a response arrives
+/// is read as the terminal delivers it. Nothing reads in between, since a reader that is left
+/// waiting would steal the editor's keys.
 struct Person {
-    /// None while it is at work.
+    /// `None` while it is in use.
     editor: Option<Editor>,
     terminal: pipe::Receiver,
-    /// What was typed of a line that is not at its end.
+    /// The typed part of a line that is not complete yet.
     begun: Vec<u8>,
 }
 
@@ -55,15 +55,15 @@ impl Input {
         self.attended
     }
 
-    /// The next line, asked for with a prompt; none at the end of the input, or where someone
-    /// interrupts the prompt.
+    /// Prompts for the next line; `None` at the end of the input, or if the prompt is interrupted.
     pub(super) async fn prompted(&mut self) -> Result<Option<String>, Failure> {
         let attended = self.attended;
         match &mut self.source {
             Source::Person(person) => person.edited().await,
             Source::Other(lines) => {
                 if attended {
-                    // Not data, so not on stdout; and without a line's end, so not a note.
+                    // Not on stdout, because it is not data; not as a note, because it has no line
+                    // end.
                     let _ = std::io::stderr().write_all(PROMPT.as_bytes());
                 }
                 tokio::select! {
@@ -74,8 +74,7 @@ impl Input {
         }
     }
 
-    /// The next line of those that are typed while something else goes on. Nothing is lost when this
-    /// is given up.
+    /// The next line typed while something else goes on. Cancelling this loses nothing.
     pub(super) async fn typed(&mut self) -> Result<Option<String>, Failure> {
         match &mut self.source {
             Source::Person(person) => person.typed().await,
@@ -87,7 +86,7 @@ impl Input {
 
 impl Person {
     fn new() -> Option<Self> {
-        // Opened once more, so that it can be read without waiting.
+        // Opened again, for non-blocking reads.
         let mut terminal = pipe::OpenOptions::new();
         let terminal = terminal.unchecked(true).open_receiver("/dev/tty").ok()?;
         Some(Self {

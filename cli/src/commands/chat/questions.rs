@@ -1,4 +1,4 @@
-//! What a session's agent asks, and what a typed line answers.
+//! The questions of a session's agents, and how typed lines answer them.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,7 +11,7 @@ use crate::client::{Client, Request};
 use crate::failure::{Exit, Failure};
 use crate::output;
 
-/// Questions in the order in which they were asked, each shown once.
+/// Questions in the order in which they were asked; each is shown once.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     open: VecDeque<Value>,
@@ -19,22 +19,23 @@ pub(super) struct Questions {
 }
 
 impl Questions {
-    /// The one that the next line answers.
+    /// The question that the next line answers.
     pub(super) fn first(&self) -> Option<&Value> {
         self.open.front()
     }
 
-    /// Nothing is asked any more.
+    /// Drops all open questions.
     pub(super) fn clear(&mut self) {
         self.open.clear();
     }
 
-    /// Looks what waits, in the session and below it, and shows the first one if it is new.
+    /// Fetches the waiting calls of the session and its descendants, and shows the first one if it
+    /// is new.
     pub(super) async fn look(&mut self, client: &Client, session: &str) -> Result<(), Failure> {
         let path = format!("/v1/sessions/{session}/calls");
         let listed = client.ask(Request::get(path)).await?;
         let waiting = listed["data"].as_array().cloned().unwrap_or_default();
-        // Others may answer, too.
+        // Someone else may have answered them.
         self.open.retain(|known| {
             let id = &known["call_id"];
             waiting.iter().any(|call| call["call_id"] == *id)
@@ -51,7 +52,7 @@ impl Questions {
         Ok(())
     }
 
-    /// Answers the first one with a line. A line that is no answer is said to be none.
+    /// Answers the first question with a line. A line that does not answer it is reported.
     pub(super) async fn answer(
         &mut self,
         client: &Client,
@@ -72,7 +73,7 @@ impl Questions {
         let path = format!("/v1/sessions/{session}/tool-results");
         let posted = client.ask(Request::post(path).body(json!({ "results": [result] })));
         let posted = match posted.await {
-            // It is no answer to this question, which stays open.
+            // The line is not a valid answer, so the question stays open.
             Err(failure) if failure.exit == Exit::Usage => {
                 failure.report(Format::Table);
                 return Ok(());
@@ -102,7 +103,7 @@ fn question(call: &Value) -> Option<Question> {
     Question::of(call["name"].as_str()?, &call["arguments"])
 }
 
-/// A question as it is shown.
+/// A question as shown to the user.
 fn shown(call: &Value) -> String {
     let name = call["name"].as_str().unwrap_or_default();
     let arguments = &call["arguments"];
@@ -116,7 +117,7 @@ fn shown(call: &Value) -> String {
     output::harmless(&text)
 }
 
-/// A person's question: what is asked, which answers there are, and what holds without one.
+/// A question to a person: what is asked, the options, the time limit and the default.
 fn asks(question: &Question) -> String {
     let confirm = match question.kind {
         QuestionKind::Confirm => " (yes/no)",
@@ -133,7 +134,7 @@ fn asks(question: &Question) -> String {
     lines.join("\n")
 }
 
-/// What a line says to a call, or what would be an answer to it.
+/// The answer that a line gives to a call, or an error that says what would be one.
 fn answer(call: &Value, line: &str) -> Result<Value, String> {
     let line = line.trim();
     if asks_permission(call) {
@@ -146,7 +147,7 @@ fn answer(call: &Value, line: &str) -> Result<Value, String> {
         };
     }
     if call["waiting_on"] == "tool" {
-        // The result of a tool: JSON where it is some.
+        // The result of a tool: parsed as JSON if it is valid, else a string.
         return Ok(serde_json::from_str(line).unwrap_or_else(|_| json!(line)));
     }
     let Some(question) = question(call) else {

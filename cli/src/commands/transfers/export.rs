@@ -1,4 +1,5 @@
-//! A tenant on its way out. One page of a list, one skill or one piece of an archive is in memory at a time.
+//! Exports a tenant. Only one page of a list, one skill or one piece of an archive is in memory at
+//! a time.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use crate::client::{Client, Request};
 use crate::commands::archives::Target;
 use crate::failure::{Exit, Failure};
 
-/// Rows at once: they may be long.
+/// Rows per page; small, because rows may be large.
 const PAGE: usize = 50;
 
 pub(in crate::commands) async fn run(
@@ -42,7 +43,7 @@ struct Exporting {
     counts: Counts,
 }
 
-/// A page of a list, and where the next one begins.
+/// A page of a list, and the cursor of the next one.
 struct Page {
     rows: Vec<Value>,
     next: Option<String>,
@@ -68,7 +69,7 @@ impl Exporting {
         Ok(Page { rows, next })
     }
 
-    /// What a list that is newest first consists of.
+    /// Collects the page cursors of a list that is newest first.
     async fn backwards(&self, path: String) -> Result<Backwards, Failure> {
         let newest = self.page(&path, None).await?;
         let mut places = Vec::new();
@@ -99,7 +100,7 @@ impl Exporting {
         }
     }
 
-    /// The versions of a skill, the one last that its name means.
+    /// The versions of a skill, with the one that its name refers to last.
     async fn skill(&mut self, name: &str) -> Result<(), Failure> {
         let path = format!("/v1/skills/{name}");
         let Some(shown) = found(self.client.ask(Request::get(path)).await)? else {
@@ -126,7 +127,7 @@ impl Exporting {
         Ok(())
     }
 
-    /// The files of a version; none if it was deleted meanwhile.
+    /// The files of a version; `None` if it was deleted meanwhile.
     async fn files(&self, version: &str) -> Result<Option<Map<String, Value>>, Failure> {
         let path = format!("/v1/skills/{version}");
         let Some(shown) = found(self.client.ask(Request::get(path)).await)? else {
@@ -222,7 +223,8 @@ impl Exporting {
         Ok(())
     }
 
-    /// The archive of a session, with the blobs that it names, unless it was deleted meanwhile.
+    /// Exports the archive of a session, with the blobs that it references, unless it was deleted
+    /// meanwhile.
     async fn session(&mut self, id: String) -> Result<(), Failure> {
         let request = Request::get(format!("/v1/sessions/{id}/export"));
         let begin = serde_json::to_string(&Line::Session(id.clone()));
@@ -242,14 +244,14 @@ impl Exporting {
     }
 }
 
-/// A list that is newest first, read oldest first. Where its pages begin is known, and what is on the newest one: what
-/// was added since is not part of it, and pushes nothing out of it.
+/// Reads a newest-first list oldest first. The cursors of all pages and the rows of the newest page
+/// are fetched up front, so rows added since are not included and push nothing out.
 struct Backwards {
     path: String,
     newest: Option<Vec<Value>>,
-    /// Where the other pages begin.
+    /// The cursors of the other pages.
     places: Vec<String>,
-    /// The newest row of the page before.
+    /// The newest row of the previous page.
     last: Option<Value>,
 }
 
@@ -263,7 +265,7 @@ impl Backwards {
                 None => return Ok(None),
             },
         };
-        // Deletions make a page reach into the one before.
+        // After deletions, a page may overlap the previous one.
         let id = |row: &Value| [&row["id"], &row["version"]].map(Value::clone);
         if let Some(last) = &self.last
             && let Some(place) = rows.iter().position(|row| id(row) == id(last))
@@ -278,7 +280,7 @@ impl Backwards {
     }
 }
 
-/// What was there, and nothing where it was deleted meanwhile.
+/// Turns a missing object, which was deleted meanwhile, into `None`.
 fn found<T>(answer: Result<T, Failure>) -> Result<Option<T>, Failure> {
     match answer {
         Ok(found) => Ok(Some(found)),

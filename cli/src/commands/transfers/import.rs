@@ -1,4 +1,5 @@
-//! A tenant on its way in. One line is in memory at a time; the archive of a session goes through a file.
+//! Imports a tenant. Only one line is in memory at a time; the archive of a session goes through a
+//! file.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
@@ -17,7 +18,7 @@ use crate::commands::archives::failed;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Column};
 
-/// What a line has at most: more than the longest skill takes.
+/// Maximum bytes of a line; more than the largest skill takes.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
 const COLUMNS: [Column; 4] = [
@@ -27,7 +28,7 @@ const COLUMNS: [Column; 4] = [
     ("REFUSED", "refused"),
 ];
 
-/// What the first line says.
+/// The first line.
 #[derive(Debug, Deserialize)]
 struct Header {
     format: String,
@@ -57,7 +58,7 @@ pub(in crate::commands) async fn run(
         versions: None,
     };
     let ended = importing.run().await;
-    // What was imported before stays, and is said.
+    // Report what was imported before a failure, since it stays.
     output::list(format, &COLUMNS, &importing.report.rows())?;
     ended?;
     if importing.report.refused() {
@@ -70,12 +71,12 @@ pub(in crate::commands) async fn run(
 struct Lines<'a> {
     reader: Box<dyn BufRead>,
     file: &'a Path,
-    /// Those that were read.
+    /// The number of lines read so far.
     number: u64,
 }
 
 impl Lines<'_> {
-    /// The next line with its end; none behind the last one.
+    /// The next line with its line end; `None` after the last one.
     fn next(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         let mut line = Vec::new();
         let mut bounded = (&mut self.reader).take(LINE_BYTES_MAX);
@@ -102,7 +103,7 @@ struct Importing<'a> {
     lines: Lines<'a>,
     read: Counts,
     report: Report,
-    /// The agent whose versions come.
+    /// The agent whose versions are being read.
     versions: Option<Versions>,
 }
 
@@ -175,7 +176,7 @@ impl Importing<'_> {
         versions.take(&self.client, line).await
     }
 
-    /// Aliases that are free point at what they pointed at; others stay.
+    /// Recreates an agent's aliases where the name is free; existing aliases stay.
     async fn state(&mut self, state: StateLine) -> Result<(), Failure> {
         let name = &state.name;
         let versions = self.versions.take().filter(|own| own.name == *name);
@@ -204,7 +205,7 @@ impl Importing<'_> {
             };
             self.report.take(ALIASES, &what, taken)?;
         }
-        // An agent that was changed here since is in use here.
+        // An agent that was changed here in the meantime is in use here, so it is not archived.
         if state.archived && here["archived_at"].is_null() && versions.is_newest() {
             self.client.ask(Request::new(Method::DELETE, path)).await?;
         }
@@ -240,7 +241,7 @@ impl Importing<'_> {
         self.report.take(SESSIONS, &id, taken)
     }
 
-    /// The lines of a session's archive, in a file that goes when it is dropped.
+    /// Copies the lines of a session's archive to a file that is deleted on drop.
     fn archive(&mut self, id: &str) -> Result<NamedTempFile, Failure> {
         let unwritten =
             |error: &io::Error| Failure::new(Exit::Failure, format!("a temporary file: {error}"));
@@ -271,7 +272,7 @@ const MEMORIES: usize = 3;
 const SESSIONS: usize = 4;
 const KINDS: [&str; 5] = ["skills", "agents", "aliases", "memories", "sessions"];
 
-/// What became of the lines.
+/// What became of the lines, by kind.
 #[derive(Debug, Default)]
 struct Report([Fates; KINDS.len()]);
 
@@ -283,8 +284,8 @@ struct Fates {
 }
 
 impl Report {
-    /// Notes what became of a line. What is refused is said and left out; where the server is away, or lets nobody in,
-    /// the rest would fare no better.
+    /// Records what became of a line. A refused line is reported and skipped; if the server is
+    /// unavailable or denies access, the import fails, because the rest would fare no better.
     fn take(
         &mut self,
         kind: usize,

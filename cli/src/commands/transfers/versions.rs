@@ -1,4 +1,4 @@
-//! The versions of an agent: which of an export's are there, and under which numbers.
+//! The versions of an agent: which ones of an export already exist here, and under which numbers.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use super::AgentLine;
 use crate::client::{Client, Request};
 use crate::failure::{Exit, Failure};
 
-/// The agent whose versions are being read. An export's versions are looked for in their order among those that are there:
-/// what was imported before is found again, and the same spec may occur more than once.
+/// The agent whose versions are being read. An export's versions are matched in order against the
+/// existing ones: earlier imports are found again, and the same spec may occur more than once.
 #[derive(Debug)]
 pub(super) struct Versions {
     pub(super) name: String,
-    /// Hashes and numbers of what was there, oldest first.
+    /// Hashes and numbers of the existing versions, oldest first.
     there: Vec<(String, i64)>,
-    /// Those before this place were found.
+    /// The versions before this index have been matched.
     place: usize,
-    /// The numbers here of the export's numbers.
+    /// Maps the export's version numbers to the numbers here.
     numbers: BTreeMap<i64, i64>,
-    /// Whether its newest version here is the export's last one.
+    /// Whether the newest version here is the export's last one.
     is_newest: bool,
 }
 
@@ -55,7 +55,7 @@ impl Versions {
         })
     }
 
-    /// Finds a version, or publishes it. Whether it was published now.
+    /// Finds a version or publishes it; returns whether it was published.
     pub(super) async fn take(&mut self, client: &Client, line: AgentLine) -> Result<bool, Failure> {
         self.is_newest = false;
         let behind = &self.there[self.place..];
@@ -76,7 +76,7 @@ impl Versions {
         Ok(is_new)
     }
 
-    /// The number here of an export's version.
+    /// The number here of one of the export's versions.
     pub(super) fn number(&self, version: &Value) -> Option<i64> {
         self.numbers.get(&version.as_i64()?).copied()
     }
@@ -112,7 +112,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_imported_is_found_in_its_order() {
-        // Another test may have installed it.
+        // Another test may have installed it already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::new(&crate::config::Config::default()).expect("a client");
         let mut versions = of(&["own", "a", "b", "a"]);

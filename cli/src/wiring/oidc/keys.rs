@@ -1,10 +1,11 @@
-//! The public keys of an issuer, read over HTTPS and kept.
+//! The public keys of an issuer, read over HTTPS and cached.
 //!
-//! A key that was read within the last minutes is used at once, whatever the issuer does, and read again behind that
-//! before it is old. One that nobody asked for since is read again first, so that a key that was withdrawn is not
-//! believed for long; it is used all the same while its issuer is away. For a token with a key that is not known, keys
-//! are read too. None of this happens more often than every few seconds: whoever invents names of keys does not make
-//! requests.
+//! A key that was read within the last minutes is used at once, whatever the state of the issuer,
+//! and refreshed in the background before it is old. A key that has become old because nobody asked
+//! for it is refreshed before use, so that a withdrawn key is not trusted for long; while its
+//! issuer is unavailable, it is used all the same. Keys are also read for a token whose key is
+//! unknown. All of this is limited to one attempt every few seconds, so that made-up key names do
+//! not cause requests.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -21,32 +22,33 @@ use serde_json::Value;
 use super::Fault;
 use crate::failure::causes;
 
-/// Keys are read again when they are this old.
+/// Age at which keys are refreshed in the background.
 const FRESH: Duration = Duration::from_mins(10);
 
-/// Nothing is believed of keys that are this old unless their issuer cannot be asked: nobody wanted them for a while.
+/// Age at which keys must be refreshed before use unless their issuer is unavailable. Keys get this
+/// old only if nobody asked for them.
 const OLD: Duration = Duration::from_mins(20);
 
-/// Keys are used for so long while their issuer cannot be reached.
+/// How long keys are used while their issuer is unavailable.
 const USED_MAX: Duration = Duration::from_hours(24);
 
 /// The shortest time between two attempts to read keys.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// How long keys may take, with the description that says where they are: a request waits for them.
+/// How long reading keys may take, including the issuer's description; a request waits for it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Bytes of an answer; keys take a few thousand.
+/// Maximum bytes of a response; keys take a few thousand.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// Keys of an issuer; more are left out.
+/// Maximum number of keys of an issuer; the rest is left out.
 const KEYS_MAX: usize = 100;
 
 /// Where an issuer publishes its keys.
 #[derive(Debug, Clone)]
 pub(super) struct Source {
     issuer: String,
-    /// Where the description of the issuer is; the keys where the configuration says so.
+    /// The URL of the issuer's description, or of its keys if the configuration gives that.
     url: Url,
     is_keys: bool,
 }
@@ -73,7 +75,7 @@ impl Source {
     }
 }
 
-/// Whether what is read from an address is what its owner wrote.
+/// Whether a URL protects what is read from it against tampering.
 fn is_secure(url: &Url) -> bool {
     let is_here = match url.host_str() {
         Some("localhost") => true,
@@ -87,7 +89,7 @@ fn is_secure(url: &Url) -> bool {
     url.scheme() == "https" || (url.scheme() == "http" && is_here)
 }
 
-/// A key, and what it is for.
+/// A key and the algorithm it is for.
 #[derive(Clone)]
 struct PublicKey {
     kid: Option<String>,
@@ -95,23 +97,23 @@ struct PublicKey {
     key: Arc<DecodingKey>,
 }
 
-/// What is known of an issuer's keys. Times are of the monotonic clock.
+/// The cached keys of an issuer. Times are readings of the monotonic clock.
 #[derive(Default)]
 struct Known {
     keys: Vec<PublicKey>,
-    /// When they were read.
+    /// When they were last read successfully.
     read: Option<Duration>,
-    /// When someone last set out to read them.
+    /// When the last attempt to read them began.
     tried: Option<Duration>,
 }
 
-/// The outcome of a look for a key.
+/// The outcome of a key lookup.
 pub(super) enum Found {
     /// The key.
     Key(Arc<DecodingKey>),
     /// The issuer has no such key.
     Unknown,
-    /// It may have one, but cannot be asked.
+    /// The issuer may have the key but is unavailable.
     Away,
 }
 
@@ -124,7 +126,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     client: Client,
     known: RwLock<Known>,
-    /// Held by whoever reads the keys; those who need them meanwhile wait for it.
+    /// Held while keys are being read; others who need them wait for it.
     reading: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -139,7 +141,7 @@ impl fmt::Debug for KeySet {
 
 impl KeySet {
     pub(super) fn new(source: Source, clock: Arc<dyn Clock>) -> Result<Self, Fault> {
-        // Redirects could lead to an address that is not secure.
+        // A redirect could lead to an insecure URL.
         let client = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .build();
@@ -155,8 +157,8 @@ impl KeySet {
         })
     }
 
-    /// The key with this name for this algorithm; one without a name where the token has none and there is just one
-    /// that fits.
+    /// The key with this name for this algorithm. If the token names no key, the only key that
+    /// fits.
     pub(super) async fn find(&self, kid: Option<&str>, algorithm: Algorithm) -> Found {
         let inner = &self.inner;
         let now = inner.clock.monotonic();
@@ -197,19 +199,19 @@ impl Inner {
             is_named && is_for && key.key.family() == algorithm.family()
         });
         let first = fitting.next()?;
-        // Without a name, one of several would be a guess.
+        // If the token names no key, picking one of several would be a guess.
         let is_only = kid.is_some() || fitting.next().is_none();
         is_only.then(|| first.key.clone())
     }
 
-    /// For how long the keys are known.
+    /// The time since the keys were last read.
     fn age(&self, now: Duration) -> Duration {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let read = known.read.map(|read| now.saturating_sub(read));
         read.unwrap_or(Duration::MAX)
     }
 
-    /// What it means that a key is not known: that there is none, if the keys were read a moment ago.
+    /// What a missing key means: that it does not exist, if the keys were read a moment ago.
     fn without(&self, now: Duration) -> Found {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let is_recent = |at: Duration| now.saturating_sub(at) <= PAUSE + PATIENCE;
@@ -219,8 +221,8 @@ impl Inner {
         }
     }
 
-    /// Reads the keys, unless that was tried a moment ago. Waits for whoever reads them already. Whether they may be
-    /// others now.
+    /// Reads the keys, unless that was tried a moment ago. Waits for an attempt in progress.
+    /// Returns whether the keys may have changed.
     async fn try_read(self: &Arc<Self>, asked: Duration) -> bool {
         let reading = self.reading.clone().lock_owned().await;
         let now = self.clock.monotonic();
@@ -238,7 +240,8 @@ impl Inner {
             known.tried = Some(now);
         }
         let inner = self.clone();
-        // In a task, for the attempt is used up: a client that hangs up must not take it from the others.
+        // In a task of its own, because this uses up the attempt: a client that hangs up must not
+        // cancel it for others.
         let read = tokio::spawn(async move {
             let _reading = reading;
             inner.read().await
@@ -246,7 +249,7 @@ impl Inner {
         read.await.unwrap_or(false)
     }
 
-    /// Reads the keys. Whether that went well.
+    /// Reads the keys; returns whether that succeeded.
     async fn read(&self) -> bool {
         let fetched = tokio::time::timeout(PATIENCE, self.fetch()).await;
         match fetched.unwrap_or(Err(FetchError::Late)) {
@@ -264,7 +267,7 @@ impl Inner {
         }
     }
 
-    /// Reads the keys again while those that are known are used.
+    /// Refreshes the keys in the background while the cached ones are in use.
     fn read_aside(self: &Arc<Self>) {
         let now = self.clock.monotonic();
         {
@@ -277,7 +280,7 @@ impl Inner {
             }
         }
         let inner = self.clone();
-        // It ends by itself within seconds, and nobody waits for it.
+        // It ends on its own within seconds, and nobody waits for it.
         drop(tokio::spawn(async move { inner.try_read(now).await }));
     }
 
@@ -301,7 +304,7 @@ impl Inner {
             .filter_map(public_key)
             .take(KEYS_MAX)
             .collect();
-        // One that publishes none signs nothing: more likely something else answered.
+        // An issuer without keys cannot sign anything; more likely something else responded.
         if keys.is_empty() {
             return Err(FetchError::Empty);
         }
@@ -325,20 +328,21 @@ impl Inner {
     }
 }
 
-/// What an issuer says of itself.
+/// An issuer's description of itself.
 #[derive(Deserialize)]
 struct Description {
     issuer: String,
     jwks_uri: String,
 }
 
-/// Its keys, each read by itself: one of a kind that nobody knows here must not hide the others.
+/// The issuer's keys, each parsed separately so that one of an unknown kind does not hide the
+/// others.
 #[derive(Deserialize)]
 struct Set {
     keys: Vec<Value>,
 }
 
-/// A key that signatures are verified with.
+/// Parses a key for verifying signatures.
 fn public_key(json: Value) -> Option<PublicKey> {
     let jwk: Jwk = serde_json::from_value(json).ok()?;
     let is_for_signing = match &jwk.common.public_key_use {
@@ -354,7 +358,7 @@ fn public_key(json: Value) -> Option<PublicKey> {
         Some(named) => Some(Algorithm::try_from(named).ok()?),
     };
     let key = DecodingKey::from_jwk(&jwk).ok()?;
-    // A shared secret in a public place is none.
+    // A shared secret that is published is not a secret.
     if key.family() == Algorithm::HS256.family() {
         return None;
     }

@@ -1,5 +1,5 @@
-//! How many schedulers take requests: limits of requests are those of a tenant, and the schedulers of an installation
-//! divide them.
+//! Counts the schedulers that take requests: a tenant's request limits apply to the whole
+//! installation, and its schedulers divide them.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,19 +8,19 @@ use mainspring_scheduler::App;
 use mainspring_shared::id::BootId;
 use mainspring_shared::store::{BootRecord, Role, alive};
 
-/// How long a count is believed. In the second half of that time one request counts anew.
+/// How long a count is used. In the second half of that time, one request counts again.
 const BELIEVED: Duration = Duration::from_secs(5);
 
-/// The schedulers, as they were counted last.
+/// The schedulers, as last counted.
 #[derive(Debug, Default)]
 pub(super) struct Fleet(Mutex<Counted>);
 
 #[derive(Debug, Clone, Copy)]
 struct Counted {
     schedulers: u32,
-    /// When they were counted, by the monotonic clock; never yet when absent.
+    /// When they were counted, on the monotonic clock; none before the first count.
     at: Option<Duration>,
-    /// When someone last set out to count them.
+    /// When a count was last started.
     asked: Duration,
 }
 
@@ -35,7 +35,7 @@ impl Default for Counted {
 }
 
 impl Counted {
-    /// Whether whoever asks at this time is to count anew.
+    /// Whether the caller has to count again at this time.
     fn is_due(&mut self, now: Duration) -> bool {
         let half = BELIEVED / 2;
         let due = self.at.is_none_or(|at| {
@@ -49,8 +49,8 @@ impl Counted {
 }
 
 impl Fleet {
-    /// How many schedulers there are, this one included. Nothing is read for tenants without a limit: only whoever has
-    /// one asks. While the database is away, the last count goes on holding.
+    /// The number of schedulers, including this one. It is only called for tenants with a limit, so
+    /// others cause no read. While the database is unavailable, the last count stays valid.
     pub(super) async fn schedulers(&self, app: &App) -> u32 {
         let now = app.clock.monotonic();
         if !self.counted(|counted| counted.is_due(now)) {
@@ -74,7 +74,7 @@ impl Fleet {
     }
 }
 
-/// The schedulers among these lives. One that is not there yet comes on top.
+/// The number of live schedulers among these boots, plus this one if it is not among them.
 fn count(boots: &[BootRecord], own: Option<BootId>) -> u32 {
     let alive = alive(boots).filter(|boot| boot.role == Role::Scheduler);
     let is_there = alive.clone().any(|boot| Some(boot.id) == own);

@@ -1,4 +1,4 @@
-//! Tokens that someone else signs: identity providers that speak OpenID Connect.
+//! Tokens signed by others: identity providers that speak OpenID Connect.
 
 use std::fmt;
 
@@ -8,25 +8,25 @@ use mainspring_shared::error::Code;
 use mainspring_shared::tenant::Scopes;
 use mainspring_shared::time::Timestamp;
 
-/// Whom a token stands for.
+/// The identity that a token stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The name of its tenant.
     pub tenant: String,
-    /// What it allows.
+    /// The scopes that it grants.
     pub scopes: Scopes,
-    /// Who it is, in a name that no key, no operator and no other issuer's user has.
+    /// The subject's name, which no key, no operator and no other issuer's user has.
     pub subject: String,
-    /// From when on it is refused.
+    /// When the token expires.
     pub expires_at: Timestamp,
 }
 
-/// Why a token is not accepted. What it says never contains a part of the token.
+/// Why a token is not accepted. The text never contains a part of the token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
-    /// It is none that an issuer signed for this installation, or no longer.
+    /// No issuer signed it for this installation, or it has expired.
     Invalid(String),
-    /// Whether it is cannot be told, since the issuer's keys are not known and cannot be read.
+    /// Its validity cannot be determined, because the issuer's keys are unknown and cannot be read.
     Unavailable(String),
 }
 
@@ -41,15 +41,16 @@ impl From<Refused> for Error {
     }
 }
 
-/// Verifies tokens. Whoever implements it checks the signature, the issuer, the audience and the times of a token; the
-/// API finds the tenant.
+/// Verifies tokens. Implementations check a token's signature, issuer, audience and times; the API
+/// looks up the tenant.
 #[async_trait]
 pub trait Verifier: fmt::Debug + Send + Sync {
-    /// Whom a token stands for. Answers within seconds, also while its issuer does not.
+    /// The identity that a token stands for. Returns within seconds, even if the issuer does not
+    /// respond.
     async fn verify(&self, token: &str) -> Result<Identity, Refused>;
 }
 
-/// Whether a text has the form of a signed token: three parts with dots between them.
+/// Whether a text has the form of a signed token: three parts separated by dots.
 pub(super) fn is_signed(text: &str) -> bool {
     text.split('.').count() == 3
 }

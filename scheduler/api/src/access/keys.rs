@@ -1,4 +1,4 @@
-//! Keys and limits that were looked up, for some seconds.
+//! Caches keys and limits for some seconds.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,18 +10,18 @@ use mainspring_shared::id::{KeyId, TenantId};
 use mainspring_shared::store;
 use mainspring_shared::tenant::{KeyRecord, Limits, NAME_CHARS_MAX};
 
-/// Keys that are remembered at once. Unknown ones are remembered too, so that a client with a deleted key
-/// costs one look-up in a while.
+/// Maximum number of cached keys. Unknown keys are cached too, so that a client with a deleted key
+/// only causes an occasional lookup.
 const KEYS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("is not zero");
 
-/// The last use of a key is stored once in this time.
+/// The last use of a key is stored at most this often.
 const NOTED_EVERY: Duration = Duration::from_mins(1);
 
-/// What was looked up, and when by the monotonic clock.
+/// A cached lookup, with its time on the monotonic clock.
 #[derive(Debug, Clone)]
 struct Looked<T> {
     at: Duration,
-    /// When someone last set out to look it up again.
+    /// When the last lookup was started.
     asked: Duration,
     found: T,
 }
@@ -46,7 +46,7 @@ impl Keys {
         }
     }
 
-    /// The key with this id, as it was at most some seconds ago.
+    /// The key with this id, at most some seconds old.
     pub(super) async fn find(&self, app: &App, id: KeyId) -> store::Result<Option<Arc<KeyRecord>>> {
         let now = app.clock.monotonic();
         if let Some(found) = fresh(&self.records, &id, now, self.believed) {
@@ -55,7 +55,7 @@ impl Keys {
         self.look_up(app, id).await
     }
 
-    /// The key with this id, as it is now.
+    /// The key with this id, read from the database.
     pub(super) async fn look_up(
         &self,
         app: &App,
@@ -70,7 +70,7 @@ impl Keys {
         Ok(found)
     }
 
-    /// The tenant with this name, as it was at most some seconds ago.
+    /// The tenant with this name, at most some seconds old.
     pub(super) async fn named(&self, app: &App, name: &str) -> store::Result<Option<TenantId>> {
         if name.chars().count() > NAME_CHARS_MAX {
             return Ok(None);
@@ -85,7 +85,7 @@ impl Keys {
         Ok(found)
     }
 
-    /// What a tenant may use, as it was at most some seconds ago.
+    /// The limits of a tenant, at most some seconds old.
     pub(super) async fn limits(&self, app: &App, tenant: TenantId) -> store::Result<Limits> {
         let now = app.clock.monotonic();
         if let Some(found) = fresh(&self.limits, &tenant, now, self.believed) {
@@ -104,7 +104,7 @@ impl Keys {
         Ok(limits)
     }
 
-    /// Stores that a key was used, now and then. Nothing depends on it, so a failure is only logged.
+    /// Occasionally stores that a key was used. Nothing depends on it, so a failure is only logged.
     async fn note(&self, app: &App, id: KeyId, now: Duration) {
         {
             let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,8 +120,9 @@ impl Keys {
     }
 }
 
-/// What is still believed. In the second half of that time one request looks it up again and the others
-/// go on believing it, but never beyond its end: that one may have failed, or been given up.
+/// The cached value, if it has not expired. In the second half of its lifetime, one request looks
+/// it up again while the others keep using it. They never use it after its expiry, because that
+/// lookup may have failed or been dropped.
 fn fresh<K: std::hash::Hash + Eq, T: Clone>(
     known: &Mutex<LruCache<K, Looked<T>>>,
     key: &K,

@@ -1,4 +1,4 @@
-//! Requests per second of each tenant and of each key, in this process: its part of what they may send.
+//! Limits on requests per second of each tenant and each key: this process's share of them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,16 +8,16 @@ use mainspring_scheduler::error::{Error, Quota};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{KeyId, TenantId};
 
-/// Whose requests are counted.
+/// The owner of a limit on requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Payer {
-    /// Those of a tenant.
+    /// A tenant.
     Tenant(TenantId),
-    /// Those with a key.
+    /// A key.
     Key(KeyId),
 }
 
-/// How many requests a second someone may send to all of the schedulers.
+/// How many requests per second an owner may send to all schedulers together.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rate {
     pub(super) of: Payer,
@@ -54,7 +54,7 @@ impl Rate {
     }
 }
 
-/// Token buckets, each as large as a second's worth of requests.
+/// Token buckets, each of which holds one second's worth of requests.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     buckets: Mutex<HashMap<Payer, Bucket>>,
@@ -62,14 +62,14 @@ pub(super) struct Rates {
 
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
-    /// Requests that may be sent at once.
+    /// The number of requests that may be sent at once.
     level: f64,
-    /// When that was so, by the monotonic clock.
+    /// The time of that level, on the monotonic clock.
     at: Duration,
 }
 
 impl Bucket {
-    /// What it holds at this time, where it gains so many a second and holds so many at most.
+    /// Refills it up to this time, at `gain` requests per second and to at most `most`.
     fn refill(&mut self, gain: f64, most: f64, now: Duration) {
         let gained = now.saturating_sub(self.at).as_secs_f64() * gain;
         self.level = (self.level + gained).min(most);
@@ -78,8 +78,8 @@ impl Bucket {
 }
 
 impl Rates {
-    /// Takes one request of all of these, or of none and says when the next one may be sent. Returns the limits that
-    /// it counts among.
+    /// Takes one request from all of these limits. If one is exhausted, takes none and fails with
+    /// the time of the next request. Returns the limits.
     pub(super) fn take(
         &self,
         rates: &[Rate],
@@ -110,21 +110,22 @@ impl Rates {
         Ok(taken.collect())
     }
 
-    /// Forgets someone who has no limit.
+    /// Forgets an owner without a limit.
     pub(super) fn forget(&self, of: Payer) {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         buckets.remove(&of);
     }
 }
 
-/// How many of so many requests a second are this scheduler's, and how many of them may come at once. A part of a
-/// request is none: where there are more schedulers than requests, one fits still, and comes seldom.
+/// This scheduler's share of a limit on requests per second, and how many of them may come at once.
+/// The burst is at least one: with more schedulers than requests per second, each scheduler still
+/// admits a request now and then.
 fn part(requests: u32, schedulers: u32) -> (f64, f64) {
     let gain = f64::from(requests.max(1)) / f64::from(schedulers.max(1));
     (gain, gain.max(1.0))
 }
 
-/// So many seconds, at most a minute.
+/// This many seconds, at most a minute.
 fn time(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds.clamp(0.0, 60.0))
 }
@@ -163,7 +164,7 @@ mod tests {
                 let each = fleet.iter().map(|one| taken(one, rate, schedulers, at, 9));
                 admitted += each.sum::<u32>();
             }
-            // The first burst, and then what a minute admits.
+            // The first burst, and then a minute's worth.
             let expected = rate.max(schedulers) + 60 * rate;
             let most = expected + expected / 10;
             assert!(admitted <= most, "{rate} {schedulers}: {admitted}");
@@ -204,7 +205,7 @@ mod tests {
         assert!(take(&both).is_ok());
         let refused = take(&both).expect_err("the key has sent two");
         assert_eq!(refused.quota().map(|it| it.name), Some("key-requests"));
-        // What the key was refused is left to the tenant's other keys.
+        // Requests refused because of the key are left for the tenant's other keys.
         let other = [rate(TENANT, 5), rate(key(2), 100)];
         let admitted = (0..9).filter(|_| take(&other).is_ok()).count();
         assert_eq!(admitted, 3);

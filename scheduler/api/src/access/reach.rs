@@ -1,5 +1,5 @@
-//! What a key that is bound to a part of its tenant reaches: a function of the method and the route of a
-//! request, so that an endpoint that nobody thought of is refused.
+//! What a key can reach if it is bound to a part of its tenant. This is a function of the method
+//! and the route of a request, so that an endpoint that nobody considered is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,30 +17,31 @@ use mainspring_shared::timer::{TimerRecord, TimerTarget};
 
 use super::Caller;
 
-/// How a request is judged.
+/// How a request is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// It neither shows nor makes anything that a key could be bound to.
+    /// Allowed: it neither shows nor creates anything that a key could be bound to.
     Free,
-    /// Its path names a session.
+    /// By the session in its path.
     Session,
-    /// Its path names a send, which is where its session is.
+    /// By the session of the send in its path.
     Send,
-    /// Its path names a timer, which is where its session is; one that starts runs is nowhere.
+    /// By the session of the timer in its path. A timer that starts runs has none and is out of
+    /// reach.
     Timer,
-    /// Its path names a run, which is where its session is; one without a session is nowhere.
+    /// By the session of the run in its path. A run without a session is out of reach.
     Run,
-    /// Its path names a published agent.
+    /// By the published agent in its path.
     Agent,
-    /// Its path names an entry of the memory.
+    /// By the memory entry in its path.
     Memory,
-    /// Its handler judges what its body or its query names, and what it lists.
+    /// By its handler, which checks its body, its query and what it lists.
     Handler,
-    /// It concerns the tenant as a whole.
+    /// Refused: it concerns the tenant as a whole.
     Closed,
 }
 
-/// Sessions that a list reads at once to judge its rows.
+/// How many sessions are read at once to check the rows of a list.
 const READ_AT_ONCE: usize = 16;
 
 const FREE: [&str; 6] = [
@@ -48,7 +49,7 @@ const FREE: [&str; 6] = [
     "/v1/tools",
     "/v1/workflows/schema",
     "/v1/workflows:validate",
-    // Who knows the hash of a blob has seen it, or may send it.
+    // Whoever knows the hash of a blob has seen it, or may send it.
     "/v1/blobs",
     "/v1/blobs/{sha256}",
 ];
@@ -66,11 +67,11 @@ const HANDLERS: [&str; 10] = [
     "/v1/memories/erasures",
 ];
 
-/// A pause of an agent holds up everyone who uses it.
+/// Pausing an agent affects everyone who uses it, so it is not allowed.
 const PAUSES: [&str; 2] = ["/v1/agents/{name}/pause", "/v1/agents/{name}/resume"];
 
 impl Reach {
-    /// That of a request to a route.
+    /// How a request with this method to this route is checked.
     pub(crate) fn of(method: &Method, route: &str) -> Self {
         let reads = matches!(*method, Method::GET | Method::HEAD);
         let item = |prefix: &str| {
@@ -88,7 +89,7 @@ impl Reach {
         } else if item("/v1/timers/{id}") {
             Self::Timer
         } else if item("/v1/runs/{id}") && (reads || route == "/v1/runs/{id}/cancel") {
-            // What changes the nodes of a run may give them agents.
+            // Requests that change the nodes of a run may give them other agents.
             Self::Run
         } else if item("/v1/agents/{name}") && !PAUSES.contains(&route) {
             Self::Agent
@@ -100,7 +101,7 @@ impl Reach {
     }
 }
 
-/// Refuses a request whose path names something outside of what its key is bound to, as if it did not
+/// Refuses a request whose path names something outside its key's binding, as if that did not
 /// exist.
 pub(crate) async fn enter(
     app: &App,
@@ -109,7 +110,7 @@ pub(crate) async fn enter(
     route: &str,
     path: Option<&RawPathParams>,
 ) -> Result<(), Error> {
-    // Nothing is at a path without a route.
+    // There is nothing at a path without a route.
     if route.is_empty() {
         return Ok(());
     }
@@ -171,7 +172,7 @@ pub(crate) async fn enter(
     }
 }
 
-/// What a request gets that concerns the tenant as a whole.
+/// The response to a request that concerns the tenant as a whole.
 pub(crate) fn closed() -> Error {
     let detail = "a bound API key cannot perform tenant-wide operations";
     Error::new(Code::AuthBinding, detail)
@@ -201,7 +202,8 @@ async fn has_session(
     Ok(found.is_some_and(|found| binding.holds(&found)))
 }
 
-/// What of a list lies inside: the rows whose sessions do. Each session is read once, whatever pieces a page is read in.
+/// Determines which rows of a list lie inside a binding, by their sessions. Each session is read
+/// once, even if a page is read in several pieces.
 pub(crate) struct Inside<'a> {
     app: &'a App,
     caller: &'a Caller,
@@ -217,7 +219,7 @@ impl<'a> Inside<'a> {
         }
     }
 
-    /// Rows, and whether each is shown. What has no session lies outside of every binding.
+    /// Rows, and whether each is shown. Rows without a session lie outside every binding.
     pub(crate) async fn mark<T>(
         &self,
         rows: Vec<T>,

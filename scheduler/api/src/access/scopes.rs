@@ -1,5 +1,5 @@
-//! Which scope each request needs: a function of its method and its route, so that no endpoint can
-//! forget to ask.
+//! The scope that each request needs. This is a function of its method and route, so that no
+//! endpoint can forget to check.
 
 use axum::http::Method;
 use mainspring_scheduler::error::Error;
@@ -11,16 +11,16 @@ use super::Caller;
 /// What a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Needs {
-    /// A scope of its key.
+    /// The scope that its key must have.
     pub(crate) scope: Scope,
-    /// Whether only the operator of the system may do it.
+    /// Whether only an operator of the system may make it.
     pub(crate) operator: bool,
-    /// Whether it names a tenant. To whoever does not operate the system there is none, its own included:
-    /// the answer does not depend on which ids exist.
+    /// Whether its path names a tenant. Everyone except operators is told that no such tenant
+    /// exists, even for their own, so that the response does not depend on which ids exist.
     pub(crate) names_tenant: bool,
 }
 
-/// What shows or changes the system as a whole.
+/// Routes that show or change the system as a whole.
 const SYSTEM: [&str; 6] = [
     "/v1/tenants",
     "/v1/workers",
@@ -30,7 +30,7 @@ const SYSTEM: [&str; 6] = [
     "/v1/pools",
 ];
 
-/// What only administrators see and change.
+/// Routes for administrators only.
 const ADMINS: [&str; 5] = [
     "/v1/tenants",
     "/v1/keys",
@@ -39,15 +39,15 @@ const ADMINS: [&str; 5] = [
     "/v1/pools",
 ];
 
-/// What settles what waits for someone.
+/// Routes that answer what waits for someone.
 const ANSWERS: [&str; 3] = [
     "/v1/sessions/{id}/tool-results",
     "/v1/sessions/{id}/resume",
     "/v1/sessions/{id}/abort",
 ];
 
-/// What is created and cancelled by those who use agents; everything else that changes something
-/// is for those who look after them.
+/// Routes for users of agents to create and cancel work. All other changes are for those who manage
+/// the agents.
 const USES: [&str; 6] = [
     "/v1/sends",
     "/v1/runs",
@@ -57,7 +57,7 @@ const USES: [&str; 6] = [
     "/v1/sessions/{id}/context",
 ];
 
-/// Requests to sessions that use them.
+/// Routes for using sessions.
 const SESSION_USES: [&str; 4] = [
     "/v1/sessions",
     "/v1/sessions:import",
@@ -66,14 +66,14 @@ const SESSION_USES: [&str; 4] = [
 ];
 
 impl Needs {
-    /// What acting for another tenant takes.
+    /// What acting for another tenant requires.
     pub(crate) const OPERATOR: Self = Self {
         scope: Scope::Admin,
         operator: true,
         names_tenant: false,
     };
 
-    /// What a request to a route needs.
+    /// What a request with this method to this route needs.
     pub(crate) fn of(method: &Method, route: &str) -> Self {
         let reads = matches!(*method, Method::GET | Method::HEAD);
         let below = |prefix: &str| {
@@ -100,7 +100,7 @@ impl Needs {
         }
     }
 
-    /// Whether the caller has it.
+    /// Checks that the caller has it.
     pub(crate) fn check(self, caller: &Caller) -> Result<(), Error> {
         if self.names_tenant && !caller.operates {
             return Err(super::no_tenant());

@@ -1,4 +1,4 @@
-//! What differs between two versions of an agent.
+//! The differences between two versions of an agent.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -131,7 +131,8 @@ pub(super) async fn preview(
     compare(&before, &as_json(&spec)?, &mut String::new(), &mut changes);
     let is_same = from > 0 && changes.is_empty();
     if let Some(limits) = limits {
-        // They are the agent's, of all its versions: to change them makes no new one.
+        // Limits belong to the agent with all its versions, so changing them does not create a
+        // version.
         let before = known.map(|agent| agent.limits).unwrap_or_default();
         let (before, after) = (as_json(&before)?, as_json(&limits)?);
         compare(&before, &after, &mut "/limits".to_owned(), &mut changes);
@@ -163,7 +164,8 @@ fn number(agent: &NamedAgent, parameter_name: &str, text: &str) -> Result<i32, E
     agent.aliases.get(&alias).copied().ok_or_else(no_version)
 }
 
-/// Notes what differs. Objects are compared member by member, and lists of the same length place by place.
+/// Collects the differences. Objects are compared member by member, and lists of equal length item
+/// by item.
 fn compare(before: &Value, after: &Value, at: &mut String, changes: &mut Vec<AgentChange>) {
     let length = at.len();
     match (before, after) {

@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::extract::parse;
 
-/// Bytes of a piece that is written; those that are read may be of any length.
-/// A line with one is shorter than a mebibyte.
+/// Bytes of a piece when writing, so that its line is shorter than a mebibyte. Pieces that are read
+/// may have any length.
 pub(crate) const PIECE_BYTES: usize = 765 << 10;
 
-/// What tells the line of a piece from others.
+/// Distinguishes the line of a piece from other lines.
 #[derive(Debug, Deserialize)]
 struct Peek {
     blob: Option<IgnoredAny>,
@@ -30,11 +30,11 @@ pub(super) struct Piece {
     blob: BlobRef,
     /// Bytes of the blob before this piece.
     at: u64,
-    /// In base64.
+    /// The bytes in base64.
     data: String,
 }
 
-/// The piece of a blob with this content that begins here.
+/// The piece of a blob with this content that starts at `at`.
 pub(super) fn piece(blob: &BlobRef, data: &[u8], at: usize) -> Piece {
     let end = data.len().min(at + PIECE_BYTES);
     Piece {
@@ -44,28 +44,28 @@ pub(super) fn piece(blob: &BlobRef, data: &[u8], at: usize) -> Piece {
     }
 }
 
-/// Whether a line is one of a piece.
+/// Whether a line contains a piece.
 pub(super) fn is_piece(line: &[u8]) -> bool {
     serde_json::from_slice(line).is_ok_and(|peek: Peek| peek.blob.is_some())
 }
 
-/// A blob that came whole.
+/// A completely received blob.
 #[derive(Debug)]
 pub(in super::super) struct Content {
     pub(in super::super) media_type: String,
     pub(in super::super) data: Bytes,
 }
 
-/// Blobs as they come in, one at a time.
+/// Blobs being received, one at a time.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
     bytes_max: usize,
-    /// The one that is not whole yet.
+    /// The incomplete blob.
     open: Option<(BlobRef, Vec<u8>)>,
     whole: Option<Content>,
-    /// Those that came, whole or in part.
+    /// Blobs that were received completely or in part.
     known: BTreeSet<BlobHash>,
-    /// Bytes of lines that nobody has asked for.
+    /// Bytes of lines since the last call of `carried`.
     carried: usize,
     count: u64,
 }
@@ -78,18 +78,18 @@ impl Incoming {
         }
     }
 
-    /// Whether a piece is missing.
+    /// Whether a blob is incomplete.
     pub(super) fn is_open(&self) -> bool {
         self.open.is_some()
     }
 
-    /// Bytes that are kept.
+    /// Bytes held in memory.
     pub(super) fn bytes(&self) -> usize {
         let open = self.open.as_ref().map_or(0, |(_, data)| data.len());
         open + self.whole.as_ref().map_or(0, |whole| whole.data.len())
     }
 
-    /// Takes the line of a piece.
+    /// Takes a line with a piece.
     pub(super) fn push(&mut self, line: &[u8]) -> Result<(), Error> {
         let piece: Piece = parse(line, "")?;
         let blob = piece.blob;
@@ -139,17 +139,17 @@ impl Incoming {
         Ok(())
     }
 
-    /// Bytes of lines that came since this was asked.
+    /// Bytes of lines since the last call.
     pub(super) fn carried(&mut self) -> usize {
         std::mem::take(&mut self.carried)
     }
 
-    /// The one that came whole.
+    /// Takes the completed blob.
     pub(super) fn take(&mut self) -> Option<Content> {
         self.whole.take()
     }
 
-    /// Whether there are as many as the last line says.
+    /// Checks that there were as many blobs as the last line says.
     pub(super) fn finish(&self, said: u64) -> Result<(), Error> {
         if self.is_open() {
             return Err(Error::invalid("", "a blob before this line is incomplete"));

@@ -18,11 +18,11 @@ pub(super) struct Header {
     pub(super) session: SessionLine,
 }
 
-/// What an archive keeps of a session besides its messages.
+/// What an archive contains of a session besides its messages.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SessionLine {
-    /// What it was called where it was exported.
+    /// Its id in the exporting system.
     pub(super) id: SessionId,
     pub(super) agent: AgentSpec,
     pub(super) metadata: Map<String, Value>,
@@ -31,7 +31,7 @@ pub(super) struct SessionLine {
     pub(super) todo: List,
     #[serde(default, skip_serializing_if = "List::is_new")]
     pub(super) notes: List,
-    /// With the numbers that its messages have here.
+    /// Folds, with message numbers as in this archive.
     #[serde(
         default,
         skip_serializing_if = "Vec::is_empty",
@@ -40,14 +40,15 @@ pub(super) struct SessionLine {
     pub(super) folds: Vec<Fold>,
 }
 
-/// As much of the first line as every version has.
+/// The part of the first line that all versions have in common.
 #[derive(Debug, Deserialize)]
 pub(super) struct Kind {
     pub(super) format: String,
     pub(super) version: u32,
 }
 
-/// A message; reads what [`Message`](mainspring_shared::message::Message) writes, and nothing else.
+/// A message. It accepts what [`Message`](mainspring_shared::message::Message) serializes to, and
+/// nothing else.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MessageLine {
@@ -66,7 +67,7 @@ pub(super) struct MessageLine {
     pub(super) created_at: Timestamp,
 }
 
-/// Items without members that nobody here knows: what would be lost of an archive is refused.
+/// Deserializes items, and refuses unknown members, because importing the archive would lose them.
 fn known<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -84,7 +85,7 @@ where
     Ok(items)
 }
 
-/// A member that an object has, or one inside of it, beyond those that are known.
+/// The name of a member that an object or an object inside it has beyond the known ones.
 fn more_than<'v>(written: &'v Value, known: &Value) -> Option<&'v str> {
     let members = written.as_object()?.iter();
     members

@@ -1,4 +1,4 @@
-//! Many sends.
+//! Batches of sends.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -139,7 +139,7 @@ impl Batch for Sends {
     }
 }
 
-/// Sends by id, in order.
+/// Reads sends by id, in order.
 async fn records(app: &App, named: Vec<(TenantId, SendId)>) -> Vec<Result<SendRecord, Error>> {
     let count = named.len();
     match app.store.get_sends(named).await {
@@ -153,8 +153,9 @@ async fn records(app: &App, named: Vec<(TenantId, SendId)>) -> Vec<Result<SendRe
     }
 }
 
-/// Parts of a batch to be stored one after the other. Words for a busy session never share a part
-/// with an earlier item for the same session: that item may be what makes it busy.
+/// Splits a batch into parts to be stored one after the other. A message for a busy session never
+/// shares a part with an earlier item for the same session, since that item may be what makes the
+/// session busy.
 fn parts(items: Vec<AcceptSend>) -> Vec<Vec<AcceptSend>> {
     let mut parts = Vec::new();
     let mut part = Vec::new();
@@ -174,7 +175,7 @@ fn parts(items: Vec<AcceptSend>) -> Vec<Vec<AcceptSend>> {
 
 type Outcome = Result<Creation<SendId, AcceptedSend>, Error>;
 
-/// Brings to busy sessions what is meant for them, and accepts the rest in order.
+/// Delivers messages to busy sessions, and accepts the remaining items in order.
 async fn store_part(
     app: &Arc<App>,
     items: Vec<AcceptSend>,

@@ -1,4 +1,4 @@
-//! JSON objects as typed values, and where in a document its fault is.
+//! Parses JSON objects into types, and locates the fault in an invalid document.
 
 use mainspring_scheduler::error::Error;
 use mainspring_shared::error::Code;
@@ -6,15 +6,16 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::{BESIDE, beside_if};
 
-/// Parses a JSON object. What is wrong is named by a pointer that begins with `at`.
+/// Parses a JSON object. The pointer to a fault begins with `at`.
 pub(crate) fn parse<T: DeserializeOwned>(json: &[u8], at: &str) -> Result<T, Error> {
-    // A struct can be read from a list of its members' values too, which nobody means to send.
+    // Serde would also read a struct from a list of its members' values, which nobody intends to
+    // send.
     if json.trim_ascii_start().first() == Some(&b'[') {
         return Err(Error::invalid(at, "must be an object"));
     }
     beside_if(json.len() > BESIDE, || {
         serde_json::from_slice(json).or_else(|error| {
-            // What is no JSON is none with its numbers written otherwise, and is not looked through for them.
+            // Invalid JSON stays invalid however its numbers are written, so it is not rewritten.
             let whole = error.is_data().then(|| whole_numbers(json)).flatten();
             match whole {
                 Some(json) => serde_json::from_slice(&json).map_err(|_| explain::<T>(&json, at)),
@@ -24,9 +25,9 @@ pub(crate) fn parse<T: DeserializeOwned>(json: &[u8], at: &str) -> Result<T, Err
     })
 }
 
-/// The document with its numbers like `2.0` written as `2`, if it has any. Both are integers by
-/// JSON Schema, of which serde takes only the second. Without parsing, so that repeated members stay
-/// refused; the value of no number changes.
+/// Rewrites numbers like `2.0` as `2`; none if there are none. JSON Schema treats both as integers,
+/// but serde only accepts the second. This works without parsing, so that repeated members are
+/// still refused, and changes the value of no number.
 fn whole_numbers(json: &[u8]) -> Option<Vec<u8>> {
     if !json.contains(&b'.') {
         return None;
@@ -58,7 +59,7 @@ fn whole_numbers(json: &[u8]) -> Option<Vec<u8>> {
     (whole.len() < json.len()).then_some(whole)
 }
 
-/// Parses once more, slowly, to learn where the fault is.
+/// Parses again, more slowly, to locate the fault.
 fn explain<T: DeserializeOwned>(json: &[u8], at: &str) -> Error {
     let mut reader = serde_json::Deserializer::from_slice(json);
     let Err(error) = serde_path_to_error::deserialize::<_, T>(&mut reader) else {
@@ -85,7 +86,7 @@ fn explain<T: DeserializeOwned>(json: &[u8], at: &str) -> Error {
     if text.starts_with("recursion limit exceeded") {
         return Error::too_deep(at);
     }
-    // The reader of a word that finds something else calls that no value at all.
+    // A parser that expects a string and finds another type reports that there is no value.
     if unread && text.starts_with("expected value") {
         return Error::invalid(pointer, "has a value of another type");
     }
@@ -95,7 +96,7 @@ fn explain<T: DeserializeOwned>(json: &[u8], at: &str) -> Error {
         .map_or(text.as_str(), |(said, _)| said);
     for (intro, end) in [("unknown field `", "`, "), ("missing field `", "`")] {
         let rest = said.strip_prefix(intro);
-        // Behind the name of an unknown one may be those that are known.
+        // After the name of an unknown member, the known ones may be listed.
         let name = rest.and_then(|rest| {
             let listed = rest.split_once(end).map(|(name, _)| name);
             listed.or_else(|| rest.strip_suffix('`'))

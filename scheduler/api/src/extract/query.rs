@@ -1,4 +1,4 @@
-//! Queries as typed values.
+//! Parses queries into types.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,17 +28,17 @@ use utoipa::openapi::{RefOr, Schema};
 use crate::openapi::form;
 use crate::problem::Problem;
 
-/// Items of a page unless the request says otherwise.
+/// Default number of items of a page.
 const LIMIT_DEFAULT: u32 = 50;
 
-/// Items that a page may have.
+/// Maximum number of items of a page.
 const LIMIT_MAX: u32 = 200;
 
-/// The member that gathers the parameters `metadata.NAME=TEXT` and `metadata[NAME]=TEXT`.
+/// The member that collects the parameters `metadata.NAME=TEXT` and `metadata[NAME]=TEXT`.
 const METADATA: &str = "metadata";
 
-/// The query as `T`. Its parameters are read in the order of the members of `T`; the first one that
-/// is wrong is named, and then the first that `T` does not have, or that is given twice.
+/// The query as `T`. Its parameters are read in the order of the members of `T`. The first invalid
+/// one is reported, or else the first one that `T` does not have or that is repeated.
 #[derive(Debug)]
 pub(crate) struct Query<T>(pub(crate) T);
 
@@ -65,7 +65,7 @@ pub(crate) struct WaitQuery {
 }
 
 impl WaitQuery {
-    /// The time to wait, cut to what this server allows.
+    /// The time to wait, capped at what this server allows.
     pub(crate) fn within(&self, wait_max: Duration) -> Option<Duration> {
         cut(self.wait.as_ref(), wait_max)
     }
@@ -83,7 +83,7 @@ pub(crate) struct SendWaitQuery {
 }
 
 impl SendWaitQuery {
-    /// The time to wait, cut to what this server allows.
+    /// The time to wait, capped at what this server allows.
     pub(crate) fn within(&self, wait_max: Duration) -> Option<Duration> {
         cut(self.wait.as_ref(), wait_max)
     }
@@ -127,7 +127,7 @@ pub(crate) struct LastEventId {
     last_event_id: (),
 }
 
-/// Items that a page may have.
+/// The maximum number of items of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limit(pub(crate) u32);
 
@@ -154,7 +154,7 @@ impl<'de> Deserialize<'de> for Limit {
     }
 }
 
-/// A parameter that is written as a text of a known form.
+/// A parameter that is parsed from text.
 pub(crate) trait FromText: Sized {
     /// The error for an invalid value.
     const EXPECTED: &'static str;
@@ -187,7 +187,7 @@ from_text! {
     DeliveryStatus, "must be pending, delivered or dead", Self::parse;
 }
 
-/// Reads a parameter by its form.
+/// Deserializes a parameter with `FromText`.
 pub(crate) fn text<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -196,7 +196,7 @@ where
     parsed(deserializer, T::EXPECTED, T::from_text).map(Some)
 }
 
-/// Reads the `next_cursor` of the page before.
+/// Deserializes the `next_cursor` of the previous page.
 pub(crate) fn cursor<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -208,7 +208,7 @@ where
     .map(Some)
 }
 
-/// Reads a parameter with `parse`.
+/// Deserializes a parameter with `parse`.
 pub(crate) fn parsed<'de, D, T>(
     deserializer: D,
     expected: &str,
@@ -221,7 +221,7 @@ where
     parse(&text).ok_or_else(|| de::Error::custom(expected))
 }
 
-/// A problem with one query parameter.
+/// An error about one query parameter.
 pub(crate) fn parameter(name: &str, detail: &str) -> Error {
     Error::invalid(
         format!("?{name}"),
@@ -255,7 +255,7 @@ fn pairs(uri: &Uri) -> Result<Vec<(String, String)>, Error> {
 /// Why a query was refused.
 #[derive(Debug)]
 enum Refused {
-    /// What is wrong with a value, whose name is added where it is known.
+    /// The fault of a value. Its name is added where it is known.
     Value(String),
     Request(Error),
 }
@@ -277,7 +277,7 @@ impl de::Error for Refused {
     }
 }
 
-/// The parameters as the members of a struct.
+/// Deserializes the parameters as the members of a struct.
 struct Members(Vec<(String, String)>);
 
 impl<'de> Deserializer<'de> for Members {
@@ -306,7 +306,7 @@ impl<'de> Deserializer<'de> for Members {
     }
 }
 
-/// One parameter: always there, always a text.
+/// Deserializes one parameter: always present, always text.
 struct Value(String);
 
 impl<'de> Deserializer<'de> for Value {
@@ -329,7 +329,7 @@ impl<'de> Deserializer<'de> for Value {
 struct Given {
     fields: Iter<'static, &'static str>,
     pairs: Vec<(String, String)>,
-    /// The member whose value comes next.
+    /// The member whose value is next.
     next: Option<&'static str>,
 }
 
@@ -338,7 +338,8 @@ impl Given {
         self.pairs.iter().position(|(key, _)| key == name)
     }
 
-    /// Takes the parameters `metadata.NAME` and `metadata[NAME]`; a repeated one stays and is refused.
+    /// Takes the parameters `metadata.NAME` and `metadata[NAME]`. A repeated one is left in place
+    /// and refused later.
     fn metadata(&mut self) -> BTreeMap<String, String> {
         let mut filters = BTreeMap::new();
         self.pairs.retain(|(key, value)| match metadata_name(key) {

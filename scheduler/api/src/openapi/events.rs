@@ -1,14 +1,14 @@
-//! What event streams hold.
+//! The schemas of event streams.
 
 use serde_json::{Map, Value, json};
 
 use super::named;
 use super::refine::id;
 
-/// An event's id.
+/// The pattern of an event's id.
 pub(super) const EVENT_ID: &str = "^[0-9]{1,18}\\.[0-9]{1,9}$";
 
-/// Events of sends, with what their data are.
+/// Events of sends, and the schemas of their data.
 const OF_SENDS: &[(&str, &str)] = &[
     ("send.queued", "StepEvent"),
     ("send.started", "LiveEvent"),
@@ -29,7 +29,7 @@ const OF_SENDS: &[(&str, &str)] = &[
     ("send.cancelled", "SendView"),
 ];
 
-/// Adds the schemas of streams.
+/// Adds the schemas of event streams.
 pub(super) fn add(schemas: &mut Map<String, Value>) {
     let send = || json!({ "type": "string", "pattern": id("snd"), "description": "Its send." });
     let number = |says: &str| json!({ "type": "integer", "description": says });

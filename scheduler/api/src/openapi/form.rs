@@ -1,5 +1,5 @@
-//! Forms of parameters whose types live where nothing is known of this description. Each is what a parameter's
-//! schema says, where it says so with `value_type`.
+//! Schemas of parameters whose own types know nothing about OpenAPI. A parameter refers to one of
+//! them with `value_type`.
 
 use utoipa::PartialSchema;
 use utoipa::openapi::RefOr;
@@ -8,15 +8,15 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use super::events::EVENT_ID;
 use super::refine::{AGENT_NAME, DURATION, KEY, id};
 
-/// The id of a tenant.
+/// The pattern of a tenant's id.
 pub(super) const TENANT: &str = "^ten_[1-9][0-9]{0,9}$";
 
-/// A text that matches a pattern.
+/// The schema of a text that matches a pattern.
 pub(crate) fn text(pattern: &str) -> RefOr<Schema> {
     string().pattern(Some(pattern)).build().into()
 }
 
-/// A number within bounds, and what it is where none is given.
+/// The schema of a number within bounds, with its default.
 pub(crate) fn number(from: u32, to: u32, default: u32) -> RefOr<Schema> {
     let number = ObjectBuilder::new().schema_type(Type::Integer);
     let number = number.minimum(Some(from)).maximum(Some(to));

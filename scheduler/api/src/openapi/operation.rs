@@ -1,21 +1,21 @@
-//! The operations of the API, as the annotations of their handlers describe them.
+//! The operations of the API, as described by the annotations of their handlers.
 
 use serde_json::Value;
 
 use super::super::copies::LINES;
 use super::PAGE;
 
-/// Any bytes.
+/// The media type of arbitrary bytes.
 pub(super) const BYTES: &str = "application/octet-stream";
 
-/// What an answer holds.
+/// The content of a response.
 pub(super) enum Holds {
     Nothing,
     Bytes,
     Text,
     /// Advice for people.
     Page,
-    /// Events of this schema.
+    /// Events with this schema.
     Events(String),
     /// An archive of a session.
     Lines,
@@ -32,7 +32,7 @@ pub(super) struct Operation {
     pub(super) says: String,
     /// Query parameters and headers.
     pub(super) takes: Vec<Value>,
-    /// The name of a schema, or [`LINES`], and whether there must be a body.
+    /// The name of a schema, or [`LINES`], and whether a body is required.
     pub(super) body: Option<(String, bool)>,
     pub(super) answers: Vec<String>,
     pub(super) holds: Holds,
@@ -44,7 +44,7 @@ impl Operation {
         self.takes.iter().any(|one| one["name"] == name)
     }
 
-    /// All operations of a description.
+    /// All operations of a document.
     pub(super) fn all(described: &Value) -> Vec<Self> {
         let paths = described["paths"].as_object().into_iter().flatten();
         let operations = paths.flat_map(|(path, item)| {
@@ -61,7 +61,7 @@ impl Operation {
         let content = answers.and_then(|answers| answers.values().next());
         Self {
             method: method.to_owned(),
-            // The router's way to say that a parameter may have slashes.
+            // `{*` is how the router marks a parameter that may contain slashes.
             path: path.replace("{*", "{"),
             id: text(&described["operationId"]),
             says: text(&described["summary"]),
@@ -113,7 +113,7 @@ fn holds(content: &Value) -> Holds {
     }
 }
 
-/// The name of the schema that is meant.
+/// The name of the schema that is referred to.
 fn name(schema: &Value) -> Option<String> {
     let name = schema["$ref"].as_str()?.rsplit('/').next()?;
     Some(name.to_owned())

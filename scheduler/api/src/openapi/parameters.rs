@@ -1,11 +1,11 @@
-//! Parameters of paths.
+//! Path parameters.
 
 use serde_json::{Value, json};
 
 use super::form::TENANT;
 use super::refine::{AGENT_NAME, ALIAS, POOL, SHA256, id};
 
-/// What a path's ids are called.
+/// The prefix of the ids in a path.
 fn prefix(path: &str) -> Option<&'static str> {
     match path.split('/').nth(2)? {
         "sessions" => Some("ses"),
@@ -19,7 +19,7 @@ fn prefix(path: &str) -> Option<&'static str> {
     }
 }
 
-/// A parameter in a path.
+/// The description of a path parameter.
 pub(super) fn in_path(path: &str, name: &str) -> Value {
     let schema = match (name, prefix(path)) {
         ("id", Some(prefix)) => json!({ "type": "string", "pattern": id(prefix) }),

@@ -1,6 +1,6 @@
-//! What the derived schemas cannot say: forms of texts, bounds of numbers, variants with names of
-//! their own. A document that says less is one under which clients send what is refused, and
-//! generators make types that nothing fits.
+//! Adds what derived schemas cannot express: patterns of texts, bounds of numbers, variants with
+//! names of their own. With a less precise document, clients send requests that are refused, and
+//! generators produce types that do not fit.
 
 use mainspring_shared::message::Role;
 use serde_json::{Map, Value, json};
@@ -8,48 +8,48 @@ use serde_json::{Map, Value, json};
 use crate::choice::REFERENCE;
 use crate::validate::TOKENS_MAX;
 
-/// A length of time.
+/// The pattern of a duration.
 pub(super) const DURATION: &str =
     "^([0-9]{1,12}ms|[0-9]{1,9}s|[0-9]{1,7}m|[0-9]{1,6}h|[0-9]{1,4}d)$";
 
-/// The same, longer than nothing.
+/// The pattern of a duration longer than zero.
 const SOME_TIME: &str =
     "^([1-9][0-9]{0,11}ms|[1-9][0-9]{0,8}s|[1-9][0-9]{0,6}m|[1-9][0-9]{0,5}h|[1-9][0-9]{0,3}d)$";
 
-/// The same, a second at least.
+/// The pattern of a duration of at least a second.
 const A_SECOND: &str =
     "^([1-9][0-9]{3,11}ms|[1-9][0-9]{0,8}s|[1-9][0-9]{0,6}m|[1-9][0-9]{0,5}h|[1-9][0-9]{0,3}d)$";
 
-/// Bytes in base64, at least one, with their padding.
+/// The pattern of base64 with padding, at least one byte.
 const BASE64: &str = "^([a-zA-Z0-9+/]{4})*([a-zA-Z0-9+/]{4}|[a-zA-Z0-9+/]{3}=|[a-zA-Z0-9+/]{2}==)$";
 
-/// An idempotency key.
+/// The pattern of an idempotency key.
 pub(super) const KEY: &str = "^[!-~]{1,255}$";
 
-/// The name of a tool.
+/// The pattern of a tool's name.
 const TOOL: &str = "^[a-zA-Z0-9_-]{1,64}$";
 
-/// The name of a board.
+/// The pattern of a board's name.
 const BOARD: &str = "^(?!ses_)[a-zA-Z0-9._-]{1,64}$";
 
-/// The name of a blob.
+/// The pattern of a blob's SHA-256.
 pub(super) const SHA256: &str = "^[0-9a-f]{64}$";
 
-/// The name of a pool.
+/// The pattern of a pool's name.
 pub(super) const POOL: &str = "^[a-z0-9-]{1,40}$";
 
-/// The name of a published agent.
+/// The pattern of a published agent's name.
 pub(super) const AGENT_NAME: &str = "^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$";
 
-/// An alias of one.
+/// The pattern of an agent's alias.
 pub(super) const ALIAS: &str = "^[a-zA-Z][a-zA-Z0-9._-]{0,63}$";
 
-/// An id of one kind.
+/// The pattern of an id with this prefix.
 pub(super) fn id(prefix: &str) -> String {
     format!("^{prefix}_[0-9a-f]{{32}}$")
 }
 
-/// Variants that get names: the union, and for each variant the tag and the name.
+/// Unions whose variants get names: the union, and for each variant its tag and its name.
 const VARIANTS: &[(&str, &[(&str, &str)])] = &[
     (
         "ContentPart",
@@ -87,7 +87,7 @@ const VARIANTS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// Members that are texts of a form, wherever they are.
+/// Members that contain ids in every schema, with the prefixes of the ids.
 const IDS: &[(&str, &str)] = &[
     ("session_id", "ses"),
     ("parent_id", "ses"),
@@ -97,7 +97,7 @@ const IDS: &[(&str, &str)] = &[
     ("last_run_id", "run"),
 ];
 
-/// What is known of single members.
+/// Constraints on single members.
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn members() -> Vec<(&'static str, &'static str, Value)> {
     let any = || json!({});
@@ -119,7 +119,7 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
     let some = |max: i64| json!({ "minItems": 1, "maxItems": max });
     let up_to = |max: i64| json!({ "maxItems": max });
     vec![
-        // Any JSON, and objects with whatever members.
+        // Any JSON, and objects with arbitrary members.
         ("SendView", "output", any()),
         ("RunView", "input", any()),
         ("RunView", "result", any()),
@@ -136,7 +136,7 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
         ("ValidateBody", "spec", spec()),
         ("AgentSpec", "output_schema", maybe_object()),
         ("SendOptions", "output_schema", maybe_object()),
-        // Lengths of time.
+        // Durations.
         ("SendOptions", "deadline", some_time()),
         ("SendOptions", "delay", time()),
         ("Budget", "wall", some_time()),
@@ -200,7 +200,7 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
             { "type": "array", "items": { "$ref": "#/components/schemas/InputPart" } },
         ] }),
         ),
-        // Names and words.
+        // Names and texts.
         ("AgentSpec", "name", label()),
         ("AgentSpec", "model", label()),
         (
@@ -321,20 +321,20 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
             json!({ "minLength": 1, "maxLength": 4_000 }),
         ),
         ("RunView", "id", json!({ "pattern": id("run") })),
-        // Where null says the same as nothing, only one way of saying it is told.
+        // If null means the same as absent, only absence is documented.
         ("ResultBody", "error", text()),
         ("AmendBody", "text", text()),
         ("Problem", "errors", json!({ "type": "array" })),
     ]
 }
 
-/// Items of batches: like what is asked for alone, with a key that is a header there.
+/// Items of batches: like the single request, but with the idempotency key as a member.
 const ITEMS: &[(&str, &str, &str, &str)] = &[
     ("BatchBody", "sends", "SendAnywhereBody", "BatchSend"),
     ("TimerBatchBody", "timers", "TimerBody", "BatchTimer"),
 ];
 
-/// What is known of whole objects.
+/// Constraints on whole objects.
 fn objects() -> Vec<(&'static str, Value)> {
     let given = |name: &str| {
         let is_there = json!({ name: { "not": { "type": "null" } } });
@@ -344,7 +344,7 @@ fn objects() -> Vec<(&'static str, Value)> {
         let names: Vec<Value> = names.iter().map(|name| given(name)).collect();
         json!({ "allOf": names })
     };
-    // Said by what must not be: generators make unions of what is said otherwise.
+    // Expressed by what is forbidden, because generators would turn the positive form into unions.
     let none_of = |lists: &[&[&str]]| {
         let lists: Vec<Value> = lists.iter().map(|names| all(names)).collect();
         json!({ "not": { "anyOf": lists } })
@@ -376,7 +376,7 @@ fn objects() -> Vec<(&'static str, Value)> {
             "SendAnywhereBody",
             json!({ "not": both("session", "session_id") }),
         ),
-        // Besides the call, one of output, content and error.
+        // Besides the call, exactly one of output, content and error.
         (
             "ResultBody",
             json!({ "minProperties": 2, "maxProperties": 2 }),
@@ -395,7 +395,7 @@ fn objects() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Schemas that refuse what they do not name, as their readers do.
+/// Schemas that refuse unknown members, as their parsers do.
 const CLOSED: &[&str] = &[
     "TextPart",
     "ReasoningPart",
@@ -411,7 +411,7 @@ const CLOSED: &[&str] = &[
     "TimerBatchBody",
 ];
 
-/// Makes the schemas say it.
+/// Applies the refinements to the schemas.
 pub(super) fn refine(schemas: &mut Map<String, Value>) {
     for (union, variants) in VARIANTS {
         name_variants(schemas, union, variants);
@@ -424,7 +424,7 @@ pub(super) fn refine(schemas: &mut Map<String, Value>) {
     for (schema, member, says) in members() {
         let member = &mut schemas[schema]["properties"][member];
         let description = member.get("description").cloned();
-        // What has other types than the derived schema says takes its place.
+        // A constraint with another type replaces the derived schema.
         let is_other = ["oneOf", "not"]
             .iter()
             .any(|word| says.get(*word).is_some());
@@ -454,7 +454,7 @@ pub(super) fn refine(schemas: &mut Map<String, Value>) {
     }
 }
 
-/// What a caller may write: reasoning is the model's.
+/// The parts that a caller may write: not reasoning, which only the model writes.
 fn input_part() -> Value {
     let mut union = union_of(&[
         ("text", "TextPart"),
@@ -480,7 +480,7 @@ fn union_of(variants: &[(&str, &str)]) -> Value {
     })
 }
 
-/// What tells the entries of a transcript apart: a fold has a role that no message has.
+/// The discriminator of a transcript's entries: a fold has a role that no message has.
 fn entries() -> Value {
     let leads = |name: &str| json!(format!("#/components/schemas/{name}"));
     let roles = [Role::User, Role::Assistant, Role::Tool];
@@ -492,12 +492,12 @@ fn entries() -> Value {
     json!({ "propertyName": "role", "mapping": mapping })
 }
 
-/// Gives the variants of a union schemas of their own, told apart by `type`.
+/// Gives the variants of a union schemas of their own, distinguished by `type`.
 fn name_variants(schemas: &mut Map<String, Value>, union: &str, variants: &[(&str, &str)]) {
     let old = schemas[union].take();
     let parts = old["oneOf"].as_array().cloned().unwrap_or_default();
     for ((tag, name), part) in variants.iter().zip(parts) {
-        // A variant that is a type of its own is there already.
+        // A variant that is a type of its own already has a schema.
         let schema = schemas.entry(*name).or_insert(part);
         schema["properties"]["type"] = json!({ "type": "string", "const": tag });
         let mut required = schema["required"].as_array().cloned().unwrap_or_default();
@@ -516,7 +516,7 @@ fn merge(into: &mut Value, says: Value) {
     }
 }
 
-/// Ids have their form wherever they are, and an object whose members are not named may have any.
+/// Gives ids their patterns everywhere, and allows arbitrary members in objects that name none.
 fn walk(schema: &mut Value) {
     let Some(members) = schema.as_object_mut() else {
         if let Some(items) = schema.as_array_mut() {
@@ -552,7 +552,7 @@ mod tests {
         let document = super::super::document();
         let schemas = &document["components"]["schemas"];
         for (schema, member, _) in members() {
-            // A key of an item is a member of the item's schema only.
+            // Only the schema of a batch item has a member for the idempotency key.
             let item = ITEMS.iter().find(|(_, _, alone, _)| *alone == schema);
             let schema = match item {
                 Some((_, _, _, item)) if member == "idempotency_key" => item,

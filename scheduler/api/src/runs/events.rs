@@ -1,4 +1,4 @@
-//! The event stream of a run: each advance becomes its nodes' events, then the run's.
+//! The event stream of a run: each advance becomes the events of its nodes, followed by the run's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +26,13 @@ use crate::problem::Problem;
 use crate::router::Api;
 use crate::sse;
 
-/// Advances read at once.
+/// Advances per read.
 const STEPS: u32 = 64;
 
 /// Pause after a failed read.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new().routes(routes!(of_run))
 }
@@ -60,7 +60,7 @@ pub(crate) async fn of_run(
     let reader = RunReader {
         app,
         key,
-        // The advance of the last seen event is read again: there may be more events in it.
+        // The last seen event's advance is read again because it may have more events.
         read_to: (seen.n - 1).max(0),
         seen,
         watcher,
@@ -76,13 +76,13 @@ pub(crate) async fn of_run(
     Ok(sse::answer(reads))
 }
 
-/// A reader of a run's events. It needs only the database to resume.
+/// A reader of a run's events. It can resume with only the database.
 struct RunReader {
     app: Arc<Api>,
     key: RunKey,
-    /// Advances above this number were not read yet.
+    /// The number of the last advance that was read.
     read_to: i64,
-    /// Events up to this one were delivered.
+    /// The last event that was delivered.
     seen: EventId,
     watcher: Watcher<RunKey>,
     over: bool,
@@ -91,7 +91,7 @@ struct RunReader {
 }
 
 impl RunReader {
-    /// The next events; none of them where nothing came for a while, and `None` at the end of the stream.
+    /// The next events. Empty if there was none for a while, and `None` at the end of the stream.
     async fn next(&mut self) -> Option<Vec<Event>> {
         while !self.over {
             if self.unread {
@@ -123,7 +123,7 @@ impl RunReader {
         None
     }
 
-    /// Reads further events. The stream ends after a final event that no retry follows.
+    /// Reads further events. The stream ends after a final event that is not followed by a retry.
     async fn read(&mut self) -> Result<Vec<Event>, store::Error> {
         let steps = self.app.store.read_run_steps(self.key, self.read_to, STEPS);
         let steps = steps.await?;

@@ -1,4 +1,4 @@
-//! The nodes of runs, and what may be asked of one.
+//! The nodes of runs, and requests to single nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,16 +34,17 @@ use crate::respond::{self, Begin, List};
 use crate::router::Api;
 use crate::validate::Checks;
 
-/// Nodes read at once for an export.
+/// Nodes per read of an export.
 const PAGE: u32 = 1_000;
 
-/// Undelivered items that one leaf's session may have.
+/// Maximum number of undelivered items in the inbox of a leaf's session.
 const ITEMS_MAX: i64 = 100;
 
-/// Characters of what a node is told that its record keeps; the transcript has all of it.
+/// Maximum number of characters of a message to a node that its record keeps. The transcript has
+/// all of it.
 const STEERED_CHARS: usize = 1_000;
 
-/// A node that a path names, percent-encoded as one segment.
+/// The node that a path names, percent-encoded as one segment.
 #[derive(Debug)]
 pub(crate) struct NodePath(RunKey, String);
 
@@ -88,7 +89,7 @@ pub(crate) struct NodesQuery {
     prefix: Option<String>,
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list))
@@ -117,7 +118,7 @@ pub(crate) async fn list(
         limit,
     };
     let some = async |after: Option<i64>, limit: u32| {
-        // One more than requested shows whether there are more.
+        // Read one more than requested to see whether there are more.
         let query = ReadNodes {
             key,
             prefix: prefix.clone(),
@@ -135,7 +136,7 @@ pub(crate) async fn list(
     respond::page(&app, begin, some, |node| node.n, |node| node).await
 }
 
-/// Nodes with where their sends stand.
+/// The views of nodes, with the state of their sends.
 async fn views(app: &App, key: RunKey, nodes: Vec<NodeRecord>) -> Result<Vec<NodeView>, Error> {
     let live = nodes.iter().filter(|node| !node.state.is_settled());
     let ids: Vec<SendId> = live.filter_map(|node| node.send).collect();
@@ -156,7 +157,7 @@ async fn views(app: &App, key: RunKey, nodes: Vec<NodeRecord>) -> Result<Vec<Nod
     Ok(views.collect())
 }
 
-/// Every node of a run.
+/// All nodes of a run.
 pub(super) async fn all(app: &App, key: RunKey) -> Result<Vec<NodeView>, Error> {
     let mut all: Vec<NodeView> = Vec::new();
     loop {
@@ -175,7 +176,7 @@ pub(super) async fn all(app: &App, key: RunKey) -> Result<Vec<NodeView>, Error> 
     }
 }
 
-/// A node by its path.
+/// Finds a node by its path.
 async fn find(app: &App, key: RunKey, path: &str) -> Result<NodeRecord, Error> {
     let mut after = 0;
     loop {
@@ -187,7 +188,7 @@ async fn find(app: &App, key: RunKey, path: &str) -> Result<NodeRecord, Error> {
         };
         let page = app.store.read_nodes(query).await?;
         let Some(last) = page.last().map(|node| node.n) else {
-            // An unknown run says so.
+            // This fails for an unknown run.
             read(app, key).await?;
             return Err(not_found());
         };
@@ -326,7 +327,7 @@ pub(crate) async fn steer(
     let idempotency = json.idempotency(&route)?;
     let body = json.value;
     let node = find(&app, key, &path).await?;
-    // A repeated request is answered as before, wherever the node stands by now.
+    // A repeated request gets the same response as before, whatever the node's state is now.
     let told = node
         .session
         .filter(|_| !node.state.is_settled() || idempotency.is_some());
@@ -337,7 +338,7 @@ pub(crate) async fn steer(
         tenant: key.tenant,
         session,
     };
-    // A repeated request names the same item, so that the run notes it once.
+    // A repeated request names the same item, so that the run records it only once.
     let item_id = match &idempotency {
         Some(key) => format!("itm_{}", idempotency::digest(key)),
         None => format!("itm_{}", app.entropy.ordered_id().simple()),

@@ -1,4 +1,4 @@
-//! A skill as it is uploaded: a ZIP archive, or its files as JSON.
+//! An uploaded skill: a ZIP archive, or its files as JSON.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read as _};
@@ -24,18 +24,19 @@ use crate::extract::{Whole, beside, expect_kind, is_json, parse, push, read_body
 use crate::idempotency;
 use crate::router::Api;
 
-/// The kind of body that is an archive.
+/// The media type of an archive.
 pub(crate) const ARCHIVE: &str = "application/zip";
 
-/// The kinds of bodies, for whoever sends another one.
+/// The accepted media types, for error messages.
 const KINDS: &str = "application/zip or application/json";
 
 const ROUTE: &str = "POST /v1/skills";
 
-/// Bytes of a body: a whole skill in base64, with its paths.
+/// Maximum bytes of a body: a whole skill in base64, with its paths.
 const BODY_BYTES_MAX: usize = SKILL_BYTES_MAX / 3 * 4 + (1 << 20);
 
-/// Entries of an archive: its files, the folders that they are in, and what is no part of the skill.
+/// Maximum number of entries of an archive: its files, their folders, and entries that are not part
+/// of the skill.
 const ENTRIES_MAX: usize = 4 * SKILL_FILES_MAX;
 
 /// The files of a skill, by their paths in its folder.
@@ -138,8 +139,8 @@ fn decoded(body: SkillBody) -> Result<BTreeMap<String, Vec<u8>>, Error> {
     }
 }
 
-/// The files of an archive. What its directory says of sizes is not believed: reading ends at the bounds
-/// of a skill. Paths are checked with the rest of the skill; nothing here is written anywhere.
+/// The files of an archive. The sizes in its directory are not trusted: reading stops at the limits
+/// of a skill. Paths are checked with the rest of the skill, and nothing is written to disk here.
 fn unpacked(bytes: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, SkillFault> {
     let broken =
         |error: &ZipError| SkillFault::of("", format!("the archive cannot be read: {error}"));
@@ -157,7 +158,7 @@ fn unpacked(bytes: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, SkillFault> {
     let mut files = BTreeMap::new();
     let mut room = SKILL_BYTES_MAX as u64;
     for index in 0..archive.len() {
-        // The raw entry first: an encrypted one cannot be opened otherwise, only named.
+        // Look at the raw entry first: an encrypted one can only be opened raw.
         let entry = archive
             .by_index_raw(index)
             .map_err(|error| broken(&error))?;
@@ -189,7 +190,7 @@ fn unpacked(bytes: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, SkillFault> {
     Ok(files)
 }
 
-/// `skill.invalid`: each fault points to its file.
+/// `skill.invalid`, with a pointer to the file for each fault.
 fn invalid(faults: Vec<SkillFault>) -> Error {
     let errors = faults.into_iter().map(|fault| {
         let mut pointer = "/files".to_owned();

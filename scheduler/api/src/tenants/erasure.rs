@@ -1,4 +1,4 @@
-//! Erasing a tenant with everything that it has.
+//! Erases tenants with all their data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -31,8 +31,8 @@ use crate::respond::{self, Begin, List};
 use crate::router::Api;
 use crate::validate::Checks;
 
-/// How long the secret before a rotation is accepted unless the request says otherwise: time for
-/// the next deployment of whoever uses it.
+/// How long the previous secret is accepted after a rotation, unless the request says otherwise:
+/// time for clients to deploy the new one.
 const OVERLAP_DEFAULT: Duration = Duration::from_hours(24);
 
 const OVERLAP_MAX: Duration = Duration::from_hours(24 * 30);
@@ -203,7 +203,7 @@ fn no_key() -> Error {
     Error::new(Code::KeyNotFound, "the tenant has no API key with this id")
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
@@ -211,7 +211,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(rotate))
 }
 
-/// A fresh secret.
+/// A new secret.
 fn secret(app: &App) -> Secret {
     Secret::new([app.entropy.random_id(), app.entropy.random_id()])
 }
@@ -278,7 +278,8 @@ fn answer_created(
     if is_own {
         respond::created(StatusCode::CREATED, &path, &view)
     } else {
-        // An operator who names a tenant in the body finds its keys only when acting for it.
+        // No location: an operator who names a tenant in the body can only see its keys while
+        // acting for that tenant.
         respond::json(StatusCode::CREATED, &view)
     }
 }

@@ -1,4 +1,4 @@
-//! What tenants used.
+//! The usage of tenants.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::router::Api;
 /// Milliseconds of a day.
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// Days that are shown when nobody says how many.
+/// The default number of days.
 const DAYS: u32 = 7;
 
-/// Days that are shown at most: each is read by itself.
+/// The maximum number of days, since each takes a separate read.
 const DAYS_MAX: u32 = 92;
 
 /// What a tenant used.

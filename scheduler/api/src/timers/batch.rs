@@ -1,4 +1,4 @@
-//! Many timers in one request.
+//! Batches of timers.
 
 use std::sync::Arc;
 
@@ -106,7 +106,7 @@ impl Batch for Timers {
         blobs::of_timer(app, &mut item.0, at).await
     }
 
-    /// A batch of timers is one statement, however many they are.
+    /// Reserves nothing: a batch of timers is a single statement, whatever its size.
     fn room(_: &App, _: usize) -> Result<Option<OwnedSemaphorePermit>, Error> {
         Ok(None)
     }

@@ -1,4 +1,4 @@
-//! What a request may say of a timer, and the rules that its shape cannot express.
+//! The body of a timer, and the rules that its type cannot express.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ use super::super::validate::{COUNT_MAX, Checks};
 use crate::access::reach::closed;
 use crate::extract::JsonBody;
 
-/// The longest that an occurrence may be put off.
+/// The longest delay of an occurrence.
 const JITTER_MAX: Duration = Duration::from_hours(24);
 
-/// The longest cron expression: lists of every minute and every day fit.
+/// Maximum bytes of a cron expression: lists of every minute and every day fit.
 const EXPRESSION_BYTES_MAX: usize = 512;
 
 /// A timer to create.
@@ -77,14 +77,14 @@ pub(crate) struct TimerBody {
 impl JsonBody for TimerBody {
     type Checked = Self;
 
-    // What it asks for is checked where the timer is made of it.
+    // Its members are checked when the timer is built from it.
     fn checked(self, _checks: &mut Checks) -> Self {
         self
     }
 }
 
 impl TimerBody {
-    /// The timer that the body asks for.
+    /// Builds the timer from the body.
     pub(super) async fn timer(
         self,
         agents: &mut Resolver<'_>,
@@ -126,7 +126,7 @@ impl TimerBody {
         })
     }
 
-    /// A timer that starts runs.
+    /// Builds a timer that starts runs.
     async fn run_timer(
         self,
         agents: &mut Resolver<'_>,
@@ -161,7 +161,7 @@ impl TimerBody {
         })
     }
 
-    /// An id in another form is as unknown as an unused one.
+    /// The session's id. A malformed id counts as an unknown one.
     fn session(&self, checks: &mut Checks) -> Option<SessionId> {
         match (&self.session_id, &self.run) {
             (None, None) => checks.refuse("/session_id", "is required"),
@@ -248,21 +248,22 @@ impl TimerBody {
     }
 }
 
-/// What can be said of a schedule without knowing the time.
+/// Checks a schedule as far as possible without knowing the time.
 fn check(checks: &mut Checks, schedule: &Schedule) {
     let Err(fault) = schedule.course(Timestamp(0)) else {
         return;
     };
     let member = match fault {
         ScheduleFault::TooOften => "/every",
-        // Of what is never due, only a calendar is known without the time.
+        // Without knowing the time, only a calendar can be recognized as never due.
         ScheduleFault::Expression { .. } | ScheduleFault::Never => "/cron",
         ScheduleFault::Timezone => "/timezone",
     };
     checks.refuse_schedule(member, &fault.to_string());
 }
 
-/// A timer decides by itself when to send and what to do on a busy session.
+/// Refuses options that the timer itself determines: when to send, and what to do with a busy
+/// session.
 fn refuse_options(checks: &mut Checks, options: &SendOptions) {
     if options.on_busy != OnBusy::Enqueue {
         checks.refuse("/options/on_busy", "belongs to the timer");

@@ -1,4 +1,4 @@
-//! Deliveries: the events of webhooks on their way.
+//! Deliveries of events to webhooks.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ fn no_delivery() -> Error {
     )
 }
 
-/// Its paths.
+/// The routes of this module.
 pub(super) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list))

@@ -1,4 +1,4 @@
-//! A send in a session of its own, which asks a model.
+//! A send to a model in a session of its own.
 
 use mainspring_shared::agent::prompt::bind;
 use mainspring_shared::agent::{AgentSpec, PromptFault};
@@ -16,13 +16,13 @@ use crate::engine::Run;
 use crate::engine::leaf::Outcome;
 use crate::engine::tree::SlotIx;
 
-/// What the variables of a published agent's prompt, or its templates, are refused with.
+/// The failure for variables that do not fit a published agent's prompt, or for its templates.
 fn unfit(faults: &[PromptFault]) -> Failure {
     let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
     Failure::new(Code::WorkflowTemplate, faults.join("; "))
 }
 
-/// The message of a further send in a session whose rounds were used up.
+/// The message of another send in a session whose rounds were used up.
 const GO_ON: &str = "Your rounds were used up before you were done. Continue where you stopped.";
 
 impl Leaf for Agent {
@@ -96,7 +96,7 @@ impl Leaf for Agent {
 }
 
 trait Published {
-    /// The published agent that the leaf names, in the version that its run keeps.
+    /// The published agent that the leaf names, at the version pinned by the run.
     fn published(&self, named: &NamedLeaf, run: &Run, slot: SlotIx) -> Result<AgentSpec, Failure>;
 }
 

@@ -1,4 +1,4 @@
-//! A person's decision, asked by a tool call.
+//! A person's decision, requested through a tool call.
 
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::{Code, Failure};
@@ -18,7 +18,7 @@ impl Leaf for Approval {
     fn agent(&self, run: &Run, slot: SlotIx) -> Result<AgentSpec, Failure> {
         let agent = run.direct_agent(slot, ASK_PERSON);
         Ok(AgentSpec {
-            // The workflow asks the question itself: its starter need not have the tool.
+            // The workflow itself asks the question, so its starter need not have the tool.
             tools: vec![ToolEntry::Named(ASK_PERSON.to_owned())],
             allow: Some(vec![ASK_PERSON.to_owned()]),
             ..agent
@@ -54,7 +54,7 @@ impl Leaf for Approval {
     }
 }
 
-/// What a person's answer means; anything but a clear yes is a no.
+/// Interprets a person's answer. Anything but a clear yes is a no.
 fn decision(value: Option<&Value>, text: &str) -> (bool, String) {
     if let Some(Value::Object(map)) = value
         && let Some(approved) = map.get("approved").and_then(Value::as_bool)

@@ -1,4 +1,4 @@
-//! One of several children, by a value. The case is frozen when the node is entered.
+//! Runs one of several children, chosen by a value. The choice is frozen when the node is entered.
 
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::workflow::nodes::{Branch, is_case};

@@ -1,4 +1,4 @@
-//! One body over a list. The list is frozen when the node is entered.
+//! Runs one body for each item of a list. The list is frozen when the node is entered.
 
 use std::sync::Arc;
 
@@ -89,8 +89,8 @@ impl Node for Foreach {
     }
 }
 
-/// The results by the index of the item: null, and an entry among `errors`, for an item that failed;
-/// null for one that was skipped.
+/// The results in the order of the items: null, plus an entry in `errors`, for an item that failed;
+/// null for an item that was skipped.
 fn aggregate(run: &Run, slot: SlotIx) -> Output {
     let (mut texts, mut items, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for key in 0..run.width(slot) {

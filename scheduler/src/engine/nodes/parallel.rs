@@ -1,4 +1,4 @@
-//! Children at once.
+//! Runs children concurrently.
 
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::workflow::nodes::{Fan, Parallel};
@@ -29,7 +29,7 @@ impl Node for Parallel {
 }
 
 impl Run {
-    /// Enters children of a fan-out until `most` are open; settles it when none is left.
+    /// Enters children of a fan-out until `most` are open. Settles the fan-out when none is left.
     pub(super) fn fill(&mut self, slot: SlotIx, most: u32) {
         while self.slots[slot].below.bad == 0
             && !self.is_closing(slot)
@@ -65,7 +65,7 @@ impl Run {
         }
     }
 
-    /// Whether every child of a fan-out was entered and may be built upon.
+    /// Whether every child of a fan-out was entered and is good.
     fn is_whole(&self, slot: SlotIx) -> bool {
         let own = &self.slots[slot];
         let known = own.items.is_some() || self.node_of(slot).item_body().is_none();
@@ -76,8 +76,7 @@ impl Run {
         known && (0..self.width(slot)).all(good)
     }
 
-    /// The first child, in the order of the spec, that failed by itself; else the first that was
-    /// ended.
+    /// The first child, in spec order, that itself failed; else the first that was cancelled.
     fn first_failed(&self, slot: SlotIx) -> Option<SlotIx> {
         let own = &self.slots[slot];
         let children = || {

@@ -1,4 +1,4 @@
-//! Children in order.
+//! Runs children in order.
 
 use mainspring_shared::workflow::nodes::Sequence;
 use mainspring_shared::workflow::run::NodeState;

@@ -14,7 +14,7 @@ use crate::engine::Run;
 use crate::engine::leaf::{Outcome, direct_input};
 use crate::engine::tree::SlotIx;
 
-/// Tools whose calls start agents, which use tokens.
+/// Tools whose calls start agents and therefore use tokens.
 const SPAWNING: [&str; 2] = [SPAWN_AGENT, CREATE_WORKFLOW];
 
 impl Leaf for Tool {

@@ -1,4 +1,4 @@
-//! Another workflow in its own scope. Its input is frozen when the node is entered.
+//! Runs another workflow in its own scope. Its input is frozen when the node is entered.
 
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::workflow::nodes::Workflow;

@@ -1,7 +1,8 @@
-//! Violations that were seen once, until a second look confirms them.
+//! Violations that were seen once and wait for a second check to confirm them.
 //!
-//! What is seen once may be about to be mended: a send whose worker died is without a lease until a sweep has found it, which no
-//! process does while the database is away or nobody runs.
+//! A violation that is seen once may be about to disappear. For example, a send whose worker died
+//! has no lease until a sweep finds it, and no process sweeps while the database is down or no
+//! scheduler runs.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -11,13 +12,13 @@ use lru::LruCache;
 use mainspring_shared::store::{AuditPiece, Audited};
 use serde_json::Value;
 
-/// Violations that are remembered, so that each is told once.
+/// How many violations are remembered, so that each is reported once.
 const KNOWN_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
-/// Pieces that are to be looked at again. What finds no room is seen anew by the next pass.
+/// How many pieces may wait to be checked again. The next scan finds those that do not fit.
 const AGAIN_MAX: usize = 64;
 
-/// A violation that is to be told.
+/// A violation to be reported.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Confirmed {
     pub(super) invariant: String,
@@ -26,20 +27,20 @@ pub(super) struct Confirmed {
 
 #[derive(Debug)]
 pub(super) struct Suspects {
-    /// How long a violation has to last.
+    /// How long a violation has to last to be reported.
     lasting: Duration,
-    /// Those that wait for a second look or were told.
+    /// Violations that wait for a second check or were already reported.
     known: LruCache<String, ()>,
-    /// In the order in which they are due.
+    /// Second checks, in the order in which they are due.
     again: VecDeque<Again>,
 }
 
-/// A second look.
+/// A second check.
 #[derive(Debug)]
 struct Again {
     due: Duration,
     piece: AuditPiece,
-    /// What it is about.
+    /// The violations to confirm.
     known: Vec<String>,
 }
 
@@ -52,7 +53,7 @@ impl Suspects {
         }
     }
 
-    /// Notes what a first look found.
+    /// Records the violations that a first check found.
     pub(super) fn note(&mut self, piece: AuditPiece, audited: &Audited, now: Duration) {
         if self.again.len() >= AGAIN_MAX {
             return;
@@ -70,13 +71,14 @@ impl Suspects {
         }
     }
 
-    /// The piece that is to be looked at again by now. It stays until [`confirm`](Self::confirm) has heard of it.
+    /// The piece whose second check is due, if any. It stays first until [`confirm`](Self::confirm)
+    /// is called with its result.
     pub(super) fn due(&self, now: Duration) -> Option<AuditPiece> {
         let first = self.again.front()?;
         (first.due <= now).then_some(first.piece)
     }
 
-    /// What of the first piece that was due is still there.
+    /// The violations of the first due piece that are still there.
     pub(super) fn confirm(&mut self, audited: &Audited) -> Vec<Confirmed> {
         let Some(again) = self.again.pop_front() else {
             return Vec::new();
@@ -88,7 +90,7 @@ impl Suspects {
                     invariant: invariant.to_owned(),
                     row: row.clone(),
                 }),
-                // It was mended; should it come back, it is seen for the first time.
+                // It has disappeared. If it comes back, it counts as new.
                 None => drop(self.known.pop(&known)),
             }
         }
@@ -103,7 +105,8 @@ fn rows(audited: &Audited) -> impl Iterator<Item = (&str, &Value)> {
     })
 }
 
-/// What is violated, and of whom: the rest of a row may change while the session goes on.
+/// The invariant and the session, run or timer that violates it. The rest of a row may change as
+/// the session progresses.
 fn name(invariant: &str, row: &Value) -> String {
     let whose = ["session", "run", "timer"];
     let whose = whose.iter().find_map(|kind| row.get(kind));
@@ -150,7 +153,7 @@ mod tests {
         );
         assert_eq!(suspects.due(LASTING / 2), None);
         assert_eq!(suspects.due(LASTING), Some(piece()));
-        // The session went on meanwhile.
+        // The session progressed in the meantime.
         let later = (
             "session.seq_gap_free",
             json!({ "session": "a", "next_seq": 5 }),
@@ -161,7 +164,7 @@ mod tests {
             row: json!({ "session": "a", "next_seq": 5 }),
         };
         assert_eq!(confirmed, [told]);
-        // It is known from now on; the other one would be seen anew.
+        // It is known, while the other one would count as new.
         suspects.note(piece(), &found(&[later]), LASTING);
         assert_eq!(suspects.due(LASTING * 9), None);
         suspects.note(piece(), &found(&[mended]), LASTING);

@@ -1,4 +1,4 @@
-//! Steps of sessions as lines.
+//! Reads the steps of sessions as lines of the journal.
 
 use std::io;
 use std::ops::Range;
@@ -17,29 +17,31 @@ use super::{Fault, Source};
 /// Steps of one session per read.
 const STEPS: u32 = 200;
 
-/// Steps that are looked at before the first one that is found of a session that is not known, at first.
+/// How far back before the first found step to start reading a session whose progress is unknown.
+/// It grows until it is enough.
 const BEFORE: i64 = 64;
 
-/// Messages per read, but for a step that wrote more.
+/// Messages per read, unless a single step wrote more.
 const MESSAGES: i64 = 256;
 
-/// A session of which steps were found.
+/// A session that has steps to be written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     pub(super) key: SessionKey,
-    /// The first and the last one of those that were found.
+    /// The first and the last step that were found.
     pub(super) first: i64,
     pub(super) last: i64,
-    /// The last one that was written, where that is known.
+    /// The last step that was written, if known.
     pub(super) known: Option<i64>,
 }
 
-/// Which steps are meant.
+/// Which steps to write, by their time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct When {
-    /// What is older was written, by whoever still knew the session.
+    /// Steps before this time have already been written, by a process that still remembered the
+    /// session.
     pub(super) floor: Timestamp,
-    /// What says a time from this one on is left for later, but for what says one that is far ahead.
+    /// Steps from `settled` on are left for later, except those from `ahead` on.
     pub(super) settled: Timestamp,
     pub(super) ahead: Timestamp,
 }
@@ -56,9 +58,9 @@ pub(super) struct Line {
 #[derive(Debug, Default)]
 pub(super) struct Piece {
     pub(super) lines: Vec<Line>,
-    /// Where more follow.
+    /// The step after which more follow, if any.
     pub(super) next: Option<i64>,
-    /// The last step that cannot be read.
+    /// The number of the last step that cannot be read.
     pub(super) unreadable: Option<i64>,
 }
 
@@ -66,13 +68,13 @@ pub(super) struct Piece {
 #[derive(Debug, Default)]
 struct Found {
     steps: Vec<Step>,
-    /// Behind which one more may follow.
+    /// The step after which more may follow, if any.
     next: Option<i64>,
-    /// The last one that cannot be read.
+    /// The number of the last step that cannot be read.
     unreadable: Option<i64>,
 }
 
-/// The first lines of a session that are to be written.
+/// The first lines of a session that are still to be written.
 pub(super) async fn first(source: &Source, wanted: Wanted, when: When) -> Result<Piece, Fault> {
     if let Some(known) = wanted.known {
         return behind(source, wanted, known, when).await;
@@ -90,7 +92,7 @@ pub(super) async fn first(source: &Source, wanted: Wanted, when: When) -> Result
     }
 }
 
-/// The lines behind this one.
+/// The lines that follow step `after`.
 pub(super) async fn behind(
     source: &Source,
     wanted: Wanted,
@@ -117,7 +119,7 @@ async fn read(source: &Source, wanted: Wanted, after: i64) -> Result<Found, Faul
     }
 }
 
-/// The same where some cannot be read, up to the last one that is wanted.
+/// Like `read`, but skips steps that cannot be read, and stops at the last wanted one.
 async fn one_by_one(source: &Source, wanted: Wanted, after: i64) -> Result<Found, Fault> {
     let key = wanted.key;
     let end = (after + i64::from(STEPS)).min(wanted.last);
@@ -147,7 +149,7 @@ async fn piece(source: &Source, wanted: Wanted, found: Found, when: When) -> Res
     } = found;
     let is_fresh = |step: &Step| step.at >= when.settled && step.at < when.ahead;
     if let Some(fresh) = steps.iter().position(is_fresh) {
-        // What is behind it comes with it.
+        // The steps after it are left for later too.
         unreadable = unreadable.filter(|n| *n < steps[fresh].n);
         steps.truncate(fresh);
         next = None;
@@ -169,19 +171,19 @@ async fn piece(source: &Source, wanted: Wanted, found: Found, when: When) -> Res
     })
 }
 
-/// The messages that a step wrote, by `seq`.
+/// The `seq`s of the messages that a step wrote.
 fn seqs(step: &Step) -> Option<Range<i64>> {
     let (first, count) = (step.refs.first_seq?, i64::from(step.refs.messages));
     (count > 0).then_some(first..first + count)
 }
 
-/// The messages that these steps wrote, and those between them.
+/// The range of `seq`s from the first to the last message that these steps wrote.
 fn seqs_of(steps: &[Step]) -> Option<Range<i64>> {
     let all = steps.iter().filter_map(seqs);
     all.reduce(|all, more| all.start.min(more.start)..all.end.max(more.end))
 }
 
-/// Of how many steps the messages are read together.
+/// How many of the steps to read messages for in one query.
 fn together(steps: &[Step]) -> usize {
     let is_much = |count: &usize| {
         let seqs = seqs_of(&steps[..*count]).unwrap_or_default();
@@ -220,8 +222,8 @@ async fn lines_of(
     Ok(())
 }
 
-/// Messages that these steps wrote, but for those that were pruned. Where some cannot be read, those of the steps
-/// that wrote them are missing: their lines say what else is known.
+/// The messages that these steps wrote, except pruned ones. If some cannot be read, all messages of
+/// the affected steps are missing, and their lines contain only what else is known.
 async fn messages(
     source: &Source,
     key: SessionKey,

@@ -1,4 +1,4 @@
-//! Which steps are looked for, and what is known of those that were written.
+//! Decides which steps to look for, and remembers which were written.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,43 +16,47 @@ use super::lines::{self, Piece, Wanted, When};
 use super::{Behind, Fault, Now, Source};
 use crate::metrics::JOURNAL_LINES;
 
-/// Sessions that are found per question: each page looks at all steps of its time again.
+/// Sessions per query. Each page scans all steps of its time span again.
 pub(super) const FOUND_MAX: u32 = 20_000;
 
-/// Steps of one question behind which the next one is about less time.
+/// If a query finds this many steps, the next one covers a shorter time span.
 const DENSE: i64 = 10_000;
 
-/// How late a step may be seen after the time that it says, in milliseconds: what is usual, and what is waited for.
+/// How late a step may become visible after its timestamp, in milliseconds: usually, and at most.
 ///
-/// A step says when its transaction began. Postgres ends a transaction that pauses for three seconds and a statement that
-/// takes ten, SQLite has one writer; but one of many slow statements may take longer, and MySQL lets one whose process was
-/// stopped stand until its connection is given up. A step that is later than the longer time is not found by
-/// itself: the session's next step leads to it, for as long as it is remembered how far the session was written.
+/// A step's timestamp is the start of its transaction. Postgres ends a transaction that idles for
+/// three seconds and a statement that runs for ten, and SQLite has a single writer. But a
+/// transaction with many slow statements may take longer, and MySQL keeps the transaction of a
+/// stopped process open until its connection is given up. A step that becomes visible after the
+/// longer time is not found directly. The session's next step reveals it, as long as the journal
+/// remembers how far the session was written.
 pub(super) const USUAL_MS: i64 = 2_000;
 pub(super) const LATEST_MS: i64 = 60_000;
 
-/// What is younger is left for later, in milliseconds: Postgres tells of claims before they are on its disk, for at most
-/// three times `wal_writer_delay`, and a crash of the server may undo them until then.
+/// Steps younger than this are left for later, in milliseconds. With asynchronous commit, Postgres
+/// shows claims before they are on disk, for at most three times `wal_writer_delay`, and a server
+/// crash may undo them until then.
 pub(super) const SETTLED_MS: i64 = 1_000;
 
-/// How often it is looked back far.
+/// How often the journal looks back by the longer time.
 const LOOK_BACK: Duration = Duration::from_secs(15);
 
-/// How long it is remembered how far a session was written, in milliseconds: longer than it is looked back.
+/// How long the progress of a session is remembered, in milliseconds: longer than the journal looks
+/// back.
 const REMEMBERED_MS: i64 = 10 * LATEST_MS;
 
-/// The times that are looked at together, at least and at most: a journal that was off for long catches up quickly, and
-/// none of its questions is about more than the database answers in time.
+/// Minimum and maximum time span of a query: a journal that was off for long catches up quickly,
+/// and no query covers more than the database can answer in time.
 pub(super) const SPAN_MIN_MS: i64 = 10_000;
 pub(super) const SPAN_MAX_MS: i64 = 600_000;
 
-/// Sessions that are read at once.
+/// Sessions that are read concurrently.
 const SESSIONS: usize = 16;
 
-/// Sessions that are read between two looks at the clock.
+/// Sessions that are read between two readings of the clock.
 const SESSIONS_MAX: usize = 1_000;
 
-/// Lines that are written together.
+/// Lines per write.
 const LINES: usize = 1_000;
 
 /// How far a session was written.
@@ -62,7 +66,7 @@ struct Written {
     at: Timestamp,
 }
 
-/// What a line says of how far the journal is: of a head, or of a step.
+/// The fields of a head line or of a step's line that tell how far the journal is complete.
 #[derive(Debug, Deserialize)]
 struct Known {
     from: Option<Timestamp>,
@@ -72,12 +76,12 @@ struct Known {
     at: Option<Timestamp>,
 }
 
-/// Writes the journal where no other process does.
+/// Writes the journal unless another process does.
 pub(super) struct Writer {
     source: Source,
     settings: JsonlSettings,
     journal: Option<Journal>,
-    /// Whether the database finds steps by their time.
+    /// Whether the database is known to have the index that finds steps by time.
     is_indexed: bool,
     pub(super) behind: Behind,
 }
@@ -93,12 +97,12 @@ impl Writer {
         }
     }
 
-    /// Whether this process is the one that writes.
+    /// Whether this process is the one that writes the journal.
     pub(super) const fn writes(&self) -> bool {
         self.journal.is_some()
     }
 
-    /// Writes what is new; false where another process does.
+    /// Writes what is new. Returns false if another process writes the journal.
     pub(super) async fn pass(&mut self) -> Result<bool, Fault> {
         let passed = self.attempt().await;
         match &passed {
@@ -106,7 +110,7 @@ impl Writer {
             Ok(false) => self.behind.is_elsewhere(),
             Err(fault) => {
                 if matches!(fault, Fault::File(_)) {
-                    // What is in the file is read again.
+                    // The file's contents are read again before the next write.
                     self.journal = None;
                 }
                 self.behind.grows(self.source.clock.monotonic());
@@ -139,35 +143,36 @@ impl Writer {
 
 #[derive(Debug)]
 struct Journal {
-    /// The file; elsewhere while it is written.
+    /// The file; none during a write.
     file: Option<Jsonl>,
     written: HashMap<SessionKey, Written>,
-    /// Whether nothing said where it begins.
+    /// Whether the file had no head line.
     is_new: bool,
-    /// Whether its first line is there.
+    /// Whether the first head line has been written.
     has_begun: bool,
     reached: Reached,
     lines: Vec<String>,
-    /// Whether there are lines behind the last one that says how far it is, and what that one says.
+    /// Whether lines were written since the last head line.
     is_ahead: bool,
     noted: Timestamp,
 }
 
-/// How far a journal is.
+/// How far the journal is complete.
 #[derive(Debug)]
 struct Reached {
-    /// Every step that says an earlier time is written, or is from before the journal: where whoever goes on has to
-    /// begin.
+    /// Every step with an earlier timestamp is written or predates the journal. The next process to
+    /// write the journal has to start here.
     complete: Timestamp,
-    /// Up to where it was looked, so that the rest is only what could not be seen by then.
+    /// The time up to which steps were looked for. Of the earlier steps, only those that were not
+    /// visible then can be missing.
     cursor: Timestamp,
-    /// When it was looked back far the last time.
+    /// When the journal last looked back by the longer time.
     looked_back: Option<Duration>,
-    /// When the last pass came to its end.
+    /// When the last pass ended.
     passed: Duration,
 }
 
-/// Opens the file and reads from it how far it came; none where another process writes it.
+/// Opens the file and reads how far it is complete. Returns none if another process writes it.
 async fn open(settings: JsonlSettings, time: Duration) -> Result<Option<Journal>, Fault> {
     let opened = tokio::task::spawn_blocking(move || {
         let mut written = HashMap::<SessionKey, Written>::new();
@@ -184,7 +189,8 @@ async fn open(settings: JsonlSettings, time: Duration) -> Result<Option<Journal>
                 last.n = last.n.max(n);
                 last.at = last.at.max(at);
             } else if known.from.is_some() {
-                // The last one: the database's clock may have been set back between them.
+                // The last head counts, even if it is not the latest: the database's clock may have
+                // been set back.
                 complete = known.from;
             }
         })?;
@@ -218,7 +224,8 @@ fn joined<T>(joined: Result<io::Result<T>, tokio::task::JoinError>) -> Result<T,
 }
 
 impl Journal {
-    /// Makes sure of the first line, so that whoever goes on after a death knows where the journal began.
+    /// Ensures that the file has a head line, so that a successor after a crash knows where the
+    /// journal began.
     async fn begin(&mut self, now: Timestamp) -> Result<(), Fault> {
         if self.has_begun {
             return Ok(());
@@ -237,13 +244,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Begins again where the database's clock was set back to, as when another server took over: what is committed from
-    /// then on says earlier times than those that were looked at.
+    /// Moves back if the database's clock was set back, for example after a failover. Steps
+    /// committed from then on have earlier timestamps than those that were already looked for.
     fn follow(&mut self, now: Now) {
         if now.at >= self.reached.cursor {
             return;
         }
-        // It may have been set back at any time since the last pass.
+        // The clock may have been set back at any time since the last pass.
         let unseen = now.time.saturating_sub(self.reached.passed).as_millis();
         let unseen = i64::try_from(unseen).unwrap_or(i64::MAX);
         let back = now.at.0.saturating_sub(LATEST_MS).saturating_sub(unseen);
@@ -263,8 +270,8 @@ impl Journal {
     async fn write(&mut self, source: &Source, now: Now, behind: &mut Behind) -> Result<(), Fault> {
         let is_due = |last: Duration| now.time.saturating_sub(last) >= LOOK_BACK;
         let far = self.reached.looked_back.is_none_or(is_due);
-        // A step that says an earlier time can be seen by now. Only looking again at everything behind that of the last
-        // time finds all that could not.
+        // By now, every step with an earlier timestamp is visible. But `complete` may only advance
+        // if everything since the last time it advanced has been looked for again.
         let visible = before(now.at, LATEST_MS);
         let end = before(now.at, SETTLED_MS);
         let mut from = if far {
@@ -303,8 +310,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the steps that were committed between these times: whether they are many, and up to where, which is
-    /// nearer where they are of many sessions.
+    /// Writes the steps that were committed between these times. Returns whether they are many, and
+    /// the end of the time that was covered, which is earlier than `until` if many sessions have
+    /// steps.
     async fn span(
         &mut self,
         source: &Source,
@@ -326,10 +334,11 @@ impl Journal {
             steps += found.iter().map(|it| it.last - it.first + 1).sum::<i64>();
             query.after = found.last().map(|found| found.key);
             if !is_last {
-                // Of the sessions on this page more is known by now than was asked for.
+                // The sessions of this page were written beyond this time, so the query may end
+                // earlier.
                 query.until = query.until.min(near);
             }
-            // What is too young is told by the time at which it is read.
+            // Which steps are too young is decided by the time at which they are read.
             for found in found.chunks(SESSIONS_MAX) {
                 self.sessions(source, found, now).await?;
             }
@@ -339,7 +348,7 @@ impl Journal {
         }
     }
 
-    /// Writes what is new of these sessions.
+    /// Writes the new steps of these sessions.
     async fn sessions(
         &mut self,
         source: &Source,
@@ -350,7 +359,7 @@ impl Journal {
         let when = When {
             floor: self.reached.complete,
             settled: before(at, SETTLED_MS),
-            // A step that says a later time than this is from before the clock was set back.
+            // Steps with a later timestamp were written before the clock was set back.
             ahead: Timestamp(at.0.saturating_add(LATEST_MS)),
         };
         let wanted = found.iter().filter_map(|&FoundSteps { key, first, last }| {
@@ -375,7 +384,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes a session, of which this was read.
+    /// Writes the lines of one session, starting with a piece that was already read.
     async fn session(
         &mut self,
         source: &Source,
@@ -406,10 +415,12 @@ impl Journal {
         }
     }
 
-    /// Writes the lines, and how far they are: a session's lines may be ahead of those of others, so that only this
-    /// says where whoever goes on has to begin. What need not be remembered any more is forgotten.
+    /// Writes a head line after the lines. Some sessions' lines may be ahead of others', so that
+    /// only the head says where a successor has to start. Also forgets sessions that need not be
+    /// remembered.
     async fn note(&mut self) -> Result<(), Fault> {
-        // In quiet times too, now and then, lest whoever goes on looks at all of them again.
+        // Without new lines, a head is still written now and then, so that a successor does not
+        // scan the whole quiet period again.
         let is_old = self.reached.complete.0.saturating_sub(self.noted.0) >= SPAN_MAX_MS;
         if !self.is_ahead && !is_old {
             return Ok(());
@@ -438,7 +449,7 @@ impl Journal {
         self.append().await
     }
 
-    /// Writes the lines; they are there after the death of this process.
+    /// Appends the lines durably: they survive the death of this process.
     async fn append(&mut self) -> Result<(), Fault> {
         let Some(mut file) = self.file.take() else {
             return Err(io::Error::other("the file is not open").into());
@@ -455,7 +466,7 @@ impl Journal {
     }
 }
 
-/// So many milliseconds earlier.
+/// This many milliseconds earlier.
 const fn before(at: Timestamp, ms: i64) -> Timestamp {
     Timestamp(at.0.saturating_sub(ms))
 }

@@ -1,4 +1,4 @@
-//! Sessions in which nothing happened for as long as their tenant keeps them.
+//! Deletes sessions that have been idle for longer than their tenant keeps them.
 
 use std::time::Duration;
 
@@ -16,11 +16,12 @@ use crate::deleting;
 /// Sessions per pass.
 const SESSIONS: u32 = 20;
 
-/// A member of a session's metadata: `true` keeps the session.
+/// A key in a session's metadata; `true` keeps the session.
 pub(crate) const KEEP: &str = "keep";
 
-/// Checks one page of old sessions, newest first, and deletes those that are idle for long enough, as a request
-/// would. Children go with their parents, leaves with their runs; sessions that timers send to stay.
+/// Checks one page of old sessions, newest first, and deletes those that have been idle for long
+/// enough, like a request would. Children are deleted with their parents, and leaves with their
+/// runs. Sessions that are the target of timers are kept.
 pub(super) async fn sweep(
     app: &App,
     tenant: TenantId,
@@ -57,14 +58,15 @@ pub(super) async fn sweep(
     Ok(removed)
 }
 
-/// The smallest session id of this time: ids start with their time of creation.
+/// The smallest session id with this creation time; ids start with their creation time.
 fn first_of(at: Timestamp) -> SessionId {
     SessionId(Uuid::from_u128(
         u128::from(at.0.max(0).unsigned_abs()) << 80,
     ))
 }
 
-/// Whether nothing happened in a session since a time, nothing is to happen, and nobody keeps it.
+/// Whether nothing has happened in a session since `before`, nothing is pending, and nothing keeps
+/// it.
 async fn is_idle(
     app: &App,
     session: &SessionRecord,

@@ -26,21 +26,22 @@ use tracing::Instrument as _;
 use crate::app::App;
 use crate::engine::Run;
 
-/// Characters of a result in the report to the parent; the rest can be read from the nodes.
+/// Maximum number of characters of a result in the report to the parent; the rest can be read from
+/// the nodes.
 const REPORT_CHARS_MAX: usize = 16_000;
 
 /// A run in memory.
 pub(super) struct Kept {
     pub(super) run: Run,
-    /// The session at the top of the tree that the run's session is in.
+    /// The topmost session of the tree that the run's session is in.
     pub(super) root: Option<SessionId>,
 }
 
 /// The state from which a run is advanced.
 pub(super) enum Start {
-    /// Its state.
+    /// Its in-memory state.
     Kept(Box<Kept>),
-    /// Its rows cannot be read.
+    /// Its record only, because the run cannot be read.
     Broken(Box<RunRecord>),
 }
 
@@ -60,13 +61,13 @@ pub(super) struct Prepared {
     pub(super) cancel: Vec<SendId>,
     /// Sessions to delete first.
     pub(super) forget: Vec<SessionId>,
-    /// Change of the number of leaves in flight.
+    /// By how much the number of leaves in flight changes.
     pub(super) grown: i64,
     /// The run after the advance; none if it cannot be read.
     pub(super) kept: Option<Box<Kept>>,
 }
 
-/// Applies new events to a run, and returns what to write.
+/// Applies new events to a run. Returns what to write.
 pub(super) async fn prepare(
     app: &App,
     start: Start,
@@ -261,14 +262,14 @@ async fn started(
     })
 }
 
-/// The changes, for the run's event stream.
+/// The changes of an advance, for the run's event stream.
 fn changes(
     run: &RunRecord,
     before: RunStatus,
     nodes: &[NodeRecord],
     refused: &[(usize, Failure)],
 ) -> Value {
-    // Settled nodes are listed from the leaves up, then started ones from the root down.
+    // Settled nodes are listed from the leaves up, then the others from the root down.
     let settled = nodes.iter().rev().filter(|node| node.state.is_settled());
     let others = nodes.iter().filter(|node| !node.state.is_settled());
     let nodes = settled.chain(others).map(|node| {
@@ -338,8 +339,8 @@ fn report(app: &App, run: &RunRecord, used: Used) -> Option<RunReport> {
         };
         (call_id, result)
     });
-    // A cancelled run does not wake its session. An agent that started it is still notified with
-    // its next send, because the budget set aside for the run is returned with the report.
+    // A cancelled run does not wake its session. But an agent that started it is notified along
+    // with its next send, because the report returns what is left of the run's budget.
     let wake = run.status != RunStatus::Cancelled;
     let by_agent = run.options.starter.is_some();
     let words = (wake || by_agent).then(|| RunWords {
@@ -356,7 +357,7 @@ fn report(app: &App, run: &RunRecord, used: Used) -> Option<RunReport> {
     })
 }
 
-/// The report's text.
+/// The text of the report.
 fn end_text(run: &RunRecord) -> String {
     let mut text = format!(
         "The workflow {} ({}) has ended: {}.",
@@ -381,8 +382,8 @@ fn end_text(run: &RunRecord) -> String {
     text
 }
 
-/// An advance that fails a run which cannot continue, with its report. The caller has to cancel its
-/// leaves first.
+/// An advance that fails a run that cannot continue, together with its report. The caller has to
+/// cancel the run's leaves first.
 pub(super) fn broken(
     app: &App,
     record: &RunRecord,
@@ -396,7 +397,7 @@ pub(super) fn broken(
     let mut options = record.options.clone();
     let mut used = Used::default();
     if let Some(starter) = &mut options.starter {
-        // The usage of its leaves is not known: nothing of the amount set aside is returned.
+        // The usage of its leaves is unknown, so nothing of the reserved amount is returned.
         let slice = starter.budget.unwrap_or_default().slice();
         used = *starter.used.get_or_insert(Used {
             usage: record.usage,

@@ -1,4 +1,4 @@
-//! Cache of the runs that this process owns, between two advances.
+//! Caches the runs that this process owns between advances.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::skipped::SkippedRuns;
 use crate::app::App;
 use crate::engine::Run;
 
-/// Maximum number of cached runs; the least recently used are evicted and loaded again when they
+/// Maximum number of cached runs. The least recently used are evicted, and loaded again when they
 /// have events.
 const RUNS_MAX: usize = 64;
 
@@ -23,7 +23,7 @@ pub(super) struct Memory {
     boot: Option<BootId>,
     runs: BTreeMap<RunKey, (i64, u64, Box<Kept>)>,
     pub(super) skipped: SkippedRuns,
-    /// Counts uses.
+    /// The number of uses so far, to order them.
     uses: u64,
 }
 
@@ -44,7 +44,7 @@ impl Memory {
         self.runs.keys().copied().collect()
     }
 
-    /// Removes a run from the cache and returns it if it is at this step. The caller puts it back
+    /// Removes a run from the cache, and returns it if it is at this step. The caller puts it back
     /// after its commit.
     pub(super) fn take(&mut self, key: RunKey, step: i64) -> Option<Box<Kept>> {
         let (kept_step, _, kept) = self.runs.remove(&key)?;
@@ -68,8 +68,8 @@ impl Memory {
     }
 }
 
-/// Loads an owned run with all its nodes. If its nodes or its session cannot be read, it is
-/// [`Start::Broken`] once its attempts are exhausted, and an error before.
+/// Loads an owned run with all its nodes. If its nodes or its session cannot be read, the result is
+/// [`Start::Broken`] once its attempts are exhausted, and an error before that.
 pub(super) async fn load(
     app: &App,
     key: RunKey,
@@ -132,7 +132,7 @@ pub(super) async fn load(
     })
 }
 
-/// The session at the top of the tree that the run's session is in.
+/// The topmost session of the tree that the run's session is in.
 async fn root(app: &App, key: RunKey, session: SessionId) -> Result<SessionId, store::Error> {
     let tenant = key.tenant;
     let found = app

@@ -1,4 +1,4 @@
-//! Runs that this process skips, because it cannot read them or their sessions are locked.
+//! Runs that this process skips because it cannot read them or because their sessions are locked.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// How long a run with a locked session is skipped.
 const LOCKED_PAUSE: Duration = Duration::from_millis(250);
 
-/// Attempts after which an unreadable run is failed: by then every other scheduler has tried
+/// Attempts after which an unreadable run is failed. By then every other scheduler has tried
 /// several times.
 const ATTEMPTS: u32 = 3;
 
@@ -22,7 +22,7 @@ const ATTEMPTS: u32 = 3;
 /// a restored backup may make it readable.
 const PAUSE_MAX: Duration = Duration::from_mins(10);
 
-/// Skipped runs; the others are not affected.
+/// Skipped runs. Other runs are not affected.
 #[derive(Default)]
 pub(super) struct SkippedRuns {
     now: Timestamp,
@@ -37,7 +37,7 @@ struct Skipped {
 }
 
 impl Skipped {
-    /// The backoff after the attempts so far.
+    /// The backoff for the number of attempts so far.
     fn pause(&self) -> Duration {
         let more = self.attempts.saturating_sub(ATTEMPTS).min(16);
         PAUSE.saturating_mul(1 << more).min(PAUSE_MAX)
@@ -45,8 +45,8 @@ impl Skipped {
 }
 
 impl SkippedRuns {
-    /// Updates the database's time. Forgets runs that have not been claimed for long: another
-    /// scheduler has them, or they have ended.
+    /// Sets the current time, as told by the database. Forgets runs that have not been claimed for
+    /// long: another scheduler has them, or they have ended.
     pub(super) fn tick(&mut self, now: Timestamp) {
         self.now = now;
         self.runs
@@ -93,7 +93,7 @@ impl SkippedRuns {
             .is_some_and(|entry| entry.attempts >= ATTEMPTS)
     }
 
-    /// Forgets a run that was advanced.
+    /// Forgets a run that has been advanced.
     pub(super) fn forget(&mut self, key: RunKey) {
         self.runs.remove(&key);
     }

@@ -1,4 +1,4 @@
-//! What a request may do whose key is bound to a part of its tenant.
+//! What a request may do if its API key is bound to a part of its tenant.
 
 use mainspring_shared::agent::{AgentName, AgentSpec, SendOptions};
 use mainspring_shared::id::SessionId;
@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 use super::Resolver;
 use crate::error::Error;
 
-/// Refuses a published agent that the key of a request is not bound to, whether it exists or not.
+/// Refuses a published agent that the key of a request is not bound to, whether the agent exists or
+/// not.
 pub fn admit_agent(binding: Option<&Binding>, name: &AgentName) -> Result<(), Error> {
     if binding.is_none_or(|binding| binding.has_agent(name)) {
         Ok(())
@@ -20,14 +21,15 @@ pub fn admit_agent(binding: Option<&Binding>, name: &AgentName) -> Result<(), Er
 }
 
 impl Resolver<'_> {
-    /// Fails for a session outside of the binding as if it did not exist.
+    /// Fails for a session outside the binding as if the session did not exist.
     pub fn see(&self, session: &SessionRecord) -> Result<(), Error> {
         let inside = self.binding.is_none_or(|binding| binding.holds(session));
         inside.then_some(()).ok_or_else(Error::session_not_found)
     }
 
-    /// Adds what the metadata of a session must have, before its agent is bound to it. `at` is a pointer to the object
-    /// that has it as a member: with what is added it may have no room any more.
+    /// Adds the metadata that the binding requires of a session, before its agent is bound to the
+    /// metadata. `at` points to the object that contains the metadata; fails if the additions do
+    /// not fit.
     pub fn fill(&self, metadata: &mut Map<String, Value>, at: &str) -> Result<(), Error> {
         let filled = self.within(|binding| binding.fill(metadata))?;
         if filled.is_none() || has_room(metadata) {
@@ -37,13 +39,13 @@ impl Resolver<'_> {
         }
     }
 
-    /// Refuses a session that would lie outside of the binding.
+    /// Refuses a session that would lie outside the binding.
     pub fn admit(&self, session: &NewSession) -> Result<(), Error> {
         self.admit_as(&session.agent, &session.metadata, session.key.session)
     }
 
-    /// The same of a session that is made by a request with this key. One that was used before makes none, and its
-    /// agent may be gone since.
+    /// Like `admit`, for a session created by a request with this idempotency key. If the
+    /// key was used before, no session is created, and its agent may be gone by now.
     pub async fn admit_new(
         &self,
         agent: &AgentSpec,
@@ -57,7 +59,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The same of what a session is to become.
+    /// Like `admit`, for what a session is to become.
     pub fn admit_as(
         &self,
         agent: &AgentSpec,
@@ -68,8 +70,9 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// Refuses the memory of an agent that a send alone is run with, where it lies outside. The namespace is kept as
-    /// it was judged: the metadata that it is made of may be changed before the send begins.
+    /// Refuses the memory of an agent that is used for one send only, if it lies outside the
+    /// binding. The namespace is fixed as it was checked, because the metadata that it is built
+    /// from may change before the send begins.
     pub(super) fn admit_memory(
         &self,
         agent: &mut AgentSpec,
@@ -83,7 +86,7 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// Refuses options that make another agent of one that the key is bound to.
+    /// Refuses options that would turn an agent that the key is bound to into another one.
     pub(super) fn admit_options(&self, options: &SendOptions) -> Result<(), Error> {
         let names_agents = self.binding.is_some_and(Binding::names_agents);
         let is_other = options.model.is_some() || options.system_prompt.is_some();
@@ -93,7 +96,7 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// What a binding says, if there is one; what lies outside of it is refused.
+    /// Applies the binding, if there is one. Refuses what lies outside it.
     fn within<T>(
         &self,
         judge: impl FnOnce(&Binding) -> Result<T, Outside>,

@@ -10,10 +10,10 @@ use super::{Resolver, invalid, is_about_agents};
 use crate::error::{Error, FieldError};
 use crate::services::skills;
 
-/// The options of a send as a request means them: an agent is still a name.
+/// The options of a send as given in a request, with the agent still a name.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct OptionsAsk {
-    /// All the others.
+    /// All other options.
     pub options: SendOptions,
     /// The agent, if one is named.
     pub agent: Option<AgentAsk>,
@@ -29,8 +29,8 @@ pub struct AgentAsk {
 }
 
 impl Resolver<'_> {
-    /// The options of a send to a session that exists. Nothing is read unless they name an agent, or the key of
-    /// the request is bound: then a session outside of its binding does not exist.
+    /// The options of a send to an existing session. Nothing is read unless they name an agent or
+    /// the request's key is bound. A session outside the binding counts as missing.
     pub async fn options_in(
         &mut self,
         ask: OptionsAsk,
@@ -51,7 +51,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// The same where the path of the request names the session, which was judged on the way in.
+    /// Like `options_in`, if the request's path names the session, which has been checked
+    /// already.
     pub async fn options_inside(
         &mut self,
         ask: OptionsAsk,
@@ -66,8 +67,8 @@ impl Resolver<'_> {
     }
 
     /// The options of a send in a session with this agent and this metadata. Fails with
-    /// `agent.not_found`, or with `request.invalid` where the agent cannot be run there. A request whose
-    /// key was used before is known to store nothing.
+    /// `agent.not_found`, or with `request.invalid` if the agent cannot run there. A request whose
+    /// idempotency key was used before will store nothing, so it does not fail for these reasons.
     pub async fn options_with(
         &mut self,
         ask: OptionsAsk,
@@ -84,7 +85,7 @@ impl Resolver<'_> {
         match self.for_send(ask, session, metadata).await {
             Ok(mut agent) => {
                 self.admit_memory(&mut agent, metadata, id)?;
-                // A send has no other sends to share a budget with: it is the send's own.
+                // The agent serves only this send, so its budget becomes a budget of the send.
                 options.budget = match (options.budget, agent.budget.take()) {
                     (Some(own), Some(agents)) => Some(own.and(agents)),
                     (own, agents) => own.or(agents),

@@ -1,7 +1,8 @@
-//! Published agents with limits of their own: of open sends, of money and of tokens.
+//! Published agents with limits of their own: on open sends, on money and on tokens.
 //!
-//! Which of a tenant's agents have limits is looked up with the tenant's. Of a tenant where none has, nothing else is
-//! asked. Of others, the agent of a session that exists already is read, and believed for some seconds.
+//! Which of a tenant's agents have limits is read along with the tenant's own limits. If none has,
+//! nothing else is read. Otherwise the agent of an existing session is read, and cached for some
+//! seconds.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroUsize;
@@ -18,18 +19,18 @@ use mainspring_shared::store::{AcceptSend, Target};
 use crate::app::App;
 use crate::error::Error;
 
-/// How long a session is believed to have the agent that was read.
+/// How long a session's agent is cached.
 const BELIEVED: Duration = Duration::from_secs(5);
 
-/// Sessions whose agents are remembered.
+/// Maximum number of sessions whose agents are cached.
 const SESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("it is not 0");
 
-/// Sessions that are read at a time for one request.
+/// Maximum number of sessions that are read concurrently for one request.
 const READS_MAX: usize = 8;
 
 type Limited = Arc<BTreeMap<AgentName, AgentLimits>>;
 
-/// The agents that have limits, by their tenants.
+/// The agents with limits, by tenant.
 #[derive(Debug)]
 pub struct KnownAgents {
     limited: RwLock<HashMap<TenantId, Limited>>,
@@ -46,7 +47,7 @@ impl Default for KnownAgents {
 }
 
 impl KnownAgents {
-    /// Takes note of the agents of a tenant that have limits.
+    /// Records the agents of a tenant that have limits.
     pub fn note(&self, tenant: TenantId, mut agents: Vec<(AgentName, AgentLimits)>) {
         agents.retain(|(_, limits)| concerns_requests(limits));
         if agents.is_empty() && self.of(tenant).is_none() {
@@ -72,7 +73,8 @@ impl KnownAgents {
     }
 }
 
-/// Whether a request may be refused under these limits. Sends in flight are the store's business.
+/// Whether a request may be refused because of these limits. The limit on sends in flight is
+/// enforced by the store.
 fn concerns_requests(limits: &AgentLimits) -> bool {
     let others = AgentLimits {
         sends_running: None,
@@ -81,7 +83,7 @@ fn concerns_requests(limits: &AgentLimits) -> bool {
     others.stored().is_some()
 }
 
-/// Sends of one agent that has limits.
+/// The sends of one agent with limits.
 #[derive(Debug)]
 pub(super) struct OfAgent<'a> {
     pub(super) agent: AgentName,
@@ -89,7 +91,7 @@ pub(super) struct OfAgent<'a> {
     pub(super) sends: Vec<&'a AcceptSend>,
 }
 
-/// Those of some sends of one tenant whose agents have limits, in their order.
+/// The sends of one tenant whose agents have limits, by agent, in their order.
 pub(super) async fn limited<'a>(
     app: &App,
     tenant: TenantId,
@@ -130,7 +132,7 @@ pub(super) async fn limited<'a>(
     Ok(found.into_values().collect())
 }
 
-/// The session whose agent a send is for; none where it says itself what it is for.
+/// The session whose agent a send uses; none if the send itself determines its agent.
 fn asks(item: &AcceptSend) -> Option<SessionKey> {
     match (&item.options.agent, &item.target) {
         (None, Target::Existing(key)) => Some(*key),
@@ -138,7 +140,7 @@ fn asks(item: &AcceptSend) -> Option<SessionKey> {
     }
 }
 
-/// The published agent of a session; none where it is defined by the session alone.
+/// The published agent of a session; none if the session defines its agent inline.
 async fn agent_of_session(app: &App, key: SessionKey) -> Result<Option<AgentName>, Error> {
     let now = app.clock.monotonic();
     let known = app.known.agents.sessions().get(&key).cloned();

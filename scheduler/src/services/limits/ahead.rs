@@ -1,9 +1,10 @@
-//! Places that are taken before anybody asks for them.
+//! Places that are reserved ahead of demand.
 //!
-//! Of a tenant that sends much, some are reserved under ids that its next sends get, so that most of its requests find
-//! one here and need no statement of their own. Those that find none wait for the next ones, so that later requests
-//! get later ids. None stays here for long: the id of a send begins with the time, and a place that lies here
-//! is missing elsewhere.
+//! For a tenant that sends a lot, some places are reserved under the ids that its next sends will
+//! get, so that most of its requests find a place here and need no statement of their own. Requests
+//! that find none wait for the next batch, so that later requests get later ids. No place is kept
+//! for long, because the id of a send begins with the time, and a place that is kept here cannot be
+//! used elsewhere.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -12,51 +13,53 @@ use std::time::Duration;
 use mainspring_shared::id::{SendId, TenantId};
 use tokio::sync::oneshot;
 
-/// What the next requests need is what came in a time as long as this.
+/// The demand of the next requests is estimated from the requests within this time.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Requests in such a time from which on places are taken ahead.
+/// The number of requests in a period from which places are reserved ahead.
 const MANY: usize = 4;
 
-/// Of the places that a tenant may have, each scheduler takes at most one in so many ahead.
+/// Each scheduler reserves at most one in this many of a tenant's places ahead.
 const SHARE: u32 = 64;
 
-/// Places that are taken ahead at once, at most: some databases are told each of them by itself.
+/// Maximum number of places that are reserved at once: some databases need a statement for each.
 const BLOCK_MAX: usize = 256;
 
-/// How long a place lies here. Ids of sends may be behind the clock by seconds, as clocks of schedulers are.
+/// How long a place is kept. Ids of sends may lag behind the clock by seconds, since the clocks of
+/// schedulers may.
 pub(super) const KEPT: Duration = Duration::from_secs(1);
 
-/// Places that were taken ahead, of all tenants.
+/// The places of all tenants that were reserved ahead.
 #[derive(Debug, Default)]
 pub(super) struct Ahead(Mutex<HashMap<TenantId, Spares>>);
 
-/// A place that nobody needed yet.
+/// A reserved place that is not used yet.
 #[derive(Debug, Clone, Copy)]
 struct Spare {
     id: SendId,
-    /// When its id was made.
+    /// When its id was generated.
     at: Duration,
-    /// The limit under which it was taken.
+    /// The limit under which it was reserved.
     max: u32,
 }
 
-/// Those of one tenant.
+/// The spare places of one tenant.
 #[derive(Debug, Default)]
 struct Spares {
-    /// In the order of their ids.
+    /// Ordered by id.
     places: VecDeque<Spare>,
-    /// Requests that found none, in their order.
+    /// Requests that found no place, in order.
     waiters: VecDeque<oneshot::Sender<Option<SendId>>>,
-    /// When the current period began, and the requests in it.
+    /// When the current period began, and the number of requests in it.
     period: (Duration, usize),
-    /// The requests in the one before.
+    /// The number of requests in the period before.
     before: usize,
-    /// The limit that was heard of last.
+    /// The most recent limit.
     max: u32,
-    /// Whether somebody takes more.
+    /// Whether a task is reserving more.
     is_filling: bool,
-    /// What was asked for before is for nobody but those who wait.
+    /// When spares were last renounced: places that were requested before then go only to waiting
+    /// requests.
     renounced: Option<Duration>,
 }
 
@@ -65,13 +68,14 @@ struct Spares {
 pub(super) enum Found {
     /// A place for its send, under the id that the send gets.
     Place(SendId),
-    /// Somebody takes places, and tells which one it gets; none where it is to take one for itself.
+    /// Places are being reserved; the request is told which one it gets, or none if it has to
+    /// reserve one itself.
     Wait(oneshot::Receiver<Option<SendId>>),
-    /// Nothing: it takes one for itself.
+    /// Nothing: the request has to reserve a place itself.
     Nothing,
 }
 
-/// Places to be taken now.
+/// Places to be reserved now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fill {
     pub(super) count: usize,
@@ -86,37 +90,40 @@ impl Ahead {
         what(tenants.entry(tenant).or_default())
     }
 
-    /// Notes a request of a tenant that may have `max` open sends, and finds a place for its send. Returns too whether
-    /// the caller is to fill up, as [`Ahead::fill`] says, from now on until that says nothing.
+    /// Counts a request of a tenant that may have `max` open sends, and finds a place for its send.
+    /// Also returns whether the caller has to call [`Ahead::fill`], and repeat it until it returns
+    /// none.
     pub(super) fn next(&self, tenant: TenantId, max: u32, now: Duration) -> (Found, bool) {
         self.with(tenant, |spares| spares.next(max, now))
     }
 
-    /// A place that lies here after all.
+    /// A spare place, if one has become available after all.
     pub(super) fn left(&self, tenant: TenantId, now: Duration) -> Option<SendId> {
         self.with(tenant, |spares| spares.pop(now))
     }
 
-    /// How many places to take now, if any are needed. Whoever takes them reports them to [`Ahead::put`].
+    /// How many places to reserve now, if any are needed. The caller reports them to
+    /// [`Ahead::put`].
     pub(super) fn fill(&self, tenant: TenantId, now: Duration) -> Option<Fill> {
         self.with(tenant, |spares| spares.fill(now))
     }
 
-    /// Hands out places that were taken, to those who wait first. Where they are fewer than was asked for, there are no
-    /// more, and who still waits is told so. Returns those that are to be given back.
+    /// Hands out reserved places, first to waiting requests. If there are fewer than were
+    /// requested, there are no more, and the requests that still wait are told so. Returns the
+    /// places to give back.
     pub(super) fn put(&self, tenant: TenantId, fill: Fill, places: &[SendId]) -> Vec<SendId> {
         self.with(tenant, |spares| spares.put(fill, places))
     }
 
-    /// Removes what lies here for too long, or cannot be used any more, to be given back.
+    /// Removes the places that are too old or unusable, to be given back.
     pub(super) fn expired(&self, tenant: TenantId, now: Duration) -> Vec<SendId> {
         self.with(tenant, |spares| {
             spares.remove(|it, max| !it.is_usable(max, now))
         })
     }
 
-    /// Removes all that lies here, to be given back: sends with later ids come first. What is under way is only for
-    /// those who wait.
+    /// Removes all spare places, to be given back, because sends with later ids come first. Places
+    /// being reserved go only to waiting requests.
     pub(super) fn renounce(&self, tenant: TenantId, now: Duration) -> Vec<SendId> {
         let mut tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(spares) = tenants.get_mut(&tenant) else {
@@ -161,13 +168,13 @@ impl Spares {
         self.period.1 += 1;
     }
 
-    /// Places that requests need in a period, as far as they may lie here.
+    /// Places that requests need in a period, up to the number that may be kept here.
     fn needed(&self) -> usize {
         let most = usize::try_from(self.max / SHARE).unwrap_or(usize::MAX);
         self.before.max(self.period.1).min(most).min(BLOCK_MAX)
     }
 
-    /// How many to take, for those who wait and for others to come.
+    /// How many places to reserve, for waiting requests and for those to come.
     fn missing(&self) -> usize {
         let (needed, lie) = (self.needed(), self.places.len());
         let others = if needed >= MANY && lie <= needed / 2 {
@@ -199,7 +206,7 @@ impl Spares {
     fn put(&mut self, fill: Fill, places: &[SendId]) -> Vec<SendId> {
         let mut left = VecDeque::new();
         for id in places {
-            // One who gave up leaves it to the next.
+            // A waiter that gave up leaves its place to the next one.
             let mut place = Some(*id);
             while let Some(waiter) = place.and_then(|_| self.waiters.pop_front()) {
                 place = waiter.send(place).err().flatten();
@@ -210,8 +217,8 @@ impl Spares {
             for waiter in self.waiters.drain(..) {
                 let _ = waiter.send(None);
             }
-            // There are no more, or nobody can say: who comes next asks for itself, and nobody again for others until
-            // as many have come.
+            // There are no more places, or the reservation failed. The next requests reserve for
+            // themselves, and nothing is reserved ahead until enough of them have come.
             (self.before, self.period.1) = (0, 0);
         }
         if self.renounced.is_some_and(|renounced| fill.at <= renounced) {
@@ -251,7 +258,7 @@ mod tests {
         range.map(|n| SendId(Uuid::from_u128(n))).collect()
     }
 
-    /// So many requests at a time: what they found, and how many of them are to fill up.
+    /// Makes `count` requests. Returns what they found, and how many of them are to fill up.
     fn requests(ahead: &Ahead, max: u32, now: Duration, count: usize) -> (Vec<Found>, usize) {
         let found = (0..count).map(|_| ahead.next(TENANT, max, now));
         let (found, begins): (Vec<_>, Vec<_>) = found.unzip();
@@ -270,7 +277,7 @@ mod tests {
         ahead.fill(TENANT, now).map(|fill| fill.count)
     }
 
-    /// With these places lying here, of a tenant that sends much.
+    /// An `Ahead` with these spare places, of a tenant that sends a lot.
     fn with(places: Range<u128>, now: Duration) -> Ahead {
         let ahead = Ahead::default();
         let (_waiting, begins) = requests(&ahead, MAX, now, MANY);
@@ -298,7 +305,7 @@ mod tests {
         let got: Vec<_> = found.into_iter().filter_map(placed).collect();
         assert_eq!(got, taken[..waiting]);
         assert_eq!(ahead.fill(TENANT, at(1)), None);
-        // From now on there are enough, in the order of their ids, and half of them before more are taken.
+        // There are enough places, in the order of their ids, until half of them are used.
         let (found, begins) = requests(&ahead, MAX, at(2), 16);
         assert_eq!(begins, 0);
         let got: Vec<_> = found.into_iter().filter_map(placed).collect();
@@ -338,7 +345,7 @@ mod tests {
         let got: Vec<_> = found.into_iter().map(placed).collect();
         assert_eq!(got[MANY - 1], ids(0..1).pop());
         assert_eq!(got[MANY..], [None, None]);
-        // Nobody asks again and again while nobody comes.
+        // Nothing is reserved ahead until enough requests have come.
         assert_eq!(ahead.fill(TENANT, at(1)), None);
         let (found, begins) = requests(&ahead, MAX, at(2), MANY - 1);
         assert_eq!(begins, 0);
@@ -384,7 +391,7 @@ mod tests {
         assert!(ahead.renounce(TENANT, at(1)).is_empty());
         assert_eq!(ahead.put(TENANT, fill, &ids(3..8)), ids(4..8));
         assert_eq!(placed(waits), ids(3..4).pop());
-        // What is asked for later lies here as before.
+        // Places that are requested later are kept as usual.
         let later = Fill { at: at(2), ..fill };
         assert!(ahead.put(TENANT, later, &ids(8..9)).is_empty());
         assert_eq!(ahead.left(TENANT, at(2)), ids(8..9).pop());

@@ -1,7 +1,7 @@
-//! Places among the open sends of a tenant, or of one of its keys or agents, that may have only so many.
+//! Places for the open sends of a tenant, a key or an agent that has a limit on them.
 //!
-//! They are rows, so that all schedulers together keep to the limit. Requests of the same moment take theirs in one
-//! transaction, and of a tenant that sends much [some are taken ahead](super::ahead).
+//! Places are rows, so that all schedulers together keep the limit. Concurrent requests take theirs
+//! in one transaction, and for a tenant that sends a lot [some are taken ahead](super::ahead).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use super::ahead::{Ahead, Found, KEPT};
 use crate::app::App;
 use crate::error::Error;
 
-/// Whose places: a tenant's, or those of one of its keys or agents.
+/// Whose places they are: a tenant's, or those of one of its keys or agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PlaceOwner {
     tenant: TenantId,
     pub(super) holder: PlaceHolder,
 }
 
-/// Who in a tenant.
+/// The holder of places within a tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PlaceHolder {
     Tenant,
     Key(KeyId),
-    /// Its places are kept like those of a key with this id.
+    /// An agent. Its places are stored like those of a key with this id.
     Agent(KeyId),
 }
 
@@ -50,7 +50,7 @@ impl PlaceOwner {
         Self { tenant, holder }
     }
 
-    /// What its places are kept under; nothing but the tenant where there is none.
+    /// The key id that its places are stored under; none for the tenant itself.
     fn kept_under(self) -> Option<KeyId> {
         match self.holder {
             PlaceHolder::Tenant => None,
@@ -78,7 +78,7 @@ pub(crate) struct PlaceTaker {
 }
 
 impl PlaceTaker {
-    /// Starts the task of its group.
+    /// Starts its group's task.
     pub(crate) fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
@@ -98,7 +98,7 @@ impl PlaceTaker {
         }
     }
 
-    /// Takes places for so many of the first of these sends as have one.
+    /// Takes places for as many of these sends as possible, in order. Returns how many.
     pub(super) async fn take(
         &self,
         of: PlaceOwner,
@@ -112,8 +112,8 @@ impl PlaceTaker {
         self.reserve(of, max, sends).await
     }
 
-    /// Takes a place for a send that nobody has heard of yet. It may get another id for that. Returns whether it
-    /// has one.
+    /// Takes a place for a send that nobody has heard of yet, and which may get another id with it.
+    /// Returns whether it has a place.
     pub(super) async fn take_one(
         &self,
         tenant: TenantId,
@@ -134,7 +134,7 @@ impl PlaceTaker {
         let place = match place {
             Some(place) => place,
             None if self.reserve(of, max, vec![*send]).await? > 0 => *send,
-            // What was taken ahead may be what this one missed.
+            // The place that is missing may be among those that were taken ahead.
             None => match self.ahead.left(tenant, self.clock.monotonic()) {
                 Some(place) => place,
                 None => return Ok(false),
@@ -144,14 +144,14 @@ impl PlaceTaker {
         Ok(true)
     }
 
-    /// Takes places ahead until there are enough, and gives back what nobody needed.
+    /// Takes places ahead until there are enough, and gives back those that are not used.
     async fn fill(&self, tenant: TenantId) {
         let of = PlaceOwner::tenant(tenant);
         while let Some(fill) = self.ahead.fill(tenant, self.clock.monotonic()) {
             let sends = (0..fill.count).map(|_| SendId(self.entropy.ordered_id()));
             let sends: Vec<SendId> = sends.collect();
             let taken = self.reserve(of, fill.max, sends.clone()).await;
-            // Where it fails, those who wait try for themselves and are told why.
+            // If it fails, the waiting requests try for themselves and get the error.
             let taken = taken.unwrap_or_default().min(sends.len());
             let left = self.ahead.put(tenant, fill, &sends[..taken]);
             self.give_back(of, left).await;
@@ -167,7 +167,8 @@ impl PlaceTaker {
         taken.unwrap_or_else(|_| Err(Error::stopping()))
     }
 
-    /// Gives places back of sends that are not made. Where that fails they are free a minute later.
+    /// Gives back the places of sends that were not made. If that fails, they become free a minute
+    /// later.
     async fn give_back(&self, of: PlaceOwner, sends: Vec<SendId>) {
         if sends.is_empty() {
             return;
@@ -182,7 +183,8 @@ impl PlaceTaker {
     }
 }
 
-/// Takes the places that are wanted at the same moment, those of an owner in one transaction: how many each of them got.
+/// Takes places for concurrent requests, with one transaction per owner. Returns how many each
+/// request got.
 async fn reserve(store: &dyn Store, items: Vec<Wanted>) -> Vec<Result<usize, Error>> {
     let items = &items;
     let mut owners: BTreeMap<PlaceOwner, Vec<usize>> = BTreeMap::new();
@@ -190,7 +192,7 @@ async fn reserve(store: &dyn Store, items: Vec<Wanted>) -> Vec<Result<usize, Err
         owners.entry(item.of).or_default().push(place);
     }
     let takes = owners.into_iter().map(async |(of, requests)| {
-        // The newest limit that any of them knows.
+        // The most recent limit that any of them knows.
         let max = requests.last().map_or(0, |last| items[*last].max);
         let sends = requests.iter().flat_map(|of| items[*of].sends.clone());
         let taken = store
@@ -215,7 +217,7 @@ async fn reserve(store: &dyn Store, items: Vec<Wanted>) -> Vec<Result<usize, Err
     outcomes
 }
 
-/// The places of the sends of a request.
+/// The places of a request's sends.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     taken: Vec<(PlaceOwner, Vec<SendId>)>,
@@ -223,26 +225,27 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Notes that these have a place.
+    /// Records that these sends have a place.
     pub(super) fn took(&mut self, of: PlaceOwner, sends: &[SendId]) {
         if !sends.is_empty() {
             self.taken.push((of, sends.to_vec()));
         }
     }
 
-    /// Notes that these have none.
+    /// Records that these sends have none.
     pub(super) fn refuse(&mut self, sends: Vec<SendId>, why: &Error) {
         let refused = sends.into_iter().map(|send| (send, why.clone()));
         self.refused.extend(refused);
     }
 
-    /// Why a send is not to be accepted, if it has no place.
+    /// Why a send must be refused; none if it has a place.
     pub(crate) fn refusal(&self, send: SendId) -> Option<Error> {
         let found = self.refused.iter().find(|(refused, _)| *refused == send);
         found.map(|(_, why)| why.clone())
     }
 
-    /// Gives the places back of sends that were not accepted. Where that fails they are free a minute later.
+    /// Gives back the places of sends that were not accepted. If that fails, they become free a
+    /// minute later.
     pub(crate) async fn give_back(self, app: &App, accepted: &[SendId]) {
         for (of, taken) in self.taken {
             let left = taken.into_iter();
@@ -284,7 +287,7 @@ mod tests {
         (0..count).map(new).collect()
     }
 
-    /// What becomes of the ids of so many sends at a time: those before, and those after that have a place.
+    /// The ids of `count` concurrent sends that got a place, before and after taking it.
     async fn take(taker: &PlaceTaker, count: usize) -> Vec<(SendId, SendId)> {
         let asks = ids(count).into_iter().map(async |before| {
             let mut after = before;
@@ -327,7 +330,7 @@ mod tests {
     async fn what_nobody_needed_is_left_to_others() {
         let (taker, other) = two();
         assert_eq!(take(&taker, 40).await.len(), 40);
-        // A batch of the same scheduler has it at once.
+        // A batch on the same scheduler gets the spare places at once.
         let batch = taker.take(OF, MAX, ids(500)).await;
         assert_eq!(batch.expect("it is asked"), 500);
         assert_eq!(take(&taker, 40).await.len(), 40);

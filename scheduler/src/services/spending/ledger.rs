@@ -1,4 +1,4 @@
-//! What the ledger says of tenants and of their agents, held against their limits of money and tokens.
+//! Checks the ledger entries of tenants and their agents against their limits on money and tokens.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,27 +17,27 @@ use super::{BELIEVED, MINUTE, of_usage};
 use crate::app::App;
 use crate::error::{Error, Quota};
 
-/// Whose account it is: a tenant's, or that of one of its agents.
+/// The owner of an account: a tenant, or one of its agents.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Owner {
     pub(super) tenant: TenantId,
     pub(super) agent: Option<AgentName>,
 }
 
-/// What the ledger said of accounts with limits.
+/// The ledger entries of accounts with limits, as last read.
 #[derive(Debug, Default)]
 pub(super) struct KnownLedger(Mutex<HashMap<Owner, Entered>>);
 
-/// What it said of one.
+/// The entry of one account.
 #[derive(Debug, Clone, Default)]
 struct Entered {
-    /// Of a minute, its day and its month, if it has them, and when that was read.
+    /// The minute, when it was read, and the amounts of that minute, its day and its month, if any.
     said: Option<(i64, Duration, Option<LedgerSpent>)>,
-    /// Whose turn it is to read: whoever comes meanwhile finds it read.
+    /// Held while reading, so that concurrent requests share one read.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// Why no send is accepted for what calls cost and took in a minute, a day or a month, if none is.
+/// Why the cost or tokens of a minute, a day or a month forbid more sends; none if they do not.
 pub(super) async fn refusal(
     app: &App,
     owner: &Owner,
@@ -59,7 +59,7 @@ pub(super) async fn refusal(
         let spent = match (entered(app, owner).await?, &owner.agent) {
             (Some(entered), _) => entered.of(span),
             (None, None) => of_usage(app, owner.tenant, span).await?,
-            // An agent's account begins with nothing.
+            // An agent's account starts out empty.
             (None, Some(_)) => Amount::default(),
         };
         if let Some(max) = usd
@@ -78,7 +78,7 @@ pub(super) async fn refusal(
     Ok(None)
 }
 
-/// What the ledger says of this minute, day and month; none where nothing was reserved in it.
+/// The ledger's amounts for this minute, day and month; none if nothing was reserved in them.
 async fn entered(app: &App, owner: &Owner) -> Result<Option<LedgerSpent>, Error> {
     let minute = money_minute(app.database_time().await);
     let now = app.clock.monotonic();
@@ -111,7 +111,7 @@ fn with<T>(app: &App, owner: &Owner, what: impl FnOnce(&mut Entered) -> T) -> T 
     }
 }
 
-/// A time over which is counted.
+/// The window of a limit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     pub(super) span: MoneySpan,
@@ -142,12 +142,12 @@ impl Window {
 }
 
 fn next_month(now: Timestamp) -> Timestamp {
-    /// More than any month has, less than two have.
+    /// Longer than any month, shorter than any two.
     const DAYS: i64 = 32;
     money_day_begin(money_month(now) + DAYS).month()
 }
 
-/// Whose limit it is, in a sentence.
+/// The owner of a limit, as a phrase.
 fn whose(agent: Option<&AgentName>) -> String {
     agent.map_or_else(
         || "the tenant".to_owned(),

@@ -1,4 +1,5 @@
-//! What sends cost, without summing a tenant's history each time: what ended sends cost is summed once.
+//! Sums the usage of sends without summing a tenant's history each time: ended sends are summed
+//! only once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,21 +10,22 @@ use mainspring_shared::store::{Result, Store, TenantUsage, TenantUsageQuery};
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
-/// How far behind the clock of a scheduler is that gives sends their ids, at most, in milliseconds: what is younger is
-/// read each time.
+/// Maximum lag, in milliseconds, of the scheduler clocks that generate the ids of sends. Younger
+/// sends are read each time.
 const SKEW_MS: i64 = 5_000;
 
-/// After this everything is summed anew: something may have come to sends that had ended (entries that were extracted
-/// from them), or been accepted by a scheduler whose clock is wrong, or been removed.
+/// How often everything is summed from scratch: ended sends may have gained usage (from entries
+/// that were extracted from them), been accepted by a scheduler with a wrong clock, or been
+/// removed.
 pub(super) const SUMMED_ANEW: Duration = Duration::from_mins(5);
 
-/// What sends cost that have all ended.
+/// The usage of sends that have all ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settled {
-    /// The id behind the last of them.
+    /// The id after the last of them.
     until: Uuid,
     usage: TenantUsage,
-    /// When they were summed whole.
+    /// When they were last summed from scratch.
     summed: Duration,
 }
 
@@ -31,16 +33,17 @@ pub(super) struct Settled {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Sum {
     pub(super) usage: TenantUsage,
-    /// What it would be without what was found only now, if that was looked for.
+    /// What the sum would be without corrections found by summing from scratch; none if that was
+    /// not done.
     pub(super) without: Option<TenantUsage>,
 }
 
 /// The sends of a tenant.
 pub(super) trait Book: Sync {
-    /// The first open one from an id on.
+    /// The first open send from an id on.
     fn first_open(&self, from: Uuid) -> BoxFuture<'_, Result<Option<Uuid>>>;
 
-    /// What those cost whose ids lie in a range.
+    /// The usage of the sends whose ids lie in a range.
     fn used(&self, from: Uuid, until: Uuid) -> BoxFuture<'_, Result<TenantUsage>>;
 }
 
@@ -64,8 +67,8 @@ impl Book for (Arc<dyn Store>, TenantId) {
 }
 
 impl Settled {
-    /// Sums what the sends cost that were accepted from a time until now, by what is known of those that had ended. A
-    /// send that stays open has those behind it be read each time.
+    /// Sums the usage of the sends that were accepted since a time, reusing what is known of ended
+    /// ones. As long as a send is open, all sends after it are read each time.
     pub(super) async fn sum(
         known: Option<Self>,
         book: &dyn Book,
@@ -82,7 +85,8 @@ impl Settled {
             usage: TenantUsage::default(),
             summed: time,
         });
-        // Before anything is summed: what ends meanwhile is among what is read each time.
+        // Determined before summing, so that a send that ends in the meantime is among those read
+        // each time.
         let open = book.first_open(settled.until).await?;
         let young = TenantUsageQuery::first_id(Timestamp(now.0.saturating_sub(SKEW_MS)));
         let until = open.map_or(young, |open| open.min(young));
@@ -117,11 +121,11 @@ mod tests {
 
     use super::*;
 
-    /// Sends: when they were accepted, in milliseconds, what they cost, and whether they are open.
+    /// Sends, each with when it was accepted in milliseconds, its tokens, and whether it is open.
     #[derive(Debug, Default)]
     struct Sends {
         all: Vec<(i64, u64, bool)>,
-        /// Those that were read since somebody looked.
+        /// Number of sends that were read since the last check.
         read: Mutex<usize>,
     }
 
@@ -153,7 +157,7 @@ mod tests {
     struct World {
         sends: Sends,
         known: Option<Settled>,
-        /// Milliseconds since then.
+        /// Milliseconds since `FROM`.
         time: u64,
     }
 
@@ -166,7 +170,7 @@ mod tests {
             }
         }
 
-        /// What is summed, of which tokens count, and how many sends were read for it.
+        /// The sum of tokens, that sum without corrections, and how many sends were read for it.
         async fn sum(&mut self) -> (u64, Option<u64>, usize) {
             let now = Timestamp(FROM + i64::try_from(self.time).expect("small"));
             let time = Duration::from_millis(self.time);
@@ -210,7 +214,7 @@ mod tests {
         for n in 0..60 {
             world.time = n * 2_000;
             world.accept(1, n == 7);
-            // It takes some with each round.
+            // The open send uses some with each round.
             if let Some(open) = world.sends.all.get_mut(8) {
                 open.1 += 100;
             }

@@ -1,24 +1,24 @@
 //! Tracks how much of the streamed text a reader has received.
 //!
 //! Workers replay deltas from the start whenever a reader connects late. The tracker trims them, so
-//! that each reader gets every character once, in order, and nothing of a void attempt.
+//! that each reader gets every character once, in order, and nothing from a void attempt.
 
 use std::collections::VecDeque;
 
 use mainspring_shared::event::{Delta, LiveEvent, LiveKind};
 use mainspring_shared::id::SendId;
 
-/// Sends that are tracked.
+/// Number of sends that are tracked.
 const SENDS_MAX: usize = 16;
 
 /// What to do with a live event.
 #[derive(Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// Deliver it; text that was already received is cut off.
+    /// Deliver it, without the text that was already received.
     Pass(LiveEvent),
     /// Drop it: it contains nothing new, or belongs to a void attempt.
     Drop,
-    /// Text before it has not been received.
+    /// Hold it back: text before it has not been received.
     Gap(LiveEvent),
 }
 
@@ -27,7 +27,7 @@ struct Offsets {
     send: SendId,
     round: i32,
     attempt: i32,
-    /// Characters received.
+    /// Number of characters received.
     text: u64,
     reasoning: u64,
 }
@@ -39,7 +39,7 @@ pub(super) struct DeltaTracker {
 }
 
 impl DeltaTracker {
-    /// Judges an event. A delta after missing text is a gap with `wait_for_gap`; otherwise it
+    /// Judges an event. A delta after missing text is a gap if `wait_for_gap` is set; otherwise it
     /// passes as it is.
     pub(super) fn judge(&mut self, mut event: LiveEvent, wait_for_gap: bool) -> Verdict {
         let (round, attempt) = match &event.kind {
@@ -98,8 +98,8 @@ impl DeltaTracker {
     }
 }
 
-/// Cuts off text that was already received. Returns whether any is left, or none if text before the
-/// delta is missing.
+/// Cuts off text that was already received. Returns whether any text is left, or none if text
+/// before the delta is missing.
 fn trim(delta: &mut Delta, deltas: &mut u64, wait_for_gap: bool) -> Option<bool> {
     if delta.offset > *deltas && wait_for_gap {
         return None;

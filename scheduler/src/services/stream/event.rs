@@ -1,4 +1,4 @@
-//! Events as readers are told of them.
+//! Events in the form that readers get.
 
 use mainspring_shared::event::{Event, EventId, LiveEvent};
 use mainspring_shared::id::SendId;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 /// An event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamEvent {
-    /// Where a reader resumes behind it; none of a live event, which is told once.
+    /// The id from which a reader can resume after it; none for a live event, which is sent once.
     pub id: Option<EventId>,
     /// Its type.
     pub name: &'static str,
@@ -39,14 +39,15 @@ impl StreamEvent {
     }
 }
 
-/// Every event's data name its send, so that a session's stream can be told apart.
+/// Adds the send's id to the data of an event, so that the events of a session's stream can be told
+/// apart.
 fn naming(mut data: Value, send: SendId) -> String {
     if let Value::Object(members) = &mut data {
         members
             .entry("send_id")
             .or_insert_with(|| Value::String(send.to_string()));
     }
-    // JSON has no raw line breaks, so that one line holds it.
+    // JSON contains no raw line breaks, so it fits on one line.
     data.to_string()
 }
 

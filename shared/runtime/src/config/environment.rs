@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use super::keys::Keys;
 
-/// What every variable of ours begins with.
+/// The prefix of all our variables.
 pub(super) const PREFIX: &str = "MAINSPRING_";
 
 /// The configuration file's path.
 const FILE: &str = "MAINSPRING_CONFIG";
 
-/// What variables of ours that are no keys begin with: the file's path, what a command of an agent
-/// is told, and what the tests use.
+/// Prefixes of our variables that are not keys: the file's path, the call id that an agent's
+/// command is given, and those of the tests.
 const NOT_KEYS: [&str; 4] = [
     FILE,
     "MAINSPRING_CALL_ID",
@@ -49,8 +49,8 @@ impl Environment {
         self.get(FILE)
     }
 
-    /// Variables that look like ours but are none. Those that a cluster sets by itself for a
-    /// service called `mainspring` are not among them.
+    /// Variables with our prefix that are not known. Those that Kubernetes sets for a service
+    /// called `mainspring` are left out.
     pub(super) fn unknown(&self, keys: &Keys) -> Vec<&str> {
         let ours = self
             .0
@@ -66,7 +66,8 @@ impl Environment {
     }
 }
 
-/// Whether Kubernetes sets this name for a service: `…_SERVICE_HOST`, `…_PORT_7464_TCP`, ….
+/// Whether Kubernetes sets a variable of this name for a service: `…_SERVICE_HOST`,
+/// `…_PORT_7464_TCP`, ….
 fn is_service_link(name: &str) -> bool {
     name.contains("_SERVICE_") || name.ends_with("_PORT") || name.contains("_PORT_")
 }

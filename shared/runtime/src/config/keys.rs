@@ -9,7 +9,7 @@ use toml::Value;
 
 use super::environment::PREFIX;
 
-/// What is kept without an end.
+/// The word for unlimited retention.
 const FOREVER: &str = "forever";
 
 /// The type of a key's value.
@@ -23,44 +23,45 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// A URL with one of these schemes; may carry a password.
     Url(&'static [&'static str]),
-    /// A list of URLs with one of these schemes, which may carry passwords; spelled with commas between them.
+    /// A list of URLs with one of these schemes, which may carry passwords. Flags and variables
+    /// separate them with commas.
     Urls(&'static [&'static str]),
     /// `HOST:PORT`.
     Address,
-    /// A list of texts; spelled with commas between them.
+    /// A list of texts. Flags and variables separate them with commas.
     List,
     /// A list of these words.
     Choices(&'static [&'static str]),
     /// True or false.
     Switch,
-    /// A whole number, both bounds included.
+    /// A whole number; both bounds are inclusive.
     Integer {
-        /// The smallest.
+        /// The smallest value.
         min: i64,
-        /// The largest.
+        /// The largest value.
         max: i64,
     },
-    /// A duration, both bounds included.
+    /// A duration; both bounds are inclusive.
     Span {
-        /// The shortest.
+        /// The shortest duration.
         min: Duration,
-        /// The longest.
+        /// The longest duration.
         max: Duration,
     },
-    /// The same, or `forever`.
+    /// A duration with inclusive bounds, or `forever`.
     Keep {
-        /// The shortest.
+        /// The shortest duration.
         min: Duration,
-        /// The longest that is not forever.
+        /// The longest duration, apart from `forever`.
         max: Duration,
     },
-    /// A number, not negative.
+    /// A non-negative number.
     Number,
     /// A table.
     Table {
-        /// What it may have.
+        /// The members that it may have.
         members: &'static [(&'static str, Kind)],
-        /// What it must have.
+        /// The members that it must have.
         needs: &'static [&'static str],
     },
 }
@@ -68,11 +69,12 @@ pub enum Kind {
 /// A key of the configuration.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
-    /// Its place in the file, dotted. A `*` stands for any name; at the end also for one with dots.
+    /// Its dotted path in the file. A `*` stands for any name; a trailing `*` also for names with
+    /// dots.
     pub path: &'static str,
     /// The type of its value.
     pub kind: Kind,
-    /// Other variables that are read if the key's own is not set.
+    /// Other variables, read if the key's own is not set.
     pub fallback: &'static [&'static str],
 }
 
@@ -126,22 +128,22 @@ impl Key {
         Self::new(path, Kind::Switch)
     }
 
-    /// A whole number, both bounds included.
+    /// A whole number; both bounds are inclusive.
     pub const fn integer(path: &'static str, min: i64, max: i64) -> Self {
         Self::new(path, Kind::Integer { min, max })
     }
 
-    /// A duration, both bounds included.
+    /// A duration; both bounds are inclusive.
     pub const fn span(path: &'static str, min: Duration, max: Duration) -> Self {
         Self::new(path, Kind::Span { min, max })
     }
 
-    /// How long something is kept, both bounds included, or `forever`: then its value is none.
+    /// A retention time with inclusive bounds, or `forever`, which reads as none.
     pub const fn keep(path: &'static str, min: Duration, max: Duration) -> Self {
         Self::new(path, Kind::Keep { min, max })
     }
 
-    /// A table of these, each of which may be left out.
+    /// A table with these members, all of them optional.
     pub const fn table(path: &'static str, members: &'static [(&'static str, Kind)]) -> Self {
         Self::new(
             path,
@@ -152,7 +154,7 @@ impl Key {
         )
     }
 
-    /// The same, also read from variables that other programs use.
+    /// Adds fallback variables, which other programs use as well.
     #[must_use]
     pub const fn or(self, fallback: &'static [&'static str]) -> Self {
         Self { fallback, ..self }
@@ -163,7 +165,7 @@ impl Key {
         format!("{PREFIX}{}", self.path.replace('.', "_").to_uppercase())
     }
 
-    /// Whether it is one key, not one for every name.
+    /// Whether it is a single key rather than a pattern.
     fn is_single(&self) -> bool {
         !self.path.contains('*')
     }
@@ -191,23 +193,25 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// These keys; and each table below the first of a pair takes what the second takes.
+    /// Creates the set. For each pair in `like`, every table below the first path takes the same
+    /// keys as the second.
     pub fn new(keys: Vec<Key>, like: &'static [(&'static str, &'static str)]) -> Self {
         Self { keys, like }
     }
 
-    /// All keys, without those that repeat others.
+    /// All keys, without those that `like` adds.
     pub fn iter(&self) -> impl Iterator<Item = &Key> {
         self.keys.iter()
     }
 
-    /// The key that decides on this path.
+    /// The key that applies to this path.
     pub(super) fn find(&self, path: &str) -> Option<Key> {
         let path = self.declared(path);
         self.keys.iter().copied().find(|key| key.is_at(&path))
     }
 
-    /// The table and the name of a path: what stands for the last `*` of its key may have dots.
+    /// Splits a path into its table and its name. The part that matches a trailing `*` may contain
+    /// dots.
     pub(super) fn split<'a>(&self, path: &'a str) -> (&'a str, &'a str) {
         let declared = self.declared(path);
         let tables = self
@@ -222,7 +226,7 @@ impl Keys {
         }
     }
 
-    /// The path itself, or that of what it is like.
+    /// The path under which its key is declared, with `like` resolved.
     fn declared<'a>(&self, path: &'a str) -> Cow<'a, str> {
         let same = self.like.iter().find_map(|(tables, table)| {
             let (_, field) = path
@@ -234,12 +238,12 @@ impl Keys {
         same.map_or(Cow::Borrowed(path), Cow::Owned)
     }
 
-    /// Those that have a variable.
+    /// The keys that have a variable.
     pub(super) fn single(&self) -> impl Iterator<Item = &Key> {
         self.keys.iter().filter(|key| key.is_single())
     }
 
-    /// The known path that looks most like this one, when one does.
+    /// The known path most similar to this one, if any is close.
     pub(super) fn nearest(&self, path: &str) -> Option<&'static str> {
         let scored = self
             .single()
@@ -248,7 +252,7 @@ impl Keys {
         (distance <= 3).then_some(nearest)
     }
 
-    /// The known variable that looks most like this one, when one does.
+    /// The known variable most similar to this one, if any is close.
     pub(super) fn nearest_variable(&self, name: &str) -> Option<String> {
         let scored = self.single().map(|key| {
             let variable = key.variable();
@@ -260,7 +264,7 @@ impl Keys {
 }
 
 impl Kind {
-    /// Reads a value as a flag or a variable spells it.
+    /// Parses a value as given by a flag or a variable.
     pub(super) fn parse(&self, text: &str) -> Result<Value, String> {
         let text = text.trim();
         let value = match self {
@@ -283,7 +287,7 @@ impl Kind {
         self.check(value.ok_or_else(|| self.wants())?)
     }
 
-    /// Checks a value as a file holds it; returns it in its one form.
+    /// Checks a value from a file and returns it in its normal form.
     pub(super) fn check(&self, value: Value) -> Result<Value, String> {
         if let (Self::Table { members, needs }, Value::Table(table)) = (self, &value) {
             return check_table(members, needs, table);
@@ -356,7 +360,7 @@ impl Kind {
     }
 }
 
-/// Whether a text has one of these schemes, and something behind it.
+/// Whether a text begins with one of these schemes and has something after it.
 fn is_url(text: &str, schemes: &[&str]) -> bool {
     text.split_once(':').is_some_and(|(scheme, rest)| {
         schemes.contains(&scheme) && !rest.trim_start_matches('/').is_empty()

@@ -1,4 +1,4 @@
-//! Merges the layers.
+//! Merging of the layers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,17 +14,17 @@ pub const DEFAULTS: &str = "the defaults";
 /// The layers, lowest precedence first.
 #[derive(Debug, Clone, Copy)]
 pub struct Sources<'a> {
-    /// The manual: a TOML text that gives every key that needs one its default.
+    /// The manual: a TOML text with a default for every key that needs one.
     pub defaults: &'a str,
-    /// The file that the user named.
+    /// The configuration file, if the user named one.
     pub file: Option<&'a Path>,
     /// The environment.
     pub environment: &'a Environment,
-    /// Paths of keys with what the flags say, as text.
+    /// The values of flags, as text, by the paths of their keys.
     pub flags: &'a [(&'static str, String)],
 }
 
-/// Checked values by path, each with where it came from.
+/// Checked values by path, each with its origin.
 #[derive(Debug)]
 pub struct Layers {
     keys: Keys,
@@ -34,7 +34,7 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Reads all layers, and checks each value against the key that it is for.
+    /// Reads all layers and checks each value against its key.
     pub fn read(keys: Keys, sources: &Sources<'_>) -> Self {
         let mut layers = Self {
             keys,
@@ -58,40 +58,40 @@ impl Layers {
         layers
     }
 
-    /// The value at a path, with where it came from.
+    /// The value at a path, with its origin.
     pub fn get(&self, path: &str) -> Option<&(Value, String)> {
         self.values.get(path)
     }
 
-    /// The text at a path.
+    /// The value at a path, if it is a text.
     pub fn text_at(&self, path: &str) -> Option<&str> {
         self.values.get(path)?.0.as_str()
     }
 
-    /// Takes the value at a path away.
+    /// Removes and returns the value at a path.
     pub fn take(&mut self, path: &str) -> Option<(Value, String)> {
         self.values.remove(path)
     }
 
-    /// Gives a path the value of another where it has none, with where that came from.
+    /// Copies the value and origin of `from` to `path` if `path` has no value.
     pub fn inherit(&mut self, path: &str, from: &str) {
         if let (None, Some(value)) = (self.values.get(path), self.values.get(from)) {
             self.values.insert(path.to_owned(), value.clone());
         }
     }
 
-    /// What follows this prefix in the paths that have values, with these, in order.
+    /// The values whose paths begin with this prefix, in order, by the rest of the path.
     pub fn below(&self, prefix: &str) -> impl Iterator<Item = (&str, &Value)> {
         let paths = self.values.range(prefix.to_owned()..);
         paths.map_while(move |(path, (value, _))| Some((path.strip_prefix(prefix)?, value)))
     }
 
-    /// All values as a file would hold them, each with where it came from, without what is secret.
+    /// All values as a file would hold them, each with its origin. Secrets are hidden.
     pub fn print(&self) -> String {
         print::render(&self.keys, &self.values)
     }
 
-    /// Notes something that is wrong.
+    /// Records a problem.
     pub fn problem(&mut self, code: &'static str, origin: &str, detail: String) {
         self.problems.push(Problem {
             code,
@@ -103,7 +103,7 @@ impl Layers {
     fn text(&mut self, origin: &str, text: &str) {
         match text.parse::<Table>() {
             Ok(table) => self.table(origin, "", table),
-            // The message without the source line: a line may hold a secret.
+            // Leave out the source line: it may hold a secret.
             Err(error) => {
                 let line = error.span().map_or(0, |span| {
                     text.get(..span.start)
@@ -132,7 +132,7 @@ impl Layers {
                     let detail = format!("{path} is not a key{hint}");
                     self.problem("config.unknown_key", origin, detail);
                 }
-                // An empty text takes a key's value away, as an empty variable does.
+                // An empty text removes a key's value, as an empty variable does.
                 (Some(_), Value::String(text)) if text.is_empty() => {
                     self.values.remove(&path);
                 }
@@ -151,7 +151,7 @@ impl Layers {
                 self.spelled(key.path, text, &name);
             }
         }
-        // A key may be kept under any name that the configuration mentions.
+        // A provider's API key may be in any variable that the configuration names.
         let mentioned = |name: &str| {
             self.values.iter().any(|(path, (value, _))| {
                 path.ends_with(".api_key_env") && value.as_str() == Some(name)
@@ -172,7 +172,7 @@ impl Layers {
         }
     }
 
-    /// Puts a value at a path, as a flag or a variable spells it.
+    /// Sets the value at a path, as given by a flag or a variable.
     pub fn spelled(&mut self, path: &str, text: &str, origin: &str) {
         if let Some(key) = self.keys.find(path) {
             self.put(path, key.kind.parse(text), origin);
@@ -191,7 +191,7 @@ impl Layers {
         }
     }
 
-    /// What the keys of some settings say.
+    /// Reads a component's settings.
     pub fn settings<T: Settings>(&mut self) -> T {
         T::read(&mut Values {
             layers: self,
@@ -199,7 +199,8 @@ impl Layers {
         })
     }
 
-    /// The same for each table below one, by name: `declared` is where the keys say that they are.
+    /// Reads settings for each table below a path, by name. `declared` is the path at which their
+    /// keys are declared.
     pub fn named<T: Settings>(&mut self, below: &str, declared: &str) -> BTreeMap<String, T> {
         let mut all = BTreeMap::new();
         for name in self.names(below) {
@@ -213,7 +214,7 @@ impl Layers {
         all
     }
 
-    /// The tables below one that have a value.
+    /// The names of the tables below a path that have a value.
     pub fn names(&self, below: &str) -> BTreeSet<String> {
         let prefix = format!("{below}.");
         let paths = self.below(&prefix).map(|(path, _)| path);
@@ -221,7 +222,7 @@ impl Layers {
         names.map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// Notes that a key has no value that needs one.
+    /// Records that a required key has no value.
     pub(super) fn missing(&mut self, path: &str) {
         let name = path.rsplit('.').next().unwrap_or_default();
         self.missing.push(Problem {
@@ -231,9 +232,9 @@ impl Layers {
         });
     }
 
-    /// What was made of the values, unless there were problems.
+    /// Returns what was made from the values, unless there were problems.
     pub fn finish<T>(self, made: T) -> Result<T, Problems> {
-        // Something that is wrong may be all that is missing.
+        // A value may only be missing because the given one was invalid.
         if !self.problems.is_empty() {
             return Err(Problems(self.problems));
         }

@@ -1,5 +1,4 @@
-//! Shows a configuration as a file would hold it, each value with where it came from, without what
-//! is secret.
+//! Prints a configuration as a file would hold it, each value with its origin. Secrets are hidden.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +8,7 @@ use toml::Value;
 use super::keys::{Key, Keys, Kind};
 use super::secret::Secret;
 
-/// Renders checked values; those without a table first.
+/// Renders checked values, those outside any table first.
 pub(super) fn render(keys: &Keys, values: &BTreeMap<String, (Value, String)>) -> String {
     let mut tables: BTreeMap<&str, String> = BTreeMap::new();
     for (path, (value, origin)) in values {
@@ -31,7 +30,7 @@ pub(super) fn render(keys: &Keys, values: &BTreeMap<String, (Value, String)>) ->
     out
 }
 
-/// A name as a file holds it.
+/// A name as it is written in a file.
 fn quoted(name: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     if name.chars().all(is_bare) {

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 /// The placeholder for secrets.
 const HIDDEN: &str = "[hidden]";
 
-/// A text that is shown nowhere: neither `Debug`, `Display` nor serialization reveals it.
+/// A text that is never shown: neither `Debug`, `Display` nor serialization reveals it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -17,13 +17,13 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The text itself, for the one place that needs it.
+    /// The text itself, for the code that has to use it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// A URL without what could let someone in: its password and its query are hidden. What is not
-    /// a URL is hidden whole.
+    /// The URL with its password and its query hidden. A text that is not a URL is hidden as a
+    /// whole.
     pub fn redacted_url(&self) -> String {
         let Some((scheme, rest)) = self.0.split_once("://") else {
             return HIDDEN.to_owned();
@@ -31,7 +31,7 @@ impl Secret {
         let (rest, query) = rest.split_once('?').map_or((rest, ""), |_| {
             (rest.split('?').next().unwrap_or_default(), "?[hidden]")
         });
-        // The last `@` before the path ends the credentials: a password may hold one unescaped.
+        // The last `@` ends the credentials: a password may contain one unescaped.
         let authority_end = rest.rfind('@').map_or(0, |at| at + 1);
         let (credentials, host) = rest.split_at(authority_end);
         let credentials = credentials

@@ -1,4 +1,4 @@
-//! From checked values to the settings of a component.
+//! From checked values to a component's settings.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -11,31 +11,31 @@ use toml::Value;
 
 use super::{Key, Layers, Secret};
 
-/// What a component lets users decide; declared with [`settings!`](crate::settings).
+/// A component's configurable settings; declared with [`settings!`](crate::settings).
 pub trait Settings: Sized {
     /// The keys of its fields.
     const KEYS: &'static [Key];
 
-    /// The settings that these values say.
+    /// Reads the settings from these values.
     fn read(values: &mut Values<'_>) -> Self;
 }
 
-/// The checked values of all layers, as one [`Settings`] sees them.
+/// The checked values of all layers, as seen by one [`Settings`].
 #[derive(Debug)]
 pub struct Values<'a> {
     pub(super) layers: &'a mut Layers,
-    /// Keys below the first path are looked for below the second.
+    /// Keys declared below the first path are read from below the second.
     pub(super) moved: Option<(&'a str, &'a str)>,
 }
 
 impl Values<'_> {
-    /// What a key without a default says.
+    /// Reads a key that has no default.
     pub fn optional<T: Setting + Default>(&self, key: &Key) -> T {
         T::find(self, key.path).unwrap_or_default()
     }
 
-    /// What a key with a default says. That nobody says anything, not even the defaults, is a problem:
-    /// someone took the value away.
+    /// Reads a key that has a default. If not even the defaults have a value, a layer removed it,
+    /// and that is recorded as a problem.
     pub fn required<T: Setting>(&mut self, key: &Key) -> Option<T> {
         let found = T::find(self, key.path);
         if found.is_none() {
@@ -48,7 +48,7 @@ impl Values<'_> {
         self.layers.get(&self.real(path)).map(|(value, _)| value)
     }
 
-    /// Where the values of a declared path are.
+    /// The actual path of a declared one.
     fn real(&self, path: &str) -> String {
         let moved = self.moved.and_then(|(from, to)| {
             let rest = path.strip_prefix(from)?;
@@ -58,13 +58,13 @@ impl Values<'_> {
     }
 }
 
-/// A type that a key's values turn into.
+/// A type that can be read from the values of a key.
 pub trait Setting: Sized {
-    /// What the values say of a path; none when they say nothing.
+    /// Reads the value at a path; none if there is none.
     fn find(values: &Values<'_>, path: &str) -> Option<Self>;
 }
 
-/// What a value may be; none for what the kind of its key would have refused.
+/// Implements `Setting` for a type; none for a value that its key's kind would have refused.
 macro_rules! setting {
     ($($type:ty: $read:expr;)+) => { $(
         impl Setting for $type {
@@ -90,7 +90,7 @@ setting! {
     u32: number;
     u64: number;
     usize: number;
-    // Of an optional one, 0 is none.
+    // 0 reads as no value, so an optional setting can be switched off with it.
     NonZeroU32: |value| NonZeroU32::new(number(value)?);
     String: text;
     PathBuf: text;
@@ -109,7 +109,7 @@ impl<T: Setting> Setting for Option<T> {
     }
 }
 
-/// All names below a path that ends with `.*`.
+/// All values below a path that ends with `.*`, by name.
 impl Setting for BTreeMap<String, Secret> {
     fn find(values: &Values<'_>, path: &str) -> Option<Self> {
         let table = values.real(path.strip_suffix('*')?);
@@ -121,7 +121,7 @@ impl Setting for BTreeMap<String, Secret> {
     }
 }
 
-/// The same, of texts that may be shown.
+/// All values below a path that ends with `.*`, by name; not secret.
 impl Setting for BTreeMap<String, String> {
     fn find(values: &Values<'_>, path: &str) -> Option<Self> {
         let secrets = BTreeMap::<String, Secret>::find(values, path)?.into_iter();
@@ -138,7 +138,7 @@ impl<T: DeserializeOwned> Setting for Named<T> {
     fn find(values: &Values<'_>, path: &str) -> Option<Self> {
         let table = values.real(path.strip_suffix('*')?);
         let named = values.layers.below(&table).filter_map(|(name, value)| {
-            // What the kind of the key lets through can be read; a test of the binary reads all of it.
+            // The key's kind has checked it. A test of the binary reads every such value.
             let read = value.clone().try_into();
             debug_assert!(read.is_ok(), "{name}: {read:?}", read = read.as_ref().err());
             Some((name.to_owned(), read.ok()?))
@@ -165,22 +165,22 @@ impl<T> Default for Named<T> {
 /// use mainspring_runtime::Key;
 ///
 /// mainspring_runtime::settings! {
-///     /// What the oven lets people decide.
+///     /// Settings of an oven.
 ///     #[derive(Debug, Clone, PartialEq)]
 ///     pub struct OvenSettings {
-///         /// A label. Nobody configures it: it has no key.
+///         /// A label. It has no key, so it cannot be configured.
 ///         name: String = "oven".to_owned();
-///         /// How hot it gets.
+///         /// The highest temperature.
 ///         degrees_max: u32 = 250 => Key::integer("oven.degrees_max", 50, 300);
-///         /// Until it turns itself off; never when none. It has no default.
+///         /// When it turns itself off; never if none. It has no default.
 ///         off_after: Option<Duration> => Key::span("oven.off_after", Duration::ZERO, Duration::MAX);
 ///     }
 /// }
 /// assert_eq!(OvenSettings::default().degrees_max, 250);
 /// ```
 ///
-/// The default of a key stands in the file of defaults, too, for people to read; a test of the binary
-/// compares them.
+/// The default of a key is repeated in the file of defaults, where people read it; a test of the
+/// binary compares the two.
 #[macro_export]
 macro_rules! settings {
     (
@@ -225,13 +225,13 @@ macro_rules! settings {
 
 /// The words that a key may take; declared with [`choice!`](crate::choice).
 pub trait Choice: Copy {
-    /// All of them.
+    /// All words.
     const WORDS: &'static [&'static str];
 
-    /// The word for this.
+    /// The word for this value.
     fn as_str(self) -> &'static str;
 
-    /// What a word means.
+    /// The value for a word.
     fn from_word(word: &str) -> Option<Self>;
 }
 

@@ -1,4 +1,4 @@
-//! What is used of the pools of connections to the database.
+//! Use of the database connection pools.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use mainspring_shared::time::Clock;
 
 use crate::Lifecycle;
 
-/// Gauge: connections that are open, by `pool` and `state`: `busy` or `idle`.
+/// Gauge: open connections, by `pool` and `state`: `busy` or `idle`.
 const OPEN: &str = "mainspring_database_connections";
-/// Gauge: callers that wait for a connection, by `pool`.
+/// Gauge: callers waiting for a connection, by `pool`.
 const WAITING: &str = "mainspring_database_connection_waiters";
 
 const INTERVAL: Duration = Duration::from_secs(5);

@@ -1,5 +1,5 @@
-//! Metrics that are pushed to a collector over OTLP/HTTP. Nothing is counted twice for it: each export is what a scrape
-//! would get at that moment, as messages of OTLP.
+//! Metrics pushed to a collector over OTLP/HTTP. Nothing is counted separately for it: each export
+//! is what a scrape would return at that moment, as OTLP messages.
 
 mod convert;
 
@@ -19,16 +19,16 @@ use self::convert::Process;
 use super::push::PushError;
 use crate::SystemClock;
 
-/// What an export may take; the default of OTLP's specification.
+/// Time limit of an export; the default of OTLP's specification.
 const EXPORT: Duration = Duration::from_secs(10);
 
-/// Where headers come from besides the endpoint's login, the first one winning.
+/// Variables with headers for the collector, besides the endpoint's login; the first one wins.
 const HEADERS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_METRICS_HEADERS",
     "OTEL_EXPORTER_OTLP_HEADERS",
 ];
 
-/// A collector, and what it is told of this process besides figures.
+/// A collector, and the description of this process that it gets with the metrics.
 #[derive(Debug)]
 pub(crate) struct Collector {
     url: String,
@@ -36,7 +36,7 @@ pub(crate) struct Collector {
     process: Process,
 }
 
-/// The collector did not take what was exported.
+/// The collector did not accept an export.
 #[derive(Debug, thiserror::Error)]
 enum ExportError {
     #[error("the collector cannot be reached")]
@@ -46,8 +46,8 @@ enum ExportError {
 }
 
 impl Collector {
-    /// The one at an endpoint, with the headers that OpenTelemetry's variables of the environment name, and those of the
-    /// endpoint's login.
+    /// A collector at an endpoint, with the headers from OpenTelemetry's environment variables and
+    /// those of the endpoint's login.
     pub(crate) fn new(
         endpoint: &str,
         login: HashMap<String, String>,
@@ -79,7 +79,7 @@ impl Collector {
             .headers(self.headers.clone())
             .header(CONTENT_TYPE, "application/x-protobuf")
             .body(self.process.request(scraped, now()).encode_to_vec());
-        // Its address may have a password in it.
+        // The URL may contain a password.
         let answer = request.send();
         let answer = answer.map_err(|error| ExportError::Unreachable(error.without_url()))?;
         if answer.status().is_success() {
@@ -90,7 +90,7 @@ impl Collector {
     }
 }
 
-/// An error with all that led to it.
+/// An error with all its causes.
 fn causes(error: &ExportError) -> String {
     let mut causes = error.to_string();
     let mut next = error.source();
@@ -106,7 +106,7 @@ fn now() -> Timestamp {
     SystemClock::new().now()
 }
 
-/// `name=value,name=value`, values percent-encoded, as OpenTelemetry specifies it.
+/// Parses `name=value,name=value` with percent-encoded values, as specified by OpenTelemetry.
 fn named_headers(text: &str) -> Vec<(String, String)> {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     let decoded = pairs.filter_map(|(name, value)| {
@@ -116,7 +116,7 @@ fn named_headers(text: &str) -> Vec<(String, String)> {
     decoded.collect()
 }
 
-/// Exports from a thread of its own until it is shut down.
+/// Exports from its own thread until it is shut down.
 #[derive(Debug)]
 pub(crate) struct Exporter {
     stop: Sender<()>,
@@ -124,13 +124,13 @@ pub(crate) struct Exporter {
 }
 
 impl Exporter {
-    /// Exports every `interval` what `scrape` returns, once it returns anything.
+    /// Exports the result of `scrape` every `interval`, once there is one.
     pub(crate) fn start(
         collector: Collector,
         interval: Duration,
         scrape: impl Fn() -> Option<String> + Send + 'static,
     ) -> Result<Self, PushError> {
-        // Headers are for this collector alone.
+        // The headers are meant for this collector alone.
         let client = Client::builder()
             .timeout(EXPORT)
             .redirect(reqwest::redirect::Policy::none())
@@ -156,16 +156,16 @@ impl Exporter {
                         break;
                     }
                 }
-                // Whoever waits for it may have given up.
+                // The caller of `shut_down` may have given up.
                 let _ = end.send(());
             })
             .map_err(PushError::Thread)?;
         Ok(Self { stop, stopped })
     }
 
-    /// Exports a last time. Whether that was done in time.
+    /// Exports one last time. Returns whether the export ended in time.
     pub(crate) fn shut_down(self, within: Duration) -> bool {
-        // Without the thread nobody answers, either.
+        // If the thread is gone, receiving fails as well.
         let _ = self.stop.send(());
         self.stopped.recv_timeout(within).is_ok()
     }

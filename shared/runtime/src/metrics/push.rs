@@ -1,4 +1,4 @@
-//! Metrics that are pushed to a StatsD server that knows tags.
+//! Metrics pushed to a StatsD server that supports tags.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -6,35 +6,36 @@ use std::time::Duration;
 use metrics::Recorder;
 use metrics_exporter_dogstatsd::{AggregationMode, DogStatsDBuilder};
 
-/// Who is told of what is measured, beside whoever scrapes.
+/// A recorder that gets all measurements, in addition to the one for scrapes.
 pub(crate) type Pushed = Box<dyn Recorder + Send + Sync>;
 
-/// Made before the process has a runtime, and taken by [`Metrics::install`](super::Metrics::install).
+/// Added before the process has a runtime, and taken by
+/// [`Metrics::install`](super::Metrics::install).
 static PUSHED: Mutex<Vec<Pushed>> = Mutex::new(Vec::new());
 
-/// Where metrics are pushed to cannot be reached in this way.
+/// A push target of metrics cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
-    /// The HTTP client of the export over OTLP cannot be made.
+    /// The HTTP client of the export over OTLP cannot be created.
     #[error("metrics cannot be exported over OTLP")]
     Client(#[source] reqwest::Error),
-    /// Nor can its thread.
+    /// The thread of the export over OTLP cannot be started.
     #[error("metrics cannot be exported over OTLP")]
     Thread(#[source] std::io::Error),
-    /// The address of the StatsD server makes no sense.
+    /// The address of the StatsD server is invalid.
     #[error(
         "metrics cannot be sent to the StatsD server {address:?}; write HOST:PORT, or unixgram:///PATH"
     )]
     Statsd {
         /// The address.
         address: String,
-        /// What is wrong with it.
+        /// The reason.
         #[source]
         source: metrics_exporter_dogstatsd::BuildError,
     },
 }
 
-/// Has the recorder that is installed next also tell these.
+/// Adds a recorder that the next installed one also feeds.
 pub(crate) fn add(recorder: Pushed) {
     PUSHED
         .lock()
@@ -46,7 +47,7 @@ pub(super) fn take() -> Vec<Pushed> {
     std::mem::take(&mut *PUSHED.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Sends to a StatsD server every `interval`, from a thread of its own. What is lost on the way is lost.
+/// Sends to a StatsD server every `interval`, from its own thread. Lost packets are not resent.
 pub(crate) fn statsd(address: &str, role: &str, interval: Duration) -> Result<Pushed, PushError> {
     let recorder = DogStatsDBuilder::default()
         .with_remote_address(address)

@@ -1,35 +1,35 @@
-//! Everything that the program measures, in one table: what `/metrics` says of each and the buckets of its
-//! histograms are taken from here, and so is docs/METRICS.md.
+//! All metrics of the program, in one table: the source of the descriptions on `/metrics`, of the
+//! buckets of histograms and of docs/METRICS.md.
 //!
-//! No label has values that callers choose without a bound: names of routes, codes, models, providers, pools and
-//! outcomes, never ids, tenants, sessions or tools of agents.
+//! No label has an unbounded set of values that callers choose: labels are names of routes, codes,
+//! models, providers, pools and outcomes, never ids, tenants, sessions or tools of agents.
 
 use metrics::Unit;
 
-/// Bounds of the buckets of seconds: from a commit on a local disk to a long answer of a model.
+/// Bucket bounds for seconds: from a commit on a local disk to a long model response.
 pub(super) const SECONDS: [f64; 16] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0,
     600.0,
 ];
 
-/// Bounds of the buckets of how many share something: up to the largest batch.
+/// Bucket bounds for the number of items in a batch, up to the largest batch.
 pub(super) const COUNTS: [f64; 11] = [
     1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_000.0,
 ];
 
-/// How a metric is kept.
+/// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
-    /// It only grows, until the process ends.
+    /// Only grows, until the process ends.
     Counter,
-    /// It is what it is at the moment.
+    /// The value at the moment.
     Gauge,
-    /// Samples, counted in buckets up to these bounds.
+    /// Samples, counted in buckets with these upper bounds.
     Histogram(&'static [f64]),
 }
 
 impl Kind {
-    /// As Prometheus calls it.
+    /// The name of the type in Prometheus.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -42,20 +42,20 @@ impl Kind {
 /// A metric.
 #[derive(Debug, Clone, Copy)]
 pub struct Metric {
-    /// Its name, on every way out of the process.
+    /// Its name, the same in every export.
     pub name: &'static str,
-    /// How it is kept.
+    /// Its type.
     pub kind: Kind,
-    /// What its value counts.
+    /// The unit of its value.
     pub unit: Unit,
     /// Its labels.
     pub labels: &'static [&'static str],
-    /// What it means.
+    /// Its description.
     pub help: &'static str,
 }
 
 impl Metric {
-    /// Tells the recorder that is installed what it means.
+    /// Passes its unit and description to the installed recorder.
     pub(super) fn describe(&self) {
         match self.kind {
             Kind::Counter => metrics::describe_counter!(self.name, self.unit, self.help),
@@ -114,7 +114,7 @@ const fn counts(name: &'static str, help: &'static str) -> Metric {
     metric(name, Kind::Histogram(&COUNTS), Unit::Count, &[], help)
 }
 
-/// All of them, by the part of the program that measures them.
+/// All metrics, by the part of the program that measures them.
 pub const METRICS: &[Metric] = &[
     // The API.
     counter(
@@ -168,7 +168,7 @@ pub const METRICS: &[Metric] = &[
         &[],
         "Times that a listener was told to read the database because notifications may have been lost.",
     ),
-    // Sends on their way in.
+    // Accepting sends.
     counter(
         "mainspring_sends_accepted_total",
         &[],

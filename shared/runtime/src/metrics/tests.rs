@@ -46,7 +46,7 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The sources of what ships below a folder, without its tests.
+/// Collects the shipped sources below a folder, without tests.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(folder).expect("a folder");
     for entry in entries {
@@ -73,7 +73,7 @@ fn names(text: &str) -> BTreeSet<String> {
     quoted.filter(is_name).map(str::to_owned).collect()
 }
 
-/// What is measured, and where: the constants that name a metric.
+/// All measured metrics, with the files of the constants that name them.
 fn measured() -> BTreeMap<String, PathBuf> {
     let mut files = Vec::new();
     for part in ["shared", "worker", "scheduler", "cli"] {
@@ -86,7 +86,7 @@ fn measured() -> BTreeMap<String, PathBuf> {
         }
         let text = fs::read_to_string(&path).expect("a source");
         for line in text.lines() {
-            // Constants alone: other names that begin so are crates and database objects.
+            // Only constants: other names with this prefix are crates and database objects.
             if line.contains(": &str = \"mainspring_") {
                 for name in names(line) {
                     measured.insert(name, path.clone());
@@ -134,7 +134,7 @@ fn names_say_the_kind_and_no_label_is_an_id() {
     }
 }
 
-/// Every metric once, as it is scraped.
+/// A scrape with every metric once.
 fn sample() -> String {
     let mut text = String::new();
     for metric in METRICS {
@@ -162,7 +162,7 @@ fn reference() -> String {
     for metric in METRICS {
         let labels: Vec<_> = metric.labels.iter().map(|it| format!("`{it}`")).collect();
         let (name, kind, help) = (metric.name, metric.kind.as_str(), metric.help);
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "| `{name}` | {kind} | {} | {help} |",
@@ -190,7 +190,7 @@ fn the_reference_is_current() {
     same("docs/METRICS.md", &reference());
 }
 
-/// What `cargo xtask chart` has promtool check.
+/// The input for the promtool check in `cargo xtask chart`.
 #[test]
 fn the_sample_is_current() {
     same("tests/chart/metrics.txt", &sample());

@@ -1,4 +1,4 @@
-//! Where a trace goes on: the W3C header `traceparent`, in and out.
+//! Trace propagation: the W3C header `traceparent`, incoming and outgoing.
 
 use mainspring_shared::id::{SendId, SessionId};
 use opentelemetry::Context;
@@ -6,18 +6,18 @@ use opentelemetry::trace::{
     SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState,
 };
 
-/// The header, and the member of the options of sends that holds it.
+/// The name of the header, and of the member of a send's options that stores it.
 pub const TRACEPARENT: &str = "traceparent";
 
-/// Characters of a header of version `00`; later versions begin with the same.
+/// Length of a header of version `00`; later versions begin with the same fields.
 const LENGTH: usize = 55;
 
 tokio::task_local! {
-    /// What a task goes on with where it has no span of its own.
+    /// The `traceparent` that a task continues while it has no span of its own.
     static CARRIED: Option<String>;
 }
 
-/// Runs a future that goes on with the trace of someone else, also where this process exports none.
+/// Runs a future that continues another's trace, even if this process exports none.
 pub fn carrying<F: Future>(
     traceparent: Option<String>,
     future: F,
@@ -26,11 +26,11 @@ pub fn carrying<F: Future>(
 }
 
 tokio::task_local! {
-    /// The send that a task works on.
+    /// The send that a task is working on.
     static ABOUT: (SessionId, SendId);
 }
 
-/// Runs a future whose log lines name this send. Nothing is formatted until there is a line.
+/// Runs a future whose log lines name this send. Nothing is formatted until a line is logged.
 pub fn about<F: Future>(
     session: SessionId,
     send: SendId,
@@ -39,18 +39,18 @@ pub fn about<F: Future>(
     ABOUT.scope((session, send), future)
 }
 
-/// The send that is worked on, for log lines.
+/// The send that the task is working on, for log lines.
 pub(super) fn worked_on() -> Option<(SessionId, SendId)> {
     ABOUT.try_with(|about| *about).ok()
 }
 
-/// What is told to whoever is asked for something now: the span that is active, else what the task carries.
+/// The header for an outgoing request: the active span's, else the one that the task carries.
 pub fn traceparent() -> Option<String> {
     let active = Context::map_current(|context| shown(context.span().span_context()));
     active.or_else(|| CARRIED.try_with(Clone::clone).ok().flatten())
 }
 
-/// A caller's header, if it is one.
+/// A caller's header in normalized form; none if it is invalid.
 pub fn accepted(header: &str) -> Option<String> {
     parse(header).as_ref().and_then(shown)
 }
@@ -75,7 +75,7 @@ fn shown(span: &SpanContext) -> Option<String> {
     })
 }
 
-/// The span that a header names.
+/// The span that a header names; none if it is invalid.
 pub(super) fn parse(header: &str) -> Option<SpanContext> {
     let is_plain = header
         .bytes()
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_header_is_read_and_written_as_it_was() {
         assert_eq!(accepted(HEADER).as_deref(), Some(HEADER));
-        // What this release does not know of a flag is not passed on.
+        // Flags that this release does not know are not passed on.
         let flagged = HEADER.replace("-01", "-03");
         assert_eq!(accepted(&flagged).as_deref(), Some(HEADER));
         let later = format!("{}-what", HEADER.replace("00-4", "01-4"));

@@ -1,4 +1,4 @@
-//! A file of lines that is rotated by its size. One process writes it at a time.
+//! A log file that is rotated by size. One process writes it at a time.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -7,33 +7,33 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where lines go.
+/// Where and how lines are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonlSettings {
-    /// The file; earlier ones are `PATH.1` and so on, and `PATH.lock` says who writes.
+    /// The file. Earlier ones are `PATH.1` and so on, and `PATH.lock` is locked by the writer.
     pub path: PathBuf,
-    /// Bytes of one file.
+    /// Maximum size of one file in bytes.
     pub bytes_max: u64,
-    /// Earlier files that are kept.
+    /// Number of earlier files that are kept.
     pub files_max: u32,
-    /// How often it is looked for new lines.
+    /// Interval of the check for new lines.
     pub interval: Duration,
 }
 
-/// A file that this process writes, until it is dropped.
+/// A file that this process may write until this is dropped.
 #[derive(Debug)]
 pub struct Jsonl {
     settings: JsonlSettings,
     file: File,
-    /// Bytes of it, all of them in whole lines.
+    /// Its size in bytes, all of them in complete lines.
     bytes: u64,
-    /// Held for as long as this is.
+    /// The lock, held for the lifetime of this value.
     _lock: File,
 }
 
 impl Jsonl {
-    /// Opens the file to write behind what is there; none where another process writes it. A last line that
-    /// was cut is removed. `known` is told of the whole lines of the last two files, in their order.
+    /// Opens the file for appending; returns none if another process writes it. An incomplete last
+    /// line is removed. Calls `known` with the complete lines of the last two files, in order.
     pub fn open(settings: &JsonlSettings, mut known: impl FnMut(&str)) -> io::Result<Option<Self>> {
         let folder = settings.path.parent();
         if let Some(folder) = folder.filter(|folder| !folder.as_os_str().is_empty()) {
@@ -59,15 +59,15 @@ impl Jsonl {
         }))
     }
 
-    /// Whether nothing is in the file.
+    /// Whether the file is empty.
     pub const fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Appends lines, each without its end. A file that they do not fit into is put aside, and the next one
-    /// begins with `head`; so does one that stands there since another program put aside, removed or emptied the
-    /// last one. After a failure some of the lines may be there, all of them whole: whoever appends them again writes
-    /// those twice.
+    /// Appends lines, given without their line ends. If they do not fit into the file, it is
+    /// rotated, and the next one begins with `head`; so does a file that was created or emptied
+    /// because another program rotated or removed the last one. After a failure some of the lines
+    /// may have been written, each of them in full; appending all of them again duplicates these.
     pub fn append(&mut self, head: &str, lines: &[String]) -> io::Result<()> {
         self.follow()?;
         let mut buffer = String::new();
@@ -89,8 +89,8 @@ impl Jsonl {
         self.write(&buffer)
     }
 
-    /// Makes sure that what is written is found under the path, and how much is there: another program may rotate
-    /// logs, by renaming them or by copying and emptying them.
+    /// Makes sure that the open file is the one at the path, and updates its size: another program
+    /// may rotate logs, by renaming them or by copying and truncating them.
     fn follow(&mut self) -> io::Result<()> {
         let path = &self.settings.path;
         let ours = self.file.metadata()?;
@@ -109,7 +109,7 @@ impl Jsonl {
 
     fn write(&mut self, text: &str) -> io::Result<()> {
         if let Err(error) = self.file.write_all(text.as_bytes()) {
-            // Nobody is to read half a line behind which others stand.
+            // Remove the partial line, so that no other is appended to it.
             self.file.set_len(self.bytes)?;
             return Err(error);
         }
@@ -134,14 +134,15 @@ impl Jsonl {
     }
 }
 
-/// What is in it may be nobody else's business. Whatever becomes of the file, lines go behind what is there then.
+/// Opens files readable by their owner only, since they may hold private data, and in append mode,
+/// so that lines go to the end even after another program truncated the file.
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600);
     options
 }
 
-/// Opens a file and removes a last line that was cut; how many bytes are left.
+/// Opens a file and removes an incomplete last line. Returns the remaining size in bytes.
 fn whole(path: &Path, known: &mut impl FnMut(&str)) -> io::Result<(File, u64)> {
     let file = options().read(true).open(path)?;
     let bytes = read(&file, known)?;
@@ -154,7 +155,7 @@ fn push(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// A file's name with something behind it.
+/// The file's name with a suffix.
 fn beside(path: &Path, what: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".");
@@ -162,7 +163,7 @@ fn beside(path: &Path, what: &str) -> PathBuf {
     name.into()
 }
 
-/// Reads the whole lines of a file; how many bytes they take.
+/// Reads the complete lines of a file. Returns their size in bytes.
 fn read(file: &File, known: &mut impl FnMut(&str)) -> io::Result<u64> {
     let mut reader = BufReader::new(file);
     let (mut bytes, mut line) = (0, Vec::new());
@@ -252,13 +253,13 @@ mod tests {
         append(&mut file, &["two"]);
         assert_eq!(text(&settings, "old").as_deref(), Some("head\none\n"));
         assert_eq!(text(&settings, "").as_deref(), Some("head\ntwo\n"));
-        // Put aside, and another one in its place.
+        // Renamed, with another file in its place.
         fs::rename(&settings.path, beside(&settings.path, "old")).expect("put aside");
         fs::write(&settings.path, "").expect("a file");
         append(&mut file, &["three"]);
         assert_eq!(text(&settings, "old").as_deref(), Some("head\ntwo\n"));
         assert_eq!(text(&settings, "").as_deref(), Some("head\nthree\n"));
-        // Copied and emptied.
+        // Copied and truncated.
         let other = OpenOptions::new().write(true).open(&settings.path);
         other.expect("it is there").set_len(0).expect("emptied");
         append(&mut file, &["four"]);

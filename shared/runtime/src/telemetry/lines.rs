@@ -9,12 +9,13 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::context;
 
-/// Lines of JSON, with the members `trace_id` and `span_id` while a span is active, and `send.id` and `session.id` while
-/// a send is worked on.
+/// JSON lines with the members `trace_id` and `span_id` while a span is active, and `send.id` and
+/// `session.id` while a send is being worked on.
 #[derive(Debug)]
 pub(super) struct Traced<F>(pub(super) F);
 
-/// What a line says before all else. What it says itself of the send stays.
+/// The members to add at the start of a line. A send or session that the line itself names is not
+/// repeated.
 fn members(line: &str) -> Result<String, fmt::Error> {
     let mut members = String::new();
     if let Some((trace, span)) = context::active() {

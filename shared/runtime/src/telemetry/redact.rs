@@ -1,22 +1,23 @@
-//! What is left of content before it is told to a backend of traces: bounded, and without what looks like a key.
+//! Redaction of content before it is exported with traces: it is bounded, and anything that looks
+//! like a key is removed.
 
 use std::ops::Range;
 
 use serde_json::Value;
 
-/// Characters of one text.
+/// Maximum number of characters of one text.
 const TEXT_CHARS_MAX: usize = 2_000;
 
-/// Items of one list.
+/// Maximum number of items of one list.
 const ITEMS_MAX: usize = 50;
 
-/// Bytes of all of it.
+/// Maximum size of the whole value in bytes.
 const BYTES_MAX: usize = 64 << 10;
 
-/// What stands for what is not told.
+/// The replacement for hidden text.
 const HIDDEN: &str = "***";
 
-/// What names contain that stand before secrets, without their capitals and what separates their words.
+/// Parts of names whose values are secrets, in lower case and without separators between words.
 const NAMES: [&str; 13] = [
     "apikey",
     "authorization",
@@ -33,10 +34,10 @@ const NAMES: [&str; 13] = [
     "cookie",
 ];
 
-/// Those of headers, whose values have several words.
+/// The names of headers, whose values consist of several words.
 const HEADERS: [&str; 2] = ["authorization", "cookie"];
 
-/// What keys begin with, and how long they are at least.
+/// Prefixes of keys, with their minimum length.
 const KEYS: [(&str, usize); 15] = [
     ("sk-", 16),
     ("sk_", 16),
@@ -55,7 +56,8 @@ const KEYS: [(&str, usize); 15] = [
     ("eyJ", 40),
 ];
 
-/// A value as JSON, bounded and without secrets. Of a list that is too long its end is kept.
+/// A value as JSON, bounded and without secrets. A list that is too long loses items from its
+/// start.
 pub(super) fn told(value: Value) -> String {
     let mut value = redacted(value);
     loop {
@@ -73,7 +75,7 @@ pub(super) fn told(value: Value) -> String {
     }
 }
 
-/// A value without secrets, its texts and lists bounded. Texts that are JSON are looked into.
+/// A value without secrets, with bounded texts and lists. Texts that are JSON are redacted as JSON.
 pub fn redacted(value: Value) -> Value {
     match value {
         Value::String(text) => cut(&without_secrets(&text), TEXT_CHARS_MAX).into(),
@@ -97,15 +99,15 @@ pub fn redacted(value: Value) -> Value {
     }
 }
 
-/// Whether what has this name is a secret.
+/// Whether the value under this name is a secret.
 fn hides(name: &str, is_number: bool) -> bool {
     let name = plain(name);
-    // Tokens are also what is counted.
+    // A number under such a name is a token count.
     let is_token = name.ends_with("token") && !is_number;
     is_token || NAMES.iter().any(|secret| name.contains(secret))
 }
 
-/// A name as whoever writes it in any way means it: `apiKey`, `api-key` and `API_KEY` are one.
+/// Normalizes the spelling of a name: `apiKey`, `api-key` and `API_KEY` become the same.
 fn plain(name: &str) -> String {
     let letters = name.chars().filter(|c| c.is_alphanumeric());
     letters.flat_map(char::to_lowercase).collect()
@@ -120,7 +122,7 @@ fn without_secrets(text: &str) -> String {
     scrubbed(&without_logins(text))
 }
 
-/// A text without what stands for a login in its URLs: a password, or a key alone.
+/// A text without the logins in its URLs: passwords, or keys given alone.
 fn without_logins(text: &str) -> String {
     const SCHEME_END: &str = "://";
     let ends = |c: char| c.is_whitespace() || "/?#\"`<>\\".contains(c);
@@ -142,7 +144,7 @@ fn without_logins(text: &str) -> String {
     told
 }
 
-/// A text without its keys, and without what follows the word `Bearer` or a secret's name.
+/// A text without keys, and without what follows the word `Bearer` or the name of a secret.
 fn scrubbed(text: &str) -> String {
     let mut told = String::with_capacity(text.len());
     let mut rest = text;
@@ -180,7 +182,8 @@ fn is_key(word: &str) -> bool {
     KEYS.iter().any(begins)
 }
 
-/// Where the secret is in what follows this word, if that is its name: `NAME=…`, `"NAME": "…"`, `<NAME>…`, `--NAME …`.
+/// The range of the secret in the text after this word, if the word names one: `NAME=…`, `"NAME":
+/// "…"`, `<NAME>…`, `--NAME …`.
 fn named(name: &str, after: &str) -> Option<Range<usize>> {
     let blank = [' ', '\t'];
     let closed = after.trim_start_matches(['"', '\'', '`', '\\', ']']);
@@ -190,7 +193,7 @@ fn named(name: &str, after: &str) -> Option<Range<usize>> {
     match &spaced[..spaced.len() - value.len()] {
         "" if name.starts_with("--") && is_spaced => {}
         ">" if !is_spaced => {}
-        // A path in a program's text.
+        // A path in program source.
         "" | ">" | "::" => return None,
         _ => {}
     }
@@ -218,7 +221,8 @@ fn is_header(name: &str) -> bool {
     HEADERS.iter().any(|header| name.contains(header))
 }
 
-/// Bytes up to the quote that ends a text, which is escaped as often as the one that begins it.
+/// Length of a quoted text: up to the closing quote, which is escaped at most as often as the
+/// opening one.
 fn quoted(text: &str, quote: char, escapes: usize) -> usize {
     for (at, _) in text.match_indices(quote) {
         let said = text[..at].trim_end_matches('\\').len();
@@ -229,7 +233,7 @@ fn quoted(text: &str, quote: char, escapes: usize) -> usize {
     text.len()
 }
 
-/// Bytes of a list or an object. Where its end is not known all of the text is taken for it.
+/// Length of a list or an object; the rest of the text if it is not closed.
 fn bracketed(text: &str) -> usize {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {
@@ -243,13 +247,13 @@ fn bracketed(text: &str) -> usize {
     text.len()
 }
 
-/// Bytes of the rest of a line, or of a quotation.
+/// Length of the rest of a line or quotation.
 fn line(text: &str) -> usize {
     text.find(['\n', '\r', '"', '\'', '`', '\\'])
         .unwrap_or(text.len())
 }
 
-/// Bytes of a secret that is not quoted, without the punctuation behind it.
+/// Length of an unquoted secret, without trailing punctuation.
 fn run(text: &str) -> usize {
     let ends = |c: char| c.is_whitespace() || "\"'`\\&<>".contains(c);
     let all = &text[..text.find(ends).unwrap_or(text.len())];
@@ -331,7 +335,7 @@ mod tests {
     #[test]
     fn secrets_are_hidden_in_texts() {
         for (text, told) in [
-            // However the name is joined to what it names.
+            // Whatever joins the name and its value.
             ("api_key: x, y", "api_key: ***, y"),
             ("api-key=x y", "api-key=*** y"),
             ("API_KEY = x", "API_KEY = ***"),
@@ -345,10 +349,10 @@ mod tests {
                 "env[\"DB_PASSWORD\"] = \"***\"",
             ),
             ("a?token=x&n=1", "a?token=***&n=1"),
-            // Headers have several words.
+            // Header values consist of several words.
             ("Authorization: Basic x y\nn: 1", "Authorization: ***\nn: 1"),
             ("-H 'Cookie: a=x; b=y' n", "-H 'Cookie: ***' n"),
-            // JSON in a text, whole and with something around it.
+            // JSON in a text, alone and with other text around it.
             (r#"{"apiKey":"x","n":1}"#, r#"{"apiKey":"***","n":1}"#),
             (r#"[{"\u0061pi_key":"x"}]"#, r#"[{"api_key":"***"}]"#),
             (
@@ -378,7 +382,7 @@ mod tests {
             ("redis://:x@a.example:6379", "redis://***@a.example:6379"),
             ("postgres://u:x=y,z'@db/n", "postgres://***@db/n"),
             ("(a://x@b) c://d/@e", "(a://***@b) c://d/@e"),
-            // What looks like a key, wherever it is.
+            // Text that looks like a key, anywhere.
             ("https://a/sk-0123456789abcdef?n", "https://a/***"),
             ("Bearer x/y+z0123=, n", "Bearer ***, n"),
         ] {

@@ -1,7 +1,8 @@
-//! The spans of a process. Whoever makes one says what it is about; the names are in one place.
+//! The spans of a process. Callers pass what a span describes; the attribute names are kept in one
+//! place.
 //!
-//! Without an exporter none of them is enabled: the level filter of their target is off, nothing of them is
-//! formatted and nothing is allocated.
+//! Without an exporter no span is enabled: the level filter of their target is off, so nothing is
+//! formatted or allocated.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,17 +18,18 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 use super::{Propagation, context, genai, redact};
 
-/// The target of all spans that are exported, and of nothing else.
+/// The target of all exported spans, and of nothing else.
 pub(super) const TARGET: &str = "mainspring::span";
 
-/// Whether claims and groups of statements have spans: there are many, and they say little of one send.
+/// Whether claims and groups of statements have spans: they are numerous and say little about a
+/// single send.
 static DETAIL: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn set_detail(wanted: bool) {
     DETAIL.store(wanted, Ordering::Relaxed);
 }
 
-/// A span that is only wanted in detail.
+/// Makes a span only if details are wanted.
 fn detailed(make: impl FnOnce() -> Span) -> Span {
     if DETAIL.load(Ordering::Relaxed) {
         make()
@@ -36,7 +38,7 @@ fn detailed(make: impl FnOnce() -> Span) -> Span {
     }
 }
 
-/// Sets an attribute of a span that is enabled.
+/// Sets an attribute of an enabled span.
 fn set(span: &Span, name: &'static str, value: impl Into<Value>) {
     span.set_attribute(name, value);
 }
@@ -49,7 +51,7 @@ fn set_count(span: &Span, name: &'static str, count: u64) {
     set(span, name, i64::try_from(count).unwrap_or(i64::MAX));
 }
 
-/// What is done, and in which session.
+/// Sets the operation and its session.
 fn set_operation(span: &Span, operation: &'static str, session: SessionKey) {
     set(span, genai::OPERATION, operation);
     set_shown(span, genai::CONVERSATION_ID, &session.session);
@@ -66,7 +68,7 @@ fn set_run(span: &Span, run: RunKey) {
     set_shown(span, genai::TENANT, &run.tenant);
 }
 
-/// Notes that what a span is about went wrong, by its code.
+/// Marks a span as failed with this code.
 pub fn failed(span: &Span, code: Code) {
     if !span.is_disabled() {
         let code = code.as_str();
@@ -75,25 +77,25 @@ pub fn failed(span: &Span, code: Code) {
     }
 }
 
-/// Tells content, redacted and bounded. Only for whoever was asked to.
+/// Records content on a span, redacted and bounded. To be called only if content was asked for.
 pub fn content(span: &Span, of: Content, value: Json) {
     if !span.is_disabled() {
         set(span, of.name(), redact::told(value));
     }
 }
 
-/// What of a span may hold words of people and models.
+/// Attributes of a span that may hold words of people and models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// What the model is told before all messages.
+    /// The system instructions of a model call.
     System,
-    /// What it is asked.
+    /// The messages sent to the model.
     Input,
-    /// What it answers.
+    /// The model's response.
     Output,
-    /// What a tool is given.
+    /// The arguments of a tool call.
     Arguments,
-    /// What it gives.
+    /// The result of a tool call.
     Result,
 }
 
@@ -109,13 +111,14 @@ impl Content {
     }
 }
 
-/// A span that is linked to the one in this header, or is its child. One that is told nothing is a root.
+/// Makes a span a child of the one in this header, or links it to that. Without a valid header it
+/// stays as it is.
 fn joined(span: Span, origin: Option<&str>, propagation: Propagation) -> Span {
     if let Some(origin) = origin.and_then(context::parse) {
         match propagation {
             Propagation::Link => span.add_link(origin),
             Propagation::Parent => {
-                // Only fails where the span was entered before.
+                // Fails only if the span was entered before.
                 let _ = span.set_parent(Context::new().with_remote_span_context(origin));
             }
         }
@@ -123,7 +126,8 @@ fn joined(span: Span, origin: Option<&str>, propagation: Propagation) -> Span {
     span
 }
 
-/// A request that is served; the child of the caller's span, if it names one.
+/// The span of a request that is being served; the child of the caller's span, if the request names
+/// one.
 pub fn request(method: &str, route: &str, id: &str, caller: Option<&str>) -> Span {
     let span = info_span!(
         target: TARGET,
@@ -141,19 +145,19 @@ pub fn request(method: &str, route: &str, id: &str, caller: Option<&str>) -> Spa
     joined(span, caller, Propagation::Parent)
 }
 
-/// The status of a request's answer, and its code where it is an error.
+/// Records the status of a response, and its code if it is an error.
 pub fn responded(span: &Span, status: u16, code: Option<Code>) {
     if span.is_disabled() {
         return;
     }
     set(span, genai::HTTP_STATUS, i64::from(status));
-    // What is the caller's fault is no fault of the server's.
+    // The client's errors are not failures of the server.
     if status >= 500 {
         failed(span, code.unwrap_or(Code::Internal));
     }
 }
 
-/// Sends that are accepted together.
+/// The span of sends that are accepted together.
 pub fn accept(first: SessionKey, send: SendId, sends: usize) -> Span {
     let span = info_span!(target: TARGET, "accept", otel.kind = "producer");
     if span.is_disabled() {
@@ -168,30 +172,31 @@ pub fn accept(first: SessionKey, send: SendId, sends: usize) -> Span {
     span
 }
 
-/// A send under a claim.
+/// A send that a worker runs under a claim.
 #[derive(Debug, Clone, Copy)]
 pub struct Invocation<'a> {
     /// Its session.
     pub session: SessionKey,
-    /// It.
+    /// The send.
     pub send: SendId,
     /// The published agent and its version, if it has one.
     pub agent: Option<(&'a str, i32)>,
     /// The number of the claim.
     pub epoch: i64,
-    /// Model calls that were begun in its present round.
+    /// Model calls begun so far in its current round.
     pub attempt: i32,
-    /// Rounds that are stored.
+    /// Number of its stored rounds.
     pub rounds: i32,
     /// The worker's label.
     pub worker: &'a str,
     /// Its pool.
     pub pool: &'a str,
-    /// The span that accepted it.
+    /// The `traceparent` of the span that accepted it.
     pub origin: Option<&'a str>,
 }
 
-/// A send is worked on by whoever claimed its session: a root, or the child of what accepted it.
+/// The span of a worker's work on a send: a root linked to the span that accepted the send, or that
+/// span's child.
 pub fn invoke_agent(invocation: &Invocation<'_>, propagation: Propagation) -> Span {
     let span = info_span!(
         target: TARGET,
@@ -219,7 +224,7 @@ pub fn invoke_agent(invocation: &Invocation<'_>, propagation: Propagation) -> Sp
     joined(span, invocation.origin, propagation)
 }
 
-/// Notes on the active span how the send ended that it is about.
+/// Records on the active span how its send ended.
 pub fn ended(status: &'static str, reason: &'static str, code: Option<Code>) {
     let span = Span::current();
     if span.is_disabled() {
@@ -232,7 +237,8 @@ pub fn ended(status: &'static str, reason: &'static str, code: Option<Code>) {
     }
 }
 
-/// A round of a send: the model is asked, as often as that takes, and the calls of its answer are made.
+/// The span of one round of a send: its model call, with all attempts, and the tool calls of the
+/// answer.
 pub fn round(session: SessionKey, round: i32) -> Span {
     let span = info_span!(target: TARGET, "round", otel.kind = "internal");
     if !span.is_disabled() {
@@ -242,7 +248,7 @@ pub fn round(session: SessionKey, round: i32) -> Span {
     span
 }
 
-/// A model is asked.
+/// The span of a model call.
 pub fn chat(session: SessionKey, provider: &str, model: &str, max_tokens: u32) -> Span {
     let span = info_span!(
         target: TARGET,
@@ -260,7 +266,7 @@ pub fn chat(session: SessionKey, provider: &str, model: &str, max_tokens: u32) -
     span
 }
 
-/// What a model answered, and what that took.
+/// Records a model's response and its usage.
 pub fn answered(span: &Span, model: &str, finish: &str, usage: &Usage) {
     if span.is_disabled() {
         return;
@@ -278,7 +284,7 @@ pub fn answered(span: &Span, model: &str, finish: &str, usage: &Usage) {
     set_count(span, genai::CACHE_WRITE_TOKENS, usage.cache_write_tokens);
 }
 
-/// A tool is called.
+/// The span of a tool call.
 pub fn execute_tool(session: SessionKey, name: &str, call_id: &str, attempt: i32) -> Span {
     let span = info_span!(
         target: TARGET,
@@ -296,7 +302,7 @@ pub fn execute_tool(session: SessionKey, name: &str, call_id: &str, attempt: i32
     span
 }
 
-/// A tool of an MCP server is called, by the name that it has there.
+/// The span of a call to a tool of an MCP server, under the tool's name on that server.
 pub fn call_mcp(name: &str, call_id: &str) -> Span {
     let span = info_span!(
         target: TARGET,
@@ -314,7 +320,7 @@ pub fn call_mcp(name: &str, call_id: &str) -> Span {
     span
 }
 
-/// A session is asked for. A detail.
+/// The span of a claim. A detail.
 pub fn claim(session: SessionKey) -> Span {
     detailed(|| {
         let span = info_span!(target: TARGET, parent: None, "claim", otel.kind = "consumer");
@@ -326,14 +332,14 @@ pub fn claim(session: SessionKey) -> Span {
     })
 }
 
-/// What became of a claim.
+/// Records the outcome of a claim.
 pub fn claimed(span: &Span, outcome: &'static str) {
     if !span.is_disabled() {
         set(span, genai::STATUS, outcome);
     }
 }
 
-/// What several sends want of the database at once, in one transaction. A detail.
+/// The span of a transaction that several sends share. A detail.
 pub fn statements(operation: &'static str, items: usize) -> Span {
     detailed(|| {
         let span = info_span!(
@@ -350,7 +356,7 @@ pub fn statements(operation: &'static str, items: usize) -> Span {
     })
 }
 
-/// A part of a transcript is folded.
+/// The span of folding a part of a transcript.
 pub fn fold(session: SessionKey, strategy: &'static str, messages: usize, tokens: u64) -> Span {
     let span = info_span!(target: TARGET, "fold", otel.kind = "internal");
     if span.is_disabled() {
@@ -363,7 +369,8 @@ pub fn fold(session: SessionKey, strategy: &'static str, messages: usize, tokens
     span
 }
 
-/// What is worth remembering of a send that has ended is extracted: below the work on it, or what accepted it.
+/// The span of extracting memories from a send that has ended: joined to the work on the send, or
+/// to what accepted it.
 pub fn extract(
     session: SessionKey,
     send: SendId,
@@ -380,7 +387,8 @@ pub fn extract(
     joined(span, origin, propagation)
 }
 
-/// A run is advanced: a root, linked to what created the run, or its child.
+/// The span of an advance of a run: a root linked to the span that created the run, or that span's
+/// child.
 pub fn invoke_workflow(
     run: RunKey,
     name: &str,
@@ -405,7 +413,8 @@ pub fn invoke_workflow(
     joined(span, origin, propagation)
 }
 
-/// What an advance does: leaves whose ends it takes in, leaves that it starts, and where the run stands then.
+/// Records the result of an advance: the number of ended leaves it processed and of leaves it
+/// started, and the run's status.
 pub fn advanced(span: &Span, ends: usize, starts: usize, status: &'static str) {
     if !span.is_disabled() {
         set_count(span, genai::RUN_ENDS, ends as u64);
@@ -414,12 +423,13 @@ pub fn advanced(span: &Span, ends: usize, starts: usize, status: &'static str) {
     }
 }
 
-/// A timer's firing that was committed. What it took is the transaction's, with those of other timers.
+/// The span of a committed firing of a timer that creates a send. It has no duration of its own:
+/// timers fire together in one transaction.
 pub fn fire_timer(session: SessionKey, send: SendId, late_ms: u64) -> Span {
     fired(late_ms, |span| set_send(span, session, send))
 }
 
-/// The same of a timer that starts a run.
+/// The span of a committed firing of a timer that starts a run.
 pub fn fire_run_timer(run: RunKey, late_ms: u64) -> Span {
     fired(late_ms, |span| set_run(span, run))
 }

@@ -1,4 +1,4 @@
-//! One function per state; every event has its arm.
+//! One function per state, with an arm for every event.
 
 mod asking;
 mod calling;
@@ -22,7 +22,7 @@ const ROUND_LIMIT: End = End::Completed(StopReason::RoundLimit);
 /// The model says that it has nothing to answer.
 const PASSED: End = End::Completed(StopReason::End);
 
-/// The step after an event; none when the event cannot happen.
+/// The step after an event; `None` if the event cannot happen.
 pub(super) fn step(state: State, event: Event, rules: &Rules) -> Option<Step> {
     if event == Event::LeaseLost {
         return lease_lost(state);
@@ -76,7 +76,7 @@ fn stay(state: State) -> Option<Step> {
     to(state, [])
 }
 
-/// Whatever the state: without the lease nothing may be written.
+/// The step after losing the lease, in any state: nothing may be written without it.
 fn lease_lost(state: State) -> Option<Step> {
     match state {
         State::Asking { .. } => to(State::Left, [Command::AbortAsking, Command::Drop]),
@@ -110,7 +110,8 @@ fn end(round: u32, end: End) -> Option<Step> {
     to(State::Ending { round }, [Command::End(end)])
 }
 
-/// Ends the send, unless somebody who is to be asked has it go on: with this round and attempt.
+/// Ends the send. If hooks are to be asked first and they let it continue, it does so with this
+/// round and attempt.
 fn finish(
     (round, attempt): (u32, u32),
     last: u32,
@@ -136,18 +137,18 @@ fn park(round: u32, attempt: u32, on: WaitingOn, after: Option<Duration>) -> Opt
     to(next, [Command::Park { on, after }])
 }
 
-/// Whoever goes on after the pause begins where the rows say that it stands.
+/// Parks the send for a pause. The worker that continues it starts from the rows.
 fn pause(within: Duration) -> Option<Step> {
     let (on, after) = (WaitingOn::Retry, Some(within));
     to(State::Pausing, [Command::Park { on, after }])
 }
 
-/// Drops what is under way, and ends the send.
+/// Aborts what is in flight, and ends the send.
 fn abort_and_end(round: u32, abort: Command, why: End) -> Option<Step> {
     to(State::Ending { round }, [abort, Command::End(why)])
 }
 
-/// What follows a stored round, by what its calls need.
+/// The step after a stored round, depending on what its calls still need.
 fn after_round(round: u32, draining: bool, open: Open, rules: &Rules) -> Option<Step> {
     let next = (round + 1, begun(round + 1, rules) + 1);
     match open {
@@ -162,8 +163,8 @@ fn after_round(round: u32, draining: bool, open: Open, rules: &Rules) -> Option<
     }
 }
 
-/// Attempts at a round that earlier workers began. Results can ride with the round behind them, so that one
-/// which was asked for is asked for again only after its predecessor's calls.
+/// Attempts of a round that earlier workers started. Results may be stored with the round after
+/// them, so a round that was already requested may be requested again only after its predecessor's calls.
 fn begun(round: u32, rules: &Rules) -> u32 {
     if round == rules.first_round {
         rules.begun

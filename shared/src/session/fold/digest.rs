@@ -1,4 +1,5 @@
-//! Digests: what a send came to, without asking a model. The same messages always give the same text.
+//! Digests: short texts that stand for a send, made without a model. The same messages always give
+//! the same text.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -9,26 +10,26 @@ use super::Fold;
 use crate::message::{ContentPart, FileSource, Message, Role, ToolCall, digest_of, plain_text};
 use crate::model::expect_tokens;
 
-/// Characters of what a user said that a digest shows.
+/// Characters of a user message that a digest shows.
 const INPUT_CHARS: usize = 1_000;
 
-/// Characters of an answer.
+/// Characters of an answer that a digest shows.
 const ANSWER_CHARS: usize = 600;
 
-/// Characters of a tool's result, and of one of its arguments.
+/// Characters of a tool result that a digest shows.
 const RESULT_CHARS: usize = 160;
 
-/// Characters of one of a call's arguments.
+/// Characters of each of a call's arguments that a digest shows.
 const ARGUMENT_CHARS: usize = 60;
 
-/// Arguments of a call.
+/// Arguments of a call that a digest shows.
 const ARGUMENTS: usize = 4;
 
-/// Characters of a line, where a digest has to be shorter.
+/// Line lengths in characters that are tried in turn if a digest must be shorter.
 const LINE_CHARS: [usize; 5] = [400, 160, 80, 40, 24];
 
-/// A send that has ended: what was said, in its order, a line per call, and the answer. `#N` is the
-/// number of a message, which `recall` takes.
+/// The digest of a finished send: what was said, in order, one line per call, and the answer. `#N`
+/// is the number of a message, which `recall` accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digest {
     /// What the user said.
@@ -66,8 +67,8 @@ pub fn of_send(messages: &[Arc<Message>]) -> Digest {
     Digest { asked, done }
 }
 
-/// The digest of a range of messages behind what was folded before, in about `tokens` tokens at most:
-/// lines are shortened, and then the oldest are left out.
+/// The digest of these folds and the messages after them, in at most about `tokens` tokens: lines
+/// are shortened first, then the oldest are dropped.
 pub fn of_span(folds: &[Arc<Fold>], messages: &[Arc<Message>], tokens: u64) -> String {
     let mut text = String::new();
     for fold in folds {
@@ -108,12 +109,13 @@ fn fitting(mut text: String, tokens: u64) -> String {
     }
 }
 
-/// Messages by their sends, in order.
+/// Groups messages by send, in order.
 pub fn sends(messages: &[Arc<Message>]) -> impl Iterator<Item = &[Arc<Message>]> {
     messages.chunk_by(|a, b| a.send_id == b.send_id)
 }
 
-/// A call with what its tool says is left of its result, else with its arguments and the result's begin.
+/// A call with the digest that its tool gave of the result, or else with its arguments and the
+/// beginning of the result.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "every other kind is shown alike"
@@ -159,7 +161,7 @@ fn argument(value: &Value) -> String {
     cut(&one_line(&text), ARGUMENT_CHARS)
 }
 
-/// The text of parts; what is no text is named.
+/// The text of the parts; other parts are named.
 pub fn shown(parts: &[ContentPart]) -> String {
     let parts = parts.iter().filter_map(|part| match part {
         ContentPart::Text { text } => Some(text.clone()),
@@ -173,7 +175,7 @@ pub fn shown(parts: &[ContentPart]) -> String {
     parts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// The first so many characters.
+/// The first `chars` characters, with an ellipsis if anything was cut.
 pub fn cut(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         Some((end, _)) => format!("{}\u{2026}", &text[..end]),

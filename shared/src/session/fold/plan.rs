@@ -1,4 +1,4 @@
-//! Whether something has to be folded, and what: functions of the window and of what it takes.
+//! Decides whether to fold, and what: functions of the window and its size in tokens.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,41 +9,43 @@ use crate::id::SendId;
 use crate::message::{Message, Role};
 use crate::model::{Request, expect_message_tokens};
 
-/// Share of the budget that a fold leaves filled: what follows has room until the next one.
+/// Share of the budget that remains in use after a fold, so that there is room before the next one.
 const TARGET: f64 = 0.40;
 
-/// Share of a model's window that is kept for what no estimate sees.
+/// The reserve for estimation errors is the model's window divided by this.
 const RESERVE: u64 = 25;
 
-/// Tokens of that reserve at the least.
+/// Minimum of that reserve, in tokens.
 const RESERVE_MIN: u64 = 2_000;
 
-/// Share of the hard threshold that has to come free for a fold to be worth its cost, unless nothing fits without.
+/// Share of the hard threshold that a fold must free to be worth its cost, unless the request does
+/// not fit without it.
 const WORTH: f64 = 0.05;
 
-/// Tokens of a text that stands for everything where nothing longer has room.
+/// Tokens of the shortest useful text for a fold.
 const SHORT: u64 = 200;
 
-/// Rounds of the running send that are not folded, where nothing else is left to fold.
+/// Newest rounds of the running send to keep when its rounds must be folded; if that frees too
+/// little, only one is kept.
 const KEEP_ROUNDS: usize = 2;
 
-/// How many tokens a request may take, and from when on something is done about it.
+/// How many tokens a request may have, and the thresholds for folding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// What fits: the model's window without its answer and a reserve.
+    /// Tokens that fit: the model's window minus the answer and a reserve.
     pub budget: u64,
-    /// From here on a fold is made beside the conversation.
+    /// From this size on, a fold is made concurrently with the conversation.
     pub soft: u64,
-    /// From here on a fold is made before the model is asked.
+    /// From this size on, a fold is made before the model is called.
     pub hard: u64,
-    /// What a fold leaves filled.
+    /// The size that a fold aims for.
     pub target: u64,
 }
 
 impl Room {
-    /// The room in a model's window, of which an answer may take so many tokens.
+    /// The room in a model's window if the answer may take up to `answer` tokens.
     pub fn new(window: u64, answer: u64, spec: &FoldSpec) -> Self {
-        // An answer that is allowed most of the window leaves a conversation its half.
+        // However large the answer may be, half of the window is left to the conversation.
         let answer = answer.min(window / 2);
         let reserve = (window / RESERVE).max(RESERVE_MIN).min(window / 4);
         let budget = window - answer - reserve;
@@ -59,28 +61,29 @@ impl Room {
 }
 
 impl Room {
-    /// Tokens that have to come free for a changed prefix to be worth its cost, unless nothing fits without.
+    /// Tokens that must be freed for a changed prefix to be worth its cost, unless the request does
+    /// not fit otherwise.
     pub fn worth(&self) -> u64 {
         ((self.hard as f64 * WORTH) as u64).max(1)
     }
 }
 
-/// What has to be folded.
+/// How much must be folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pressure {
-    /// Whole sends that have ended, as far as that is worth it.
+    /// Whole finished sends, if that is worth it.
     Soft,
-    /// As much as gets the request below the hard threshold: fewer sends stay, and at last rounds of
-    /// the running send go, too.
+    /// As much as gets the request below the hard threshold: fewer sends are kept, and finally
+    /// rounds of the running send are folded, too.
     Hard,
-    /// All that may be folded: the model refused what was thought to fit.
+    /// Everything that may be folded: the model refused a request that was estimated to fit.
     Harder,
 }
 
-/// What a fold stands for.
+/// What a fold replaces.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Span {
-    /// The first message, of the folds that it covers or its own.
+    /// The first message, including those of the folds that it covers.
     pub from_seq: i64,
     /// The last message.
     pub to_seq: i64,
@@ -90,26 +93,26 @@ pub struct Span {
     pub folds: Vec<Arc<Fold>>,
     /// The messages that it adds to them.
     pub messages: Vec<Arc<Message>>,
-    /// About how many tokens all of it takes.
+    /// Estimated tokens of all of it.
     pub tokens: u64,
-    /// About how many tokens a text may take that stands for it without a model: digests of digests grow.
+    /// Approximate token limit of a text made without a model: digests of digests would grow otherwise.
     pub digest_max: u64,
 }
 
-/// A window to fold something of.
+/// A window to fold part of.
 #[derive(Debug, Clone, Copy)]
 pub struct Window<'w> {
-    /// What is folded already.
+    /// The existing folds.
     pub folds: &'w [Arc<Fold>],
     /// The stored messages that are shown.
     pub messages: &'w [Arc<Message>],
     /// The send that runs.
     pub running: SendId,
-    /// The newest sends that have ended which stay.
+    /// How many of the newest finished sends are kept.
     pub keep_sends: usize,
 }
 
-/// What the messages of a window take as a request shows them: some are shown as digests, some shorter than they are.
+/// Token counts of a window's messages as a request shows them: as digests, shortened or whole.
 #[derive(Debug, Clone, Default)]
 pub struct Weights {
     shown: BTreeMap<i64, u64>,
@@ -117,9 +120,9 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Those of this request.
+    /// The counts for this request.
     pub fn of(request: &Request) -> Self {
-        // What is of no send stands for what is folded already.
+        // A message without a send is an existing fold.
         let shown = request.messages.iter();
         let shown = shown.filter(|message| !message.send_id.0.is_nil());
         let shown: BTreeMap<_, _> = shown
@@ -129,8 +132,8 @@ impl Weights {
         Self { shown, last }
     }
 
-    /// What a message takes: nothing where a digest of its send stands in its place, and what is expected of it where it
-    /// came behind the request.
+    /// The tokens of a message: 0 if a digest of its send replaces it, and an estimate if it was
+    /// added after the request.
     pub fn weigh(&self, message: &Message) -> u64 {
         match self.shown.get(&message.seq) {
             Some(tokens) => *tokens,
@@ -140,9 +143,9 @@ impl Weights {
     }
 }
 
-/// Chooses what to fold of a window whose request takes `tokens`; none where nothing may be, or where
-/// it is not worth it. It ends behind a whole send, or behind a whole round of the running one, so no
-/// call is parted from its results.
+/// Chooses what to fold of a window whose request has `tokens` tokens; `None` if nothing may be
+/// folded or it is not worth it. The span ends after a whole send, or after a whole round of the
+/// running one, so that no call is separated from its results.
 pub fn choose(
     window: Window<'_>,
     tokens: u64,
@@ -151,7 +154,7 @@ pub fn choose(
     weigh: impl Fn(&Message) -> u64,
 ) -> Option<Span> {
     let cuts = Cuts::of(window);
-    // The running send's input is shown again behind a fold: that frees nothing.
+    // The running send's input is shown again after a fold, so folding it frees nothing.
     let weigh = |message: &Message| match message.role {
         Role::User if message.send_id == window.running => 0,
         Role::User | Role::Assistant | Role::Tool => weigh(message),
@@ -196,8 +199,8 @@ pub fn choose(
     Some(span(window, end, freed, room))
 }
 
-/// The folds that are shown, for one text in their place of at most so many tokens, and at most half of theirs;
-/// none where they are so short that a shorter one would say nothing.
+/// All shown folds, to be replaced by one text of at most `most` tokens, and at most half their
+/// size. `None` if they are already so short that a shorter text would be useless.
 pub fn shorten(folds: &[Arc<Fold>], most: u64) -> Option<Span> {
     let tokens = weight(folds);
     if tokens <= 2 * SHORT {
@@ -214,7 +217,7 @@ pub fn shorten(folds: &[Arc<Fold>], most: u64) -> Option<Span> {
     })
 }
 
-/// About how many tokens folds take.
+/// Estimated tokens of these folds.
 pub fn weight(folds: &[Arc<Fold>]) -> u64 {
     folds
         .iter()
@@ -222,7 +225,7 @@ pub fn weight(folds: &[Arc<Fold>]) -> u64 {
         .sum()
 }
 
-/// The first of these ends that frees so many tokens, else the last one, with what it frees.
+/// The first of these ends that frees `wanted` tokens, or else the last one, with the tokens it frees.
 fn reach(
     messages: &[Arc<Message>],
     ends: &[usize],
@@ -259,16 +262,16 @@ fn span(window: Window<'_>, end: usize, freed: u64, room: Room) -> Span {
         folds: folds.to_vec(),
         messages: messages.to_vec(),
         tokens,
-        // Where nobody knows the room, as after an overflow, it has to be half of it.
+        // If the room is unknown, as after an overflow, allow half of the tokens.
         digest_max: tokens.min(room.target.max(tokens / 2)),
     }
 }
 
-/// Where a window may be cut.
+/// The places where a window may be cut.
 struct Cuts {
-    /// Behind each send that has ended, as the number of messages before the cut.
+    /// After each finished send, as the number of messages before the cut.
     sends: Vec<usize>,
-    /// Behind each round of the running send but the last one.
+    /// After each round of the running send except the last one.
     rounds: Vec<usize>,
 }
 
@@ -283,7 +286,7 @@ impl Cuts {
             let next = messages.get(place + 1);
             let ends = next.is_none_or(|next| next.send_id != message.send_id);
             if message.send_id != window.running {
-                // A copy may end between a call and its results, where its send is another's.
+                // In a copy, a send may end between a call and its results.
                 let is_open = next.is_some_and(|next| next.role == Role::Tool);
                 if ends && !is_open {
                     cuts.sends.push(place + 1);
@@ -297,13 +300,13 @@ impl Cuts {
         cuts
     }
 
-    /// The places at which a window may be cut of which the newest so many sends stay; with rounds, all
-    /// sends may go, and of the running one all but so many rounds.
+    /// The places at which the window may be cut if the newest `keep_sends` sends are kept. With
+    /// `keep_rounds`, all but that many rounds of the running send may be folded, too.
     fn allowed(&self, keep_sends: usize, keep_rounds: Option<usize>) -> Vec<usize> {
         let sends = self.sends.len().saturating_sub(keep_sends);
         let mut allowed = self.sends[..sends].to_vec();
         if let Some(keep) = keep_rounds {
-            // Behind the last cut stands one round more.
+            // One more round follows the last cut.
             let rounds = self.rounds.len().saturating_sub(keep.saturating_sub(1));
             allowed.extend(&self.rounds[..rounds]);
         }

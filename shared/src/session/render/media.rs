@@ -1,5 +1,5 @@
-//! Pictures and files as they stand in a request: those that are not shown any more, and those that the model
-//! does not take, are lines that say what they were.
+//! Images and files in a request: those that are too old to be shown, and those that the model does
+//! not accept, are replaced by lines that describe them.
 
 use std::sync::Arc;
 
@@ -10,12 +10,14 @@ use crate::blob::{absent, file_of_text, is_text};
 use crate::message::{ContentPart, FileSource, Message, Role};
 use crate::model::Takes;
 
-/// The one kind of file, besides text and sound, that models read.
+/// The only file type, besides text and audio, that models read.
 const PDF: &str = "application/pdf";
 
-/// Replaces pictures and files by lines, but for the newest ones: between `keep` and twice as many stay, and with
-/// none to keep those that came since the model's last answer, which has not been shown them. A function of the
-/// messages alone, so that each request replaces what the one before it did, until there are so many more.
+/// Replaces images and files by lines, except for the newest ones.
+///
+/// Between `keep` and twice as many stay. If `keep` is 0, those after the model's last answer stay,
+/// since the model has not seen them yet. A function of the messages alone, so that each request
+/// replaces what the previous one did, until another `keep` of them have accumulated.
 pub(super) fn fade(messages: &mut [Arc<Message>], keep: usize) {
     let of = |message: &Message| message.content.iter().filter(|part| is_media(part)).count();
     let last = messages.iter().rposition(|it| it.role == Role::Assistant);
@@ -48,7 +50,7 @@ pub(super) fn fade(messages: &mut [Arc<Message>], keep: usize) {
     }
 }
 
-/// Whether a part is shown as more than words.
+/// Whether a part is shown as something other than text.
 pub(super) fn is_media(part: &ContentPart) -> bool {
     match part {
         ContentPart::Image { .. } => true,
@@ -59,8 +61,8 @@ pub(super) fn is_media(part: &ContentPart) -> bool {
     }
 }
 
-/// Replaces what the model does not take, so that it knows what was there and its provider does not refuse
-/// the request.
+/// Replaces the parts that the model does not accept, so that the model knows what was there and
+/// the provider does not refuse the request.
 pub(super) fn readable(messages: &mut [Arc<Message>], takes: Takes, sounds: &[&str]) {
     for message in messages {
         if !message.content.iter().any(is_media) {
@@ -105,7 +107,7 @@ fn not_taken(part: &ContentPart, takes: Takes, sounds: &[&str]) -> Option<&'stat
     }
 }
 
-/// A text that came as bytes, as the text that it is: transports take no bytes of it.
+/// A text file that was given as bytes, converted to text: transports do not accept text files as bytes.
 fn unpacked(part: &ContentPart) -> Option<ContentPart> {
     let ContentPart::File {
         name,

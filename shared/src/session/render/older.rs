@@ -1,11 +1,13 @@
-//! How sends that have ended are shown: their tools' results as the agent lets them be forgotten, and all of
-//! them as digests where it asks for that.
+//! How finished sends are shown: old tool results are shortened as the agent's policies allow, and
+//! whole sends are shown as digests if the agent asks for that.
 //!
-//! Both move in blocks: what is shown otherwise than before is counted from the window's begin, or behind the digests,
-//! so that requests of one send, and of several after each other, begin alike. Digests move between sends only; results
-//! in front of them are none of those that are counted, so that a request does not change twice for what turns into a
-//! digest soon. Results of the running send count as old up to a message that its row names, once the window has no room
-//! for all of them: the next send counts them all, so that what was forgotten stays so.
+//! Both boundaries move in blocks, counted from the start of the window or from the end of the
+//! digests, so that the requests of one send, and of consecutive sends, share a prefix. Digests
+//! change only between sends. Results inside digested sends are not counted, so that a request does
+//! not change twice for messages that soon become a digest.
+//!
+//! Results of the running send count as old up to a message recorded in its row, once the window
+//! had no room for all of them. The next send counts all of them, so that what was shortened stays shortened.
 
 use std::sync::Arc;
 
@@ -15,27 +17,28 @@ use crate::message::{ContentPart, Message, Role, digest_of};
 use crate::session::fold::digest::{sends, shown};
 use crate::session::projection::{self, Projection, blocks};
 
-/// The newest results of tools that may be forgotten which stay as they are, and the size of a block.
+/// The minimum number of newest results that are not shortened, and the block size.
 const HOT_TAIL: usize = 8;
 
-/// Characters up to which a result is not worth forgetting.
+/// Results up to this many characters are not worth shortening.
 const SHORT_CHARS: usize = 400;
 
-/// Characters of a truncated result's begin, and of its end.
+/// Characters kept of a truncated result's beginning.
 const HEAD_CHARS: usize = 600;
 
-/// Characters of a truncated result's end.
+/// Characters kept of a truncated result's end.
 const TAIL_CHARS: usize = 300;
 
-/// Lines of a result that are shown in its place.
+/// Lines of a result that are shown in place of it.
 const SUMMARY_LINES: usize = 3;
 
-/// How many messages, from the first on, are not shown otherwise again.
+/// How many messages, from the first one on, have reached their final form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Settled {
-    /// Up to the last that was changed.
+    /// The messages up to the last one that was changed.
     pub(super) now: usize,
-    /// The same in the last request of the send before, where that is the one before this one and was otherwise.
+    /// The same for the previous send's last request, if that directly precedes this request and
+    /// had fewer.
     pub(super) before: Option<usize>,
 }
 
@@ -46,8 +49,8 @@ impl Settled {
     }
 }
 
-/// A window as it is shown while this send runs: what stands for its first sends, and its messages. Gives
-/// how many of them keep their form, too.
+/// The window as shown while this send runs: digests of its first sends, then its messages. Also
+/// returns how many of these have reached their final form.
 pub(super) fn older(
     projections: &[Arc<Projection>],
     mut messages: Vec<Arc<Message>>,
@@ -75,14 +78,14 @@ pub(super) fn older(
             before = shown.len();
         }
     }
-    // What is forgotten behind the digests turns into one, too.
+    // Results shortened after the digests do not count: they become part of a digest, too.
     let settled = Settled::of(shown.len(), before, is_first);
     shown.extend(rest);
     (shown, settled)
 }
 
-/// Whether the first sends of a window are shown as digests while this send runs: then nobody needs more of
-/// them than their projections.
+/// Whether the first sends of a window are all shown as digests while this send runs, so that only
+/// their projections are needed.
 pub(super) fn are_digested(
     projections: usize,
     messages: &[Arc<Message>],
@@ -92,8 +95,10 @@ pub(super) fn are_digested(
     projections <= projection::digested(projections + ended(messages, running), context)
 }
 
-/// Shortens old results of what is not shown as digests. Gives the number of messages up to the last that was
-/// shortened, and how many these were before the last send had ended.
+/// Shortens old results in messages that are not shown as digests.
+///
+/// Returns the number of messages up to the last one that was shortened, and what that number was
+/// before the last send had ended.
 fn forget(
     messages: &mut [Arc<Message>],
     running: (SendId, i64),
@@ -140,7 +145,7 @@ fn counts_as_answer(message: &Message, running: SendId) -> bool {
     message.send_id == running && message.role == Role::Assistant
 }
 
-/// How a tool's old results are shown, where that is otherwise than whole.
+/// The policy for a tool's old results; `None` if they are shown whole.
 fn policy_of(context: &ContextSpec, name: Option<&String>) -> Option<ToolContext> {
     let policy = context.tools.get(name?).copied();
     policy.filter(|policy| *policy != ToolContext::Preserve)
@@ -151,7 +156,7 @@ fn counts(message: &Message, (running, aged_to): (SendId, i64)) -> bool {
     message.send_id != running || message.seq <= aged_to
 }
 
-/// The results that count as old of these, as far as their tools' results may be forgotten.
+/// Those of these results that count as old and may be shortened.
 fn forgettable<'m>(
     messages: &'m [Arc<Message>],
     running: (SendId, i64),
@@ -163,8 +168,8 @@ fn forgettable<'m>(
     counted.filter(|message| policy_of(context, message.name.as_ref()).is_some())
 }
 
-/// The messages of the running send, up to the last one that may count as old, at which one more block of results is
-/// forgotten once they do, in order.
+/// The messages of the running send, up to `last`, at each of which one more block of results is
+/// shortened once they count as old, in order.
 pub(super) fn steps(
     projections: usize,
     messages: &[Arc<Message>],
@@ -180,7 +185,7 @@ pub(super) fn steps(
     more.map(|(_, message)| message.seq).collect()
 }
 
-/// A result as it is shown once it is old; none where it stays.
+/// A result as shown once it is old; `None` if it is not shortened.
 fn shortened(text: &str, message: &Message, policy: ToolContext) -> Option<String> {
     let count = text.chars().count();
     if count <= SHORT_CHARS {
@@ -210,7 +215,8 @@ fn shortened(text: &str, message: &Message, policy: ToolContext) -> Option<Strin
     }
 }
 
-/// How many messages, from the first on, belong to sends that are shown as digests behind so many others.
+/// How many messages, from the first one on, belong to sends shown as digests, after `projections`
+/// sends already shown as such.
 fn digested(
     projections: usize,
     messages: &[Arc<Message>],
@@ -319,7 +325,7 @@ mod tests {
             let texts = texts(20, &forgetting(policy));
             assert!(texts[2].starts_with(begins), "{}", texts[2]);
             assert!(texts[2].contains("read_output") && texts[2].len() < 1_100);
-            // The hot tail, and what belongs to the running send, is whole.
+            // The hot tail and the running send are not shortened.
             assert!(texts[4 * 12 + 2].len() > 2_000);
             assert!(texts[4 * 20 + 2].len() > 2_000);
         }
@@ -335,7 +341,7 @@ mod tests {
         assert_eq!(texts[8], "question 4");
     }
 
-    /// However many of the digested sends are known by their rows alone, nobody is shown anything else.
+    /// The result is the same however many of the digested sends are given as projections only.
     #[test]
     fn projections_show_what_their_messages_do() {
         let both = ContextSpec {
@@ -389,7 +395,7 @@ mod tests {
         }
     }
 
-    /// A running send of so many calls with their results, behind one that has ended.
+    /// A running send with `calls` calls and their results, after one that has ended.
     fn long(calls: usize) -> Vec<Arc<Message>> {
         let mut messages = window(1);
         messages.truncate(5);
@@ -420,17 +426,17 @@ mod tests {
         for calls in 0..60 {
             let (messages, settled) = shown(calls, last(calls));
             let count = forgotten(&messages);
-            // With the ended send's: the hot tail stays, and at most a block more.
+            // Including the ended send's: the hot tail is kept, and at most one more block.
             assert!(
                 count == 0 || (8..16).contains(&(calls + 1 - count)),
                 "{calls} {count}"
             );
             assert!(count >= before, "{calls}");
             before = count;
-            // What is said behind it changes nothing.
+            // Later messages change nothing.
             let (later, _) = shown(calls + 9, last(calls));
             assert_eq!(messages[..], later[..messages.len()]);
-            // The next send forgets at least as much.
+            // The next send shortens at least as much.
             let next = SendId(Uuid::from_u128(2_000));
             let (next, _) = older(&[], long(calls), (next, 0), &context);
             let settled = settled.now;
@@ -464,7 +470,7 @@ mod tests {
         assert!(steps(0, &long(50), (RUNNING, 0), 200, &preserving).is_empty());
     }
 
-    /// A cache has what kept its form in the request before; that is told once, where more does.
+    /// Only the first request of a send reports the previous count, if the count has grown since.
     #[test]
     fn the_first_request_of_a_send_says_where_its_change_begins() {
         let both = ContextSpec {

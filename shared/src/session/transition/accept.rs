@@ -1,4 +1,4 @@
-//! A send is accepted.
+//! Accepting a send.
 
 use super::{Change, Grant, min};
 use crate::agent::{OnBusy, SendOptions};
@@ -21,7 +21,7 @@ pub struct Offer<'o> {
     pub boot: BootId,
 }
 
-/// Why a session that exists does not take a send. `busy` is whether any of its sends is open,
+/// Why an existing session refuses a send, if it does. `busy` is whether any of its sends is open,
 /// delayed ones included.
 pub fn refuse_accept(
     hot: &HotRow,
@@ -37,7 +37,7 @@ pub fn refuse_accept(
     }
 }
 
-/// Queues a send. A delayed one gets its position when it is due.
+/// Accepts a send. A delayed one gets its position only when it is due.
 pub fn accept(hot: &HotRow, head: Option<SendStatus>, offer: Offer<'_>, now: Timestamp) -> Change {
     let mut hot = hot.clone();
     let options = offer.options;

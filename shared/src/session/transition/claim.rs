@@ -1,4 +1,4 @@
-//! A worker claims a session.
+//! Claiming a session.
 
 use super::{Change, start};
 use crate::id::{BootId, LeaseToken};
@@ -10,23 +10,23 @@ use crate::step::{StepKind, StepRefs};
 use crate::store::{ReadySession, Resumed};
 use crate::time::Timestamp;
 
-/// Who claims, and on which terms.
+/// Who claims a session, and on what terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claimer {
     /// The claiming process.
     pub boot: BootId,
-    /// The fence of the grant, drawn by the claimer.
+    /// The fencing token of the grant, drawn by the claimer.
     pub token: LeaseToken,
-    /// A send under which so many workers died, the one it is taken from included, is left alone.
+    /// A send with this many worker deaths, counting the worker it is taken from, is left alone.
     pub crashes_below: i32,
-    /// Whether it takes over from a boot whose lease ran out.
+    /// Whether it takes over from a boot whose lease has expired.
     pub orphans: bool,
 }
 
 /// What is known of the boots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimFacts {
-    /// Whether the owner's lease goes on.
+    /// Whether the owner's lease is still valid.
     pub owner_lives: bool,
     /// Whether the claimer was declared dead.
     pub claimer_dead: bool,
@@ -37,16 +37,16 @@ pub struct ClaimFacts {
 pub enum ClaimRefusal {
     /// The session has nothing to do.
     Idle,
-    /// Someone holds it, or the claimer may not take it.
+    /// Another boot holds it, or the claimer may not take it.
     Busy,
 }
 
-/// What a claim that was not refused does.
+/// The effect of a claim that was not refused.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
     /// What is stored.
     pub change: Change,
-    /// The boot that the session is taken from: to be declared dead, so that it cannot renew.
+    /// The boot that the session is taken from; it must be declared dead, so that it cannot renew.
     pub dead: Option<BootId>,
     /// What the claimer gets.
     pub granted: Granted,
@@ -55,11 +55,11 @@ pub struct Claim {
 /// What the claimer gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Granted {
-    /// Nothing: the session had no open send after all and is at rest now.
+    /// Nothing: the session had no open send after all and is now idle.
     Idle,
-    /// Nothing: too many workers died under its send.
+    /// Nothing: too many workers died while running its send.
     Suspect,
-    /// The lease; the head runs. `resumed` says why it continues, none where it begins.
+    /// The lease; the head is running. `resumed` says why it is resumed; `None` if it starts.
     Lease(Lease, Option<Resumed>),
 }
 
@@ -68,7 +68,7 @@ pub fn refuse_claim(hot: &HotRow, claimer: Claimer, facts: ClaimFacts) -> Option
     if hot.lifecycle == Lifecycle::Deleted || hot.ready_since.is_none() {
         return Some(ClaimRefusal::Idle);
     }
-    // A boot that took over from itself, however late it is, would declare itself dead.
+    // A boot never takes over from itself, even if its lease has expired: it would declare itself dead.
     let is_own = hot.owner == Some(claimer.boot);
     let is_orphan = hot.owner.is_some();
     let busy = facts.owner_lives || is_own || (is_orphan && !claimer.orphans) || facts.claimer_dead;
@@ -88,12 +88,12 @@ pub fn claim(hot: &HotRow, head: Option<&SendState>, claimer: Claimer, now: Time
             granted: Granted::Idle,
         };
     };
-    // A queued send has lost nobody, whoever held its session.
+    // A queued send counts no crash: nobody was running it, even if the session had an owner.
     let orphaned = dead.is_some() && head.status == SendStatus::Running;
     let mut send = *head;
     if orphaned {
         send.crashes += 1;
-        // The dead worker may have begun a model call that no step knows of.
+        // The dead worker may have started a model call that no step records.
         send.attempts += 1;
     }
     if send.crashes >= claimer.crashes_below {
@@ -120,7 +120,7 @@ pub fn claim(hot: &HotRow, head: Option<&SendState>, claimer: Claimer, now: Time
     if send.status == SendStatus::Queued {
         let send = start(&mut hot, &send, now);
         return Claim {
-            // No step: a claim may be lost with an unflushed commit.
+            // No step is appended, because the claim's commit may be asynchronous and get lost.
             change: Change::of(hot).with_send(send),
             dead,
             granted: Granted::Lease(lease, None),
@@ -142,19 +142,20 @@ pub fn claim(hot: &HotRow, head: Option<&SendState>, claimer: Claimer, now: Time
     }
 }
 
-/// A session that is granted in the transaction of the accept that made it ready.
+/// A session that is granted in the same transaction as the accept that made it ready.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Eager {
-    /// What is stored in the place of the accept's change.
+    /// What is stored instead of the accept's change.
     pub change: Change,
     /// The grant.
     pub lease: Lease,
-    /// What is to be enqueued where the keeper cannot be told.
+    /// What to enqueue if the keeper cannot be notified.
     pub ready: ReadySession,
 }
 
-/// Grants a session to the worker that keeps it: what a claim right behind the accept would do. None where the
-/// accept did not make a session at rest ready.
+/// Grants a session to its keeper, as a claim right after the accept would.
+///
+/// `None` unless the accept made an idle session ready.
 pub fn grant_accepted(accepted: &Change, keeper: BootId, now: Timestamp) -> Option<Eager> {
     let send = accepted.send.as_ref()?;
     let ready = accepted.notify.ready.clone()?;
@@ -182,7 +183,7 @@ pub fn grant_accepted(accepted: &Change, keeper: BootId, now: Timestamp) -> Opti
     })
 }
 
-/// Continues a send that had begun: its worker died or gave it back, or what it waited for has come.
+/// Continues a send that had started: its worker died or released it, or what it waited for arrived.
 fn resume(send: &mut SendState, orphaned: bool) -> Resumed {
     match send.waiting_on.take() {
         Some(on) => {

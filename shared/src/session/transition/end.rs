@@ -1,4 +1,4 @@
-//! Ends without a worker: cancels, alarms and deletion.
+//! Ending sends without a worker: cancels, alarms and deletion.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::session::{Lifecycle, SIGNAL_CANCEL};
 use crate::step::{StepKind, StepRefs};
 use crate::time::Timestamp;
 
-/// Asks an open send to end. A running one whose worker lives gets a signal, and its worker is
-/// notified; every other one ends here. None where it is final already.
+/// Cancels an open send. If it is running and its worker lives, a signal is raised and the worker
+/// is notified; otherwise the send ends here. `None` if it is already final.
 ///
-/// Where the change ends a send that had begun, the calls that it left open are answered and, if
-/// nothing of it is in the transcript yet, its input is stored: see [`Change::with_messages`].
+/// When the change ends a send that had started, the caller must answer its open calls and, if
+/// nothing of it is in the transcript yet, store its input: see [`Change::with_messages`].
 pub fn cancel(
     hot: &HotRow,
     send: &SendState,
@@ -38,7 +38,7 @@ pub fn cancel(
         (SendStatus::Running, Some(lease_until)) => {
             let mut hot = hot.clone();
             hot.signals |= SIGNAL_CANCEL;
-            // Should the worker die before it obeys, the alarm finds the send.
+            // If the worker dies before it acts on the signal, the alarm finds the send.
             send.alarm_at = min([send.alarm_at, Some(just_after(lease_until))]);
             let mut change = Change::of(hot).with_send(send);
             change.notify.owner = change.hot.owner;
@@ -51,8 +51,8 @@ pub fn cancel(
     }
 }
 
-/// Serves the due alarm of a send: its delay, its retry or its deadline is over, or the worker that
-/// should have obeyed a cancel is late. What [`cancel`] says of messages holds here too.
+/// Handles a send's due alarm: its delay, its retry wait or its deadline is over, or its worker
+/// failed to act on a cancel in time. What [`cancel`] says about messages applies here too.
 pub fn expire(
     hot: &HotRow,
     send: &SendState,
@@ -67,7 +67,7 @@ pub fn expire(
             end_queued(hot, send, head, past_deadline(), boot, now)
         }
         (SendStatus::Queued, _) => place(hot, send, head, now),
-        // Its worker sees to its end, unless it dies first.
+        // Its worker will end it, unless the worker dies first.
         (SendStatus::Running, Some(lease_until)) => {
             let to_end = too_late || send.cancel_requested;
             let alarm_at = if to_end {
@@ -106,7 +106,7 @@ fn place(hot: &HotRow, send: &SendState, head: Option<SendStatus>, now: Timestam
     change
 }
 
-/// Ends a queued send, which needs no grant and leaves no message. The session is at rest when no
+/// Ends a queued send, which needs no grant and leaves no messages. The session becomes idle if no
 /// other send has a position.
 pub fn end_queued(
     hot: &HotRow,
@@ -125,8 +125,8 @@ pub fn end_queued(
     finish(hot, send, result, Grant::none(boot), now)
 }
 
-/// Ends a send that had begun and that nobody runs, under a grant of its own, which fences a worker
-/// that is late.
+/// Ends a send that had started and that no worker is running, under a grant of its own, which
+/// fences off a late worker.
 fn end_unowned(
     hot: &HotRow,
     send: &SendState,
@@ -141,8 +141,8 @@ fn end_unowned(
     finish(hot, send, result, grant, now).notify_ready()
 }
 
-/// Turns a session into a tombstone. Each of its open sends is then ended with [`finish`] under the
-/// returned grant, in the same transaction.
+/// Turns a session into a tombstone. The caller must then end each of its open sends with
+/// [`finish`] under the returned grant, in the same transaction.
 pub fn delete(hot: &HotRow, boot: BootId) -> (HotRow, Grant) {
     let mut hot = hot.clone();
     let grant = hot.grant(boot);
@@ -154,7 +154,7 @@ pub fn delete(hot: &HotRow, boot: BootId) -> (HotRow, Grant) {
     (hot, grant)
 }
 
-/// Makes a send final with its step, and leaves the rest of the row as it is.
+/// Makes a send final and appends its step; the rest of the row is unchanged.
 pub fn finish(
     hot: HotRow,
     send: &SendState,
@@ -181,7 +181,7 @@ pub fn finish(
     }
 }
 
-/// The first instant at which a lease has run out.
+/// The first instant at which a lease has expired.
 fn just_after(lease_until: Timestamp) -> Timestamp {
     lease_until.after(Duration::from_millis(1))
 }

@@ -1,5 +1,5 @@
-//! Writes under a lease. Each first passes the fence: the token, the owner and the number of the
-//! write are those of the row, or nothing is written.
+//! Writes under a lease. Each must first pass the fence: the token, the owner and the write number
+//! must match the row's, or nothing is written.
 
 use super::{Change, finish, min, start};
 use crate::lease::Lease;
@@ -15,24 +15,24 @@ use crate::time::Timestamp;
 pub struct Completion<'c> {
     /// How it ends, unless a cancel was raised.
     pub result: SendResult,
-    /// The last round, where a model answered.
+    /// The last round, if a model answered.
     pub round: Option<RoundRef>,
-    /// The send's sums.
+    /// The send's totals.
     pub totals: &'c SendTotals,
-    /// Signals that keep it from ending.
+    /// Signals that prevent the end if raised.
     pub unless: i32,
-    /// What happens next.
+    /// What happens to the session next.
     pub then: Then,
 }
 
-/// What an end by the worker does.
+/// The effect of a worker's request to end its send.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Complete {
     /// The fence refused it.
     LeaseLost,
-    /// A signal kept the send from ending; all signals are cleared, the lease is kept.
+    /// A signal prevented the end; all signals are cleared, the lease is kept.
     Undelivered(Change),
-    /// The send is final and the lease is given back.
+    /// The send is final and the lease is released.
     Ended(Change),
     /// The send is final and the lease is kept: [`start_next`] follows in the same transaction.
     Continues(Change),
@@ -43,31 +43,32 @@ pub enum Complete {
 pub struct Parking<'p> {
     /// What it waits for.
     pub on: WaitingOn,
-    /// When it goes on by itself.
+    /// When it continues by itself.
     pub until: ParkUntil,
-    /// Signals that say that it need not wait.
+    /// Signals that make the wait unnecessary.
     pub unless: i32,
-    /// The send's sums.
+    /// The send's totals.
     pub totals: &'p SendTotals,
 }
 
-/// What parking a send does.
+/// The effect of parking a send.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Park {
     /// The fence refused it.
     LeaseLost,
-    /// A signal says that the send need not wait; all signals are cleared, the lease is kept.
+    /// A signal made the wait unnecessary; all signals are cleared, the lease is kept.
     Woken(Change),
-    /// A cancel had been raised: the send is final, the lease is given back.
+    /// A cancel had been raised: the send is final, the lease is released.
     Cancelled(Change),
-    /// The send waits, the lease is given back.
+    /// The send is waiting, the lease is released.
     Parked(Change),
 }
 
-/// Appends a round, or what became of its calls, or attaches a fold, which `refs` says. None where the
-/// fence refuses it.
+/// Appends a round, appends outcomes of its calls, or attaches a fold, depending on `refs`. `None`
+/// if the fence refuses it.
 ///
-/// The returned row has every signal but a cancel cleared: the caller is told of them as they were.
+/// In the returned row every signal except a cancel is cleared; the caller gets the signals as they
+/// were before.
 pub fn append(
     hot: &HotRow,
     send: &SendState,
@@ -79,7 +80,7 @@ pub fn append(
     let mut hot = write(hot, send, lease)?;
     hot.spend(totals);
     hot.signals &= SIGNAL_CANCEL;
-    // That more model calls were begun is no progress.
+    // Merely starting more model calls is not progress.
     let begun = send.rounds == totals.rounds && send.attempts < totals.attempts;
     let mut send = send.with_totals(totals);
     if !begun {
@@ -97,8 +98,8 @@ pub fn append(
     Some(change.with_step(send.id, kind, lease.into(), now, refs))
 }
 
-/// Whether a write that the fence refused is a repeat of the last one under its lease, whose answer
-/// was lost.
+/// Whether a write that the fence refused is a repeat of the last write under its lease, whose
+/// response was lost.
 pub fn is_repeat(hot: &HotRow, lease: Lease) -> bool {
     hot.obeys(lease) && hot.writes == lease.write + 1
 }
@@ -140,8 +141,8 @@ pub fn complete(
     }
 }
 
-/// Starts the next queued send under the lease that the send before it ran under; gives the lease
-/// back where there is none.
+/// Starts the next queued send under the lease of the send that just ended; releases the lease if
+/// nothing is queued.
 pub fn start_next(hot: &HotRow, head: Option<&SendState>, now: Timestamp) -> Change {
     let mut hot = hot.clone();
     let Some(head) = head.filter(|head| head.status == SendStatus::Queued) else {
@@ -152,7 +153,7 @@ pub fn start_next(hot: &HotRow, head: Option<&SendState>, now: Timestamp) -> Cha
     Change::of(hot).with_send(send)
 }
 
-/// Parks a send. Whatever is queued after it has to wait too, so the session is not ready.
+/// Parks a send. Sends queued behind it must wait too, so the session is not ready.
 pub fn park(
     hot: &HotRow,
     send: &SendState,
@@ -192,8 +193,8 @@ pub fn park(
     Park::Parked(change.with_step(send.id, StepKind::Waiting, lease.into(), now, refs))
 }
 
-/// Gives a lease back with its send as it is: the session stays ready. The running send counts what was
-/// lost. None where the lease does not hold; the number of the write does not matter.
+/// Releases a lease without ending its send; the session stays ready. The running send counts what
+/// was lost. `None` if the lease is not the current one; the write number is not checked.
 pub fn release(hot: &HotRow, head: Option<&SendState>, lease: Lease, lost: Lost) -> Option<Change> {
     if !hot.obeys(lease) {
         return None;
@@ -214,8 +215,8 @@ pub fn release(hot: &HotRow, head: Option<&SendState>, lease: Lease, lost: Lost)
     })
 }
 
-/// Takes the lease from a boot that ends. `head` counts a model call that may have been begun, if it
-/// runs.
+/// Takes the lease from a boot that ends. If `head` is running, it counts a model call that may
+/// have been started.
 pub fn abandon(hot: &HotRow, head: Option<&SendState>) -> Change {
     let mut hot = hot.clone();
     hot.clear_lease();
@@ -229,8 +230,8 @@ pub fn abandon(hot: &HotRow, head: Option<&SendState>) -> Change {
     }
 }
 
-/// The fence: the row with the write counted. A send that does not run is nobody's to write under a
-/// lease, which may go on with the session's next one.
+/// The fence: returns the row with the write counted. Nothing may be written to a send that is not
+/// running, even under a valid lease, which may have moved on to the session's next send.
 fn write(hot: &HotRow, send: &SendState, lease: Lease) -> Option<HotRow> {
     let admits = hot.admits(lease) && send.status == SendStatus::Running;
     admits.then(|| HotRow {
@@ -239,8 +240,8 @@ fn write(hot: &HotRow, send: &SendState, lease: Lease) -> Option<HotRow> {
     })
 }
 
-/// Whether a raised signal keeps the send from what its worker wants; then all are cleared, since the
-/// worker is told of them. A cancel takes precedence: it is obeyed at once.
+/// Whether a raised signal prevents what the worker wants. If so, all signals are cleared, since
+/// the worker is told of them. A cancel takes precedence and is handled at once.
 fn is_kept(hot: &mut HotRow, unless: i32) -> bool {
     let is_kept = hot.signals & SIGNAL_CANCEL == 0 && hot.signals & unless != 0;
     if is_kept {

@@ -1,4 +1,4 @@
-//! What reaches a session from outside while a send is under way: inbox items, results of calls and
+//! Outside events that reach a session while a send is active: inbox items, results of calls and
 //! the ends of children.
 
 use super::{Change, Grant, wake};
@@ -14,25 +14,25 @@ use crate::store::CallAnswer;
 use crate::time::Timestamp;
 use crate::tool::{Approval, CallRecord};
 
-/// What a delivery has to know of the session besides its hot row.
+/// What a delivery needs to know about the session besides its hot row.
 #[derive(Debug, Clone, Copy)]
 pub struct DeliveryFacts<'f> {
-    /// The head. Not looked at for `coalesce`.
+    /// The head. Ignored for `coalesce`.
     pub head: Option<&'f SendState>,
-    /// The queued send with the highest position. Only looked at for `coalesce`.
+    /// The queued send with the highest position. Used only for `coalesce`.
     pub last_queued: Option<SendId>,
-    /// Items that were not delivered yet.
+    /// Number of undelivered items.
     pub pending_items: i64,
 }
 
-/// What a delivery does.
+/// The effect of a delivery.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delivery {
-    /// The session has its bound of pending items.
+    /// The session has the maximum number of pending items.
     Full,
-    /// No send could absorb the item: it is to be accepted as a send.
+    /// No send can absorb the item: accept it as a send instead.
     Idle,
-    /// The content joins the input of a queued send, and the item is delivered by that.
+    /// The content is merged into the input of a queued send, which delivers the item.
     Joined {
         /// What is stored.
         change: Change,
@@ -52,13 +52,13 @@ pub struct Stored {
     pub change: Change,
     /// The item's position.
     pub n: i64,
-    /// The send that is to absorb it; none where it waits for the session's next one.
+    /// The send that will absorb it; `None` if it waits for the session's next send.
     pub send: Option<SendId>,
-    /// Whether the calls that the send waits for are settled as interrupted.
+    /// Whether to settle the calls that the send waits for as interrupted.
     pub interrupts: bool,
 }
 
-/// What an answer from outside does to a call.
+/// The effect of an outside answer on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Post {
     /// It becomes the call's result.
@@ -67,12 +67,12 @@ pub enum Post {
     Approves,
     /// Nothing: the call has its result.
     AlreadySettled,
-    /// Nothing: the call waits for something else, or for nothing outside.
+    /// Nothing: the call is waiting for something else, or for nothing from outside.
     NotWaiting,
 }
 
-/// What happens with a report when the call that asked for the work is settled already and nothing
-/// of the session is under way.
+/// What happens to a report if the call that requested the work is already settled and the session
+/// is idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtRest {
     /// It waits in the inbox for the session's next send.
@@ -89,18 +89,18 @@ pub fn item_signals(mode: OnBusy) -> i32 {
     }
 }
 
-/// Why a fold of a session at rest is not attached.
+/// Why a fold of an idle session is not attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotFolded {
-    /// A worker has the session; later it may be attached.
+    /// A worker holds the session; the fold may be attached later.
     Busy,
-    /// What is shown of the session is not what it was when the fold was begun: another fold was
-    /// attached, or messages were pruned.
+    /// The session's context changed since the fold was started: another fold was attached, or
+    /// messages were pruned.
     Changed,
 }
 
-/// Attaches a fold that was written of a session at rest, in a step of the send that was its last one then.
-/// Messages that were appended meanwhile stand behind it.
+/// Attaches a fold that was written while the session was idle, in a step of the send that was then
+/// its last one. Messages appended since then follow the fold.
 pub fn fold_at_rest(
     hot: &HotRow,
     context_version: i64,
@@ -124,8 +124,9 @@ pub fn fold_at_rest(
     Ok(change.with_step(send, StepKind::Folded, Grant::none(boot), now, refs))
 }
 
-/// Delivers an item to a session that may be busy. What came of the session's own work is kept for
-/// its next send where nothing is under way; a message is not.
+/// Delivers an item to a session that may be busy.
+///
+/// If no send is active, a report of the session's own work is kept for its next send; a message is not.
 pub fn deliver(
     hot: &HotRow,
     facts: DeliveryFacts<'_>,
@@ -150,14 +151,14 @@ pub fn deliver(
             }
             Delivery::Stored(store(hot, facts.head, mode, now))
         }
-        // These make sends, never items.
+        // These modes create sends, never items.
         OnBusy::Enqueue | OnBusy::Reject => Delivery::Idle,
     }
 }
 
-/// Stores a pending item. An active send hears of it: one that runs through its worker, one that
-/// waits for a retry or a timer continues at once, one that waits for calls only if it is
-/// interrupted.
+/// Stores a pending item and tells the active send: a running one is notified through its worker,
+/// one that waits for a retry or a timer continues at once, and one that waits for calls continues
+/// only if it is interrupted.
 fn store(hot: &HotRow, head: Option<&SendState>, mode: OnBusy, now: Timestamp) -> Stored {
     let mut hot = hot.clone();
     let n = hot.take_position();
@@ -182,7 +183,7 @@ fn store(hot: &HotRow, head: Option<&SendState>, mode: OnBusy, now: Timestamp) -
     stored
 }
 
-/// What an answer from outside does to a call. Permission is refused with a result.
+/// Decides the effect of an outside answer on a call. Permission is refused by posting a result.
 pub fn post(call: &CallRecord, answer: &CallAnswer) -> Post {
     if call.result.is_some() {
         return Post::AlreadySettled;
@@ -196,8 +197,10 @@ pub fn post(call: &CallRecord, answer: &CallAnswer) -> Post {
     }
 }
 
-/// A call of the send `by` was settled or approved from outside. `round_waits` is whether any call of
-/// its round still waits for someone; only looked at where the send waits.
+/// Handles that a call of the send `by` was settled or approved from outside.
+///
+/// `round_waits` is whether any call of its round is still waiting for someone; it matters only if
+/// the send is waiting.
 pub fn answer(
     hot: &HotRow,
     head: Option<&SendState>,
@@ -206,7 +209,7 @@ pub fn answer(
     now: Timestamp,
 ) -> Change {
     let mut hot = hot.clone();
-    // Nobody hears of an answer to a send that is over.
+    // An answer to a send that has ended notifies nobody.
     let Some(send) = head.filter(|head| head.id == by && head.is_active()) else {
         return Change::of(hot);
     };
@@ -222,9 +225,11 @@ pub fn answer(
     Change::of(hot)
 }
 
-/// A child or a run ended whose call is settled already: it worked in the background, or the parent
-/// was interrupted. None where the report is to be accepted as a send. Where the call is open, its
-/// result is settled instead and [`answer`] decides.
+/// Handles the end of a child or run whose call is already settled, because it worked in the
+/// background or the parent was interrupted.
+///
+/// `None` if the report is to be accepted as a send. If the call is still open, its result is
+/// settled instead and [`answer`] decides.
 pub fn report(
     hot: &HotRow,
     head: Option<&SendState>,
@@ -235,7 +240,7 @@ pub fn report(
     (!to_send).then(|| store(hot, head, OnBusy::Steer, now))
 }
 
-/// Someone lets a send continue that waits for `recovery`. None where the head does not.
+/// Lets a head that waits for `recovery` continue. `None` if the head does not wait for that.
 pub fn resume(hot: &HotRow, head: Option<&SendState>, now: Timestamp) -> Option<Change> {
     let head = head.filter(|head| head.waiting_on == Some(WaitingOn::Recovery))?;
     Some(wake(hot.clone(), head, now))

@@ -1,4 +1,4 @@
-//! What a schema may ask for: a walk over every subschema, each visited once.
+//! Limits of schemas, checked by a walk that visits every subschema once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,22 +6,23 @@ use serde_json::{Map, Value};
 
 use super::SchemaFault;
 
-/// Bytes of one schema: more than a model will read.
+/// Maximum bytes of a schema: more than a model will read.
 const SCHEMA_BYTES_MAX: usize = 256 << 10;
 
-/// Patterns in one schema.
+/// Maximum number of patterns in a schema.
 const PATTERNS_MAX: usize = 64;
 
-/// Bytes of one pattern.
+/// Maximum bytes of a pattern.
 const PATTERN_BYTES_MAX: usize = 1_000;
 
-/// Subschemas that apply to one value at once, counted as often as references repeat them.
+/// Maximum number of subschemas that apply to one value at once; one repeated by references counts
+/// each time.
 const APPLIED_MAX: u64 = 1_000;
 
-/// Subschemas that apply to one value, each because of the one before.
+/// Maximum length of a chain of subschemas that apply to one value, each because of the previous one.
 const APPLIED_DEPTH_MAX: usize = 64;
 
-/// Steps from the root to the deepest subschema, through references.
+/// Maximum depth of a subschema below the root, following references.
 const DEPTH_MAX: usize = 200;
 
 /// Keywords whose value is a subschema for the value itself.
@@ -53,10 +54,10 @@ const BELOW: [&str; 13] = [
     "definitions",
 ];
 
-/// Where the references of a schema point, by what they say: pointers into the schema.
+/// Resolved references of a schema: by their text, pointers into the schema.
 pub(super) type Targets = BTreeMap<String, String>;
 
-/// The subschema that a reference names.
+/// The subschema that a reference refers to.
 pub(super) fn target<'a>(
     root: &'a Value,
     targets: &Targets,
@@ -65,7 +66,7 @@ pub(super) fn target<'a>(
     root.pointer(targets.get(reference.as_str()?)?)
 }
 
-/// Refuses a schema that could take more time or memory than a request is worth.
+/// Rejects a schema that could take more time or memory than one request should.
 pub(super) fn check(schema: &Value) -> Result<Targets, SchemaFault> {
     if schema.to_string().len() > SCHEMA_BYTES_MAX {
         return Err(fault(
@@ -100,7 +101,7 @@ pub(super) fn check(schema: &Value) -> Result<Targets, SchemaFault> {
     Ok(walk.targets)
 }
 
-/// Patterns anywhere in it.
+/// The number of patterns anywhere in it.
 pub(super) fn patterns(schema: &Value) -> usize {
     match schema {
         Value::Object(members) => {
@@ -123,7 +124,7 @@ fn fault(pointer: &str, detail: impl Into<String>) -> SchemaFault {
     }
 }
 
-/// A value's place in memory: two places of a schema may say the same.
+/// A value's address, as its identity: two places of a schema may have equal values.
 fn address(value: &Value) -> usize {
     std::ptr::from_ref(value).addr()
 }
@@ -138,7 +139,7 @@ fn below<T>(at: &mut String, member: &str, then: impl FnOnce(&mut String) -> T) 
     done
 }
 
-/// Names that references may use; none where two places have the same.
+/// Collects the names that references may use; `None` if two places have the same name.
 fn find_anchors(value: &Value, at: &mut String, found: &mut BTreeMap<String, Option<String>>) {
     match value {
         Value::Object(members) => {
@@ -168,12 +169,12 @@ struct Walk<'a> {
     root: &'a Value,
     anchors: BTreeMap<String, Option<String>>,
     targets: Targets,
-    /// Subschemas that were visited, and where they are.
+    /// Visited subschemas, and where they are.
     seen: BTreeMap<usize, String>,
 }
 
 impl<'a> Walk<'a> {
-    /// Visits a subschema and everything that it names.
+    /// Visits a subschema and everything that it refers to.
     fn visit(
         &mut self,
         schema: &'a Value,
@@ -219,7 +220,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Visits a subschema, a list of them or a map of them, by what the keyword has.
+    /// Visits a subschema, a list of them or a map of them, depending on the keyword.
     fn visit_any(
         &mut self,
         word: &str,
@@ -261,7 +262,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Finds what a reference names, and visits that.
+    /// Resolves a reference and visits its target.
     fn follow(&mut self, value: &Value, at: &str, depth: usize) -> Result<(), SchemaFault> {
         let Value::String(reference) = value else {
             return Err(fault(at, "a reference is a string"));
@@ -292,7 +293,7 @@ fn check_pattern(pattern: &str, at: &str) -> Result<(), SchemaFault> {
     Ok(())
 }
 
-/// A fragment without its percent signs.
+/// A percent-decoded fragment.
 fn decoded(fragment: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(fragment.len());
     let mut rest = fragment.bytes();
@@ -308,8 +309,8 @@ fn decoded(fragment: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// How often subschemas apply to one value because of one of them, itself included, and how deep.
-/// None while that is being found out.
+/// For each subschema, how many subschemas apply to one value because of it, including itself, and
+/// how deep the chain is. `None` while this is being computed.
 struct Weigher<'a> {
     root: &'a Value,
     targets: &'a Targets,
@@ -359,7 +360,7 @@ impl<'a> Weigher<'a> {
         Ok((sum, deepest))
     }
 
-    /// The subschemas that apply to a value because of this one, and where they are.
+    /// The subschemas that apply to a value directly because of this one, and where they are.
     fn applied(&self, members: &'a Map<String, Value>, at: &str) -> Vec<(&'a Value, String)> {
         let mut found = Vec::new();
         for (word, value) in members {

@@ -1,17 +1,17 @@
-//! What one check costs, counted before it is made: how often a subschema meets a part of the value
-//! where every branch is taken. No validator does more.
+//! The cost of a check, counted before it is made: how often a subschema meets a part of the value
+//! if every branch is taken. No validator does more work than that.
 
 use serde_json::{Map, Value};
 
 use super::bounds::{APPLIES, APPLIES_EACH, APPLIES_NAMED, POINTS, Targets, target};
 
-/// Steps of one check: some hundred milliseconds at the very most.
+/// Maximum steps of a check: a few hundred milliseconds at most.
 pub(super) const STEPS_MAX: u64 = 250_000;
 
-/// Subschemas that are under way at once: the stack of a thread holds far more.
+/// Maximum nesting of subschemas in progress; a thread's stack holds far more.
 const DEPTH_MAX: usize = 400;
 
-/// Bytes of a text that are matched in about the time of a step.
+/// Bytes of text that are matched in about the time of one step.
 const BYTES_PER_STEP: u64 = 4;
 
 /// Why a value is not checked.
@@ -30,7 +30,7 @@ pub(super) struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// The steps that checking this value takes, at most `max`.
+    /// The steps that checking this value takes, or an error if they exceed `max`.
     pub(super) fn of(
         root: &'a Value,
         targets: &'a Targets,
@@ -51,7 +51,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Counts a value with all its parts: what comparing it takes.
+    /// Counts a value with all its parts, which is the cost of comparing it.
     fn spend_whole(&mut self, value: &Value) -> Result<(), Excess> {
         match value {
             Value::Array(items) => items.iter().try_for_each(|item| self.spend_whole(item))?,
@@ -93,7 +93,7 @@ impl<'a> Work<'a> {
                 }
             }
         }
-        // Which parts are left over is asked of every subschema that applies, for each part.
+        // For each part, every subschema that applies must be asked whether it has evaluated that part.
         let around = before - self.left;
         for (word, given) in words {
             match value {

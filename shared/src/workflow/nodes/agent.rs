@@ -1,4 +1,4 @@
-//! A leaf that asks a model.
+//! A leaf that runs an agent.
 
 mod skills;
 mod spec;
@@ -23,34 +23,34 @@ pub use self::spec::{
 
 pub(in crate::workflow) use self::spec::AGENT_SPEC;
 
-/// Further sends of one attempt that a leaf may ask for.
+/// Maximum number of further sends of one attempt that a leaf may ask for.
 const CONTINUATIONS_MAX: u64 = 3;
 
 const SCHEMA_HINT: &str = "write {\"name\": …, \"schema\": {JSON Schema}}";
 
-/// A leaf that asks a model.
+/// A leaf that runs an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agent {
-    /// The agent of its session; with defaults only where it names a published one.
+    /// The agent of its session; only defaults if it names a published one.
     pub spec: LeafAgent,
-    /// The published agent that it names in place of a spec.
+    /// The published agent that it names instead of a spec.
     pub named: Option<NamedLeaf>,
-    /// The user's message, a template.
+    /// The input, a template.
     pub input: String,
     /// Nodes whose texts are appended to the input.
     pub inputs_from: Vec<String>,
-    /// The shape of its answer; overrides that of `spec`.
+    /// The schema of its answer; overrides that of `spec`.
     pub output_schema: Option<Value>,
     /// Whether it continues when its rounds are used up.
     pub continuation: Option<Continuation>,
-    /// What holds for it as a leaf.
+    /// Its leaf policy.
     pub policy: Policy,
 }
 
 /// A published agent that a leaf names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedLeaf {
-    /// As it is written; the run keeps which version that meant.
+    /// The reference as written; the run stores the version that it resolved to.
     pub agent: AgentQuery,
     /// The values of its prompt's variables; texts in them are templates.
     pub variables: Map<String, Value>,
@@ -59,7 +59,7 @@ pub struct NamedLeaf {
 /// Further sends in the same session, after one that used up its rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Continuation {
-    /// Further sends in one session, at most.
+    /// Maximum number of further sends.
     pub max: u32,
     /// The rounds of each.
     pub extra_rounds: u32,
@@ -215,7 +215,7 @@ impl Agent {
         }
     }
 
-    /// The agent of its session where it names a published one, in a run with these options.
+    /// The agent of its session if it names a published one, in a run with these options.
     pub fn named_agent(&self, agent: AgentSpec, options: &RunOptions) -> AgentSpec {
         let narrowed = options.narrow(agent);
         AgentSpec {
@@ -225,7 +225,7 @@ impl Agent {
         }
     }
 
-    /// The shape of its answer: the node's own, else the agent's.
+    /// The schema of its answer: the node's own, or else the agent's.
     pub fn schema(&self) -> Option<&Value> {
         let own = self.output_schema.as_ref();
         own.or(self.spec.output_schema.as_ref())
@@ -310,7 +310,7 @@ pub(in crate::workflow) fn output_schema() -> Value {
         "description": "The schema of the answer: {name, schema, strict}, or just a JSON Schema."})
 }
 
-/// The shape of an answer, compiled once so that it cannot fail later.
+/// Reads the schema of an answer, and compiles it once so that this cannot fail later.
 fn read_output_schema(reader: &mut Reader<'_>, members: Members<'_>) -> Option<Value> {
     let value = members.given("output_schema")?;
     match OutputSpec::read(value) {

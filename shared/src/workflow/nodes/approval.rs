@@ -13,7 +13,7 @@ use crate::workflow::validate::tree::NodeAt;
 pub struct Approval {
     /// The question, a template.
     pub message: String,
-    /// What holds for it as a leaf.
+    /// Its leaf policy.
     pub policy: Policy,
 }
 

@@ -1,4 +1,4 @@
-//! One of several children, by a value.
+//! Runs one of several children, chosen by a value.
 
 use serde_json::{Map, Value, json};
 
@@ -9,12 +9,12 @@ use crate::workflow::validate::limits;
 use crate::workflow::validate::reader::{Reader, UseKind};
 use crate::workflow::validate::tree::NodeAt;
 
-/// One of its children.
+/// A node that runs one of its children.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Branch {
     /// The value that decides.
     pub on: Ref,
-    /// By the text of the value, sorted.
+    /// The children by the text of the value, sorted.
     pub cases: Vec<(String, NodeIx)>,
     /// The child when no case matches.
     pub default: Option<NodeIx>,
@@ -107,8 +107,8 @@ impl Node for Branch {
     }
 }
 
-/// Whether a value that decides a branch means the case with this key. Texts and JSON forms are
-/// the same thing; `True`, `False` and `None` are read as their JSON forms.
+/// Whether a branch's value selects the case with this key. A text and its JSON form are equal;
+/// `True`, `False` and `None` are read as their JSON forms.
 pub fn is_case(key: &str, value: &Value) -> bool {
     let text = text_of(value);
     if key == text {

@@ -1,4 +1,4 @@
-//! One body over a list.
+//! Runs a body for each item of a list.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use crate::workflow::validate::tree::NodeAt;
 
 const ITEMS_HINT: &str = "write either `items`: [..] or `items_from`: \"node.key\"";
 
-/// One body over a list.
+/// A node that runs its body for each item of a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Foreach {
     /// The variable that holds the item.
@@ -28,7 +28,7 @@ pub struct Foreach {
 /// The list of a fan-out.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Items {
-    /// Part of the spec.
+    /// A literal in the spec.
     Here(Vec<Value>),
     /// The value of another node or a variable.
     From(Ref),
@@ -64,7 +64,7 @@ impl Node for Foreach {
         let fan = Fan::read(reader, members);
         let body = reader.child(at, "body");
         Some(Self {
-            // Placeholders where a member is at fault, so that the body's references are checked.
+            // Use placeholders for invalid members, so that the body's references are still checked.
             var: var.unwrap_or_default(),
             items: items.unwrap_or_else(|| Items::Here(Vec::new())),
             body: body?,

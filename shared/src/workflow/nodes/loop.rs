@@ -12,20 +12,20 @@ use crate::workflow::validate::tree::NodeAt;
 
 const ITERATIONS_DEFAULT: u32 = 3;
 
-/// Its body until a condition holds.
+/// A node that repeats its body until a condition holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loop {
-    /// The variable that holds the round, from 1.
+    /// The variable that holds the iteration, from 1.
     pub var: String,
-    /// What repeats.
+    /// The body.
     pub body: NodeIx,
-    /// Evaluated after each round.
+    /// The condition, evaluated after each iteration.
     pub until: Condition,
-    /// Rounds at most.
+    /// Maximum number of iterations.
     pub max_iterations: u32,
-    /// Whether the loop completes although the condition does not hold after the last round.
+    /// Whether the loop completes even if the condition does not hold after the last iteration.
     pub exhausted_ok: bool,
-    /// Agents of the body that continue in the session of the previous round.
+    /// Agents of the body that continue in the session of the previous iteration.
     pub continued: Vec<NodeIx>,
 }
 
@@ -128,7 +128,7 @@ impl Node for Loop {
     }
 }
 
-/// The agents of a loop's body that continue from round to round.
+/// Reads which agents of a loop's body continue from iteration to iteration.
 fn continued(reader: &mut Reader<'_>, at: NodeAt<'_>) -> Vec<NodeIx> {
     let ids = reader.texts(at.members, "continue_nodes");
     let mut found = Vec::new();
@@ -146,7 +146,7 @@ fn continued(reader: &mut Reader<'_>, at: NodeAt<'_>) -> Vec<NodeIx> {
                 }
                 found.push(ix);
             }
-            // The node is there, but its own faults were reported already.
+            // The node exists, but its own faults were already reported.
             None if inside.is_none() && reader.lost.contains(id) => {}
             None => {
                 let message = format!("{id:?} is not an agent directly in this loop");
@@ -160,7 +160,7 @@ fn continued(reader: &mut Reader<'_>, at: NodeAt<'_>) -> Vec<NodeIx> {
     found
 }
 
-/// Whether a node is an agent, and this loop is the closest node around it that repeats.
+/// Whether a node is an agent, and this loop is the innermost repeating node around it.
 fn repeats_with(reader: &Reader<'_>, ix: NodeIx, around: NodeIx) -> bool {
     let parent = |ix: &NodeIx| reader.nodes[*ix].parent.map(|(parent, _)| parent);
     let between = std::iter::successors(parent(&ix), parent);

@@ -1,4 +1,4 @@
-//! Children at once.
+//! Runs children concurrently.
 
 use serde_json::{Map, Value, json};
 
@@ -8,19 +8,19 @@ use crate::workflow::spec::{CONCURRENCY_DEFAULT, CONCURRENCY_MAX, NodeIx, Spec};
 use crate::workflow::validate::reader::{Members, Reader};
 use crate::workflow::validate::tree::NodeAt;
 
-/// Its children at once.
+/// A node that runs its children concurrently.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parallel {
-    /// At least one.
+    /// The children, at least one.
     pub branches: Vec<NodeIx>,
     /// How many run at once, and what a failure means.
     pub fan: Fan,
 }
 
-/// How children run at once.
+/// How children run concurrently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fan {
-    /// Children in flight at once, at most.
+    /// Maximum number of children in flight.
     pub max_concurrency: u32,
     /// Whether a failed child stops the others.
     pub halt: bool,

@@ -1,4 +1,4 @@
-//! Children in order.
+//! Runs children in order.
 
 use serde_json::{Map, Value};
 
@@ -8,10 +8,10 @@ use crate::workflow::spec::{NodeIx, Spec};
 use crate::workflow::validate::reader::Reader;
 use crate::workflow::validate::tree::NodeAt;
 
-/// Its children in order.
+/// A node that runs its children in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sequence {
-    /// At least one.
+    /// The children, at least one.
     pub steps: Vec<NodeIx>,
 }
 

@@ -13,11 +13,11 @@ use crate::workflow::validate::tree::NodeAt;
 /// A tool call without a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tool {
-    /// Its name.
+    /// The tool's name.
     pub tool: String,
     /// The arguments of the call; texts in them are templates.
     pub arguments: Map<String, Value>,
-    /// What holds for it as a leaf.
+    /// Its leaf policy.
     pub policy: Policy,
 }
 

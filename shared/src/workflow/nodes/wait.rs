@@ -16,7 +16,7 @@ const HINT: &str =
 /// How long a pause lasts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Wait {
-    /// Counted from when the node is entered.
+    /// This long after the node is entered.
     For(Span),
     /// Until this time.
     At(Timestamp),

@@ -1,4 +1,4 @@
-//! Another workflow in its own scope.
+//! A nested workflow with its own scope.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::workflow::spec::{Binding, ENVELOPE, Envelope, NodeIx, Spec, names_in}
 use crate::workflow::validate::reader::{Members, Reader};
 use crate::workflow::validate::tree::NodeAt;
 
-/// Another workflow in its own scope.
+/// A nested workflow with its own scope.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workflow {
     /// Its name, input, budget, metadata and time limit.

@@ -38,7 +38,7 @@ pub struct Ref {
 }
 
 impl Ref {
-    /// Reads a reference: the name ends at the first dot.
+    /// Parses a reference: the name ends at the first dot.
     pub fn parse(text: &str) -> Self {
         match text.split_once('.') {
             Some((name, key)) => Self {
@@ -167,7 +167,7 @@ impl Condition {
     }
 }
 
-/// Texts such as `True` and `false ` count as booleans.
+/// Converts texts such as `True` and `false ` to booleans.
 fn plain(value: &Value) -> Value {
     let text = value.as_str().map(|text| text.trim().to_ascii_lowercase());
     match text.as_deref() {
@@ -195,7 +195,7 @@ fn truthy(value: &Value) -> bool {
     }
 }
 
-/// A value as text: a text as it is, everything else as JSON.
+/// A value as text: a text unchanged, everything else as JSON.
 pub fn text_of(value: &Value) -> String {
     match value.as_str() {
         Some(text) => text.to_owned(),

@@ -1,4 +1,4 @@
-//! What a workflow has besides its tree.
+//! The envelope of a workflow: everything except its tree.
 
 use std::sync::LazyLock;
 
@@ -40,25 +40,25 @@ static BUDGET: LazyLock<Object> = LazyLock::new(|| {
         .with("stop_at_remaining_pct", percent)
 });
 
-/// What a workflow has besides its tree.
+/// The members of a workflow other than its tree.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Envelope {
     /// A name for people and lists.
     pub name: String,
-    /// The value of `input` unless the starter gives one.
+    /// The default value of `input`.
     pub input: String,
     /// The budget of the leaves together.
     pub budget: Option<Budget>,
-    /// Passed on to the leaves' sessions.
+    /// Metadata for the leaves' sessions.
     pub metadata: Map<String, Value>,
-    /// Time limit of the whole.
+    /// The time limit of the whole workflow.
     pub timeout: Option<Span>,
 }
 
-/// What all leaves of a tree together may use.
+/// The budget of all leaves of a tree together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Budget {
-    /// Tokens, read and written.
+    /// Maximum number of tokens, input and output.
     pub max_tokens: u64,
     /// The part that is never allotted to a leaf, in percent.
     pub stop_at_remaining_pct: f64,

@@ -1,4 +1,4 @@
-//! What holds for a leaf of any kind: retry, time limit, fallback and tolerance.
+//! The policy of a leaf of any kind: retry, time limit, fallback and tolerance of failure.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::workflow::schema::{Object, maybe, object, whole};
 use crate::workflow::validate::reader::{Members, Reader};
 use crate::workflow::validate::tree::NodeAt;
 
-/// The longest pause between two attempts.
+/// The longest delay between two attempts.
 const BACKOFF_MAX: Span = Span(Duration::from_mins(1));
-/// The pause before a second attempt unless the leaf says otherwise.
+/// The default delay before a second attempt.
 const BACKOFF_DEFAULT: Span = Span(Duration::from_secs(1));
-/// Attempts that a leaf may ask for.
+/// Largest number of attempts that a leaf may ask for.
 const ATTEMPTS_MAX: u64 = 5;
 
 /// The members of `retry`.
@@ -32,29 +32,29 @@ pub(in crate::workflow) static RETRY: LazyLock<Object> = LazyLock::new(|| {
         .with("backoff_factor", json!({"type": "number", "minimum": 1, "maximum": 10, "default": 2}))
 });
 
-/// What holds for a leaf of any kind.
+/// The policy of a leaf of any kind.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Policy {
-    /// Further attempts.
+    /// How to retry.
     pub retry: Option<Retry>,
-    /// Time limit of one attempt.
+    /// The time limit of one attempt.
     pub timeout: Option<Span>,
     /// The node that runs instead after the last attempt failed.
     pub fallback: Option<NodeIx>,
-    /// Whether its failure leaves the node around it unaffected.
+    /// Whether its failure does not fail the enclosing node.
     pub continue_on_error: bool,
 }
 
 /// Further attempts of a leaf.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Retry {
-    /// All attempts, the first included.
+    /// Maximum number of attempts, including the first.
     pub max_attempts: u32,
-    /// The ends that another attempt follows.
+    /// The ends after which to try again.
     pub on: Vec<RetryOn>,
-    /// The pause before the second attempt.
+    /// The delay before the second attempt.
     pub backoff: Span,
-    /// The factor by which each further pause is longer.
+    /// The factor by which each further delay grows.
     pub backoff_factor: f64,
 }
 
@@ -137,7 +137,7 @@ impl Retry {
         let max_attempts = reader.whole(members, "max_attempts", (1, ATTEMPTS_MAX));
         let on = RetryOn::read(reader, members);
         let backoff = match members.given("backoff") {
-            // Unlike other lengths of time, this one may be zero.
+            // Unlike other durations, this one may be zero.
             Some(Value::Number(number)) if number.as_f64() == Some(0.0) => {
                 Some(Span(Duration::ZERO))
             }

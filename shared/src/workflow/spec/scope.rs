@@ -15,9 +15,9 @@ pub enum Binding {
     Item(NodeIx),
     /// The item's index in this fan-out, from 0.
     Index(NodeIx),
-    /// The round of this loop, from 1.
+    /// The iteration of this loop, from 1.
     Round(NodeIx),
-    /// The result of this loop's body in the previous round.
+    /// The result of this loop's body in the previous iteration.
     Previous(NodeIx),
     /// The result of this node.
     Node(NodeIx),
@@ -28,16 +28,16 @@ pub enum Binding {
 pub enum Unresolved {
     /// Nothing has this name.
     Unknown,
-    /// It is inside the body of a fan-out, a loop or a fallback.
+    /// The node is inside the body of a fan-out, a loop or a fallback.
     Inside,
     /// Nodes of its kind have no result of their own.
     NoResult,
-    /// It has not settled when this node is entered.
+    /// The node may not have settled when this node is entered.
     NotBefore,
 }
 
 impl Spec {
-    /// What `name` means to the node `at`.
+    /// What `name` refers to at the node `at`.
     pub fn resolve(&self, at: NodeIx, name: &str) -> Result<Binding, Unresolved> {
         if let Some(variable) = self.variable(at, name) {
             return Ok(variable);
@@ -46,7 +46,8 @@ impl Spec {
         self.before(at, target)
     }
 
-    /// What `name` means to the condition that ends the loop `at`: its body's nodes count too.
+    /// What `name` refers to in the condition that ends the loop `at`, which can also see the
+    /// body's nodes.
     pub fn resolve_until(&self, at: NodeIx, name: &str) -> Result<Binding, Unresolved> {
         if let Body::Loop(node) = &self.nodes[at].body {
             if let Some(variable) = self.variable(node.body, name) {
@@ -60,7 +61,7 @@ impl Spec {
         self.resolve(at, name)
     }
 
-    /// Every id in the scope of `at` that has a result, for hints.
+    /// Every id that can be referenced at `at`, for hints.
     pub fn known(&self, at: NodeIx) -> Vec<&str> {
         let scope = self.nodes[at].scope;
         let ids = self.ids.iter().filter(|((of, _), _)| *of == scope);
@@ -119,11 +120,11 @@ impl Spec {
             inside |= self.nodes[parent].body.node().hides_children();
             place = parent;
         }
-        // The target is the node itself or one around it.
+        // The target is the node itself or an ancestor.
         Err(Unresolved::NotBefore)
     }
 
-    /// Whether `target` is below `above` and can be seen from there.
+    /// Whether `target` is below `above` and visible from there.
     fn exported(&self, target: NodeIx, above: NodeIx) -> bool {
         let mut place = target;
         while let Some((parent, _)) = self.nodes[place].parent {
@@ -138,7 +139,7 @@ impl Spec {
         false
     }
 
-    /// The nodes around one, the nearest first, each with the index of the child that leads to it.
+    /// The ancestors of a node, innermost first, each with the index of the child that leads to the node.
     pub fn ancestors(&self, at: NodeIx) -> impl Iterator<Item = (NodeIx, u32)> + '_ {
         std::iter::successors(self.nodes[at].parent, |(ix, _)| self.nodes[*ix].parent)
     }
@@ -152,8 +153,8 @@ impl Spec {
         when.chain(node.body.node().names_read()).collect()
     }
 
-    /// Whether a branch or a condition reads this member of a node's value: then the member chooses
-    /// what runs next, and a refusal in it is no failure.
+    /// Whether a branch or a condition reads this member of a node's value. The member then chooses
+    /// what runs next, and a refusal in it is not a failure.
     pub fn decides(&self, target: NodeIx, key: &str) -> bool {
         self.nodes.iter().enumerate().any(|(at, node)| {
             let own = node.body.node().decided_by();
@@ -166,19 +167,19 @@ impl Spec {
         })
     }
 
-    /// Leaves at and below a node that every run has, as far as the spec alone tells.
+    /// The number of leaves at and below a node that every run has, as far as the spec alone tells.
     pub fn leaves(&self, at: NodeIx) -> u64 {
         self.nodes[at].body.node().leaves(self)
     }
 
-    /// The most that the declared budgets of all leaves add up to, every attempt counted: what is
-    /// known before anything runs. Lists that are made later count as one item.
+    /// The maximum sum of the declared token budgets of all leaves, counting every attempt, as far
+    /// as it is known before the run. A list that is computed later counts as one item.
     pub fn declared_tokens(&self) -> u64 {
         self.declared(self.root)
     }
 
-    /// Whether a run with these options can pay for what its steps declare, and has the workers
-    /// that they need.
+    /// Checks that a run with these options can pay for its declared budgets and has the workers
+    /// that it needs.
     pub fn admitted(&self, options: &RunOptions) -> Result<(), Failure> {
         if let Some(pool) = options.pool.as_deref() {
             self.fits_pool(pool)?;

@@ -1,5 +1,5 @@
-//! What of minijinja's language is let in: reading values, `if`, `for`, and a few filters. No
-//! assignments, calls, arithmetic or repetition, so that a text grows no faster than its template.
+//! The allowed subset of minijinja's language: reading values, `if`, `for`, and a few filters. No
+//! assignments, calls, arithmetic or repetition, so that the output cannot grow faster than its template.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -15,13 +15,13 @@ use minijinja::syntax::SyntaxConfig;
 use super::TEMPLATE_BYTES_MAX;
 use super::value::{FILTERS, TESTS};
 
-/// Words between `{{` and `}}`: an expression nests no deeper.
+/// Maximum tokens between `{{` and `}}`, which also bounds the nesting of expressions.
 const TAG_TOKENS_MAX: usize = 120;
 
-/// `{% … %}` in one template: conditions nest no deeper.
+/// Maximum number of `{% … %}` in a template, which also bounds the nesting of conditions.
 const BLOCKS_MAX: usize = 100;
 
-/// The names that a template reads from outside, each once; or what is wrong with it.
+/// The free names of a template, without duplicates; or what is wrong with it.
 pub fn free_names(source: &str) -> Result<Vec<String>, String> {
     if source.len() > TEMPLATE_BYTES_MAX {
         return Err(format!("a template has at most {TEMPLATE_BYTES_MAX} bytes"));
@@ -44,7 +44,7 @@ fn said(error: &minijinja::Error) -> String {
     }
 }
 
-/// The expression of a text that is one `{{…}}` and nothing else.
+/// The expression of a text that is a single `{{…}}`.
 pub(super) fn only_expression(text: &str) -> Option<&str> {
     let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
     let inner = inner.strip_prefix('-').unwrap_or(inner);
@@ -52,7 +52,7 @@ pub(super) fn only_expression(text: &str) -> Option<&str> {
     (!inner.contains("{{") && !inner.contains("}}")).then(|| inner.trim())
 }
 
-/// Keeps the parser's own recursion short, whatever is written.
+/// Bounds the recursion of the parser for any input.
 fn bounded(source: &str) -> Result<(), String> {
     let (mut tokens, mut blocks) = (0, 0);
     for token in tokenize(source, false, SyntaxConfig::default()) {

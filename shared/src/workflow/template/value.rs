@@ -1,4 +1,4 @@
-//! Values as templates see them, and the filters that they have.
+//! Values as seen by templates, and the filters.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,10 +8,10 @@ use minijinja::value::{Object, ObjectRepr, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value as Shown};
 use serde_json::Value;
 
-/// Bytes that a filter may give.
+/// Maximum bytes of a filter's output.
 const FILTER_BYTES_MAX: usize = 2 << 20;
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Debug, Clone)]
 pub enum Named {
     /// A value.
@@ -23,11 +23,11 @@ pub enum Named {
 /// The result of a node: its text, and its value's members.
 #[derive(Debug, Default)]
 pub struct NodeText {
-    /// What it said.
+    /// Its text.
     pub text: String,
-    /// The value it returned.
+    /// Its value.
     pub payload: Option<Value>,
-    /// Said in place of everything that a node without a result does not have.
+    /// For a node without a result: the text in place of all its members.
     pub notice: Option<String>,
     shown: OnceLock<Shown>,
 }
@@ -43,7 +43,7 @@ impl NodeText {
         }
     }
 
-    /// What is said of a node without a result.
+    /// Stands in for a node without a result.
     pub fn notice(notice: String) -> Self {
         Self {
             text: notice.clone(),
@@ -106,7 +106,7 @@ fn shown(value: &Value) -> Shown {
     }
 }
 
-/// The names of one rendering.
+/// The values of names in one rendering.
 #[derive(Debug)]
 pub(super) struct Context(pub(super) BTreeMap<String, Shown>);
 
@@ -116,7 +116,7 @@ impl Object for Context {
     }
 }
 
-/// A value as text: texts as they are, nodes by what they said, everything else as JSON.
+/// A value as text: texts unchanged, nodes by their text, everything else as JSON.
 fn text_of(value: &Shown) -> Result<String, Error> {
     if let Some(node) = value.downcast_object_ref::<NodeText>() {
         return Ok(node.text.clone());
@@ -158,12 +158,12 @@ fn bounded(text: String) -> Result<String, Error> {
     Ok(text)
 }
 
-/// The filters on offer.
+/// The available filters.
 pub(super) const FILTERS: &[&str] = &[
     "default", "first", "join", "last", "length", "lower", "tojson", "trim", "truncate", "upper",
 ];
 
-/// The tests on offer.
+/// The available tests.
 pub(super) const TESTS: &[&str] = &["defined", "none", "undefined"];
 
 pub(super) fn add_filters(environment: &mut Environment<'static>) {

@@ -1,4 +1,4 @@
-//! The tools of a spec's leaves, against those that its starter may hand on.
+//! Checks the tools of a spec's leaves against those that its starter may pass on.
 
 use super::reader::Reader;
 use crate::agent::NotGranted;
@@ -6,7 +6,7 @@ use crate::tool::ToolEntry;
 use crate::words::nearest;
 
 impl Reader<'_> {
-    /// A tool that its leaf would not be offered is told before the leaf starts without it.
+    /// Reports a tool that its leaf would not be granted, so that the leaf does not start without it.
     pub(crate) fn granted(&mut self, entry: &ToolEntry, pointer: &str) {
         let Some(granted) = self.granted else { return };
         let Err(fault) = granted.check(entry) else {

@@ -1,4 +1,4 @@
-//! What is refused before anything is read: too deep, too large, not JSON.
+//! Checks made before anything is read: too deep, too large, not JSON.
 
 use serde_json::Value;
 
@@ -6,10 +6,10 @@ use super::Problem;
 use crate::tool::schema;
 use crate::workflow::spec::{BYTES_MAX, JSON_DEPTH_MAX};
 
-/// Patterns in all schemas: each is compiled whenever the spec is read.
+/// Maximum number of patterns in all schemas: each is compiled whenever the spec is read.
 const PATTERNS_MAX: usize = 256;
 
-/// Reads a text that holds JSON.
+/// Parses a JSON text.
 pub(crate) fn decode(text: &str, pointer: &str) -> Result<Value, Problem> {
     if text.len() > BYTES_MAX {
         return Err(too_large(pointer));
@@ -31,7 +31,7 @@ fn too_large(pointer: &str) -> Problem {
     }
 }
 
-/// Looks at depth and size without recursing, so that everything after it may.
+/// Checks depth and size without recursion, so that everything after it may recurse.
 pub(crate) fn check(spec: &Value) -> Result<(), Problem> {
     let mut open = vec![(spec, 1, String::new())];
     let mut bytes = 0_usize;

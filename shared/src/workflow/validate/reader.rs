@@ -1,4 +1,4 @@
-//! Reads members of objects; keeps every fault.
+//! Reads members of objects and collects every fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::workflow::schema::Object;
 use crate::workflow::spec::{Node, NodeIx, Ref, Spec};
 use crate::workflow::template::free_names;
 
-/// Names that mean something else in templates.
+/// Names that have another meaning in templates.
 const RESERVED: [&str; 15] = [
     "loop", "previous", "true", "false", "none", "True", "False", "None", "and", "or", "not", "in",
     "is", "if", "else",
@@ -32,7 +32,7 @@ impl<'a> Members<'a> {
         Self { map, at, object }
     }
 
-    /// Whether the member must be there.
+    /// Whether the member is required.
     pub(crate) fn requires(&self, key: &str) -> bool {
         self.object.requires(key)
     }
@@ -61,13 +61,13 @@ pub(crate) enum UseKind {
     Template,
     /// `items_from`, `on` or `when`.
     Ref,
-    /// The condition that ends a loop.
+    /// In the condition that ends a loop.
     Until,
     /// `inputs_from`.
     Context,
 }
 
-/// Ids by the nested workflow that they are in, each with its nodes and their pointers.
+/// Ids by the nested workflow that contains them, each with its nodes and their pointers.
 pub(crate) type Ids = BTreeMap<(Option<NodeIx>, String), Vec<(NodeIx, String)>>;
 
 pub(crate) struct Reader<'a> {
@@ -78,7 +78,7 @@ pub(crate) struct Reader<'a> {
     pub(crate) problems: Vec<Problem>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) ids: Ids,
-    /// Ids of nodes with faults of their own: references to them are not reported again.
+    /// Ids of nodes that could not be read: references to them are not reported as well.
     pub(crate) lost: BTreeSet<String>,
     pub(crate) uses: Vec<Use>,
 }
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
         message: impl Into<String>,
         hint: impl Into<String>,
     ) {
-        // More than are reported, as they are sorted before the first ones are chosen.
+        // Collect more than are reported, since they are sorted before the first ones are chosen.
         if self.problems.len() < 10 * PROBLEMS_MAX {
             self.problems.push(Problem {
                 pointer: pointer.into(),
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reports a malformed member, with the hint that is declared for it.
+    /// Reports a malformed member, with its declared hint.
     pub(crate) fn member_problem(
         &mut self,
         members: Members<'_>,
@@ -143,13 +143,13 @@ impl<'a> Reader<'a> {
         );
     }
 
-    /// Reports that a member is not there.
+    /// Reports that a member is missing.
     pub(crate) fn missing(&mut self, members: Members<'_>, key: &str) {
         let message = format!("`{key}` is missing");
         self.problem(members.at, "missing", message, members.object.hint(key));
     }
 
-    /// Reports the member unless it is there.
+    /// Reports the member if it is missing.
     pub(crate) fn required(&mut self, members: Members<'_>, key: &str) {
         if !members.map.contains_key(key) {
             self.missing(members, key);
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The members of an object in an object; null counts as absent.
+    /// The members of a nested object; null counts as absent.
     pub(crate) fn inner<'v>(
         &mut self,
         members: Members<'v>,
@@ -220,7 +220,7 @@ impl<'a> Reader<'a> {
         Some(on)
     }
 
-    /// Checks that a variable is a name that templates can use.
+    /// Checks that templates can use a variable with this name.
     pub(crate) fn variable(&mut self, members: Members<'_>, name: &str) {
         let mut chars = name.chars();
         let first = chars
@@ -244,7 +244,7 @@ impl<'a> Reader<'a> {
         self.problem(pointer, "lifecycle", message, hint);
     }
 
-    /// A text, or nothing; an explicit null is a fault.
+    /// An optional text; an explicit null is a fault.
     pub(crate) fn text(&mut self, members: Members<'_>, key: &str) -> Option<String> {
         if let Value::String(text) = members.map.get(key)? {
             return Some(text.clone());
@@ -303,7 +303,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// One of several words, by its place among them.
+    /// One of several words, as its index.
     pub(crate) fn word(
         &mut self,
         members: Members<'_>,
@@ -322,7 +322,7 @@ impl<'a> Reader<'a> {
         place
     }
 
-    /// A length of time: seconds as a number, or a text like `30s`.
+    /// A duration: seconds as a number, or a text like `30s`.
     pub(crate) fn span(&mut self, members: Members<'_>, key: &str, max: Span) -> Option<Span> {
         let value = members.given(key)?;
         let span = match value {
@@ -372,7 +372,7 @@ impl<'a> Reader<'a> {
         texts
     }
 
-    /// Notes every name that a template reads.
+    /// Records every name that a template reads.
     pub(crate) fn template(&mut self, node: NodeIx, source: &str, pointer: &str) {
         match free_names(source) {
             Ok(names) => {
@@ -393,7 +393,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notes the name that a reference reads.
+    /// Records the name that a reference reads.
     pub(crate) fn reads(&mut self, node: NodeIx, name: &str, pointer: String, kind: UseKind) {
         self.uses.push(Use {
             node,

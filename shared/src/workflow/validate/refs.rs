@@ -1,4 +1,4 @@
-//! References: whether what they name exists, and has settled when it is read.
+//! Checks that the targets of references exist and have settled when they are read.
 
 use super::reader::{Reader, Use, UseKind};
 use crate::words::nearest;
@@ -18,7 +18,7 @@ impl Reader<'_> {
             };
             match found {
                 Ok(_) => {}
-                // It is there, but could not be read: that was told already.
+                // The node exists but could not be read, which was already reported.
                 Err(Unresolved::Unknown | Unresolved::NoResult)
                     if self.lost.contains(&one.name) => {}
                 Err(reason) => self.unresolved(spec, &one, reason),

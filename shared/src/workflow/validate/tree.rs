@@ -45,7 +45,7 @@ impl NodeAt<'_> {
 }
 
 impl Reader<'_> {
-    /// The whole spec.
+    /// Reads the whole spec.
     pub(super) fn spec(&mut self, value: &Value) -> Option<Spec> {
         let Value::Object(map) = value else {
             let hint = "write an object with `name` and `root`";
@@ -80,7 +80,7 @@ impl Reader<'_> {
         root.map(|_| spec)
     }
 
-    /// The root of a workflow.
+    /// Reads the root of a workflow.
     pub(crate) fn root(&mut self, members: Members<'_>, place: TreePosition) -> Option<NodeIx> {
         let Some(value) = members.map.get("root") else {
             self.missing(members, "root");
@@ -89,7 +89,7 @@ impl Reader<'_> {
         self.node(value, &members.pointer("root"), place)
     }
 
-    /// The only child of a node.
+    /// Reads the only child of a node.
     pub(crate) fn child(&mut self, at: NodeAt<'_>, key: &str) -> Option<NodeIx> {
         let Some(value) = at.members.map.get(key) else {
             self.missing(at.members, key);
@@ -98,7 +98,7 @@ impl Reader<'_> {
         self.node(value, &at.members.pointer(key), at.below(0))
     }
 
-    /// A list of children, at least one.
+    /// Reads a list of children, at least one.
     pub(crate) fn nodes_of(&mut self, at: NodeAt<'_>, key: &str) -> Option<Vec<NodeIx>> {
         let pointer = at.members.pointer(key);
         match at.members.map.get(key) {
@@ -118,7 +118,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A node and everything below it.
+    /// Reads a node and everything below it.
     pub(crate) fn node(
         &mut self,
         value: &Value,
@@ -131,7 +131,7 @@ impl Reader<'_> {
             self.problem(pointer, "too_deep", message, hint);
             return None;
         }
-        // One node too many is enough to report that there are too many.
+        // One node beyond the limit is enough to report that there are too many.
         if self.nodes.len() > NODES_MAX {
             return None;
         }
@@ -189,7 +189,7 @@ impl Reader<'_> {
         self.problem(format!("{pointer}/type"), "unknown_type", message, hint);
     }
 
-    /// The node's id, noted for references.
+    /// Reads the node's id and records it for references.
     fn id(&mut self, at: NodeAt<'_>) -> Option<String> {
         if !at.members.requires("id") && at.members.given("id").is_none() {
             return None;
@@ -200,7 +200,7 @@ impl Reader<'_> {
         Some(id)
     }
 
-    /// Reports each id that more than one node has.
+    /// Reports duplicate ids.
     fn duplicates(&mut self) {
         let ids = std::mem::take(&mut self.ids);
         for ((_, id), places) in &ids {

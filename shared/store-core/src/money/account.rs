@@ -1,4 +1,4 @@
-//! An account of the ledger: that of a tenant, or of one of its agents.
+//! An account of the ledger, of a tenant or of one of its agents.
 
 use mainspring_shared::id::{KeyId, TenantId};
 use mainspring_shared::store::{ReserveMoney, TenantUsageQuery};
@@ -17,16 +17,16 @@ use crate::rows::Cells;
 use crate::store::Tx;
 use crate::tenants;
 
-/// Whose account.
+/// The owner of an account.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Owner {
     pub(super) tenant: TenantId,
-    /// The agent; none where it is the tenant's own.
+    /// The agent; none for the tenant's own account.
     pub(super) holder: Option<KeyId>,
 }
 
 impl Owner {
-    /// A statement for it: the one about tenants, or the one about agents.
+    /// The statement for this owner: `tenants`, or `agents` if it is an agent.
     pub(super) fn of(self, tenants: &'static Statement, agents: &'static Statement) -> Query {
         match self.holder {
             None => statement(tenants).bind(self.tenant.0),
@@ -35,17 +35,18 @@ impl Owner {
     }
 }
 
-/// An account in which calls are about to set something aside.
+/// An account in which calls are about to reserve something.
 #[derive(Debug)]
 pub(super) struct Account {
     owner: Owner,
     pub(super) ledger: LedgerAccount,
-    /// When these calls begin: now, or in the minute that was counted already.
+    /// The start time of these calls: now, or the start of the last counted minute if that is
+    /// later.
     begins: Timestamp,
 }
 
 impl Account {
-    /// Begins its day, and its minute where that is limited.
+    /// Begins its day, and its minute if minutes are limited.
     pub(super) async fn open(tx: &mut Tx, owner: Owner, limits: LedgerLimits) -> Result<Self> {
         let month = begun(tx, owner).await?;
         let mut begins = tx.now;
@@ -68,7 +69,7 @@ impl Account {
         })
     }
 
-    /// Sets so much aside for a call.
+    /// Reserves an amount for a call.
     pub(super) async fn set_aside(
         &mut self,
         tx: &mut Tx,
@@ -91,11 +92,11 @@ impl Account {
     }
 }
 
-/// What is known of an account's month.
+/// The state of an account in the current month.
 pub(super) struct Month {
-    /// The last of its days that has a row.
+    /// The last day that has a row.
     pub(super) last_day: Option<i64>,
-    /// The last minute of the day that was counted.
+    /// The last minute that was counted on that day.
     minute: i64,
     pub(super) spent: LedgerSpent,
 }
@@ -136,8 +137,8 @@ pub(super) async fn spent(conn: &mut Conn, owner: Owner, now: Timestamp) -> Resu
     })
 }
 
-/// What counts against an account's limits. A day begins with the first call that asks, and a tenant's month with what the
-/// usage of its sends says.
+/// What counts against an account's limits. A day is started by its first call; a tenant's first
+/// day of a month is started with the recorded usage of its sends.
 async fn begun(tx: &mut Tx, owner: Owner) -> Result<Month> {
     let now = tx.now;
     let (today, first) = (money_day(now), money_month(now));
@@ -172,8 +173,8 @@ async fn begun(tx: &mut Tx, owner: Owner) -> Result<Month> {
     spent(tx.conn(), owner, now).await
 }
 
-/// Counts what is spent from now on for the minute of this time, where a minute is limited. Returns when calls begin:
-/// now, or in the minute that was counted already.
+/// Starts counting the minute of this time, if it is not the counted one. Returns the start time of
+/// calls: now, or the start of the counted minute if that is later.
 async fn begun_minute(tx: &mut Tx, owner: Owner, kept: i64) -> Result<Timestamp> {
     let now = tx.now;
     let minute = money_minute_of(now, kept);
@@ -188,7 +189,7 @@ async fn begun_minute(tx: &mut Tx, owner: Owner, kept: i64) -> Result<Timestamp>
     Ok(now.max(money_minute_begin(minute)))
 }
 
-/// What the sends cost that were accepted from a day on and before another one.
+/// The cost of the sends that were accepted from a day on and before another one.
 async fn used(tx: &mut Tx, tenant: TenantId, from: i64, until: i64) -> Result<Amount> {
     let (from, until) = (money_day_begin(from), money_day_begin(until));
     let query = TenantUsageQuery::accepted(tenant, from, until);
@@ -207,7 +208,7 @@ async fn begin_day(tx: &mut Tx, tenant: TenantId, day: i64, spent: Amount) -> Re
         .map(drop)
 }
 
-/// What a call has set aside in an account, and when it began.
+/// A call's reservation in an account, and when the call began.
 pub(super) struct Aside {
     pub(super) owner: Owner,
     pub(super) amount: Amount,
@@ -215,7 +216,7 @@ pub(super) struct Aside {
     pub(super) minute: i64,
 }
 
-/// What a call has set aside, in one account or in two.
+/// A call's reservations, in one account or in two.
 pub(super) async fn aside(tx: &mut Tx, tenant: TenantId, call: Uuid) -> Result<Vec<Aside>> {
     let rows = statement(sql!("money/aside"))
         .bind(tenant.0)

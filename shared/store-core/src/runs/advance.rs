@@ -1,4 +1,4 @@
-//! Steps of runs.
+//! Advances of runs.
 
 use mainspring_shared::agent::{OnBusy, SendOptions};
 use mainspring_shared::id::{BootId, RunKey};
@@ -34,7 +34,8 @@ pub(crate) async fn advance(
 async fn advance_one(tx: &mut Tx, boot: BootId, item: AdvanceRun) -> Result<AdvanceOutcome> {
     let now = tx.now;
     let RunKey { tenant, run } = item.run.key;
-    // Whoever asked has to look again where a leaf is to go on in a session that is gone.
+    // A leaf cannot continue in a session that is gone; the caller has to compute the advance
+    // again.
     for start in &item.start {
         if let Target::Existing(key) = &start.target
             && !takes_sends(tx, *key).await?
@@ -108,7 +109,7 @@ async fn advance_one(tx: &mut Tx, boot: BootId, item: AdvanceRun) -> Result<Adva
     })
 }
 
-/// Whether a run is the boot's, and as the item knows it.
+/// Whether the boot owns the run, at the step that the item is based on.
 async fn owns(tx: &mut Tx, boot: BootId, item: &AdvanceRun) -> Result<bool> {
     let RunKey { tenant, run } = item.run.key;
     let owns = query_scalar(sql!("runs/owned"))
@@ -121,7 +122,8 @@ async fn owns(tx: &mut Tx, boot: BootId, item: &AdvanceRun) -> Result<bool> {
     Ok(owns)
 }
 
-/// Writes the run's row; false when the boot does not own it, or someone advanced it meanwhile.
+/// Writes the run's row; false if the boot does not own the run, or it was advanced in the
+/// meantime.
 async fn write_run(tx: &mut Tx, boot: BootId, item: &AdvanceRun) -> Result<bool> {
     let record = &item.run;
     let keeps = !item.release && !record.status.is_final();
@@ -146,8 +148,8 @@ async fn write_run(tx: &mut Tx, boot: BootId, item: &AdvanceRun) -> Result<bool>
     Ok(done.rows_affected() > 0)
 }
 
-/// Whoever waits for the run hears of its end: an open call by its result, a session that is busy by
-/// an item, one at rest by a send, unless it need not be woken.
+/// Reports a run's end to the session that waits for it: an open call gets a result, a busy session
+/// an inbox item, and an idle one a send unless it need not be woken.
 async fn tell(tx: &mut Tx, boot: BootId, report: RunReport) -> Result<Notify> {
     let key = report.session;
     let Some(session) = hot::load(tx, key).await? else {

@@ -1,4 +1,4 @@
-//! What can be asked of runs.
+//! Reads of runs.
 
 use mainspring_shared::id::{BootId, RunKey, SendId};
 use mainspring_shared::store::{DumpRun, ListRuns, Page, ReadNodes, RunStep};
@@ -30,7 +30,7 @@ pub(crate) async fn get(conn: &mut Conn, keys: Vec<RunKey>) -> Result<Vec<Option
     Ok(found)
 }
 
-/// What is asked of runs, in order.
+/// The requests to runs, in order.
 pub(crate) async fn read_asks(conn: &mut Conn, keys: Vec<RunKey>) -> Result<Vec<Vec<RunAsk>>> {
     let mut found = Vec::with_capacity(keys.len());
     for key in keys {
@@ -59,7 +59,7 @@ pub(crate) async fn list(conn: &mut Conn, query: ListRuns) -> Result<Page<RunRec
     }))
 }
 
-/// A piece of a run's nodes.
+/// A page of a run's nodes.
 pub(crate) async fn nodes(conn: &mut Conn, query: ReadNodes) -> Result<Vec<NodeRecord>> {
     let rows = statement(sql!("runs/nodes"))
         .bind(query.key.tenant.0)
@@ -98,7 +98,7 @@ pub(crate) async fn steps(
     steps.collect()
 }
 
-/// The sends of a run that are not final.
+/// The sends of a run that are not final yet.
 pub(crate) async fn live_leaves(conn: &mut Conn, key: RunKey) -> Result<Vec<SendId>> {
     let sends: Vec<Uuid> = query_scalar(sql!("runs/live_leaves"))
         .bind(key.tenant.0)
@@ -108,7 +108,7 @@ pub(crate) async fn live_leaves(conn: &mut Conn, key: RunKey) -> Result<Vec<Send
     Ok(sends.into_iter().map(SendId).collect())
 }
 
-/// Every run and everything below it.
+/// All runs with everything that belongs to them.
 pub(crate) async fn dump(conn: &mut Conn) -> Result<Vec<DumpRun>> {
     let rows = statement(sql!("runs/dump")).fetch_all(&mut *conn).await?;
     let mut runs = Vec::with_capacity(rows.len());

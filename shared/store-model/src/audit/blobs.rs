@@ -1,4 +1,4 @@
-//! What blobs are kept for, and what names them.
+//! The holders of blobs, and the rows that name them.
 
 use mainspring_shared::blob::{BlobOwner, NamedBlobs};
 use mainspring_shared::invariants::NAMED;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::Findings;
 
-/// What is kept for something is stored. A dump has no holds of blobs that have no row.
+/// Every blob with a holder is stored. A dump has no holds of blobs without a row.
 pub(super) fn held(findings: &mut Findings, dump: &Dump) {
     for blob in &dump.blobs {
         if blob.state != BlobState::Stored && !blob.owners.is_empty() {
@@ -18,7 +18,7 @@ pub(super) fn held(findings: &mut Findings, dump: &Dump) {
     }
 }
 
-/// What rows of sessions and timers name is kept for them.
+/// Every blob that a row of a session or timer names is held for it.
 pub(super) fn named(findings: &mut Findings, dump: &Dump) {
     let mut named = NamedBlobs::default();
     let sessions = dump.sessions.iter();

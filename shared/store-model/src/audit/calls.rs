@@ -1,4 +1,4 @@
-//! What holds of calls, of the inbox, and of children.
+//! The invariants of calls, of the inbox, and of children.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use serde_json::json;
 
 use super::Found;
 
-/// How long the end of a child may be unknown to its parent.
+/// How long the end of a child may be unreported to its parent.
 const REPORT_BOUND: Duration = Duration::from_mins(1);
 
-/// The calls of a message are answered directly behind it, in their order, and settled. Only the
-/// last message of the active send may have answers that are still to come.
+/// The calls of a message are answered directly after it, in their order, and settled. Only the
+/// last message of the active send may have answers that are still missing.
 pub(super) fn transcript(found: &mut Found<'_>) {
     let session = found.session;
     let messages = &session.messages;
@@ -39,7 +39,7 @@ pub(super) fn transcript(found: &mut Found<'_>) {
                     && answer.send_id == message.send_id
             };
             let row = session.calls.iter().find(|row| row.call_id == call.id);
-            // Copied messages, of epoch 0, come without the rows; those of old sends went with them.
+            // Copied messages, of epoch 0, have no call rows; those of removed sends lost theirs.
             let without =
                 message.epoch == 0 || session.sends.iter().all(|send| send.id != message.send_id);
             let is_settled = row.map_or(without, |row| row.result.is_some());
@@ -58,7 +58,7 @@ pub(super) fn transcript(found: &mut Found<'_>) {
     }
 }
 
-/// The fields of a call fit where it stands.
+/// The fields of a call are consistent with its state.
 pub(super) fn rows(found: &mut Found<'_>) {
     let session = found.session;
     for call in &session.calls {
@@ -75,7 +75,7 @@ fn fits(call: &CallRecord) -> bool {
         && call.started_epoch.is_some() == (call.attempt > 0)
 }
 
-/// The fields of an item fit its fate.
+/// The fields of an item are consistent with its fate.
 pub(super) fn inbox(found: &mut Found<'_>) {
     let session = found.session;
     for item in &session.inbox {
@@ -87,7 +87,7 @@ pub(super) fn inbox(found: &mut Found<'_>) {
 }
 
 fn has_one_fate(session: &DumpSession, item: &InboxItem) -> bool {
-    // What joined the input of a queued send has no message of its own.
+    // An item that was merged into a queued send's input has no message of its own.
     let is_said = item.fate == Fate::Delivered && item.mode != OnBusy::Coalesce;
     let message = item.seq.map(|seq| {
         let is_there = session.messages.iter().any(|message| message.seq == seq);
@@ -101,7 +101,7 @@ fn has_one_fate(session: &DumpSession, item: &InboxItem) -> bool {
         }
 }
 
-/// The end of a child can be seen at its parent: as the call's result, or as an item.
+/// The end of a child is recorded at its parent: as the call's result, or as an item.
 pub(super) fn reports(found: &mut Found<'_>, dump: &Dump, now: Timestamp) {
     let session = found.session;
     for send in &session.sends {

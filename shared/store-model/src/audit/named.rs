@@ -1,4 +1,4 @@
-//! What tenants have by name, and whether they exist.
+//! Named objects of tenants, and whether their tenants exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ fn add(findings: &mut Findings, invariant: &'static str, row: Value) {
     findings.entry(invariant).or_default().push(row);
 }
 
-/// The versions of published agents, and what their aliases point at.
+/// The versions of published agents are complete, and their aliases point at existing ones.
 pub(super) fn agents(findings: &mut Findings, dump: &Dump) {
     for (agent, versions) in &dump.agents {
         let numbers: Vec<i32> = versions.iter().map(|version| version.n).collect();
@@ -28,7 +28,7 @@ pub(super) fn agents(findings: &mut Findings, dump: &Dump) {
     }
 }
 
-/// What listed skills mean, and the files of versions.
+/// Listed skills refer to existing versions, and versions have all their files.
 pub(super) fn skills(findings: &mut Findings, dump: &Dump) {
     for skill in &dump.skills {
         let hashes: BTreeSet<_> = skill.versions.iter().map(|(of, _)| of.hash).collect();
@@ -49,7 +49,7 @@ pub(super) fn skills(findings: &mut Findings, dump: &Dump) {
     }
 }
 
-/// Whoever has something in use exists.
+/// Every tenant that has something in use exists.
 pub(super) fn tenants(findings: &mut Findings, dump: &Dump) {
     let mut used: BTreeSet<TenantId> = BTreeSet::new();
     let sessions = dump.sessions.iter();

@@ -1,4 +1,4 @@
-//! What stands in several places: who wrote what, sums, budgets, rounds.
+//! Facts that are stored in several places: who wrote what, sums, budgets, rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use super::{Found, writes};
 
-/// Each message was written by a step of its send and epoch, and what a step says that it wrote is
-/// there unless it was pruned. Copied messages, of epoch 0, have no step; those of old sends lost
-/// theirs.
+/// Each message was written by a step of its send and epoch, and the messages that a step wrote
+/// exist unless they were pruned. Copied messages, of epoch 0, have no step; those of removed sends
+/// lost theirs.
 pub(super) fn written(found: &mut Found<'_>) {
     let session = found.session;
     for message in session.messages.iter().filter(|m| m.epoch > 0) {
@@ -51,7 +51,7 @@ pub(super) fn written(found: &mut Found<'_>) {
     }
 }
 
-/// Each call stands in a message of its send that asks for it.
+/// Each call is requested by a message of its send.
 pub(super) fn asked(found: &mut Found<'_>) {
     let session = found.session;
     for call in &session.calls {
@@ -65,8 +65,8 @@ pub(super) fn asked(found: &mut Found<'_>) {
     }
 }
 
-/// Nothing begins under an epoch that was never granted, and a send goes on under another epoch with
-/// a step that says so, or ends with it.
+/// Nothing begins under an epoch that was never granted. When a send continues under another epoch,
+/// a step records that, or the send ends with it.
 pub(super) fn grants(found: &mut Found<'_>) {
     let session = found.session;
     for call in &session.calls {
@@ -87,7 +87,7 @@ pub(super) fn grants(found: &mut Found<'_>) {
     }
 }
 
-/// The boots that wrote under each epoch, and the owner, who holds the present one.
+/// The boots that wrote under each epoch, and the owner, which holds the current one.
 pub(super) fn holders(session: &DumpSession) -> BTreeMap<i64, BTreeSet<BootId>> {
     let mut boots: BTreeMap<i64, BTreeSet<BootId>> = BTreeMap::new();
     for step in session.steps.iter().filter(|step| step.epoch > 0) {
@@ -99,8 +99,8 @@ pub(super) fn holders(session: &DumpSession) -> BTreeMap<i64, BTreeSet<BootId>> 
     boots
 }
 
-/// The folds: those of one level, and those that are shown, beside each other, and none between a call
-/// and its results.
+/// Folds of the same level do not overlap, nor do folds in use, and none separates a call from its
+/// results.
 pub(super) fn folds(found: &mut Found<'_>) {
     let session = found.session;
     for (place, fold) in session.folds.iter().enumerate() {
@@ -123,7 +123,7 @@ pub(super) fn folds(found: &mut Found<'_>) {
     }
 }
 
-/// The projections: each stands for all messages of its send that no fold stands for, and the send has ended.
+/// Each projection replaces all messages of its send that no fold replaces, and the send has ended.
 pub(super) fn projections(found: &mut Found<'_>) {
     let session = found.session;
     if session.hot.lifecycle == Lifecycle::Deleted {
@@ -149,7 +149,8 @@ pub(super) fn projections(found: &mut Found<'_>) {
     }
 }
 
-/// The rounds that steps close: from the first on, each once, as many as the send counts.
+/// The rounds that a send's steps close are numbered from 0, each once, and are as many as the send
+/// counts.
 pub(super) fn rounds(found: &mut Found<'_>) {
     let session = found.session;
     for send in &session.sends {
@@ -166,12 +167,12 @@ pub(super) fn rounds(found: &mut Found<'_>) {
 /// The usage rows of a send, by round and attempt.
 fn paid(session: &DumpSession, send: SendId) -> impl Iterator<Item = &Usage> {
     let rows = session.usage.iter().zip(&session.paid);
-    // Calls beside the rounds have numbers below zero.
+    // Calls that do not belong to a round have negative numbers.
     rows.filter(move |((of, round, _), _)| *of == send && *round != EXTRACT_ROUND)
         .map(|(_, usage)| usage)
 }
 
-/// Each usage row belongs to a send that got as far as its round.
+/// Each usage row belongs to a send that reached its round.
 pub(super) fn earned(found: &mut Found<'_>) {
     let session = found.session;
     for (send, round, _) in &session.usage {
@@ -183,7 +184,7 @@ pub(super) fn earned(found: &mut Found<'_>) {
     }
 }
 
-/// What a send used is what its usage rows say, and what its children and runs used.
+/// The usage of a send is the sum of its usage rows and of what its children and runs used.
 pub(super) fn sums(found: &mut Found<'_>) {
     let session = found.session;
     if session.hot.lifecycle == Lifecycle::Deleted {
@@ -209,8 +210,8 @@ pub(super) fn sums(found: &mut Found<'_>) {
     }
 }
 
-/// Whether children or runs may have used something on account of the send. Calls that were pruned
-/// cannot say.
+/// Whether children or runs may have added to the send's usage. If calls were pruned, that is
+/// unknown.
 fn has_others(session: &DumpSession, send: &SendRecord) -> bool {
     let mut calls = session.calls.iter().filter(|call| call.send_id == send.id);
     let mut items = session.inbox.iter();
@@ -220,9 +221,9 @@ fn has_others(session: &DumpSession, send: &SendRecord) -> bool {
         || items.any(|item| item.kind == ItemKind::Child || item.id.starts_with("run:"))
 }
 
-/// The rounds that a send took, what it used before its last answer and what it has set aside keep
-/// to its budget; one that completed has nothing set aside for a child that reported to it and below
-/// which nothing works on. A send whose budget a hook has let it exceed is left out.
+/// The rounds of a send, its usage before the last answer and its reservations stay within its
+/// budget. A completed send has nothing reserved for a child that reported to it and below which
+/// nothing is working. A send that a hook allowed to exceed its budget is left out.
 pub(super) fn budgets(found: &mut Found<'_>) {
     let session = found.session;
     for send in &session.sends {
@@ -259,12 +260,12 @@ fn tokens(usage: &Usage) -> u64 {
     usage.input_tokens.saturating_add(usage.output_tokens)
 }
 
-/// Rounds stay where they were used.
+/// Rounds are charged where they were used.
 fn is_out(slice: &Spent) -> bool {
     slice.tokens > 0 || slice.nano_usd > 0
 }
 
-/// Whether the call's result is the end of the child that it began, below which nothing works on.
+/// Whether the call's result is the end of the child that it created, with no work left below it.
 fn is_told(call: &CallRecord) -> bool {
     let result = call.result.as_ref();
     let member = |name| result.and_then(|result| result.value.as_ref()?.get(name));

@@ -1,4 +1,4 @@
-//! Who works for what, and whose it is.
+//! Ownership: who works on what, and to which tenant it belongs.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::{Findings, Found};
 
-/// A running send is in somebody's hands: of a live owner, or, once it was given back, of whoever has
-/// nothing to do. Either may take as long as the bound.
+/// A running send is being worked on: by a live owner or, once it was released, soon by an idle
+/// worker. Either may take as long as the bound.
 pub(super) fn leases(found: &mut Found<'_>, dump: &Dump, now: Timestamp, options: AuditOptions) {
     let session = found.session;
     let running = session
@@ -31,7 +31,7 @@ pub(super) fn leases(found: &mut Found<'_>, dump: &Dump, now: Timestamp, options
             None => session.hot.ready_since.is_none_or(|ready_since| {
                 let last = last_step(session, |_| true);
                 let since = last.map_or(ready_since, |last| last.max(ready_since));
-                // A send under which workers died waits for one that has no other such send.
+                // A send during which workers crashed waits for a worker without another such send.
                 send.crashes == 0
                     && dump.boots.iter().any(|boot| {
                         let since = since.max(boot.started_at).after(options.takeover_bound);
@@ -49,8 +49,8 @@ pub(super) fn leases(found: &mut Found<'_>, dump: &Dump, now: Timestamp, options
     }
 }
 
-/// Whether the boot is a worker that lives and takes sends. A renewal in the future is one by a clock that
-/// was set back since: it says nothing.
+/// Whether the boot is a live worker that takes sends. A renewal in the future comes from a clock
+/// that was set back since, so it proves nothing.
 fn works(boot: &BootRecord, now: Timestamp) -> bool {
     let lives = boot.dead_at.is_none() && boot.lease_until >= now && renewed(boot) <= now;
     lives && boot.role == Role::Worker && boot.concurrency > 0
@@ -67,8 +67,8 @@ fn last_step(session: &DumpSession, of: impl Fn(SendId) -> bool) -> Option<Times
     steps.map(|step| step.at).max()
 }
 
-/// A worker that renewed its lease was at work for each session that it had owned for longer than the
-/// bound.
+/// A worker that renewed its lease was working on each session that it had owned for longer than
+/// the bound.
 pub(super) fn in_flight(
     findings: &mut Findings,
     dump: &Dump,
@@ -94,10 +94,12 @@ pub(super) fn in_flight(
     }
 }
 
-/// How long after a limit was set sends that began before it may still be taken for later ones, in milliseconds.
+/// How long after a limit was set a running send may be without a seat, since it may have begun
+/// before; in milliseconds.
 const SEATS_GRACE_MS: i64 = 5_000;
 
-/// Who waits for a seat does not run, and whoever runs of a tenant with a limit has one.
+/// A session that waits for a seat does not run, and every running session of a tenant with a limit
+/// has a seat.
 pub(super) fn seats(findings: &mut Findings, dump: &Dump) {
     let mut add = |session: SessionId, why: &str| {
         let row = json!({ "session": session, "why": why });
@@ -137,7 +139,7 @@ pub(super) fn seats(findings: &mut Findings, dump: &Dump) {
     }
 }
 
-/// Something that a row names.
+/// A row to which other rows refer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Named {
     Session(SessionId),
@@ -145,7 +147,7 @@ enum Named {
     Run(RunId),
 }
 
-/// Whatever a row refers to is its own tenant's, unless nobody has it any more.
+/// Every row refers to rows of its own tenant, or to rows that exist for no tenant.
 pub(super) fn tenants(findings: &mut Findings, dump: &Dump) {
     let mut has: BTreeSet<(TenantId, Named)> = BTreeSet::new();
     let mut names: BTreeSet<(TenantId, Named)> = BTreeSet::new();
@@ -222,10 +224,12 @@ pub(super) fn tenants(findings: &mut Findings, dump: &Dump) {
     }
 }
 
-/// How long money may stay set aside by a boot without a lease: sweeps are far quicker, in milliseconds.
+/// How long a reservation of a boot without a lease may remain, in milliseconds; the sweep that
+/// removes it is far quicker.
 const UNSWEPT_MAX_MS: i64 = 60_000;
 
-/// What is set aside is for a day that has begun, and of a live boot, or of one that has just died.
+/// Every reservation is for a day that has begun, and belongs to a boot that is alive or has just
+/// died.
 pub(super) fn money(findings: &mut Findings, dump: &Dump, now: Timestamp) {
     let mut add = |aside: &DumpAside, why: &str| {
         let row = json!({ "tenant": aside.tenant, "call": aside.call.simple(), "why": why });

@@ -7,7 +7,7 @@ use mainspring_shared::time::Timestamp;
 
 use super::audit;
 
-/// Checks the next ones, of a dump of everything but what is left of tenants that are being erased.
+/// Checks the next piece of a dump, without the remains of tenants that are being erased.
 pub(crate) fn audit_piece(
     mut dump: Dump,
     erasing: &[TenantId],

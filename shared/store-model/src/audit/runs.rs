@@ -1,4 +1,4 @@
-//! What must hold of runs.
+//! The invariants of runs.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub(super) fn check(findings: &mut Findings, dump: &Dump) {
     for run in &dump.runs {
         let key = run.run.key;
         let error = run.run.error.as_ref();
-        // One that could not be advanced left its nodes as they were, and asked its sends to end.
+        // A run that could not be advanced leaves its nodes as they were and asks its sends to end.
         let broken = error.is_some_and(|error| error.code == Code::Internal);
         let live = open.get(&key).into_iter().flatten();
         let live = live

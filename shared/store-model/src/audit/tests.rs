@@ -362,7 +362,7 @@ fn every_invariant_of_the_list_has_a_plant_here() {
         include_str!("tests/more.rs"),
         include_str!("tests/owned.rs"),
     ];
-    // Nothing that is kept as words can be unreadable.
+    // Nothing in memory can be unreadable.
     let checked = INVARIANTS.iter().filter(|(name, _)| *name != READABLE);
     for (name, _) in checked {
         let quoted = format!("\"{name}\"");

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::Findings;
 
-/// Checks every timer. The oldest occurrences may be gone by retention, never one in between.
+/// Checks every timer. Retention may have removed the oldest occurrences, but never one in between.
 pub(super) fn timers(findings: &mut Findings, dump: &Dump) {
     let mut add = |invariant, row| findings.entry(invariant).or_default().push(row);
     let mut fired = BTreeSet::new();

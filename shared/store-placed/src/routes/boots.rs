@@ -1,5 +1,5 @@
-//! A process has its lease on every database, under one id. One that is away concerns its own sessions: the process lives
-//! as long as its lease is renewed somewhere.
+//! Leases of processes: on every database, under the same id. An outage of one affects only its
+//! sessions: the process lives as long as its lease is renewed on any database.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use super::by_tenant::placed;
 use crate::place::Place;
 use crate::store::{GRACE, PlacedStore};
 
-/// How long a renewal on one database waits for those on others. They go on without it.
+/// How long a renewal that succeeded on one database waits for the others, which then continue in
+/// the background.
 const RENEWS: Duration = Duration::from_millis(300);
 
 placed! { Boots {
@@ -36,7 +37,7 @@ placed! { Boots {
     fn list_tools() -> Vec<PoolTools> = by (tools);
 }
 
-/// Those to all databases, as one set of pools.
+/// The connections to all databases, summed per pool.
 fn connections(store: &PlacedStore) -> Vec<Connections> {
     let mut all: Vec<Connections> = Vec::new();
     for used in store.places().iter().flat_map(|it| it.store.connections()) {
@@ -58,7 +59,7 @@ async fn register(store: &PlacedStore, boot: NewBoot) -> Result<()> {
         let boot = boot.clone();
         async move { place.store.register_boot(boot).await }
     };
-    // A database that is away has it entered with a renewal.
+    // On an unavailable database it is registered later, by a renewal.
     let registered = store.each(GRACE, register).await.some();
     if registered.is_err() {
         store.boots().retain(|other| other.id != boot.id);
@@ -78,7 +79,8 @@ async fn renew(
     let is_told =
         |it: &Renewal| matches!(it, Renewal::Renewed { signals, .. } if !signals.is_empty());
     if answers.iter().any(|(_, answer)| is_told(answer)) {
-        // A process at work on one send may ask for nothing else, and its tenant may have gone elsewhere since.
+        // Refresh the catalogue: a process busy with one send may call nothing else, and its tenant
+        // may have moved meanwhile.
         store.catalogue.find(TenantId::DEFAULT).await?;
     }
     let mut renewed_at = None;
@@ -88,7 +90,7 @@ async fn renew(
         match answer {
             Renewal::Renewed { at, signals: more } => {
                 renewed_at.get_or_insert(at);
-                // What a tenant left behind where it was is not looked at.
+                // Ignore signals of rows that a moved tenant left behind.
                 let more = more.into_iter();
                 signals.extend(more.filter(|(key, _)| store.is_at(index, key.tenant)));
             }
@@ -101,13 +103,14 @@ async fn renew(
     for index in dead {
         let place = store.places()[index].clone();
         let new = store.own_boot(boot);
-        // Not waited for: the lease elsewhere is renewed in time.
+        // In the background, so as not to delay the renewals on other databases.
         tokio::spawn(async move { live_again(&place, boot, ttl, new).await });
     }
     Ok(Renewal::Renewed { at, signals })
 }
 
-/// Has a boot live on a database that was away for longer than its lease, or when it began.
+/// Revives a boot on a database that was unavailable for longer than its lease, or registers it if
+/// the database was unavailable when the boot started.
 async fn live_again(place: &Place, boot: BootId, ttl: Duration, new: Option<NewBoot>) {
     let revived = place.ask(place.placements.revive_boot(boot, ttl)).await;
     let entered = match (revived, new) {
@@ -124,7 +127,7 @@ async fn live_again(place: &Place, boot: BootId, ttl: Duration, new: Option<NewB
 
 async fn stop(store: &PlacedStore, boot: BootId) -> Result<()> {
     let stop = move |place: Arc<Place>| async move { place.store.stop_boot(boot).await };
-    // Where a database is away the lease runs out.
+    // On an unavailable database the lease expires by itself.
     store.each(GRACE, stop).await.some()?;
     store.boots().retain(|other| other.id != boot);
     Ok(())
@@ -146,13 +149,13 @@ async fn owned(
         let mine = part.sessions.into_iter();
         all.sessions
             .extend(mine.filter(|(key, _)| store.is_at(index, key.tenant)));
-        // What another one has behind this place is told once more.
+        // Sessions of other databases after this cursor are returned again.
         all.next = all.next.into_iter().chain(part.next).min();
     }
     Ok(all)
 }
 
-/// A process lives as long as it does on one database.
+/// Merges the boots: a process is alive if it is alive on any database.
 async fn list(store: &PlacedStore) -> Result<Vec<BootRecord>> {
     let look = |place: Arc<Place>| async move { place.store.list_boots().await };
     let found = store.each(GRACE, look).await.some()?;
@@ -175,7 +178,7 @@ async fn list(store: &PlacedStore) -> Result<Vec<BootRecord>> {
     Ok(boots.into_values().collect())
 }
 
-/// They say the same everywhere: the first one that answers.
+/// Asks the first available database, since all have the same tools.
 async fn tools(store: &PlacedStore) -> Result<Vec<PoolTools>> {
     let mut last = None;
     for place in store.places() {

@@ -1,4 +1,4 @@
-//! Nouns that belong to a tenant each, and the way in which a method of the port becomes one that finds its database.
+//! Nouns that belong to one tenant each, and the macro that routes methods of the port.
 
 use async_trait::async_trait;
 use mainspring_shared::agent::{
@@ -24,13 +24,13 @@ use std::collections::BTreeMap;
 use super::{claims, everywhere};
 use crate::store::PlacedStore;
 
-/// Another one of an argument, for another database.
+/// Copies an argument for a call to another database.
 pub(crate) fn again<T: Clone>(argument: &T) -> T {
     argument.clone()
 }
 
-/// Implements a noun of the port. Each method says how it finds its database: `at` that of a tenant, `home`, or `by` a
-/// function that has more to do. What asks no database is written out, in braces behind the noun.
+/// Implements a noun of the port. Each method declares its route: `at` a tenant's database, `home`,
+/// or `by` a function. Methods that call no database are written out in braces after the noun.
 macro_rules! placed {
     ($noun:ident $({ $($more:tt)* })?: $(fn $method:ident($($arg:ident: $type:ty),* $(,)?) -> $out:ty = $how:ident $by:tt;)+) => {
         #[async_trait]

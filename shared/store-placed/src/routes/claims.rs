@@ -1,5 +1,5 @@
-//! What is claimed up to a limit, since whoever claims has room for so much: what one database leaves of it is for the
-//! others.
+//! Claims up to a limit, which is the claimer's free capacity: what one database leaves of it is
+//! claimed from the others.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -71,8 +71,8 @@ pub(super) async fn claim_deliveries(
     Ok(all)
 }
 
-/// Asks one database after the other for what is left of the limit. Another one comes first each time, so that none with
-/// much to do keeps the others waiting.
+/// Claims from one database after the other, up to the rest of the limit. Starts with a different
+/// one each time, so that a busy database does not starve the others.
 async fn up_to<T, Fut>(
     store: &PlacedStore,
     limit: u32,

@@ -1,4 +1,4 @@
-//! A tenant is erased where its rows are, and then at home.
+//! Erasing tenants: first on the database with a tenant's rows, then at home.
 
 use async_trait::async_trait;
 use mainspring_shared::id::TenantId;
@@ -18,7 +18,7 @@ placed! { TenantErasures:
     fn note_tenant_erasure(tenant: TenantId, failed: Option<String>) -> () = home ();
 }
 
-/// Where a tenant is that is not on its way.
+/// Where a tenant is; fails with `Elsewhere` while a move has frozen it.
 async fn settled(store: &PlacedStore, tenant: TenantId) -> Result<Known> {
     let known = store.catalogue.find_again(tenant).await?;
     if known.phase.is_frozen() {
@@ -57,7 +57,7 @@ async fn erase(store: &PlacedStore, tenant: TenantId, limit: u32) -> Result<Opti
         return home.ask(home.store.erase_tenant_rows(tenant, limit)).await;
     }
     let place = store.place(known);
-    // Entered there, if whoever began it came no further than the home.
+    // Repeat the start there, in case it was interrupted after the home.
     place.ask(place.store.begin_tenant_erasure(tenant)).await?;
     let there = place
         .ask(place.store.erase_tenant_rows(tenant, limit))
@@ -73,7 +73,7 @@ async fn erase(store: &PlacedStore, tenant: TenantId, limit: u32) -> Result<Opti
     Ok(joined(at_home, there))
 }
 
-/// What two databases say of one erasure. It ends at home.
+/// Merges the records of one erasure on two databases. It ends when it ends at home.
 fn joined(at_home: Option<TenantErasure>, there: Option<TenantErasure>) -> Option<TenantErasure> {
     let mut all = at_home?;
     let Some(there) = there else {

@@ -1,4 +1,4 @@
-//! What is looked for on every database: what is due, what is left, and how much there is.
+//! Methods that call every database: due work, cleanup, statistics and audits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use crate::merge::page;
 use crate::place::Place;
 use crate::store::{GRACE, PlacedStore};
 
-/// A violation of what only an installation of several databases has to keep to.
+/// An invariant that exists only with several databases.
 const ONE_PLACE: &str = "placement.one_place";
 
-/// Long enough for an answer that everything is read for.
+/// Long enough for answers that read whole databases.
 const UNBOUNDED: Duration = Duration::from_hours(1);
 
 // What is due --------------------------------------------------------------------------------------
@@ -58,12 +58,12 @@ async fn sweep_ready(store: &PlacedStore, query: SweepReady) -> Result<Swept> {
     Ok(Swept { sessions, next })
 }
 
-/// A time of another database by the clock of the first one: so long after now.
+/// Converts a time of another database to the clock of the first one: equally long after now.
 pub(super) fn by_clock(at: Timestamp, there: Timestamp, here: Timestamp) -> Timestamp {
     Timestamp(here.0.saturating_add(at.0.saturating_sub(there.0)))
 }
 
-/// The sooner one of two times, where there are any.
+/// The earlier of two optional times.
 pub(super) fn sooner(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
     one.into_iter().chain(other).min()
 }
@@ -83,7 +83,7 @@ async fn sweep_alarms(store: &PlacedStore, boot: BootId, limit: u32) -> Result<A
         let next = part.next_alarm_at.map(|at| by_clock(at, part.now, all.now));
         all.next_alarm_at = sooner(all.next_alarm_at, next);
     }
-    // At the limit it is asked again.
+    // `limit` makes the caller sweep again.
     all.served = if is_full {
         limit
     } else {
@@ -101,7 +101,7 @@ async fn sweep_orphans(store: &PlacedStore, query: SweepOrphans) -> Result<Orpha
     for (place, part) in found {
         let mine = part.of.into_iter();
         of.extend(mine.filter(|(key, _)| store.is_at(place, key.tenant)));
-        // What another one has behind this place is found once more.
+        // Items of other databases after this cursor are returned again.
         next = next.into_iter().chain(part.next).min();
     }
     let of = of.into_iter().collect();
@@ -172,8 +172,9 @@ pub(super) async fn sweep_money(store: &PlacedStore, limit: u32) -> Result<u32> 
     store.each(GRACE, sweep).await.sum()
 }
 
-/// The home knows the limits of all tenants, and each database those of its tenants' agents. Who asks goes on taking those
-/// for limited that it knows as such, so that one that is away is left out.
+/// The home has the limits of all tenants, and each database those of its tenants' agents.
+/// Unavailable databases are left out, since callers keep treating the tenants that they know to be
+/// limited as such.
 pub(super) async fn money_tenants(store: &PlacedStore) -> Result<Vec<TenantId>> {
     let look = |place: Arc<Place>| async move { place.store.money_tenants().await };
     let found = store.each(GRACE, look).await.some()?;
@@ -267,7 +268,7 @@ async fn schema_faults(store: &PlacedStore) -> Result<Vec<SchemaFault>> {
 
 async fn last_steps(store: &PlacedStore, keys: Vec<SessionKey>) -> Result<Vec<i64>> {
     let call = |place: Arc<Place>, keys| async move { place.store.last_steps(keys).await };
-    // As of a session that is unknown: nobody is told of steps that cannot be read.
+    // 0, as for an unknown session: no one is notified of steps that cannot be read.
     store.split(keys, |key| key.tenant, Some(0), call).await
 }
 
@@ -276,7 +277,7 @@ async fn index_steps(store: &PlacedStore) -> Result<()> {
     store.each(UNBOUNDED, index).await.all().map(drop)
 }
 
-/// A journal has every step, so that it waits for a database that is away.
+/// Fails if a database is unavailable, so that a journal waits for it: it must contain every step.
 async fn find_steps(store: &PlacedStore, query: FindSteps) -> Result<Vec<FoundSteps>> {
     let limit = query.limit;
     let look = |place: Arc<Place>| {
@@ -286,7 +287,7 @@ async fn find_steps(store: &PlacedStore, query: FindSteps) -> Result<Vec<FoundSt
     let found = store.each(UNBOUNDED, look).await.all()?;
     let mut steps: Vec<FoundSteps> = found.into_iter().flat_map(|(_, part)| part).collect();
     steps.sort_unstable();
-    // While a tenant moves, two have its steps.
+    // While a tenant moves, two databases have its steps.
     steps.dedup_by(|next, kept| {
         let is_same = next.key == kept.key;
         if is_same {
@@ -334,7 +335,7 @@ async fn scaling(store: &PlacedStore, pool: &str) -> Result<ScalingStats> {
     Ok(all)
 }
 
-/// Every invariant on every database, and that no tenant is on two of them.
+/// Checks every invariant on every database, and that no tenant is on two of them.
 async fn audit(store: &PlacedStore, options: AuditOptions) -> Result<Vec<Violation>> {
     store.catalogue.read(true).await?;
     let look = move |place: Arc<Place>| async move { place.store.audit(options).await };
@@ -367,7 +368,7 @@ async fn audit(store: &PlacedStore, options: AuditOptions) -> Result<Vec<Violati
     Ok(all)
 }
 
-/// Databases that have sessions or runs of a tenant that is on another one, and none of whose moves is under way.
+/// Databases with sessions or runs of a tenant that is on another database and is not being moved.
 async fn strays(store: &PlacedStore) -> Result<Vec<Value>> {
     let mut rows = Vec::new();
     let settled = store.catalogue.rows().into_iter();
@@ -400,7 +401,8 @@ async fn strays(store: &PlacedStore) -> Result<Vec<Value>> {
     Ok(rows)
 }
 
-/// Tenant by tenant, each on its own database. One whose database is away is passed over.
+/// Audits tenant by tenant, each on its database. A tenant whose database is unavailable is
+/// skipped.
 async fn audit_piece(store: &PlacedStore, piece: AuditPiece) -> Result<Audited> {
     let mut from = piece.from;
     if from.tenant.0 < 1 {

@@ -1,4 +1,4 @@
-//! Nouns whose items come in groups of several tenants: each database has its part.
+//! Nouns whose items come in groups of several tenants, which are split by database.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -93,7 +93,7 @@ async fn get_sends(
     store.split(ids, |(tenant, _)| *tenant, None, call).await
 }
 
-/// A database, for a step of its own.
+/// A database, for the closure that calls it.
 type Shared = std::sync::Arc<crate::place::Place>;
 
 placed! { Leases:
@@ -110,14 +110,16 @@ async fn claim_sessions(
     items: Vec<ClaimSession>,
 ) -> Result<Vec<ClaimOutcome>> {
     let call = |place: Shared, mut items: Vec<ClaimSession>| async move {
-        // Behind an outage of this database the owners of its sessions live, and renew their leases first.
+        // After an outage of this database the owners of its sessions may be alive and need time to
+        // renew their leases.
         let is_settled = place.is_settled();
         for item in &mut items {
             item.orphans &= is_settled;
         }
         place.store.claim_sessions(boot, items).await
     };
-    // One that was granted all the same is given back as one that its owner does not run.
+    // A session that was granted all the same is released later, as one that its owner does not
+    // run.
     let later = Some(ClaimOutcome::Busy);
     store
         .split(items, |item| item.key.tenant, later, call)
@@ -152,7 +154,7 @@ async fn park_sends(store: &PlacedStore, items: Vec<ParkSend>) -> Result<Vec<Par
 }
 
 async fn release_sessions(store: &PlacedStore, items: Vec<ReleaseSession>) -> Result<Vec<bool>> {
-    // What could not be given back is found as something that its owner does not run.
+    // Sessions that could not be released are found later, as ones that their owner does not run.
     let call = |place: Shared, items| async move { place.store.release_sessions(items).await };
     store
         .split(items, |item| item.key.tenant, Some(false), call)
@@ -220,7 +222,7 @@ async fn reserve_money(
     store: &PlacedStore,
     items: Vec<ReserveMoney>,
 ) -> Result<Vec<ReserveMoneyOutcome>> {
-    // Whoever is told so asks again.
+    // The caller retries.
     let later = Some(ReserveMoneyOutcome::Busy);
     let call = |place: Shared, items| async move { place.store.reserve_money(items).await };
     store.split(items, |item| item.tenant, later, call).await
@@ -281,7 +283,8 @@ async fn release_runs(store: &PlacedStore, boot: BootId, keys: Vec<RunKey>) -> R
         place.store.release_runs(boot, keys).await?;
         Ok::<_, Error>(vec![(); count])
     };
-    // One that is not released is its owner's until the lease runs out, and this one's again with the next claim.
+    // A run that is not released stays the process's until its lease expires, and is returned by
+    // its next claim.
     store
         .split(keys, |key| key.tenant, Some(()), call)
         .await
@@ -299,7 +302,7 @@ async fn read_asks(store: &PlacedStore, keys: Vec<RunKey>) -> Result<Vec<Vec<Run
 }
 
 async fn forget_runs(store: &PlacedStore, keys: Vec<RunKey>) -> Result<u64> {
-    // What is forgotten of each is told for all at once: the first one has the number.
+    // The store returns one number for all keys: attribute it to the first one.
     let call = |place: Shared, keys: Vec<RunKey>| async move {
         let mut counts = vec![0; keys.len()];
         let forgotten = place.store.forget_runs(keys).await?;

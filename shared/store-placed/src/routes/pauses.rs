@@ -1,5 +1,5 @@
-//! Pauses are on every database, since sends that wait for the end of one are woken where they are. The home says what is
-//! paused; the others follow.
+//! Pauses, which are on every database, since sends that wait for the end of one are woken where
+//! they are. The home decides what is paused; the others follow.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::by_tenant::placed;
 use crate::place::Place;
 use crate::store::{GRACE, PlacedStore};
 
-/// One of so many looks for sends to wake compares the pauses first.
+/// One in so many searches for sends to wake compares the pauses first.
 const COMPARES_EVERY: u32 = 10;
 
-/// Pauses of a page.
+/// Pauses per page.
 const PAGE: u32 = 500;
 
 placed! { Pauses:
@@ -31,7 +31,7 @@ async fn pause(store: &PlacedStore, item: NewPause) -> Result<PauseRecord> {
     let home = store.home();
     let record = home.ask(home.store.pause(item.clone())).await?;
     for place in store.others() {
-        // One that is away follows once it is back.
+        // An unavailable one follows once it is back.
         if let Err(error) = place.ask(place.store.pause(item.clone())).await {
             tracing::warn!(place = place.name, %error, "a pause is not noted on a database yet");
         }
@@ -62,7 +62,7 @@ async fn wake_paused(store: &PlacedStore, limit: u32) -> Result<u32> {
     Ok(woken.min(limit))
 }
 
-/// Has the other databases say what the home says.
+/// Brings the pauses of the other databases in line with the home.
 async fn follow(store: &PlacedStore) -> Result<()> {
     let mut copies = Vec::new();
     for place in store.others() {
@@ -70,7 +70,7 @@ async fn follow(store: &PlacedStore) -> Result<()> {
             copies.push((place, found));
         }
     }
-    // The home last: what has changed there since the others were read is newer than what they say.
+    // Read the home last, so that its state is at least as new as what was read from the others.
     let wanted = paused(store.home()).await?;
     for (place, found) in copies {
         for (key, record) in &wanted {

@@ -1,5 +1,5 @@
-//! Tenants and their keys are at home. Where a tenant's rows are there is a copy of its limits, under which places, seats
-//! and money are taken.
+//! Tenants and their keys, which are at home. A tenant's database has a copy of its limits, under
+//! which places, seats and money are taken.
 
 use async_trait::async_trait;
 use mainspring_shared::id::{KeyId, SendId, TenantId};
@@ -48,7 +48,8 @@ placed! { Keys:
     fn touch_keys(ids: Vec<KeyId>) -> () = home ();
 }
 
-/// First at home, where it is read; a repeat changes what was not changed where the tenant is.
+/// Updates the home first, from where the tenant is read; a repeat catches up on the tenant's
+/// database.
 async fn update(
     store: &PlacedStore,
     id: TenantId,
@@ -75,7 +76,7 @@ async fn update(
     Ok(outcome)
 }
 
-/// First where its rows are: with some, it stays.
+/// Deletes it on its own database first: a tenant with rows is not deleted.
 async fn delete(store: &PlacedStore, id: TenantId) -> Result<DeleteTenantOutcome> {
     let known = store.catalogue.find_again(id).await?;
     if known.phase.is_frozen() {
@@ -107,7 +108,7 @@ async fn call_seats(store: &PlacedStore, tenant: Option<TenantId>) -> Result<Cal
     Ok(all)
 }
 
-/// Has the copies of limits follow the home, where a change did not reach one.
+/// Updates copies of limits that a change at home did not reach.
 pub(super) async fn follow(store: &PlacedStore) {
     if !store.follows_now() {
         return;

@@ -1,4 +1,4 @@
-//! Rows of agents that have names.
+//! Rows of published agents.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -14,7 +14,7 @@ use crate::retry::{Fault, sql};
 use crate::rows::Fields;
 
 impl Fields<'_> {
-    /// A text of a form of its own.
+    /// A text that is parsed into `T`.
     fn parsed<T: FromStr<Err: Display>>(&mut self, column: &'static str) -> Result<T> {
         let text: &str = self.take(column)?;
         let read = text.parse();
@@ -29,7 +29,7 @@ impl Fields<'_> {
     }
 }
 
-/// `tenant, name, version, created_at, updated_at, archived_at, limits`
+/// Reads `tenant, name, version, created_at, updated_at, archived_at, limits`.
 pub(super) fn read_agent(row: &PgRow) -> Result<NamedAgent> {
     let mut fields = Fields::new(row, "agents_named");
     Ok(NamedAgent {
@@ -43,13 +43,13 @@ pub(super) fn read_agent(row: &PgRow) -> Result<NamedAgent> {
     })
 }
 
-/// `name, limits`
+/// Reads `name, limits`.
 pub(crate) fn read_limited(row: &PgRow) -> Result<(AgentName, AgentLimits)> {
     let mut fields = Fields::new(row, "agents_named");
     Ok((fields.parsed("name")?, fields.json("limits")?))
 }
 
-/// `tenant, name, n, spec, hash, created_at`
+/// Reads `tenant, name, n, spec, hash, created_at`.
 pub(crate) fn read_version(fields: &mut Fields<'_>) -> Result<AgentVersion> {
     let key = fields.agent_key()?;
     let n = fields.take("n")?;
@@ -63,7 +63,7 @@ pub(crate) fn read_version(fields: &mut Fields<'_>) -> Result<AgentVersion> {
     })
 }
 
-/// Reads the aliases of agents of one tenant, which are in the order of their names.
+/// Adds the aliases to agents of one tenant, which must be sorted by name.
 pub(super) async fn with_aliases(
     connection: &mut PgConnection,
     agents: &mut [NamedAgent],

@@ -1,4 +1,4 @@
-//! Tool calls and what becomes of them, and deliveries.
+//! Tool calls, changes of calls, and deliveries.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use mainspring_shared::tool::{Approval, CallResult};
 use super::{json, text};
 use crate::retry::PgQuery;
 
-/// What all that one transaction says of a call comes to: a statement changes a row once.
+/// The sum of a transaction's changes of a call, since a statement can change a row only once.
 #[derive(Debug, Default)]
 struct Sum<'a> {
     starts: i32,
     waits_on: Option<WaitingOn>,
-    /// Set when it began to wait: then the deadline is a new one.
+    /// Whether it began to wait; then `deadline` replaces the old one.
     waited: bool,
     deadline: Option<Duration>,
     result: Option<&'a CallResult>,
@@ -33,7 +33,7 @@ impl<'a> Sum<'a> {
         sum
     }
 
-    /// Goes on with what happens next. A call that is settled stays as it is.
+    /// Adds the next change. A settled call does not change any more.
     fn add(&mut self, change: &'a CallStep) {
         if self.result.is_some() {
             return;
@@ -66,7 +66,7 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// Calls that several items make.
+/// New calls of several items.
 #[derive(Debug, Default)]
 pub(crate) struct CallColumns {
     ords: Vec<i64>,
@@ -84,8 +84,8 @@ pub(crate) struct CallColumns {
 }
 
 impl CallColumns {
-    /// Adds an item's calls. What the item itself changes on them is part of how they begin; its
-    /// other changes go to `changes`.
+    /// Adds an item's calls. The item's changes of these calls are merged into their initial state;
+    /// its other changes go to `changes`.
     pub(crate) fn push(
         &mut self,
         changes: &mut ChangeColumns,
@@ -146,7 +146,7 @@ impl CallColumns {
     }
 }
 
-/// What becomes of the earlier calls of several items.
+/// Changes of earlier calls by several items.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeColumns {
     ords: Vec<i64>,
@@ -192,7 +192,7 @@ impl ChangeColumns {
     }
 }
 
-/// The inbox items that messages of several items deliver.
+/// Inbox items that are delivered by the messages of several items.
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryColumns {
     ords: Vec<i64>,

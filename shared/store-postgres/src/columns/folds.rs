@@ -1,4 +1,4 @@
-//! Folds into columns.
+//! Folds as columns.
 
 use mainspring_shared::session::fold::{Fold, NewFold};
 use uuid::Uuid;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{maybe_text, text};
 use crate::retry::PgQuery;
 
-/// Folds to attach.
+/// Folds of several items to attach.
 #[derive(Debug, Default)]
 pub(crate) struct FoldColumns {
     ords: Vec<i64>,

@@ -1,4 +1,4 @@
-//! Projections into columns.
+//! Projections as columns.
 
 use mainspring_shared::session::projection::Projection;
 use uuid::Uuid;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::json;
 use crate::retry::PgQuery;
 
-/// Projections to store.
+/// Projections of several items to store.
 #[derive(Debug, Default)]
 pub(crate) struct ProjectionColumns {
     ords: Vec<i64>,

@@ -1,4 +1,4 @@
-//! Taking over what the session machine decided.
+//! Recording the decisions of the session machine.
 
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::NewMessage;
@@ -8,25 +8,25 @@ use mainspring_shared::session::transition::{Change, Notify};
 use super::Ledger;
 
 impl Ledger {
-    /// The row of a locked session, as the machine sees it.
+    /// The row of a locked session, as the session machine sees it.
     pub(crate) fn row(&self, key: SessionKey) -> Option<&HotRow> {
         self.hot.get(&key).map(|hot| &hot.row)
     }
 
-    /// The head of a locked session; the heads have to be read.
+    /// The head of a locked session. Requires `read_heads`.
     pub(crate) fn head(&self, key: SessionKey) -> Option<SendState> {
         let heads = self.heads.get(&key)?;
         let head = self.sends.get(&(key.tenant, heads.first));
         head.map(SendState::of)
     }
 
-    /// Takes over a change of a locked session, to be written with everything else. Returns who is to be
-    /// notified once that is committed.
+    /// Records a change of a locked session, to be written with everything else. Returns whom to
+    /// notify once it is committed.
     pub(crate) fn commit(&mut self, change: Change) -> Notify {
         self.commit_with(change, Vec::new())
     }
 
-    /// Takes over a change with the messages that belong to its step.
+    /// Records a change with the messages of its step.
     pub(super) fn commit_with(&mut self, change: Change, messages: Vec<NewMessage>) -> Notify {
         let key = change.hot.key;
         let first_seq = change.hot.next_seq;

@@ -1,4 +1,4 @@
-//! What the end of a send writes besides what the session machine decides.
+//! What the end of a send writes in addition to the session machine's decision.
 
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::message::NewMessage;
@@ -9,10 +9,10 @@ use mainspring_shared::tool::{answers, cancelled_call};
 use super::Ledger;
 
 impl Ledger {
-    /// Takes over a change that comes from nobody who runs the send. Where it ends one that had begun, the
-    /// calls that it left open are ended and answered, its input becomes a message if nothing of the send is
-    /// in the transcript yet, and what a call of a dead worker cost is entered. The last messages have to be
-    /// read.
+    /// Records a change that does not come from the send's worker. If it ends a send that had
+    /// started, open calls are settled as cancelled and answered, the input becomes a message
+    /// unless the transcript already has messages of the send, and the cost of a dead worker's call
+    /// is recorded. Requires `read_last`.
     pub(crate) fn settle(&mut self, change: Change) -> Notify {
         let key = change.hot.key;
         let ended = change.send.filter(|_| change.end.is_some());
@@ -34,8 +34,8 @@ impl Ledger {
         self.commit_with(change, messages)
     }
 
-    /// Takes over a change that ends a send under the lease that it runs under. The calls that it left open
-    /// are ended and answered. The last messages have to be read.
+    /// Records a change that ends a send under its worker's lease. Open calls are settled as
+    /// cancelled and answered. Requires `read_last`.
     pub(crate) fn settle_leased(&mut self, change: Change) -> Notify {
         let messages = match change.send {
             Some(send) => self.end_calls(change.hot.key, send.id),
@@ -44,8 +44,8 @@ impl Ledger {
         self.commit_with(change, messages)
     }
 
-    /// Settles what is open of the round that a send ends in; returns the answers that the
-    /// transcript lacks.
+    /// Settles the open calls of the round in which a send ends; returns the results that the
+    /// transcript lacks, as messages.
     fn end_calls(&mut self, key: SessionKey, id: SendId) -> Vec<NewMessage> {
         let last = self.last.get(&key);
         let Some(last) = last.filter(|last| last.asks && last.send == id) else {

@@ -12,10 +12,10 @@ use crate::rows::{Fields, priority_of};
 /// A hot row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hot {
-    /// The row as the session machine sees it, but for what the session has spent and the version of its
-    /// context: the ledger neither reads nor writes them.
+    /// The row as the session machine sees it, except the session's spending and its context
+    /// version, which the ledger neither reads nor writes.
     pub(crate) row: HotRow,
-    /// The status of the send that runs or waits; none where none has begun.
+    /// The status of the running or waiting send; `None` if no send has started.
     pub(crate) active: Option<SendStatus>,
 }
 
@@ -54,13 +54,13 @@ impl Hot {
         Ok(Self { row, active })
     }
 
-    /// The status of the first open send that has its place.
+    /// The status of the first open send with a position.
     pub(crate) fn head(&self) -> Option<SendStatus> {
         let queued = (self.row.pending > 0).then_some(SendStatus::Queued);
         self.active.or(queued)
     }
 
-    /// The number of `active` in the database.
+    /// The encoding of `active` in the database.
     pub(super) fn active_number(&self) -> i16 {
         match self.active {
             Some(SendStatus::Running) => 1,

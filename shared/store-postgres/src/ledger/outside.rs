@@ -1,4 +1,4 @@
-//! What changes calls and inboxes from outside of a send's work.
+//! Changes of calls and inboxes that do not come from the send's worker.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{SendId, SessionKey};
@@ -12,7 +12,7 @@ use mainspring_shared::tool::{CallRecord, CallResult, interrupted_call};
 use super::write::ItemRow;
 use super::{Ledger, RoundKey};
 
-/// An inbox item before it has its place.
+/// An inbox item before it has its number.
 pub(crate) struct NewItem {
     pub(crate) id: String,
     pub(crate) kind: ItemKind,
@@ -21,14 +21,14 @@ pub(crate) struct NewItem {
 }
 
 impl Ledger {
-    /// The last send that waits for its turn and has its place.
+    /// The last queued send with a position.
     pub(crate) fn last_queued(&self, key: SessionKey) -> Option<SendId> {
         let heads = self.heads.get(&key)?;
         let send = self.sends.get(&(key.tenant, heads.last))?;
         (send.status == SendStatus::Queued).then_some(send.id)
     }
 
-    /// Adds words to the input of a send that was read.
+    /// Appends content to the input of a send that was read.
     fn join(&mut self, key: SessionKey, id: SendId, content: &[ContentPart]) {
         if let Some(send) = self.sends.get_mut(&(key.tenant, id)) {
             send.input.extend_from_slice(content);
@@ -42,8 +42,8 @@ impl Ledger {
         calls.find(|call| call.call_id == call_id)
     }
 
-    /// Changes a call of a round that was read, because someone outside answered it. Its send may go on once
-    /// no call of the round waits; the heads have to be read.
+    /// Changes a call of a round that was read, because of an answer from outside. Its send may
+    /// continue once no call of the round waits. Requires `read_heads`.
     pub(crate) fn answer_call(
         &mut self,
         key: SessionKey,
@@ -65,7 +65,7 @@ impl Ledger {
         self.commit(change)
     }
 
-    /// Gives a call of a round that was read its result, as [`Ledger::answer_call`] does.
+    /// Settles a call of a round that was read with this result, through [`Ledger::answer_call`].
     pub(crate) fn settle_call(
         &mut self,
         key: SessionKey,
@@ -77,7 +77,7 @@ impl Ledger {
         self.answer_call(key, round, call_id, |call| settle(call, result, now))
     }
 
-    /// Gives those calls of a round that are meant this result.
+    /// Settles the matching calls of a round with this result.
     pub(super) fn settle_all(
         &mut self,
         round: RoundKey,
@@ -91,8 +91,8 @@ impl Ledger {
         }
     }
 
-    /// Settles the calls that a send waits for as interrupted: those of its open round. The last messages
-    /// have to be read.
+    /// Settles the calls of its open round that a send waits for as interrupted. Requires
+    /// `read_last`.
     fn interrupt_calls(&mut self, key: SessionKey, send: SendId) {
         let last = self.last.get(&key);
         if let Some(last) = last.filter(|last| last.asks && last.send == send) {
@@ -101,7 +101,7 @@ impl Ledger {
         }
     }
 
-    /// Stores a pending item as the machine decided; returns whom to notify.
+    /// Stores a pending item as the session machine decided; returns whom to notify.
     pub(crate) fn store_item(
         &mut self,
         key: SessionKey,
@@ -117,7 +117,8 @@ impl Ledger {
         (item, self.commit(stored.change))
     }
 
-    /// Stores that a send whose input was joined said an item; returns whom to notify.
+    /// Stores an item as delivered by merging it into the input of a queued send; returns whom to
+    /// notify.
     pub(crate) fn join_item(
         &mut self,
         new: NewItem,
@@ -131,8 +132,8 @@ impl Ledger {
         (item, self.commit(change))
     }
 
-    /// Stores the end of a child or of a run as an item, because the call that asked for it was settled
-    /// before. None where it is to be a send. The heads have to be read.
+    /// Stores the end of a child or run as an inbox item, because the call that started it is
+    /// already settled. `None` if it must become a send instead. Requires `read_heads`.
     pub(crate) fn report(
         &mut self,
         key: SessionKey,
@@ -178,8 +179,8 @@ impl Ledger {
         item
     }
 
-    /// Who would have been notified of a change that was made before: the boot that holds the session, or
-    /// else the queue.
+    /// Whom an earlier change would have notified: the boot that owns the session, otherwise the
+    /// queue.
     pub(crate) fn notified_before(&self, key: SessionKey) -> Notify {
         let Some(row) = self.row(key) else {
             return Notify::default();

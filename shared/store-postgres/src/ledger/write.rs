@@ -1,4 +1,4 @@
-//! Writing back what changed.
+//! Writing the changes back.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::rows::{Fields, key_columns, mode_name, priority_number, send_columns}
 
 type Written = Result<(), Fault>;
 
-/// A call by its round and its place there.
+/// A call, by its round and its place in it.
 pub(super) type CallKey = (RoundKey, i32);
 
 pub(super) struct ItemRow {
@@ -26,7 +26,7 @@ pub(super) struct ItemRow {
 }
 
 impl Ledger {
-    /// Writes everything back that changed.
+    /// Writes all changes back.
     pub(crate) async fn write(self, connection: &mut PgConnection) -> Written {
         self.write_hot(connection).await?;
         self.write_sends(connection).await?;
@@ -163,7 +163,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The messages are inputs and answers: none of them asks for calls.
+    /// Writes the messages, which are inputs and call results: none of them requests calls.
     async fn write_messages(&self, connection: &mut PgConnection) -> Written {
         if self.writes.messages.is_empty() {
             return Ok(());
@@ -203,7 +203,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Rare: what the sessions have spent is only read here.
+    /// Writes the cost of dead workers' calls. Rare, so that the sessions' spending is read only
+    /// here.
     async fn write_paid(&self, connection: &mut PgConnection) -> Written {
         let paid = self.writes.paid.iter().filter_map(|(key, id, row)| {
             let send = self.sends.get(&(key.tenant, *id))?;

@@ -1,4 +1,4 @@
-//! How entries are found again.
+//! Reading and searching entries.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::ledger::now;
 use crate::retry::{Fault, PgQuery, Pool, repeatable, sql};
 use crate::rows::Fields;
 
-/// A statement about the entries of the question's namespace.
+/// Binds the namespace of a query to a statement.
 pub(super) fn within(query: &SearchMemories, now: Timestamp, statement: PgQuery) -> PgQuery {
     statement
         .bind(query.tenant.0)
@@ -24,7 +24,7 @@ pub(super) fn within(query: &SearchMemories, now: Timestamp, statement: PgQuery)
         .bind(now.0)
 }
 
-/// `inside`: whether the database compares vectors by itself.
+/// Runs a search. `inside`: whether pgvector compares vectors in the database.
 async fn search(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
@@ -47,7 +47,7 @@ async fn search(
         let words: &str = Fields::new(row, "memories").take("words")?;
         Ok((id, candidate(id, at, words)))
     });
-    // Several questions may have found one entry.
+    // Several full-text queries may have found the same entry.
     let words = words.collect::<Result<BTreeMap<_, _>>>()?;
     let words: Vec<_> = words.into_values().collect();
     let compared = vectors::alike(connection, query, now, inside).await?;
@@ -55,8 +55,8 @@ async fn search(
     entries(connection, query.tenant, ids, now).await
 }
 
-/// What the full-text index picks of a namespace with many entries: all that hold a rare word of the
-/// question, some that hold a common one, and those that hold its common words together.
+/// Candidates from the full-text index, for a namespace with many entries: all entries with a rare
+/// word of the query, some with a common one, and those that contain its common words together.
 async fn picked(
     connection: &mut PgConnection,
     query: &SearchMemories,
@@ -104,7 +104,7 @@ async fn holding(
     Ok(rows)
 }
 
-/// These entries in this order, without those that are not there.
+/// Reads these entries, in this order; missing ones are left out.
 pub(super) async fn entries(
     connection: &mut PgConnection,
     tenant: TenantId,

@@ -1,5 +1,5 @@
-//! Vectors of entries. The column `embedding` holds each of them; where the server has the extension
-//! pgvector, a second column holds what the extension compares by itself.
+//! Vectors of entries. The column `embedding` contains all of them; with the extension pgvector, a
+//! second column contains those that the extension compares.
 
 use mainspring_shared::id::{MemoryId, SendId, SessionKey, TenantId};
 use mainspring_shared::memory::Embedding;
@@ -18,17 +18,17 @@ use crate::ledger::now;
 use crate::retry::{Fault, Pool, fetch, repeatable, sql};
 use crate::rows::Fields;
 
-/// What is to become of pgvector when the store is opened.
+/// What to do about pgvector when the store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// It is added, where it can be.
+    /// Add it if possible.
     Added,
-    /// It is used where it is there.
+    /// Use it if it is installed.
     Used,
 }
 
-/// Whether the extension compares the vectors of this database. Never fails for the lack of it: a
-/// server without it and a user who may not add it are told of in the log.
+/// Returns whether the extension compares the vectors of this database. Its absence is no error: a
+/// server without it, or a user who may not add it, is only logged.
 pub(crate) async fn prepare(connection: &mut PgConnection, wanted: Wanted) -> Result<bool> {
     let mut found = find(connection).await?;
     if wanted == Wanted::Added && found.available && !(found.kept && found.complete) {
@@ -67,7 +67,7 @@ async fn find(connection: &mut PgConnection) -> Result<Found> {
     })
 }
 
-/// Under a lock of its own: of two processes that add an extension at once, one fails.
+/// Adds the extension, under a lock: of two processes that add it at the same time, one would fail.
 async fn add(connection: &mut PgConnection, known: bool) -> std::result::Result<(), sqlx::Error> {
     let mut tx = connection.begin().await?;
     sql!("pgvector/lock").execute(&mut *tx).await?;
@@ -168,7 +168,7 @@ async fn pay_once(
     Ok(())
 }
 
-/// Pays for vectors: their sends, as far as they are there.
+/// Charges the cost of vectors to their sends, as far as those exist.
 async fn pay(
     connection: &mut PgConnection,
     now: Timestamp,
@@ -199,7 +199,7 @@ async fn pay(
     Ok(())
 }
 
-/// Has the send pay whose vectors they are; false where it is gone, or there is none.
+/// Charges the cost to the send whose vectors they are; false if it is gone, or there is none.
 async fn pay_by_send(
     connection: &mut PgConnection,
     now: Timestamp,
@@ -217,7 +217,7 @@ async fn pay_by_send(
     Ok(true)
 }
 
-/// Whether a send and its session are there to pay for something; then they stay until the transaction ends.
+/// Whether a send and its session exist to be charged. Locks them until the transaction ends.
 pub(crate) async fn can_pay(
     connection: &mut PgConnection,
     key: SessionKey,
@@ -232,14 +232,14 @@ pub(crate) async fn can_pay(
     Ok(there.is_some())
 }
 
-/// A vector as the extension reads it.
+/// A vector in the text format of the extension.
 fn written(embedding: &Embedding) -> String {
     let numbers: Vec<String> = embedding.vector.iter().map(f32::to_string).collect();
     format!("[{}]", numbers.join(","))
 }
 
-/// How much the vectors of a namespace are like the question's. Those that the extension does not know
-/// are compared here.
+/// The similarity of a namespace's vectors to that of the query. Those that the extension does not
+/// have are compared here.
 pub(super) async fn alike(
     connection: &mut PgConnection,
     query: &SearchMemories,
@@ -282,7 +282,7 @@ pub(super) async fn alike(
     for row in &rows {
         let (id, updated_at) = place(row)?;
         let bytes: &[u8] = Fields::new(row, "memories").take("embedding")?;
-        // A vector that cannot be read is one entry's loss.
+        // An entry with an unreadable vector is skipped.
         if let Some(vector) = Embedding::vector_of(bytes) {
             placed.push(Placed {
                 id,

@@ -14,16 +14,16 @@ use super::Faulty;
 use crate::retry::{PgQuery, sql};
 use crate::rows::Fields;
 
-/// Whose account.
+/// The owner of an account.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Owner {
     pub(super) tenant: TenantId,
-    /// The agent; none where it is the tenant's own.
+    /// The agent; `None` for the tenant's own account.
     pub(super) holder: Option<KeyId>,
 }
 
 impl Owner {
-    /// A statement for it: the one about tenants, or the one about agents.
+    /// Picks the statement for tenants or the one for agents, and binds the owner.
     fn of(self, tenants: PgQuery, agents: PgQuery) -> PgQuery {
         match self.holder {
             None => tenants.bind(self.tenant.0),
@@ -32,16 +32,17 @@ impl Owner {
     }
 }
 
-/// An account in which calls are about to set something aside.
+/// An account in which calls are about to make reservations.
 pub(super) struct Account {
     pub(super) holder: Option<KeyId>,
     pub(super) ledger: LedgerAccount,
-    /// When these calls begin: now, or in the minute that was counted already.
+    /// When these calls count as started: now, or in the minute that is already being counted, if
+    /// that is later.
     pub(super) begins: Timestamp,
 }
 
 impl Account {
-    /// Begins its day, and its minute where that is limited.
+    /// Starts its day, and its minute if that is limited.
     pub(super) async fn open(
         connection: &mut PgConnection,
         owner: Owner,
@@ -70,11 +71,11 @@ impl Account {
     }
 }
 
-/// What is known of an account's month.
+/// The state of an account in its month.
 pub(super) struct Month {
-    /// The last of its days that has a row.
+    /// The last of its days with a row.
     pub(super) last_day: Option<i64>,
-    /// The last minute of the day that was counted.
+    /// The last minute that was counted.
     minute: i64,
     pub(super) spent: LedgerSpent,
 }
@@ -117,8 +118,8 @@ pub(super) async fn spent(
     })
 }
 
-/// What counts against an account's limits. A day begins with the first call that asks, and a tenant's month with what the
-/// usage of its sends says.
+/// The spending that counts against an account's limits. A day starts with the first call that
+/// reserves in it, and a tenant's month with the recorded usage of its sends.
 async fn begun(connection: &mut PgConnection, owner: Owner, now: Timestamp) -> Faulty<Month> {
     let today = money_day(now);
     let month = spent(connection, owner, now).await?;
@@ -139,7 +140,7 @@ async fn begun(connection: &mut PgConnection, owner: Owner, now: Timestamp) -> F
     spent(connection, owner, now).await
 }
 
-/// Begins a tenant's day, and its month.
+/// Starts a tenant's day and, with `with_month`, its month.
 async fn begin_days(
     connection: &mut PgConnection,
     tenant: TenantId,
@@ -162,8 +163,8 @@ async fn begin_days(
     Ok(())
 }
 
-/// Counts what is spent from now on for the minute of this time, where a minute is limited. Returns when calls begin:
-/// now, or in the minute that was counted already.
+/// Starts the minute of this time, to which spending counts from now on. Returns when calls count
+/// as started: now, or in the minute that is already being counted, if that is later.
 async fn begun_minute(
     connection: &mut PgConnection,
     owner: Owner,
@@ -178,7 +179,7 @@ async fn begun_minute(
     Ok(now.max(money_minute_begin(minute)))
 }
 
-/// What the sends cost that were accepted from a day on and before another one.
+/// The cost of the sends that were accepted from day `from` on and before day `until`.
 async fn used(
     connection: &mut PgConnection,
     tenant: TenantId,
@@ -198,7 +199,7 @@ async fn used(
     Ok(Amount::new(nano_usd(cost.unwrap_or_default()), tokens))
 }
 
-/// Amounts as columns: of money, and of tokens.
+/// Amounts as columns: money and tokens.
 pub(super) fn columns(amounts: &[Amount]) -> (Vec<i64>, Vec<i64>) {
     let both = amounts.iter();
     both.map(|amount| (stored_nano(amount.nano_usd), stored_nano(amount.tokens)))

@@ -1,4 +1,4 @@
-//! Ending sends that were to be parked when a cancel was raised.
+//! Ending sends that were about to be parked when a cancel was raised.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::ledger::Ledger;
 use crate::retry::{Fault, Pool, sql};
 use crate::rows::send_columns;
 
-/// Ends sends as cancelled under the leases that they run under, and gives the leases back.
+/// Ends sends as cancelled under their leases, and releases the leases.
 pub(super) async fn end(
     pool: &Pool,
     at: Option<Timestamp>,
@@ -46,7 +46,7 @@ impl Group for End {
         items: &[&ParkSend],
     ) -> std::result::Result<Vec<Option<ParkOutcome>>, Fault> {
         let mut tx = connection.begin().await?;
-        // Each step is written by the boot that holds the lease.
+        // Each step gets the boot that holds the lease.
         let nobody = BootId(Uuid::nil());
         let keys = items.iter().map(|item| item.key);
         let mut ledger = Ledger::lock(&mut tx, self.at, nobody, keys).await?;
@@ -68,7 +68,7 @@ impl Group for End {
         Ok(outcomes)
     }
 
-    /// The send is final when its last step under this grant says so.
+    /// The send is final if its last step under this grant says so.
     async fn read_back(
         &self,
         connection: &mut PgConnection,
@@ -120,7 +120,7 @@ fn end_one(ledger: &mut Ledger, item: &ParkSend) -> ParkOutcome {
             let enqueue = ledger.settle_leased(change).ready;
             ParkOutcome::Cancelled { step, enqueue }
         }
-        // A cancel that was raised under a lease stays while the lease holds.
+        // A raised cancel stays for as long as the lease holds, so the lease is gone.
         Park::LeaseLost | Park::Woken(_) | Park::Parked(_) => ParkOutcome::LeaseLost,
     }
 }

@@ -1,4 +1,4 @@
-//! Rows of calls, of the inbox, and of whose child a session is.
+//! Rows of calls, inbox items and parents of sessions.
 
 use mainspring_shared::id::{SendId, SessionId};
 use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
@@ -56,7 +56,7 @@ impl Fields<'_> {
         })
     }
 
-    /// The parent of a session, where it has one.
+    /// The parent of a session, if it has one.
     pub(crate) fn maybe_parent(&mut self) -> Result<Option<Parent>> {
         let session: Option<Uuid> = self.take("parent_session")?;
         let call_id: Option<String> = self.take("parent_call")?;
@@ -77,7 +77,8 @@ impl Fields<'_> {
     }
 }
 
-/// Puts the calls that a statement returned, each behind its item's place, into their items' order.
+/// Puts the calls that a statement returned, each with its item's `ord`, into the order of the
+/// items.
 pub(crate) fn calls_in_order(rows: &[PgRow], items: usize) -> Result<Vec<Option<CallRecord>>> {
     let mut found = vec![None; items];
     for row in rows {

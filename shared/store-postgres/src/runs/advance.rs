@@ -46,7 +46,7 @@ pub(crate) async fn advance(
         match advanced.await {
             Ok(outcomes) => return Ok(outcomes),
             Err(fault) => match attempts.weigh(fault)? {
-                // The others go on without those whose sessions someone else has locked.
+                // Retry without the items whose sessions another transaction has locked.
                 Verdict::Again if !was_lost => {
                     let every: Vec<SessionKey> = items.iter().flat_map(sessions).collect();
                     let look = async |connection: &mut PgConnection| {
@@ -63,18 +63,18 @@ pub(crate) async fn advance(
     }
 }
 
-/// The sessions that an item goes on in or tells.
+/// The sessions that an item continues in or reports to.
 fn sessions(item: &AdvanceRun) -> impl Iterator<Item = SessionKey> + Clone {
     let told = item.report.iter().map(|report| report.session);
     told.chain(existing(item))
 }
 
-/// Whether an item may be refused for its tenant's bound.
+/// Whether an item is subject to its tenant's limit of leaves.
 fn is_bounded(item: &AdvanceRun) -> bool {
     item.leaves_max.is_some() && !item.start.is_empty()
 }
 
-/// The sessions that leaves of an item go on in.
+/// The existing sessions in which leaves of an item continue.
 fn existing(item: &AdvanceRun) -> impl Iterator<Item = SessionKey> + Clone {
     item.start.iter().filter_map(|send| match &send.target {
         Target::Existing(key) => Some(*key),
@@ -86,9 +86,9 @@ struct Advance<'a> {
     at: Option<Timestamp>,
     boot: BootId,
     items: &'a [AdvanceRun],
-    /// Sessions that an earlier attempt waited for in vain.
+    /// Sessions whose locks an earlier attempt could not get.
     locked: &'a BTreeSet<SessionKey>,
-    /// Whether nothing was waited for in vain: then the bounds of tenants are waited for.
+    /// Whether to wait for the locks of tenants' limits: not after an attempt that waited in vain.
     waits: bool,
 }
 
@@ -153,9 +153,10 @@ impl Advance<'_> {
         Ok(outcomes)
     }
 
-    /// Locks every session that an item goes on in or tells, in their order: what follows finds them
-    /// locked. Returns the items that come to nothing, without those at `left`: for now, or because a
-    /// session in which a leaf was to go on takes no more sends, so that whoever asked has to look again.
+    /// Locks all sessions that the items, except those at `left`, continue in or report to, in key
+    /// order; later statements find them locked. Returns the items that cannot be advanced: for
+    /// now, because of a lock, or because a session in which a leaf was to continue accepts no more
+    /// sends, so that the caller has to reread the run.
     async fn lock(
         &self,
         connection: &mut PgConnection,
@@ -190,8 +191,9 @@ impl Advance<'_> {
         Ok(nothing)
     }
 
-    /// Items that would take their tenants past their bounds, or whose tenants' bounds someone else
-    /// holds. Whoever asks holds those of the items' tenants until the transaction ends.
+    /// The items that would exceed their tenants' limits of leaves, or whose tenants' limits
+    /// another transaction has locked. Locks the limits of the items' tenants until the transaction
+    /// ends.
     async fn without_room(
         &self,
         connection: &mut PgConnection,
@@ -201,7 +203,8 @@ impl Advance<'_> {
         let asked = asked.filter(|(n, _)| !left.contains(n));
         let tenants = asked.clone().filter(|(_, item)| is_bounded(item));
         let tenants: BTreeSet<i32> = tenants.map(|(_, item)| item.run.key.tenant.0).collect();
-        // What the others of such a tenant start and end counts for those behind them.
+        // All items of such a tenant are judged: the leaves that one starts and ends count for the
+        // ones after it.
         let judged = asked.filter(|(_, item)| tenants.contains(&item.run.key.tenant.0));
         let judged: Vec<usize> = judged.map(|(n, _)| n).collect();
         if tenants.is_empty() {
@@ -218,21 +221,21 @@ impl Advance<'_> {
             .iter()
             .map(|row| Fields::new(row, "runs").take("tenant"));
         let held: BTreeSet<i32> = held.collect::<Result<_>>()?;
-        // A statement of its own sees what the holder before stored.
+        // A separate statement, so that it sees what the previous holder of the lock stored.
         let keys = judged.iter().map(|n| self.items[*n].run.key);
         let live = Live::read(connection, keys).await?;
         let full = self.full(&judged, &held, live.clone(), None);
         if full.iter().all(|(_, why)| *why != AdvanceOutcome::NoRoom) {
             return Ok(full);
         }
-        // An item that is lost anyway takes nobody's room, and is not told of it.
+        // An item whose run is lost anyway takes no room, and must not be reported as without room.
         let owned = self.owned(connection).await?;
         Ok(self.full(&judged, &held, live, Some(&owned)))
     }
 
-    /// What becomes of those of the `judged` items that come to nothing: of each that is not among the
-    /// `owned` ones, and of each without room behind those before it. Where it is not known which are owned, nobody
-    /// is believed to give room back: whoever has room then has it in any case.
+    /// The outcomes of the `judged` items that cannot be advanced: those that are not `owned`, and
+    /// those without room after the ones before them. If `owned` is unknown, no item is assumed to
+    /// free room, so an item that has room then has it in any case.
     fn full(
         &self,
         judged: &[usize],
@@ -245,7 +248,7 @@ impl Advance<'_> {
             let item = &self.items[*index];
             let key = item.run.key;
             let (all, own) = live.of(key);
-            // Leaves of a run that has ended are nobody's.
+            // Leaves of a run that has ended do not count.
             let live_then = u64::from(item.run.counts.live);
             let then = live_then * u64::from(!item.run.status.is_final());
             if is_bounded(item) && !held.contains(&key.tenant.0) {
@@ -261,7 +264,7 @@ impl Advance<'_> {
         full
     }
 
-    /// The items whose runs are the boot's and as the items know them.
+    /// The items whose runs belong to the boot and are at the items' steps.
     async fn owned(
         &self,
         connection: &mut PgConnection,
@@ -279,13 +282,14 @@ impl Advance<'_> {
         Ok(found.collect::<Result<_>>()?)
     }
 
-    /// Writes the runs that are the boot's and as the items know them, without those at `left`.
+    /// Writes the runs that belong to the boot and are at the items' steps, except those at `left`.
+    /// Returns the indexes of the written ones.
     async fn write_runs(
         &self,
         connection: &mut PgConnection,
         left: &[usize],
     ) -> std::result::Result<Indexes, Fault> {
-        // No run has made so many advances.
+        // No run is at this step.
         const NEVER: i64 = -1;
         let steps = self.items.iter().enumerate();
         let steps = steps.map(|(n, item)| if left.contains(&n) { NEVER } else { item.step });
@@ -364,7 +368,7 @@ impl Advance<'_> {
         Ok(())
     }
 
-    /// Notes what the advances took into account, and writes their rows.
+    /// Records what the advances consumed, and writes their rows.
     async fn note(
         &self,
         connection: &mut PgConnection,
@@ -411,8 +415,8 @@ impl Advance<'_> {
         webhooks::note(connection, news.collect()).await
     }
 
-    /// Accepts the leaves; returns the sessions to enqueue, advance by advance. None when one is not
-    /// accepted: whoever asked has to look again.
+    /// Accepts the leaves; returns the sessions to enqueue, per advance. `None` if one is not
+    /// accepted: the caller has to reread the run.
     async fn start(
         &self,
         connection: &mut PgConnection,
@@ -440,7 +444,7 @@ impl Advance<'_> {
         Ok(Some(enqueue))
     }
 
-    /// Accepts sends as everyone else's are.
+    /// Accepts sends with the same statements as any others.
     async fn accept(
         &self,
         connection: &mut PgConnection,
@@ -454,8 +458,9 @@ impl Advance<'_> {
         accept.run(connection, sends).await
     }
 
-    /// Whoever waits for a run hears of its end: an open call by its result, a session that is busy
-    /// by an item, one at rest by a send.
+    /// Reports the end of a run to the session that waits for it: an open call gets its result, a
+    /// busy session an inbox item, a session at rest a send if the report wakes it, and else an
+    /// item.
     async fn tell(
         &self,
         connection: &mut PgConnection,
@@ -536,7 +541,7 @@ impl Advance<'_> {
         Ok((home.key == report.session).then_some(home))
     }
 
-    /// The items that an earlier attempt stored, whose answer was lost.
+    /// The items that an earlier attempt with a lost response stored.
     async fn stored_before(
         &self,
         connection: &mut PgConnection,
@@ -554,8 +559,8 @@ impl Advance<'_> {
         Ok(found.collect::<Result<_>>()?)
     }
 
-    /// What an item that was stored before leaves to do: enqueue its leaves. Whoever waits for the
-    /// run is found by the sweep.
+    /// The outcome of an item that was stored before: its leaves are still to be enqueued. The
+    /// sweep finds the session that waits for the run.
     async fn heard(
         &self,
         connection: &mut PgConnection,

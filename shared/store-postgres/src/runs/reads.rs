@@ -1,4 +1,4 @@
-//! What can be asked of runs.
+//! Reading runs.
 
 use std::collections::BTreeMap;
 
@@ -99,7 +99,7 @@ pub(crate) async fn steps(
     steps.collect()
 }
 
-/// The sends of a run that are not final.
+/// The open sends of a run.
 pub(crate) async fn live_leaves(pool: &Pool, key: RunKey) -> Result<Vec<SendId>> {
     let rows = fetch(pool, || {
         sql!("runs/live_leaves").bind(key.tenant.0).bind(key.run.0)
@@ -110,7 +110,7 @@ pub(crate) async fn live_leaves(pool: &Pool, key: RunKey) -> Result<Vec<SendId>>
     sends.collect()
 }
 
-/// The columns `n, at, boot, changes`.
+/// Reads the columns `n, at, boot, changes`.
 fn step(fields: &mut Fields<'_>) -> Result<RunStep> {
     Ok(RunStep {
         n: fields.take("n")?,
@@ -157,7 +157,7 @@ pub(crate) async fn dump(
     Ok(runs.into_values().collect())
 }
 
-/// Adds each row, which begins with its run's key, to its run.
+/// Adds each row, which starts with the key of its run, to that run.
 fn each(
     runs: &mut BTreeMap<RunKey, DumpRun>,
     rows: &[PgRow],

@@ -1,4 +1,4 @@
-//! What follows for seats from limits that change, in the transaction that changes them.
+//! Updating seats when limits change, in the transaction that changes them.
 
 use mainspring_shared::agent::AgentKey;
 use mainspring_shared::id::TenantId;
@@ -12,7 +12,7 @@ use crate::agents;
 use crate::retry::sql;
 use crate::rows::Fields;
 
-/// Follows the limits of a tenant, in the transaction that changes them.
+/// Applies a tenant's new limits to its seats, in the transaction that changes them.
 pub(crate) async fn follow(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
@@ -20,7 +20,7 @@ pub(crate) async fn follow(
     limits: Option<SeatLimits>,
 ) -> Faulty<()> {
     let Some(limits) = limits else {
-        // First the lock, under which others take seats.
+        // First take the lock under which seats are taken.
         let lift = sql!("seats/lift").bind(tenant.0);
         lift.execute(&mut *connection).await?;
         return clear(connection, tenant).await;
@@ -37,7 +37,7 @@ pub(crate) async fn follow(
     Ok(())
 }
 
-/// Removes the seats of a tenant, whose row of limits is locked, once nothing limits them.
+/// Removes all seats of a tenant if it has no limits any more. Its row of limits must be locked.
 async fn clear(connection: &mut PgConnection, tenant: TenantId) -> Faulty<()> {
     let lifted = sql!("seats/drop").bind(tenant.0);
     lifted.execute(&mut *connection).await?;
@@ -46,7 +46,7 @@ async fn clear(connection: &mut PgConnection, tenant: TenantId) -> Faulty<()> {
     Ok(())
 }
 
-/// Keeps others from taking seats of a tenant while the limit of an agent changes.
+/// Locks a tenant's seats while the limit of one of its agents changes.
 pub(crate) async fn lock_for_agent(
     connection: &mut PgConnection,
     tenant: TenantId,
@@ -62,7 +62,7 @@ pub(crate) async fn lock_for_agent(
     Ok(())
 }
 
-/// Follows the limit of an agent, which is stored, under the lock of its tenant's seats.
+/// Applies an agent's new limit, which must be stored, to its tenant's seats, which must be locked.
 pub(crate) async fn follow_agent(
     connection: &mut PgConnection,
     key: &AgentKey,
@@ -86,7 +86,7 @@ pub(crate) async fn follow_agent(
     Ok(())
 }
 
-/// Counts what an agent runs, or is to run, among its own.
+/// Marks the seats of sends that an agent runs, or would run, as the agent's.
 async fn mark(connection: &mut PgConnection, key: &AgentKey) -> Faulty<()> {
     let query = sql!("seats/heads")
         .bind(key.tenant.0)

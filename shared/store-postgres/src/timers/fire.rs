@@ -1,4 +1,4 @@
-//! Firing due timers: claim, decide, accept, and store what is decided, in one transaction.
+//! Firing due timers: claim, decide, accept and store, in one transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,10 +20,10 @@ use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
 use crate::rows::{Fields, readable};
 use crate::runs;
 
-/// Sends that one transaction accepts. Timers whose turn is behind them stay due.
+/// Sends that one transaction accepts. Timers after those stay due.
 const SENDS_MAX: usize = 2_000;
 
-/// A claimed timer and what it asks for.
+/// A claimed timer and its step.
 struct Claimed {
     timer: TimerRecord,
     queued: Option<SendId>,
@@ -31,7 +31,7 @@ struct Claimed {
 }
 
 impl Claimed {
-    /// Decides once more, after what the timer asked for was refused.
+    /// Decides again after the timer's send or run was refused.
     fn refuse(&mut self, refusal: Refusal, now: Timestamp) {
         let event = Event::Due {
             queued: self.queued,
@@ -56,7 +56,7 @@ pub(crate) async fn fire(
         });
         match fired.await {
             Ok(fired) => return Ok(fired),
-            // What was fired is no longer due; the sweep enqueues it.
+            // Timers that a lost attempt fired are no longer due; the sweep enqueues their sends.
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again | Verdict::Lost => {}
                 Verdict::BadData(error) => return Err(error),
@@ -96,7 +96,7 @@ async fn fire_once(
     Ok(fired)
 }
 
-/// Claims due timers and decides what they do.
+/// Claims due timers and decides their steps.
 async fn claim(
     tx: &mut PgConnection,
     now: Timestamp,
@@ -135,21 +135,21 @@ async fn claim(
                 });
             }
         }
-        // Behind a page of timers that cannot be read are others.
+        // After a page of unreadable timers there may be others.
         if !(none_left && fired.more) {
             return Ok(claimed);
         }
     }
 }
 
-/// A due timer, and its last send while that has not begun.
+/// Reads a due timer, and its last send if that has not started.
 fn due(row: &PgRow) -> Result<(TimerRecord, Option<SendId>)> {
     let mut fields = Fields::new(row, "timers");
     Ok((fields.timer()?, fields.maybe_send_id("queued")?))
 }
 
-/// Leaves timers whose session someone else has locked: they stay due, and the others fire. Returns
-/// whether there are any.
+/// Drops timers whose session another transaction has locked: they stay due, and the others fire.
+/// Returns whether there were any.
 async fn leave_locked(
     tx: &mut PgConnection,
     claimed: &mut Vec<Claimed>,
@@ -160,7 +160,7 @@ async fn leave_locked(
     Ok(!locked.is_empty())
 }
 
-/// The sessions that a timer's sends go to.
+/// The sessions to which a timer's sends go.
 fn sends_to(claimed: &Claimed) -> Vec<SessionKey> {
     let wanted = deliveries(&claimed.timer, &claimed.step).into_iter();
     let keys = wanted.filter_map(|(_, delivery)| match delivery {
@@ -170,8 +170,8 @@ fn sends_to(claimed: &Claimed) -> Vec<SessionKey> {
     keys.collect()
 }
 
-/// Accepts the sends and creates the runs that timers ask for. Behind a refused one of a timer every
-/// later one is refused too: its session is closed, gone or full.
+/// Accepts the sends and creates the runs of timers. After a refused one, all later ones of the
+/// same timer are refused, too: its session is closed, gone or full.
 async fn deliver(
     tx: &mut PgConnection,
     boot: BootId,
@@ -234,7 +234,7 @@ async fn deliver(
     Ok(())
 }
 
-/// Stores what steps left of locked timers.
+/// Stores the new states of locked timers after their steps.
 pub(super) async fn settle(
     tx: &mut PgConnection,
     now: Timestamp,

@@ -59,7 +59,7 @@ impl Fields<'_> {
     }
 }
 
-/// A timer behind its place.
+/// A row of `ord` and a timer.
 fn placed(row: &PgRow) -> Result<(i64, TimerRecord)> {
     let mut fields = Fields::new(row, "timers");
     Ok((fields.take("ord")?, fields.timer()?))
@@ -79,7 +79,7 @@ fn in_order(rows: &[PgRow], count: usize) -> Result<Vec<Option<TimerRecord>>> {
     Ok(found)
 }
 
-/// Timers by id, inside a step.
+/// Reads timers by id, within a step.
 pub(super) async fn of(
     connection: &mut PgConnection,
     ids: Vec<(TenantId, TimerId)>,
@@ -88,7 +88,7 @@ pub(super) async fn of(
     Ok(in_order(&rows, ids.len())?)
 }
 
-/// Timers by id.
+/// Reads timers by id.
 pub(crate) async fn get(
     pool: &Pool,
     ids: &[(TenantId, TimerId)],
@@ -97,7 +97,7 @@ pub(crate) async fn get(
     in_order(&rows, ids.len())
 }
 
-/// Timers, newest first.
+/// Lists timers, newest first.
 pub(crate) async fn list(pool: &Pool, query: &ListTimers) -> Result<Page<TimerRecord>> {
     let rows = fetch(pool, || {
         sql!("timers/list")
@@ -112,7 +112,7 @@ pub(crate) async fn list(pool: &Pool, query: &ListTimers) -> Result<Page<TimerRe
     Ok(page(&rows, query.limit, |row| Ok(placed(row)?.1)))
 }
 
-/// A timer's occurrences, newest first.
+/// Lists a timer's occurrences, newest first.
 pub(crate) async fn occurrences(pool: &Pool, query: &ListOccurrences) -> Result<Page<Occurrence>> {
     let rows = fetch(pool, || {
         sql!("timers/occurrences")

@@ -1,4 +1,4 @@
-//! An answer as Messages give it: blocks, each whole or begun, continued and ended.
+//! Reads a Messages answer: blocks, either whole or as a start, deltas and an end.
 
 use mainspring_shared::message::{ContentPart, ToolCall};
 use serde_json::Value;
@@ -25,11 +25,11 @@ enum Block {
         input: Option<Value>,
         json: String,
     },
-    /// Of a tool that the provider runs by itself, or of a kind not known yet.
+    /// A block of a tool that the provider runs itself, or of an unknown kind.
     Unknown,
 }
 
-/// What has been read of an answer.
+/// The part of an answer that has been read.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
     told: &'a ProviderSecrets,
@@ -52,7 +52,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Takes a message: all of it, or the head of a stream.
+    /// Reads a message: a whole one, or the start of a stream.
     fn message(&mut self, message: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         self.usage(message);
         let model = text_of(message, "model");
@@ -121,7 +121,7 @@ impl<'a> Answer<'a> {
         let kind = text_of(delta, "type");
         let at = match self.blocks.iter().rposition(|(i, _)| *i == index) {
             Some(at) => at,
-            // Some imitations leave the beginning of a block out where it says nothing new.
+            // Some compatible servers omit the start of a block if it adds nothing.
             None => match kind {
                 "text_delta" => self.open(index, Block::Text(String::new()), sink)?,
                 "thinking_delta" => {
@@ -145,7 +145,7 @@ impl<'a> Answer<'a> {
             ("input_json_delta", Block::Call { json, .. }) => {
                 sink.silent(json, text_of(delta, "partial_json"))
             }
-            // Citations, and what is not known yet.
+            // Citations, and unknown kinds.
             _ => Ok(()),
         }
     }
@@ -156,13 +156,13 @@ impl<'a> Answer<'a> {
         Ok(self.blocks.len() - 1)
     }
 
-    /// The reply; only of an answer that is complete.
+    /// The reply; only valid for a complete answer.
     pub(super) fn reply(self, request: &Request) -> Reply {
         let mut content: Vec<ContentPart> = Vec::new();
         let mut tool_calls: Vec<ToolCall> = Vec::new();
         for (_, block) in self.blocks {
             match block {
-                // Pieces of one text, which only citations had parted.
+                // Citations split one text into several blocks.
                 Block::Text(more) => match content.last_mut() {
                     _ if more.is_empty() => {}
                     Some(ContentPart::Text { text }) => text.push_str(&more),
@@ -220,7 +220,7 @@ impl Reader for Answer<'_> {
         if data.trim().is_empty() {
             return Ok(());
         }
-        // Passing over what cannot be read would lose a part of the answer unseen.
+        // Skipping an unreadable event would silently lose a part of the answer.
         let value = json::parse(data).ok_or_else(|| Error::bad("an event is not JSON"))?;
         let kind = Some(text_of(&value, "type"))
             .filter(|t| !t.is_empty())
@@ -247,7 +247,7 @@ impl Reader for Answer<'_> {
                 }
             }
             "error" => Err(Endpoint::refusal(self.told, &value)),
-            // The end of a block, a sign of life, and what is not known yet.
+            // The end of a block, a keep-alive, or an unknown event.
             _ => Ok(()),
         }
     }
@@ -269,7 +269,7 @@ impl Reader for Answer<'_> {
     }
 
     fn complete(&self) -> bool {
-        // The reason comes after every block; only the marker may be missing.
+        // The reason comes after every block; only the end marker may be missing.
         self.ended || self.stop_reason.is_some()
     }
 }

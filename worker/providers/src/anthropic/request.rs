@@ -1,4 +1,4 @@
-//! A request as Messages take it: roles alternate, the user begins, no text is blank.
+//! Builds Messages requests: roles alternate, the user comes first, and no text is blank.
 
 use std::borrow::Cow;
 
@@ -12,11 +12,12 @@ use crate::transcript::{PDF, ToolResult, Turn, has_media, not_taken, turns, wire
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Request, ToolSpec};
 
-/// The smallest `top_p` that goes together with thinking.
+/// The smallest `top_p` that is allowed together with thinking.
 const THINKING_TOP_P_MIN: f64 = 0.95;
 
-/// Models whose thinking is bound to all that stood before it. What ends a request is not there any more in the next one,
-/// and folds replace messages: thinking behind that is to be dropped then, instead of the request refused
+/// Models whose thinking blocks are bound to everything before them. The tail of a request is not
+/// part of the next request, and folds replace messages; thinking after such a change must then be
+/// dropped, or else the request is refused
 /// (<https://platform.claude.com/docs/build-with-claude/preserved-thinking>).
 const BOUND: [&str; 4] = [
     "claude-fable-5-1",
@@ -25,18 +26,18 @@ const BOUND: [&str; 4] = [
     "claude-haiku-5-5",
 ];
 
-/// The header with which the API takes that choice.
+/// The header that lets the API drop such blocks.
 pub(super) const BINDING_BETA: (&str, &str) =
     ("anthropic-beta", "thinking-binding-controls-2026-08-01");
 
-/// Begins a window that does not begin with the user.
+/// Placeholder at the start of a window that does not start with the user.
 const OMITTED: &str = "[earlier messages are omitted]";
 
-/// Stands for a user's message without any text.
+/// Placeholder for a user message without text.
 const EMPTY: &str = "[empty message]";
 
-/// What changes from send to send stands behind the messages, so that requests of one session begin
-/// with the same bytes.
+/// Whatever changes from send to send comes after the messages, so that all requests of a session
+/// begin with the same bytes.
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
@@ -62,9 +63,9 @@ struct Body<'a> {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum Thinking {
-    /// So many tokens at most.
+    /// At most this many tokens.
     Enabled { budget_tokens: u32 },
-    /// As many as the model finds right. Without `display` it says nothing of it.
+    /// As many as the model sees fit. Without `display` it does not show its thinking.
     Adaptive {
         display: &'static str,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,7 +92,7 @@ enum Format<'a> {
     JsonSchema { schema: &'a Value },
 }
 
-/// Something up to which the provider may keep the request in its prompt cache.
+/// An element up to which the provider may cache the request.
 #[derive(Serialize)]
 struct Marked<T> {
     #[serde(flatten)]
@@ -109,7 +110,7 @@ impl<T> From<T> for Marked<T> {
     }
 }
 
-/// How long is the provider's default, five minutes since the last use.
+/// Uses the provider's default lifetime, five minutes since the last use.
 #[derive(Serialize)]
 struct CacheControl {
     r#type: &'static str,
@@ -191,23 +192,23 @@ struct WireTool<'a> {
     input_schema: Cow<'a, Value>,
 }
 
-/// How a provider is asked.
+/// The capabilities used in requests to a provider.
 #[derive(Debug, Clone, Copy)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a capability of its own"
 )]
 pub(super) struct Way {
-    /// Whether it is told what to keep in its cache.
+    /// Whether requests contain cache marks.
     pub(super) caches: bool,
     pub(super) streams: bool,
-    /// Whether it takes [`BINDING_BETA`].
+    /// Whether it accepts [`BINDING_BETA`].
     pub(super) binding: bool,
-    /// Whether it holds answers to a schema.
+    /// Whether it enforces a schema on answers.
     pub(super) native_schema: bool,
 }
 
-/// The body of a request, the same bytes for the same request.
+/// The body of a request; the same request always gives the same bytes.
 pub(super) fn body(request: &Request, way: Way) -> Result<Vec<u8>, Error> {
     let (thinking, effort) = if request.adaptive {
         (adaptive(request, way.binding), effort(request))
@@ -227,7 +228,7 @@ pub(super) fn body(request: &Request, way: Way) -> Result<Vec<u8>, Error> {
         system: system.map(|system| [text(system).into()]),
         messages,
         max_tokens: request.max_tokens.max(1),
-        // Who thinks takes no other temperature than its own.
+        // A thinking model accepts no temperature but its own.
         temperature: request.temperature.filter(|_| is_sampled),
         top_p: request
             .top_p
@@ -249,8 +250,8 @@ pub(super) fn body(request: &Request, way: Way) -> Result<Vec<u8>, Error> {
     })
 }
 
-/// How much may be thought. It counts as a part of the answer, for which something has to be left; where
-/// the budget of a send leaves less than the least that may be thought, nothing is.
+/// The thinking budget. Thinking counts towards the answer, for which some tokens must be left; if
+/// the send's budget leaves less than the minimum for thinking, there is none.
 fn thinking(request: &Request) -> Option<Thinking> {
     let most = request.max_tokens;
     let wanted = request.thinking_tokens.or_else(|| {
@@ -266,8 +267,8 @@ fn thinking(request: &Request) -> Option<Thinking> {
     (budget_tokens >= THINKING_TOKENS_MIN).then_some(Thinking::Enabled { budget_tokens })
 }
 
-/// Whether a model thinks that decides by itself how much: where tokens are named for it, or an effort that is worth
-/// it.
+/// Whether a model that decides by itself how much to think should think: if thinking tokens or a
+/// sufficient effort are set.
 fn adaptive(request: &Request, binding: bool) -> Option<Thinking> {
     let effort = request.reasoning_effort;
     let is_bound = binding && BOUND.iter().any(|model| request.model.starts_with(model));
@@ -275,7 +276,7 @@ fn adaptive(request: &Request, binding: bool) -> Option<Thinking> {
     let thinks = effort.map_or(request.thinking_tokens.is_some(), |effort| {
         !is_little(effort)
     });
-    // Those that are bound think in any case.
+    // Models with bound thinking always think.
     (thinks || is_bound).then_some(Thinking::Adaptive {
         display: "summarized",
         block_binding: is_bound.then_some(BlockBinding {
@@ -284,7 +285,7 @@ fn adaptive(request: &Request, binding: bool) -> Option<Thinking> {
     })
 }
 
-/// How much such a model is to do for its answer.
+/// The effort that such a model is to spend on its answer.
 fn effort(request: &Request) -> Option<&'static str> {
     Some(match request.reasoning_effort? {
         ReasoningEffort::None | ReasoningEffort::Minimal | ReasoningEffort::Low => "low",
@@ -295,11 +296,13 @@ fn effort(request: &Request) -> Option<&'static str> {
     })
 }
 
-/// Marks where the agent ends, where what keeps its form ends, where the request before this one ended,
-/// which was stored there, and where the messages end, for the next one. Where more keeps its form than in the
-/// request before, what kept it then is stored as well, agent and all, and is marked in the agent's place. Four
-/// marks are allowed. A provider looks back twenty blocks from a mark, which a round with many calls exceeds, and so do
-/// digests, so the request before has one of its own.
+/// Sets the cache marks: at the end of the agent's part, at the end of the settled messages (whose
+/// form no longer changes), where the previous request ended and was cached, and at the end of the
+/// messages for the next request. If more is settled than in the previous request, the place up to
+/// which that one was settled is cached together with the agent's part, and is marked instead of
+/// it. Four marks are allowed. A provider looks back twenty blocks from a mark, which a round with
+/// many calls exceeds, and so do digests; therefore the end of the previous request has a mark of
+/// its own.
 fn mark(body: &mut Body<'_>, places: Places) {
     match (&mut body.system, body.tools.last_mut()) {
         _ if places.before.is_some() => {}
@@ -321,7 +324,7 @@ fn mark(body: &mut Body<'_>, places: Places) {
     }
 }
 
-/// Ends the user's turn.
+/// Appends the tail to the user's turn.
 fn push_tail<'a>(messages: &mut Vec<WireMessage<'a>>, tail: &'a str) {
     match messages.last_mut() {
         Some(turn) if turn.role == WireRole::User => turn.content.push(text(tail).into()),
@@ -332,18 +335,18 @@ fn push_tail<'a>(messages: &mut Vec<WireMessage<'a>>, tail: &'a str) {
     }
 }
 
-/// A block of a turn.
+/// The position of a block: its turn, and its index in that turn.
 type BlockIndex = (usize, usize);
 
-/// Where those messages end that keep their form.
+/// Where the settled messages end.
 #[derive(Clone, Copy, Default)]
 struct Places {
     settled: Option<BlockIndex>,
-    /// In the request before, where that was another place.
+    /// The same in the previous request, if it was elsewhere.
     before: Option<BlockIndex>,
 }
 
-/// The messages, and the blocks with which those end that keep their form.
+/// The messages, and the last blocks of the settled ones.
 fn messages(request: &Request) -> Result<(Vec<WireMessage<'_>>, Places), Error> {
     let mut messages: Vec<WireMessage<'_>> = Vec::with_capacity(request.messages.len());
     let last = |count: usize| request.messages.get(count.checked_sub(1)?);
@@ -406,7 +409,7 @@ fn user<'a>(content: Cow<'a, str>, message: &'a Message) -> Result<Vec<Block<'a>
     }])
 }
 
-/// What a message says and shows, in its order.
+/// The content of a message, in order.
 fn shown(message: &Message) -> Result<Vec<Block<'_>>, Error> {
     let mut blocks = Vec::with_capacity(message.content.len());
     for part in &message.content {
@@ -425,7 +428,7 @@ fn shown(message: &Message) -> Result<Vec<Block<'_>>, Error> {
             },
             ContentPart::File { name, source } => {
                 let source = match source {
-                    // A document of nothing is refused.
+                    // Empty documents are refused.
                     FileSource::Text { text } if text.trim().is_empty() => Source::Text {
                         media_type: "text/plain",
                         data: EMPTY,
@@ -451,7 +454,7 @@ fn shown(message: &Message) -> Result<Vec<Block<'_>>, Error> {
     Ok(blocks)
 }
 
-/// Reasoning and text as they came, then the calls.
+/// Reasoning and text as they came, followed by the calls.
 fn assistant(message: &Message) -> Vec<Block<'_>> {
     let parts = message.content.iter().filter_map(|part| match part {
         ContentPart::Text { text: said } if said.trim().is_empty() => None,
@@ -467,8 +470,8 @@ fn assistant(message: &Message) -> Vec<Block<'_>> {
             }),
             Signature::Item { .. } => None,
         },
-        // Reasoning without a signature is another provider's, and refused; pictures and files no
-        // model gives.
+        // Reasoning without a signature is from another provider and would be refused. Models do
+        // not produce images or files.
         ContentPart::Reasoning {
             signature: None, ..
         }
@@ -503,7 +506,8 @@ fn result(result: ToolResult<'_>) -> Result<Block<'_>, Error> {
     Ok(Block::ToolResult {
         tool_use_id: wire_name(&result.call.id),
         content,
-        // An error takes text only; one that shows something says so in words.
+        // A result with `is_error` may only contain text, so failed results with media say so in
+        // text.
         is_error: media.is_none() && result.message.is_some_and(|message| message.failed),
     })
 }

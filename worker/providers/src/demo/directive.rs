@@ -1,4 +1,4 @@
-//! The directives inside a text.
+//! Parses the directives in a text.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use serde_json::{Map, Value};
 
 use mainspring_worker::llm::json;
 
-/// Chunks that one answer can be asked for.
+/// Maximum number of chunks that can be requested.
 const CHUNKS_MAX: usize = 10_000;
 
-/// The longest wait that can be asked for.
+/// The longest wait that can be requested.
 const WAIT_MAX: Duration = Duration::from_hours(1);
 
-/// Tools that one answer can be made to call.
+/// Maximum number of tool calls in one answer.
 const CALLS_MAX: usize = 64;
 
-/// How to fail.
+/// A way to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fail {
-    /// As an answer with this status, and the wait that it asks for.
+    /// As a response with this status and retry-after time.
     Status(u16, Option<Duration>),
     Timeout,
     Refused,
@@ -28,7 +28,7 @@ pub(super) enum Fail {
     Garbage,
 }
 
-/// What a text asks for. Of several of a kind the first counts, except of tools.
+/// The directives of a text. If one occurs several times, the first one counts, except for tools.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Directives {
     pub(super) calls: Vec<ToolCall>,
@@ -58,7 +58,7 @@ impl Directives {
         found
     }
 
-    /// Reads what follows a `!` and returns what follows the directive.
+    /// Parses the directive after a `!`; returns the rest of the text.
     fn one<'t>(&mut self, text: &'t str) -> &'t str {
         let (keyword, rest) = word(text);
         match keyword {
@@ -127,13 +127,13 @@ fn span(text: &str) -> Option<Duration> {
     text.parse().ok().map(|Span(wait)| wait.min(WAIT_MAX))
 }
 
-/// The next word, and what follows it.
+/// The next word, and the rest of the text.
 fn word(text: &str) -> (&str, &str) {
     let text = text.trim_start_matches(' ');
     text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()))
 }
 
-/// The object at the beginning of `text`, or an empty one.
+/// The JSON object at the start of `text`, or an empty one.
 fn object(text: &str) -> (Value, &str) {
     let mut values = serde_json::Deserializer::from_str(text).into_iter();
     match values.next() {

@@ -1,25 +1,25 @@
-//! A small value that fits a JSON Schema.
+//! Generates a small value that matches a JSON Schema.
 //!
 //! Best effort: patterns, negations and conditions are not solved for.
 
 use serde_json::{Map, Number, Value};
 
-/// Items of an array that may have as many.
+/// How many items an array gets, if it may have as many.
 const ITEMS: usize = 3;
 
-/// Steps into the schema after which only what is required is filled in: schemas may recur.
+/// Depth in the schema from which on only required members are filled in: schemas may be recursive.
 const DEPTH_FULL: usize = 4;
 
-/// Steps after which nothing is filled in at all.
+/// Depth from which on nothing is filled in.
 const DEPTH_MAX: usize = 24;
 
-/// Nodes of one value.
+/// Maximum number of nodes of a value.
 const NODES_MAX: usize = 2_000;
 
-/// Characters of the input that a text begins with.
+/// How many characters of the input a string begins with.
 const TEXT_CHARS: usize = 60;
 
-/// Makes a value that fits `schema`, its texts out of `input`.
+/// Generates a value that matches `schema`, with strings made from `input`.
 pub(super) fn sample(schema: &Value, input: &str) -> Value {
     let line = input.lines().map(str::trim).find(|line| !line.is_empty());
     let mut maker = Maker {
@@ -36,11 +36,11 @@ struct Maker<'s> {
     nodes: usize,
 }
 
-/// Where a value stands.
+/// The position of a value.
 #[derive(Debug, Clone, Copy, Default)]
 struct Position {
     depth: usize,
-    /// Its number among its siblings in an array.
+    /// Its index among its siblings in an array.
     nth: usize,
 }
 
@@ -78,8 +78,8 @@ impl Maker<'_> {
         }
     }
 
-    /// The schema with its references followed, its parts joined and one choice made; none when it
-    /// goes too deep.
+    /// The schema with references resolved, parts merged and one choice taken; `None` if it is too
+    /// deep.
     fn flat(&self, schema: &Value, depth: usize) -> Option<Map<String, Value>> {
         let mut flat = Map::new();
         let mut open = vec![schema];
@@ -104,7 +104,7 @@ impl Maker<'_> {
         Some(flat)
     }
 
-    /// What a reference inside the schema points to.
+    /// Resolves a reference within the schema.
     fn target(&self, reference: &Value) -> Option<&Value> {
         let reference = reference.as_str()?.strip_prefix('#')?;
         self.root.pointer(reference)
@@ -205,7 +205,8 @@ impl Maker<'_> {
     }
 }
 
-/// The first choice that is not null; far down null, or the last one, which ends more recursions.
+/// The first choice that is not null. Deep down: null, or else the last one, because that ends most
+/// recursions.
 fn choice(choices: &Value, depth: usize) -> Option<&Value> {
     let choices = choices.as_array()?;
     let is_null = |choice: &&Value| choice.get("type") == Some(&Value::from("null"));
@@ -217,7 +218,8 @@ fn choice(choices: &Value, depth: usize) -> Option<&Value> {
     }
 }
 
-/// Adds one keyword to what others said: members of objects add up, of the rest the first counts.
+/// Merges one keyword into the others: object members are combined; of other values the first one
+/// wins.
 fn join(flat: &mut Map<String, Value>, name: &str, value: &Value) {
     match (flat.get_mut(name), value) {
         (Some(Value::Object(old)), Value::Object(new)) if name == "properties" => {
@@ -235,7 +237,7 @@ fn join(flat: &mut Map<String, Value>, name: &str, value: &Value) {
     }
 }
 
-/// The type to make: the first that is not null, or what the other keywords speak of.
+/// The type to generate: the first that is not null, or the one that the other keywords imply.
 fn kind(schema: &Map<String, Value>) -> &str {
     let named = match schema.get("type") {
         Some(Value::String(kind)) => Some(kind.as_str()),
@@ -280,7 +282,7 @@ fn count(schema: &Map<String, Value>, name: &str) -> Option<usize> {
     usize::try_from(number).ok()
 }
 
-/// A small number within the bounds, another one for each place.
+/// A small number within the bounds, different for each index.
 fn number(schema: &Map<String, Value>, nth: usize, whole: bool) -> Value {
     let bound = |name: &str| schema.get(name).and_then(Value::as_f64);
     let step = bound("multipleOf")
@@ -304,7 +306,7 @@ fn number(schema: &Map<String, Value>, nth: usize, whole: bool) -> Value {
         (_, Some(highest)) if !high(step) => (highest / step).floor() * step,
         _ => step,
     };
-    // A bound that is excluded is itself a multiple: one step further in.
+    // If an excluded bound is itself a multiple, go one step further in.
     let begin = if !low(begin) {
         begin + step
     } else if !high(begin) {
@@ -322,7 +324,7 @@ fn number(schema: &Map<String, Value>, nth: usize, whole: bool) -> Value {
     {
         value = f64::midpoint(lowest, highest);
     }
-    // Whole numbers are written as such.
+    // Integers are written as integers.
     if value.fract() == 0.0 && value.abs() < 9e15 {
         Value::from(value as i64)
     } else {

@@ -1,11 +1,12 @@
-//! A circuit breaker: a provider that is down is asked by one call at a time, and the others wait.
+//! A circuit breaker: a provider that is down is called by one probe at a time, and other calls
+//! wait.
 
 use std::time::Duration;
 
-/// How long others wait for a probe before they look again.
+/// How long other calls wait during a probe before they check again.
 const PROBE_WAIT: Duration = Duration::from_millis(500);
 
-/// The pause doubles with each probe that fails, up to this multiple of the first.
+/// The pause doubles with each failed probe, up to this multiple of the first one.
 const PAUSE_FACTOR_MAX: u32 = 8;
 
 /// What a call may do.
@@ -13,9 +14,9 @@ const PAUSE_FACTOR_MAX: u32 = 8;
 pub(super) enum Turn {
     /// Go ahead.
     Go,
-    /// Go ahead, and find out whether the provider is back.
+    /// Go ahead as the probe that finds out whether the provider is back.
     Probe,
-    /// Ask again after this time.
+    /// Wait this long, then ask again.
     Wait(Duration),
 }
 
@@ -26,10 +27,10 @@ enum State {
     HalfOpen { pause: Duration },
 }
 
-/// The state of one provider. Calls that began before it opened do not change it when they end.
+/// The breaker of one provider. Calls that began before it opened do not affect it when they end.
 #[derive(Debug)]
 pub(super) struct Breaker {
-    /// Failures in a row that open it; 0 for never.
+    /// The number of consecutive failures that open it; 0 disables it.
     failures_max: u32,
     pause: Duration,
     state: State,
@@ -57,7 +58,7 @@ impl Breaker {
         }
     }
 
-    /// How long a call would wait; none where it would go ahead, if only as the probe.
+    /// How long a call would wait; `None` if it may go ahead, possibly as the probe.
     pub(super) fn wait(&self, now: Duration) -> Option<Duration> {
         match self.state {
             State::Open { until, .. } if now < until => Some(until.saturating_sub(now)),
@@ -66,7 +67,7 @@ impl Breaker {
         }
     }
 
-    /// The provider answered, if only with a refusal.
+    /// The provider answered, even if with a refusal.
     pub(super) fn succeeded(&mut self, is_probe: bool) {
         match self.state {
             State::Closed { .. } => self.state = State::Closed { failures: 0 },
@@ -75,7 +76,7 @@ impl Breaker {
         }
     }
 
-    /// The provider was away, or failed.
+    /// The provider was unreachable or failed.
     pub(super) fn failed(&mut self, is_probe: bool, now: Duration) {
         match self.state {
             State::Closed { failures } => {
@@ -100,7 +101,7 @@ impl Breaker {
         }
     }
 
-    /// The probe ended without an outcome: whoever asked is gone. The next call probes.
+    /// The probe ended without an outcome because its caller is gone. The next call probes.
     pub(super) fn gave_up(&mut self) {
         if let State::HalfOpen { pause } = self.state {
             self.state = State::Open {
@@ -110,7 +111,7 @@ impl Breaker {
         }
     }
 
-    /// For the metric: 0 when closed, 1 when half-open, 2 when open.
+    /// The state as a metric: 0 closed, 1 half-open, 2 open.
     pub(super) fn level(&self) -> u8 {
         match self.state {
             State::Closed { .. } => 0,
@@ -152,12 +153,12 @@ mod tests {
     #[test]
     fn one_call_probes_while_the_others_wait_and_its_success_closes_it() {
         let mut breaker = opened();
-        // Who only looks does not take the turn.
+        // Only looking does not take the turn.
         assert_eq!(breaker.wait(11 * SECOND), None);
         assert_eq!(breaker.ask(11 * SECOND), Turn::Probe);
         assert_eq!(breaker.wait(11 * SECOND), Some(PROBE_WAIT));
         assert_eq!(breaker.ask(11 * SECOND), Turn::Wait(PROBE_WAIT));
-        // Of a call that began before it opened.
+        // From a call that began before the breaker opened.
         breaker.succeeded(false);
         assert_eq!(breaker.ask(12 * SECOND), Turn::Wait(PROBE_WAIT));
         breaker.succeeded(true);

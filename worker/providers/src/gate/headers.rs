@@ -1,4 +1,4 @@
-//! Limits as providers state them in the headers of their responses.
+//! Parses the rate limits in the headers of providers' responses.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use reqwest::header::HeaderMap;
 
 use super::rate::{Window, Windows};
 
-/// What headers say. Of several limits on tokens, the one on input counts: that is what is known
-/// before a call.
+/// The limits in the headers. Of several token limits the one on input counts, since only input is
+/// known before a call.
 pub(super) fn windows(headers: &HeaderMap, now: Timestamp) -> Windows {
     let openai = |what: &str| {
         let of = |part: &str| format!("x-ratelimit-{part}-{what}");
@@ -40,7 +40,7 @@ fn window(
     })
 }
 
-/// A length of time as `6m0s`, `1.5s` or `120ms`; a plain number is of seconds.
+/// A duration like `6m0s`, `1.5s` or `120ms`; a plain number is in seconds.
 fn span(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();

@@ -1,48 +1,49 @@
-//! Rates: of requests and of tokens, as configured and as the provider says.
+//! Rate limits: of requests and tokens, as configured and as reported by the provider.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// The length of the windows that limits are given for.
+/// The length of a limit's window, in seconds.
 const MINUTE: f64 = 60.0;
 
-/// What a window is thought to fill up with, of what would fill it in a minute, until the provider says more: some fill up
-/// evenly, and some are whole again at their end.
+/// The assumed refill rate of a window until the provider reports more, as a fraction of a rate
+/// that fills it in a minute: some windows refill evenly, others all at once at their end.
 const FILLS: f64 = 0.5;
 
-/// How much faster than evenly a window may be used up. What the provider says is as old as its answer took, and processes
-/// that used up theirs at once would all be told of what the others have used already.
+/// How much faster than evenly a window may be used up. A provider's report is as old as its answer
+/// took, and if all processes used up their share at once, each would be told what the others have
+/// used.
 const PACE: f64 = 4.0;
 
-/// What may be used at once.
+/// The burst that is allowed at once.
 const BURST: Duration = Duration::from_secs(1);
 
-/// A request that is older than this is taken to be counted in what a response says: as a rule it has begun to be
-/// answered itself.
+/// A request older than this is assumed to be counted in what a response reports: it has usually
+/// begun to be answered itself.
 const UNTOLD: Duration = Duration::from_secs(1);
 
-/// A process that is not alone begins with what fills up in so many seconds.
+/// With several processes, one starts with what refills in this many seconds.
 const BEGIN: f64 = 0.5;
 
-/// The shortest wait, so that rounding never makes a busy loop.
+/// The shortest wait, so that rounding never causes a busy loop.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
-/// Models whose limits are remembered: more than one process asks in practice.
+/// How many models' limits are kept; more than one process asks in practice.
 const MODELS_MAX: usize = 1_000;
 
-/// What a response said of one limit.
+/// What a response reported about one limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Window {
-    /// Requests or tokens of a window, if known.
+    /// The limit per window, in requests or tokens, if known.
     pub(super) limit: Option<f64>,
-    /// How many are left.
+    /// How much is left.
     pub(super) remaining: f64,
-    /// Until it is whole again.
+    /// The time until it is full again.
     pub(super) reset: Duration,
 }
 
-/// What a response said of both limits.
+/// What a response reported about both limits.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Windows {
     pub(super) requests: Option<Window>,
@@ -55,15 +56,15 @@ impl Windows {
     }
 }
 
-/// A bucket that fills up evenly to what may be used in a minute.
+/// A token bucket that refills evenly to its limit within a minute.
 #[derive(Debug)]
 struct Bucket {
-    /// What all processes together may use.
+    /// The limit of all processes together.
     whole: f64,
     per_minute: f64,
     level: f64,
     at: Duration,
-    /// Whether it was never divided.
+    /// Whether it has never been divided.
     is_new: bool,
 }
 
@@ -79,8 +80,8 @@ impl Bucket {
         }
     }
 
-    /// Keeps to a part of the whole. Who has others beside it from the beginning begins with little: they may have used
-    /// up what a minute has.
+    /// Limits the bucket to a share. A process that has others beside it from the start begins with
+    /// little: they may have used up the minute's limit.
     fn divide(&mut self, share: f64, now: Duration) {
         self.fill(now);
         self.per_minute = self.whole * share;
@@ -98,7 +99,7 @@ impl Bucket {
         self.at = now;
     }
 
-    /// A need beyond the whole bucket is taken for the whole bucket.
+    /// A need beyond the whole bucket counts as the whole bucket.
     fn wait(&mut self, need: f64, now: Duration) -> Duration {
         self.fill(now);
         let lacks = need.min(self.per_minute.max(1.0)) - self.level;
@@ -106,22 +107,23 @@ impl Bucket {
     }
 }
 
-/// What the provider said last of a limit, less what was used since.
+/// What the provider last reported about a limit, minus what was used since.
 #[derive(Debug)]
 struct Learned {
     limit: Option<f64>,
     remaining: f64,
-    /// When `remaining` was as it says.
+    /// When `remaining` was valid.
     at: Duration,
     reset_at: Duration,
-    /// When what was used would have been used at the pace that is kept to.
+    /// When the used amount would have been used at the allowed pace.
     paced_to: Duration,
 }
 
 impl Learned {
     fn wait(&mut self, need: f64, now: Duration) -> Duration {
         if now >= self.reset_at {
-            // A new window, until a response says more; without a limit, nothing is known of it.
+            // A new window, until a response reports more; without a limit, nothing is known about
+            // it.
             match self.limit {
                 Some(limit) => self.remaining = limit,
                 None => return Duration::ZERO,
@@ -132,7 +134,7 @@ impl Learned {
             self.remaining = (self.remaining + limit * passed * FILLS / MINUTE).min(limit);
         }
         self.at = now;
-        // One that needs much need not wait until a whole window is free; those behind it do.
+        // A large request need not wait until a whole window is free; those after it do.
         let enough = self
             .limit
             .map_or(f64::INFINITY, |limit| (limit / 2.0).max(1.0));
@@ -155,14 +157,15 @@ impl Learned {
     }
 }
 
-/// What a provider said of one model: it limits each by itself.
+/// What a provider reported about one model; it limits each model separately.
 #[derive(Debug, Default)]
 struct ModelRates {
     requests: Option<Learned>,
     tokens: Option<Learned>,
-    /// When requests were made within [`UNTOLD`]: the provider may not have counted them in what it said last.
+    /// When requests were made within [`UNTOLD`]; the provider's last report may not have counted
+    /// them.
     made: VecDeque<Duration>,
-    /// Until when it asked not to be asked.
+    /// Until when the provider asked not to be called.
     closed_until: Duration,
 }
 
@@ -178,14 +181,14 @@ impl ModelRates {
     }
 }
 
-/// The rates of one provider: those of the configuration for all of its models together, and what it
-/// said of each.
+/// The rates of one provider: the configured ones for all of its models together, and the reported
+/// ones for each model.
 #[derive(Debug)]
 pub(super) struct Rates {
     requests: Option<Bucket>,
     tokens: Option<Bucket>,
     said: BTreeMap<String, ModelRates>,
-    /// This process's part of what the provider says.
+    /// This process's share of the reported limits.
     share: f64,
 }
 
@@ -203,7 +206,8 @@ impl Rates {
         }
     }
 
-    /// Keeps to a part of each limit. What the provider said is divided by what it says next.
+    /// Limits this process to a share of each limit. Reported limits are divided when they are next
+    /// reported.
     pub(super) fn divide(&mut self, share: f64, now: Duration) {
         for bucket in [&mut self.requests, &mut self.tokens].into_iter().flatten() {
             bucket.divide(share, now);
@@ -211,13 +215,13 @@ impl Rates {
         self.share = share;
     }
 
-    /// Whether it matters how many tokens a request has.
+    /// Whether the number of a request's tokens matters.
     pub(super) fn counts_tokens(&self, model: &str) -> bool {
         let said = self.said.get(model);
         self.tokens.is_some() || said.is_some_and(|said| said.tokens.is_some())
     }
 
-    /// How long a request has to wait, if at all.
+    /// How long a request must wait, if at all.
     pub(super) fn wait(&mut self, model: &str, tokens: u64, now: Duration) -> Option<Duration> {
         let tokens = tokens as f64;
         let mut longest = Duration::ZERO;
@@ -237,7 +241,7 @@ impl Rates {
         (!longest.is_zero()).then(|| longest.max(WAIT_MIN))
     }
 
-    /// A request is made.
+    /// Records that a request is made.
     pub(super) fn take(&mut self, model: &str, tokens: u64, now: Duration) {
         let tokens = tokens as f64;
         for (bucket, need) in [(&mut self.requests, 1.0), (&mut self.tokens, tokens)] {
@@ -254,24 +258,24 @@ impl Rates {
                     window.remaining -= need;
                 }
             }
-            // Tokens that the provider has in its cache do not count for it: at the pace of requests.
+            // Tokens served from the provider's cache may not count, so pace by requests.
             if let Some(window) = &mut said.requests {
                 window.pace(now);
             }
         }
     }
 
-    /// A request had another number of tokens than was thought.
+    /// Corrects an estimated number of tokens.
     pub(super) fn correct(&mut self, thought: u64, counted: u64) {
         if let Some(bucket) = &mut self.tokens {
             bucket.level = (bucket.level + thought as f64 - counted as f64).min(bucket.per_minute);
         }
     }
 
-    /// Takes in what a response said, which counts everything up to it.
+    /// Records what a response reported, which counts everything up to it.
     pub(super) fn learn(&mut self, model: &str, windows: Windows, now: Duration) {
         let share = self.share;
-        // Never less than one request: the rest is what is waited for.
+        // The limit is never below one request; the rest is a matter of waiting.
         let learned = |window: Window, others: f64, before: Option<&Learned>| Learned {
             limit: window.limit.map(|limit| (limit * share).max(1.0)),
             remaining: window.remaining * share - others,
@@ -282,7 +286,7 @@ impl Rates {
         let Some(said) = self.of(model) else { return };
         said.forget_told(now);
         if let Some(window) = windows.requests {
-            // The one that is answered is counted.
+            // The request that is being answered is already counted.
             let others = said.made.len().saturating_sub(1) as f64;
             said.requests = Some(learned(window, others, said.requests.as_ref()));
         }
@@ -291,7 +295,7 @@ impl Rates {
         }
     }
 
-    /// The provider asks not to be asked for this model until then.
+    /// The provider asked not to be called for this model until then.
     pub(super) fn close(&mut self, model: &str, until: Duration) {
         if let Some(said) = self.of(model) {
             said.closed_until = said.closed_until.max(until);
@@ -337,7 +341,7 @@ mod tests {
         assert_eq!(rates.wait("m", 100, SECOND), Some(SECOND));
         rates.correct(6_000, 5_000);
         assert_eq!(rates.wait("m", 100, SECOND), None);
-        // More than a minute has waits until the bucket is full, and no longer.
+        // A request of more than a minute's limit waits until the bucket is full, and no longer.
         assert_eq!(rates.wait("m", 1_000_000, SECOND), Some(50 * SECOND));
     }
 
@@ -359,7 +363,7 @@ mod tests {
         assert_eq!(rates.wait("m", 50, SECOND), None);
         assert_eq!(rates.wait("m", 150, SECOND), Some(2 * SECOND));
         assert_eq!(rates.wait("m", 6_000, SECOND), Some(30 * SECOND));
-        // It fills up while nobody asks, and says nothing of another model.
+        // It refills while nothing is requested, and does not affect other models.
         assert_eq!(rates.wait("m", 150, 3 * SECOND), None);
         assert_eq!(rates.wait("other", 6_000, SECOND), None);
         // Without a limit, the reset is all that is known.
@@ -394,7 +398,7 @@ mod tests {
             rates.take("m", 1, SECOND);
         }
         assert_eq!(rates.wait("m", 1, SECOND), Some(SECOND / 10));
-        // What lies there stays when others come and go, as far as there is room for it.
+        // The level stays when others come and go, as far as it fits.
         let later = 61 * SECOND;
         rates.divide(1.0, later);
         assert_eq!(rates.wait("m", 3_000, later), None);
@@ -407,7 +411,7 @@ mod tests {
                 .wait("m", 1, later)
                 .is_some_and(|wait| wait > 2 * 60 * SECOND)
         );
-        // However small the part, there is a request in it now and then.
+        // Even the smallest share allows a request now and then.
         let mut rates = Rates::new(NonZeroU32::new(6), None, SECOND);
         rates.divide(0.01, SECOND);
         assert_eq!(rates.wait("m", 1, SECOND), None);

@@ -11,16 +11,17 @@ use tokio::sync::Semaphore;
 use crate::open::SetupError;
 use crate::settings::ProviderSettings;
 
-/// Connections that are kept for the next attempt.
+/// How many idle connections are kept per host.
 const IDLE_CONNECTIONS_MAX: usize = 4_096;
 
-/// How long a connection is kept; below the minute after which proxies commonly close theirs.
+/// How long an idle connection is kept; less than the minute after which proxies commonly close
+/// theirs.
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// Names looked up at once. Each lookup takes a thread.
+/// How many names are looked up at once. Each lookup takes a thread.
 const LOOKUPS_MAX: usize = 8;
 
-/// A client that asks once, goes where it is sent only, and leaves timeouts to the attempt.
+/// A client without retries, redirects or timeouts other than the connect timeout.
 pub(crate) fn client(settings: &ProviderSettings, url: &Url) -> Result<Client, SetupError> {
     let mut builder = Client::builder()
         .http1_only()
@@ -48,8 +49,8 @@ fn is_loopback(url: &Url) -> bool {
     host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
-/// The system's resolver, a few lookups at a time: a burst of attempts must not take a thread
-/// each.
+/// The system's resolver with few lookups at a time, so that a burst of attempts does not take a
+/// thread each.
 #[derive(Debug)]
 struct Resolver {
     turns: Arc<Semaphore>,

@@ -1,7 +1,7 @@
-//! Request bodies on their way out.
+//! Limits the request bodies that are being sent.
 //!
-//! A body is a copy of the whole window. Thousands of attempts may begin at once, at a provider
-//! that reads slowly; without a bound their bodies would all be in memory together.
+//! A body is a copy of the whole window. Thousands of attempts may begin at once, and a provider
+//! may read slowly; without a limit all their bodies would be in memory together.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use mainspring_worker::llm::Request;
 
-/// KiB of bodies that one provider may have under way.
+/// How many KiB of bodies may be in flight to one provider.
 const UNDER_WAY_KIB_MAX: u32 = 64 * 1024;
 
-/// What a message, a call or a tool takes besides its text.
+/// Overhead of a message, a call or a tool besides its text.
 const FRAME_BYTES: usize = 128;
 
-/// The bound on what is under way.
+/// The limit on bodies in flight.
 #[derive(Debug, Clone)]
 pub(super) struct Uploads {
     kib: Arc<Semaphore>,
@@ -30,8 +30,8 @@ impl Uploads {
         }
     }
 
-    /// Waits until there is room for the request's body, which is not made before. A body larger
-    /// than all room takes all of it.
+    /// Waits until there is room for the request's body, which is only built afterwards. A body
+    /// larger than the whole limit takes all of it.
     pub(super) async fn room(&self, request: &Request) -> Option<OwnedSemaphorePermit> {
         let kib = u32::try_from(size(request) / 1024 + 1).unwrap_or(UNDER_WAY_KIB_MAX);
         let room = Arc::clone(&self.kib).acquire_many_owned(kib.min(UNDER_WAY_KIB_MAX));
@@ -40,7 +40,7 @@ impl Uploads {
     }
 }
 
-/// The body, which gives its room back when its last byte has been written.
+/// The body, which returns its room once its last byte has been written.
 pub(super) fn body(bytes: Vec<u8>, room: Option<OwnedSemaphorePermit>) -> Bytes {
     Bytes::from_owner(Upload { bytes, _room: room })
 }
@@ -56,8 +56,8 @@ impl AsRef<[u8]> for Upload {
     }
 }
 
-/// About how many bytes the body will have. Nested arguments and schemas are not walked: those
-/// that are large are texts somewhere in the transcript too.
+/// The approximate size of the body. Nested arguments and schemas are not measured: large ones also
+/// occur as text elsewhere in the transcript.
 fn size(request: &Request) -> usize {
     let messages: usize = request
         .messages

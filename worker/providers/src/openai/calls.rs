@@ -1,4 +1,4 @@
-//! Tool calls out of fragments that servers label in many ways.
+//! Assembles tool calls from fragments, which servers label in different ways.
 
 use mainspring_shared::message::ToolCall;
 use serde_json::Value;
@@ -26,7 +26,7 @@ impl Calls {
         self.drafts.is_empty()
     }
 
-    /// Takes `tool_calls` of a delta or a message: a list, or a single call.
+    /// Reads `tool_calls` of a delta or a message: a list, or a single call.
     pub(super) fn read(&mut self, calls: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         match calls {
             Value::Array(items) => items.iter().try_for_each(|item| self.fragment(item, sink)),
@@ -35,7 +35,7 @@ impl Calls {
         }
     }
 
-    /// Takes the `function_call` of older servers, of which an answer has at most one.
+    /// Reads the `function_call` of older servers; an answer has at most one.
     pub(super) fn read_legacy(
         &mut self,
         call: &Value,
@@ -75,9 +75,10 @@ impl Calls {
         self.extend(at, name, function.get("arguments"), sink)
     }
 
-    /// The call that a fragment continues: the one with its id, else the last one with its index,
-    /// else, when it has no label and names no function, the latest. Two ids under one index are
-    /// two calls if the second names a function; else the server makes ids up as it goes.
+    /// The call that a fragment continues: the one with its id, or else the last one with its
+    /// index, or else, if the fragment has no label and names no function, the latest one. Two ids
+    /// with the same index are two calls if the second one names a function; otherwise the server
+    /// invents ids as it goes.
     fn find(&self, id: &str, name: &str, index: Option<u64>) -> Option<usize> {
         if !id.is_empty() {
             let known = self.drafts.iter().rposition(|d| d.id == id);
@@ -124,7 +125,7 @@ impl Calls {
         }
     }
 
-    /// The finished calls. One that has neither a name nor arguments says nothing and is dropped.
+    /// The finished calls. A call with neither a name nor arguments is dropped.
     pub(super) fn finish(self) -> Vec<ToolCall> {
         let said = self
             .drafts

@@ -1,4 +1,4 @@
-//! An answer as chat completions give it, whole or in deltas: both have the same members.
+//! Reads an answer in the chat completions format, whole or as deltas, which have the same members.
 
 use mainspring_shared::message::ContentPart;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use mainspring_worker::llm::{Finish, Reply, Request, json};
 
 use super::calls::Calls;
 
-/// Where servers put their thoughts; the first with any text holds.
+/// Members in which servers put reasoning; the first one with any text is used.
 const REASONING: &[&str] = &[
     "reasoning_content",
     "reasoning",
@@ -22,7 +22,7 @@ const REASONING: &[&str] = &[
     "thought",
 ];
 
-/// What has been read of an answer.
+/// The part of an answer that has been read.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
     told: &'a ProviderSecrets,
@@ -67,7 +67,7 @@ impl<'a> Answer<'a> {
                 .filter(|m| !m.is_empty());
             self.model = model.map(|model| json::clean(model).into_owned());
         }
-        // Absent or empty choices are legal: usage alone, or a sign of life.
+        // Absent or empty choices are legal: usage only, or a keep-alive.
         let choices = value
             .get("choices")
             .and_then(Value::as_array)
@@ -138,7 +138,7 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    /// One of a list of blocks, whose type says whether it is thought or said.
+    /// Reads one of a list of blocks, whose type tells reasoning from text.
     fn block(&mut self, block: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         if let Some(piece) = block.as_str() {
             return sink.text(&mut self.text, piece);
@@ -155,7 +155,7 @@ impl<'a> Answer<'a> {
         } else {
             &["text"][..]
         };
-        // Mistral's thoughts are blocks once more.
+        // Mistral's reasoning is again a list of blocks.
         let nested = block
             .get("thinking")
             .filter(|_| thought)
@@ -178,14 +178,15 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    /// The reply; only of an answer that is complete.
+    /// The reply; only valid for a complete answer.
     pub(super) fn reply(self, request: &Request) -> Reply {
         let tool_calls = self.calls.finish();
         let finish = match self.finish.as_deref() {
             _ if self.refused => Finish::Refused,
             Some("content_filter" | "refusal") => Finish::Refused,
             Some("length" | "max_tokens" | "max_output_tokens" | "model_length") => Finish::Length,
-            // Not every server says so when it calls tools, nor calls any when it says so.
+            // Not every server sets this reason when it calls tools, or calls tools when it sets
+            // it.
             None | Some("stop" | "tool_calls" | "function_call" | "end_turn" | "eos") => {
                 if tool_calls.is_empty() {
                     Finish::Stop
@@ -226,7 +227,7 @@ impl Reader for Answer<'_> {
         if data.is_empty() {
             return Ok(());
         }
-        // Passing over what cannot be read would lose a part of the answer unseen.
+        // Skipping an unreadable event would silently lose a part of the answer.
         let value = json::parse(data).ok_or_else(|| Error::bad("an event is not JSON"))?;
         if event == "error" {
             return Err(Endpoint::refusal(self.told, &value));
@@ -252,7 +253,7 @@ impl Reader for Answer<'_> {
     }
 
     fn complete(&self) -> bool {
-        // The reason comes with or after the last delta; usage and marker may be missing.
+        // The reason comes with or after the last delta; usage and end marker may be missing.
         self.ended || self.finish.is_some()
     }
 }

@@ -1,4 +1,4 @@
-//! A request as chat completions take it.
+//! Builds chat completions requests.
 
 use std::borrow::Cow;
 
@@ -33,7 +33,7 @@ struct Body<'a> {
     stream_options: Option<StreamOptions>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Typed<FunctionSpec<'a>>>,
-    /// Some servers refuse it without tools.
+    /// Some servers refuse this member if there are no tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,7 +63,7 @@ enum WireMessage<'a> {
         content: Content<'a>,
     },
     Assistant {
-        /// Present even when there is none: some servers insist on the member.
+        /// Always present, even if empty: some servers require the member.
         content: Option<Cow<'a, str>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         reasoning_content: Option<String>,
@@ -76,7 +76,7 @@ enum WireMessage<'a> {
     },
 }
 
-/// Words as a text: what servers take that know of nothing else.
+/// Serializes text-only content as a string, which servers accept that know of nothing else.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Content<'a> {
@@ -99,10 +99,10 @@ struct Sound<'a> {
     format: &'static str,
 }
 
-/// The sound that the protocol has a form for.
+/// The media types of audio that the protocol supports.
 pub(super) const SOUNDS: &[&str] = &["audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3"];
 
-/// What the protocol calls a sound of this type.
+/// The protocol's name for audio of this type.
 fn sound(media_type: &str) -> Option<&'static str> {
     match media_type {
         "audio/wav" | "audio/x-wav" => Some("wav"),
@@ -149,7 +149,7 @@ struct FunctionSpec<'a> {
     parameters: Cow<'a, Value>,
 }
 
-/// The body of a request, the same bytes for the same request.
+/// The body of a request; the same request always gives the same bytes.
 pub(super) fn body(
     request: &Request,
     dialect: Dialect,
@@ -215,7 +215,7 @@ fn push<'a>(
             tool_calls: message.tool_calls.iter().map(call).collect(),
         }),
         Turn::Results(results) => {
-            // A tool's message takes words only: what else came stands behind them all.
+            // A tool message only takes text; other content follows after all of them.
             let mut shown = Vec::new();
             for result in results {
                 let message = result.message.filter(|message| has_media(message));
@@ -245,8 +245,8 @@ fn push<'a>(
     Ok(())
 }
 
-/// Ends the user's turn. Tools' messages take no more than their results, so that behind them a turn
-/// is begun.
+/// Appends the tail to the user's turn. Tool messages only take results, so a new turn is begun
+/// after them.
 fn push_tail<'a>(messages: &mut Vec<WireMessage<'a>>, tail: &'a str) {
     match messages.last_mut() {
         Some(WireMessage::User {
@@ -267,7 +267,7 @@ fn push_tail<'a>(messages: &mut Vec<WireMessage<'a>>, tail: &'a str) {
     }
 }
 
-/// What parts of a message say and show, in their order.
+/// The content parts, in order.
 fn parts<'a>(content: impl IntoIterator<Item = &'a ContentPart>) -> Result<Vec<Part<'a>>, Error> {
     let mut parts = Vec::new();
     for part in content {
@@ -312,7 +312,7 @@ fn parts<'a>(content: impl IntoIterator<Item = &'a ContentPart>) -> Result<Vec<P
     Ok(parts)
 }
 
-/// What a model of this protocol thought. Signed reasoning is another protocol's.
+/// The reasoning of a model with this protocol. Signed reasoning is from another protocol.
 fn reasoning(message: &Message) -> Option<String> {
     let thoughts = message.content.iter().filter_map(|part| match part {
         ContentPart::Reasoning {
@@ -332,7 +332,7 @@ fn call(call: &ToolCall) -> CallWithId<'_> {
     let arguments = match &call.arguments {
         object @ Value::Object(_) => object.to_string(),
         Value::Null => "{}".to_owned(),
-        // Servers parse the text and refuse the whole request when it is not an object's.
+        // Servers parse the text, and refuse the whole request if it is not an object.
         other => json!({ "arguments": other }).to_string(),
     };
     let function = FunctionCall {

@@ -1,19 +1,19 @@
-//! The limits that a provider names when it refuses a request that is too large.
+//! Parses the limits that a provider names when it refuses a request that is too large.
 
-/// What a refusal says.
+/// The limits named in a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Limits {
-    /// Tokens of a request and its answer together.
+    /// Maximum tokens of a request and its answer together.
     pub(super) window: Option<u64>,
-    /// Tokens of an answer at most.
+    /// Maximum tokens of an answer.
     pub(super) output_max: Option<u64>,
 }
 
-/// Numbers below this are no limits: codes, versions, prices.
+/// Smaller numbers are not limits but codes, versions or prices.
 const LEAST: u64 = 512;
 
-/// Reads a refusal. `asked` is the number that was refused, which it may repeat, and what is larger than
-/// that is the sum of it and the request.
+/// Parses a refusal. It may repeat the refused number `asked`; anything larger is the sum of that
+/// and the request.
 pub(super) fn read(message: &str, asked: u64) -> Limits {
     let text = message.to_ascii_lowercase();
     let limit = numbers(&text).filter(|n| (LEAST..asked).contains(n)).max();
@@ -30,7 +30,7 @@ pub(super) fn read(message: &str, asked: u64) -> Limits {
     }
 }
 
-/// The whole numbers in a text, with or without marks between thousands.
+/// The integers in a text, with or without thousands separators.
 fn numbers(text: &str) -> impl Iterator<Item = u64> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || ",_".contains(c)));
     words.filter_map(|word| {

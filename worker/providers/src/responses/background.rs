@@ -1,8 +1,8 @@
-//! Answers that the provider works on whether or not anybody is connected.
+//! Answers that the provider works on whether or not a client is connected.
 //!
-//! It says first what it calls the answer. Whoever knows that can take the answer up: this call after a
-//! broken connection, and another worker after the death of the one that asked. The price is that the
-//! provider keeps the answer for a while.
+//! The provider first reports the answer's id. With it the answer can be taken up: by this call
+//! after a broken connection, and by another worker after a crash of the one that asked. The price
+//! is that the provider stores the answer for a while.
 
 use std::time::Duration;
 
@@ -16,20 +16,20 @@ use super::request::{ENCRYPTED_REASONING, may_reason};
 use crate::answer::ChunkSink;
 use crate::http::Endpoint;
 
-/// Between two looks at an answer that is not finished, and after the first failure to look.
+/// The interval between polls of an unfinished answer, and the first backoff after a failed poll.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause after failures to look.
+/// The longest backoff after failed polls.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// Failures in a row after which nobody looks again: about half a minute.
+/// Consecutive failed polls before giving up: about half a minute.
 const FAILURES_MAX: u32 = 6;
 
-/// How long a provider is told that nobody wants an answer.
+/// The timeout of a request to cancel an answer.
 const ABANDON_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reads the answer that the request names, or asks for one, until it is final or has failed; all of it
-/// within the time of one attempt.
+/// Reads the answer that the request names, or requests one, until it is final or has failed; all
+/// within the time limit of one attempt.
 pub(super) async fn answer(
     endpoint: &Endpoint,
     request: &Request,
@@ -71,7 +71,7 @@ pub(super) async fn answer(
         .await
 }
 
-/// Reads on behind what was read.
+/// Continues reading after what was already read.
 async fn follow(
     endpoint: &Endpoint,
     request: &Request,
@@ -90,7 +90,7 @@ async fn follow(
         }
     }
     if may_reason(&request.model) {
-        // The reasoning goes back with the answer.
+        // The reasoning is needed to send it back with the answer.
         query.push(("include[]", ENCRYPTED_REASONING.to_owned()));
     }
     let looks = endpoint.below(Method::GET, &[&id], &query);
@@ -106,7 +106,7 @@ async fn follow(
     }
 }
 
-/// Whether a look may work that is taken later.
+/// Whether a later poll may succeed.
 fn may_pass(error: &Error) -> bool {
     matches!(
         error,
@@ -117,7 +117,7 @@ fn may_pass(error: &Error) -> bool {
     )
 }
 
-/// Tells the provider that nobody wants the answer.
+/// Tells the provider that the answer is not wanted.
 pub(super) async fn abandon(endpoint: &Endpoint, id: &str) -> Result<(), Error> {
     let tells = endpoint.below(Method::POST, &[id, "cancel"], &[]);
     let told = timeout(ABANDON_TIMEOUT, endpoint.response("", tells)).await;

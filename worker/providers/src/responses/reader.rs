@@ -1,4 +1,4 @@
-//! An answer as Responses give it: items, each whole or begun, continued and ended.
+//! Reads a Responses answer: items, either whole or as a start, deltas and an end.
 
 use mainspring_shared::message::{ContentPart, ToolCall};
 use serde_json::Value;
@@ -11,10 +11,10 @@ use crate::usage::{CacheCount, Counts};
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Finish, Reply, Request, json};
 
-/// A longer id is none.
+/// Longer ids are rejected.
 const ID_BYTES_MAX: usize = 200;
 
-/// Parts two paragraphs of a summary.
+/// Separates two paragraphs of a summary.
 const BLANK_LINE: &str = "\n\n";
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ enum Item {
     Reasoning {
         id: String,
         text: String,
-        /// The part of the summary that was heard last.
+        /// The summary part that the last delta belonged to.
         part: u64,
         encrypted: String,
     },
@@ -32,17 +32,17 @@ enum Item {
         name: String,
         arguments: String,
     },
-    /// Of a tool that the provider runs by itself, or of a kind not known yet.
+    /// An item of a tool that the provider runs itself, or of an unknown kind.
     Unknown,
 }
 
-/// What has been read of an answer.
+/// The part of an answer that has been read.
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
     told: &'a ProviderSecrets,
     items: Vec<(u64, Item)>,
     refused: bool,
-    /// The response's status, once it is a final one.
+    /// The response's status, once it is final.
     status: Option<String>,
     /// Why it is incomplete.
     reason: Option<String>,
@@ -52,10 +52,10 @@ pub(super) struct Answer<'a> {
     background: Option<Background>,
 }
 
-/// What is known of an answer that the provider works on by itself.
+/// The state of an answer in the background.
 #[derive(Debug, Default)]
 pub(super) struct Background {
-    /// What the provider calls it.
+    /// The provider's id of the answer.
     pub(super) id: Option<String>,
     /// The number of the last event that was read.
     pub(super) read: Option<u64>,
@@ -78,17 +78,17 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// What is known of it as an answer in the background.
+    /// Its state as a background answer.
     pub(super) fn background(&mut self) -> &mut Background {
         self.background.get_or_insert_default()
     }
 
-    /// Whether all of it was read.
+    /// Whether it was read completely.
     pub(super) fn is_final(&self) -> bool {
         self.ended
     }
 
-    /// Takes a response: all of it, or what a stream's first and last events say of it.
+    /// Reads a response: a whole one, or the one in a stream's first and last events.
     fn response(&mut self, response: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         if response.get("error").is_some_and(|error| !error.is_null()) {
             if let Some(background) = &mut self.background {
@@ -123,7 +123,7 @@ impl<'a> Answer<'a> {
             "failed" => return Err(Error::unavailable("it gave up inside the answer")),
             "cancelled" => return Err(Error::unavailable("the response was cancelled")),
             "completed" | "incomplete" => self.status = Some(status.to_owned()),
-            // Under way, or said by the event's type alone.
+            // In progress, or only the event's type tells the status.
             _ => {}
         }
         if let Some(details) = response.get("incomplete_details") {
@@ -133,7 +133,7 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    /// Takes an item, whole or just begun: what of it was not heard yet.
+    /// Reads an item, whole or just begun; streams what was not streamed yet.
     fn item(&mut self, index: u64, item: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         let at = match self.items.iter().position(|(i, _)| *i == index) {
             Some(at) => at,
@@ -193,7 +193,7 @@ impl<'a> Answer<'a> {
         Ok(self.items.len() - 1)
     }
 
-    /// Takes a piece of an item. Some imitations leave out where it begins.
+    /// Reads a delta of an item. Some compatible servers omit the item's start.
     fn delta(&mut self, kind: &str, event: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         let index = event
             .get("output_index")
@@ -226,12 +226,12 @@ impl<'a> Answer<'a> {
                 *part = heard;
                 sink.reasoning(text, piece)
             }
-            // A piece of an item that is of another kind by its beginning.
+            // The delta belongs to an item of another kind.
             _ => Ok(()),
         }
     }
 
-    /// The reply; only of an answer that is complete.
+    /// The reply; only valid for a complete answer.
     pub(super) fn reply(self, request: &Request) -> Reply {
         let mut content: Vec<ContentPart> = Vec::new();
         let mut tool_calls: Vec<ToolCall> = Vec::new();
@@ -291,7 +291,7 @@ impl Reader for Answer<'_> {
         if data.is_empty() || data == "[DONE]" {
             return Ok(());
         }
-        // Passing over what cannot be read would lose a part of the answer unseen.
+        // Skipping an unreadable event would silently lose a part of the answer.
         let value = json::parse(data).ok_or_else(|| Error::bad("an event is not JSON"))?;
         let kind = Some(text_of(&value, "type"))
             .filter(|kind| !kind.is_empty())
@@ -330,7 +330,7 @@ impl Reader for Answer<'_> {
             "error" => Err(Endpoint::refusal(self.told, &value)),
             _ if kind.ends_with(".delta") => self.delta(kind, &value, sink),
             "response.created" | "response.in_progress" => self.response(response, sink),
-            // Ends of what was heard in pieces, signs of life, and what is not known yet.
+            // Ends of items that were streamed, keep-alives, and unknown events.
             _ => Ok(()),
         }
     }
@@ -342,7 +342,7 @@ impl Reader for Answer<'_> {
             return Err(Error::bad("it has no output"));
         }
         if self.background.is_some() {
-            // It says all again of which events gave a part.
+            // The body repeats everything that was read from events.
             self.items.clear();
         }
         self.response(body, sink)?;
@@ -362,18 +362,18 @@ impl Reader for Answer<'_> {
     }
 
     fn complete(&self) -> bool {
-        // Usage and status come with the last event, and nothing else does.
+        // Usage and status come only with the last event.
         self.ended
     }
 }
 
-/// Whether this may be a response's id: it becomes a part of an address.
+/// Whether this may be a response's id; ids are used in URLs.
 fn is_id(id: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     !id.is_empty() && id.len() <= ID_BYTES_MAX && id.chars().all(fits)
 }
 
-/// An item of this type, before anything of it was read.
+/// An item of this type before any of it was read.
 fn empty(kind: &str) -> Item {
     match kind {
         "message" => Item::Text(String::new()),
@@ -402,7 +402,7 @@ fn opens(kind: &str) -> &'static str {
     }
 }
 
-/// Takes a member as it is said last, if it is said.
+/// Replaces a member with its latest value, if it has one.
 fn replace(kept: &mut String, said: &str, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
     if said.is_empty() || said == kept {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A request as Responses take it: a list of items, of which a message is one kind.
+//! Builds Responses requests: a list of items, of which messages are one kind.
 
 use std::borrow::Cow;
 
@@ -13,14 +13,14 @@ use crate::transcript::{PDF, ToolResult, Turn, file_text, has_media, not_taken, 
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Request, ToolSpec};
 
-/// The smallest bound on an answer that the public API takes.
+/// The smallest `max_output_tokens` that the public API accepts.
 const OUTPUT_TOKENS_MIN: u32 = 16;
 
-/// What makes a response carry its reasoning in encrypted form.
+/// Makes a response include its reasoning in encrypted form.
 pub(super) const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
-/// What changes from send to send stands behind the items, so that requests of one session begin with
-/// the same bytes.
+/// Whatever changes from send to send comes after the items, so that all requests of a session
+/// begin with the same bytes.
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
@@ -42,7 +42,8 @@ struct Body<'a> {
     prompt_cache_key: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     include: Option<[&'static str; 1]>,
-    /// The transcript is ours to keep. Only what works in the background is kept there, as it has to be.
+    /// The transcript is stored here. Only background answers are stored there, because they must
+    /// be.
     store: bool,
     stream: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -132,11 +133,11 @@ struct Function<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     description: &'a str,
     parameters: Cow<'a, Value>,
-    /// Strict is the default here, and takes only some schemas.
+    /// Strict is the API's default, and supports only some schemas.
     strict: bool,
 }
 
-/// The body of a request, the same bytes for the same request.
+/// The body of a request; the same request always gives the same bytes.
 pub(super) fn body(request: &Request, wants: Wants) -> Result<Vec<u8>, Error> {
     if !request.stop.is_empty() {
         return Err(Error::InvalidRequest {
@@ -178,8 +179,8 @@ pub(super) fn body(request: &Request, wants: Wants) -> Result<Vec<u8>, Error> {
     })
 }
 
-/// Whether the model may reason. The public API refuses requests that ask a model which does not for
-/// encrypted reasoning; these are the families that do not, which are all older than those that do.
+/// Whether the model may reason. If a model does not, the public API refuses requests for encrypted
+/// reasoning. The listed families do not; all of them are older than those that do.
 pub(super) fn may_reason(model: &str) -> bool {
     let plain = ["gpt-4", "gpt-3.5", "chatgpt-", "ft:gpt-4", "ft:gpt-3.5"];
     !plain.iter().any(|family| model.starts_with(family)) && !model.contains("-chat")
@@ -205,7 +206,7 @@ fn push<'a>(input: &mut Vec<Item<'a>>, turn: Turn<'a>, asked: &str) -> Result<()
     Ok(())
 }
 
-/// Reasoning and text as they came, then the calls.
+/// Reasoning and text as they came, followed by the calls.
 fn assistant<'a>(input: &mut Vec<Item<'a>>, message: &'a Message, asked: &str) {
     for part in &message.content {
         match part {
@@ -218,8 +219,8 @@ fn assistant<'a>(input: &mut Vec<Item<'a>>, message: &'a Message, asked: &str) {
             }),
             ContentPart::Reasoning { text, signature } => {
                 let signature = signature.as_deref().map(Signature::read);
-                // Without its encrypted content, with another provider's signature, or by another
-                // model it would be refused.
+                // Reasoning without encrypted content, with another provider's signature or from
+                // another model would be refused.
                 if let Some(Signature::Item {
                     id,
                     model,
@@ -240,14 +241,14 @@ fn assistant<'a>(input: &mut Vec<Item<'a>>, message: &'a Message, asked: &str) {
                     });
                 }
             }
-            // No model gives them.
+            // Models do not produce these.
             ContentPart::Image { .. } | ContentPart::File { .. } | ContentPart::Digest { .. } => {}
         }
     }
     input.extend(message.tool_calls.iter().map(call));
 }
 
-/// Ends the user's turn.
+/// Appends the tail to the user's turn.
 fn push_tail<'a>(input: &mut Vec<Item<'a>>, tail: &'a str) {
     let part = Part::InputText {
         text: Cow::Borrowed(tail),
@@ -264,7 +265,7 @@ fn push_tail<'a>(input: &mut Vec<Item<'a>>, tail: &'a str) {
     }
 }
 
-/// What a message says and shows, in its order.
+/// The content of a message, in order.
 fn parts(message: &Message) -> Result<Vec<Part<'_>>, Error> {
     let mut parts = Vec::with_capacity(message.content.len());
     for part in &message.content {

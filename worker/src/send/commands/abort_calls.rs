@@ -1,10 +1,10 @@
-//! `AbortCalls`: the calls of the open round are dropped, however far they are.
+//! `AbortCalls`: drops the calls of the open round, however far they got.
 
 use crate::send::calls::Calls;
 use crate::send::run::Run;
 
 impl Run<'_> {
-    /// Drops the calls that run; what they had their providers paid is entered.
+    /// Drops the running calls and enters what they paid providers.
     pub(in crate::send) fn abort_calls(&mut self) {
         self.pay_for_vectors(None);
         self.round.calls = Calls::default();

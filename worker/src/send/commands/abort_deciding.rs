@@ -1,9 +1,9 @@
-//! `AbortDeciding`: what hooks would say about an end is no longer wanted.
+//! `AbortDeciding`: the decision of hooks about an end is not wanted any longer.
 
 use crate::send::run::Run;
 
 impl Run<'_> {
-    /// Nobody waits for what hooks would say. An answer that is dropped with the question was no failure.
+    /// Drops the question to hooks. An answer that is dropped with it was no failure.
     pub(in crate::send) fn abort_deciding(&mut self) {
         self.ending.deciding.asked = None;
         self.take_back();

@@ -1,4 +1,4 @@
-//! `Ask` and `AbortAsking`: a model call, with everything that the model has to be told.
+//! `Ask` and `AbortAsking`: a model call, with everything that the model must be told.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,20 +25,20 @@ use crate::send::output::Output;
 use crate::send::run::Run;
 use crate::send::vet::Vetting;
 
-/// Where the pieces of an answer go.
+/// Receives the chunks of an answer.
 struct Heard {
     said: Arc<PartialAnswer>,
-    /// Tokens that came back, estimated.
+    /// Estimated tokens received.
     streamed: Arc<AtomicU64>,
     /// Whether anything was streamed.
     any: Arc<AtomicBool>,
-    /// Is told once what the provider calls the answer.
+    /// Gets the provider's id of a background answer, once.
     background: Option<oneshot::Sender<String>>,
     timing: Timing,
 }
 
 impl Heard {
-    /// Makes a call and hears its answer.
+    /// Makes a call and receives its answer.
     async fn answered(mut self, mut attempt: Box<Attempt>) -> Result<Answered, Unanswered> {
         let answer = attempt.answered(&mut |chunk| self.piece(chunk)).await;
         self.timing.end(answer.is_ok());
@@ -56,7 +56,7 @@ impl Heard {
             }
             Chunk::Background(id) => {
                 if let Some(background) = self.background.take() {
-                    // Nobody listens where the call is about to be dropped.
+                    // Nobody listens if the call is about to be dropped.
                     let _ = background.send(id.to_owned());
                 }
             }
@@ -76,7 +76,7 @@ impl Run<'_> {
         }
         self.round.passed = false;
         self.asking.streaming.cut_short = None;
-        // Whatever was raised by now is told with this question.
+        // Whatever raised a signal by now is told with this question.
         self.hold.heard = 0;
         let resolved = match self.resolve_unpaused() {
             Ok(Ok(resolved)) => resolved,
@@ -94,10 +94,11 @@ impl Run<'_> {
         self.take_up(round);
         let before = self.asking.streaming.told.as_ref();
         let before = before.filter(|before| before.round == round);
-        // What goes on is told on.
+        // A continued answer keeps its number.
         let goes_on = self.asking.partial.is_some() && self.asking.tries.reset.is_none();
         let heard = before.is_some_and(|before| before.heard.load(Ordering::Relaxed)) && !goes_on;
-        // What was streamed under the last number is void from now on, also for whoever takes over.
+        // Text streamed under the last number is void from here on, also for a worker that takes
+        // over.
         if heard && let Some(event) = self.note_spending().await {
             return Some(event);
         }
@@ -120,7 +121,7 @@ impl Run<'_> {
             Err(short) => return Some(self.short(short)),
         };
         if let Some(shown) = &mut self.bill.totals.shown {
-            // From here on what was said is in the answer that is under way.
+            // From here on, what was said is part of the answer in flight.
             shown.begun = None;
         }
         let streamed = Arc::new(AtomicU64::new(0));
@@ -150,7 +151,7 @@ impl Run<'_> {
             said.begin(round, label);
         }
         if let Some(partial) = self.asking.partial.as_ref().filter(|_| !goes_on) {
-            // Readers were told to forget the beginning of the answer.
+            // Readers were told to discard the beginning of the answer, so send it again.
             said.piece(&Chunk::Text(&plain_text(&partial.reply.content)));
             heard.store(true, Ordering::Relaxed);
         }
@@ -172,19 +173,19 @@ impl Run<'_> {
         None
     }
 
-    /// The way to a model, with what traces say of its calls.
+    /// A client for the model, whose calls are traced.
     pub(in crate::send) fn client(&self, resolved: &Resolved) -> Traced {
         let session = self.send.record.key;
         Traced::new(resolved, session, &self.send.agent, self.kernel)
     }
 
-    /// The same for a request of the send's own, whose size the provider may have told.
+    /// The same for a request of this send, whose size the provider may have reported.
     fn client_for(&self, resolved: &Resolved, request: &Request) -> Traced {
         let size = self.bill.allowance.size(request);
         self.client(resolved).reading(size)
     }
 
-    /// Keeps what is asked, for the round's row; what goes on is part of its first question.
+    /// Records the question for the round's row; a continuation belongs to its first question.
     fn note_question(&mut self, request: &Request) {
         if self.asking.partial.is_none() {
             let folded = fold::newest(self.prompt.window.folds());
@@ -197,7 +198,7 @@ impl Run<'_> {
         }
     }
 
-    /// What is to be done before a model is asked: hooks of a timer's send, and what arrived meanwhile.
+    /// Does what comes before a model call: hooks of a timer's send, and new inbox items.
     async fn catch_up(&mut self, round: i32, attempt: i32) -> Option<Event> {
         if round == 0
             && let Some(event) = Box::pin(self.heed_fired(attempt)).await
@@ -218,7 +219,7 @@ impl Run<'_> {
         None
     }
 
-    /// What the model is asked.
+    /// The request of the model call.
     fn request(&mut self, resolved: &Resolved) -> Request {
         if let Ok(Some(output)) = &mut self.prompt.output {
             let can = resolved.client.native_schema();
@@ -227,7 +228,7 @@ impl Run<'_> {
         load::request(self.question(resolved))
     }
 
-    /// What that is made of.
+    /// The inputs of the request.
     pub(in crate::send) fn question<'q>(&'q self, resolved: &'q Resolved) -> Question<'q> {
         let record = &self.send.record;
         let from = load::window_from(&self.bill.totals);
@@ -248,8 +249,9 @@ impl Run<'_> {
         }
     }
 
-    /// Goes on with an answer whose worker had to stop in the middle of it. It stays where it is stored until
-    /// its rest is asked for: whatever comes before that may store a step, and die.
+    /// Continues an answer that an earlier worker could not finish. The stored part stays stored
+    /// until the rest is asked for, since a step before that may be stored and the worker may then
+    /// crash.
     fn take_up(&mut self, round: i32) {
         let shown = self.bill.totals.shown.as_ref();
         let Some(begun) = shown.and_then(|shown| shown.begun.as_ref()) else {
@@ -262,7 +264,7 @@ impl Run<'_> {
                 content: vec![ContentPart::text(begun.text.clone())],
                 tool_calls: Vec::new(),
                 finish: Finish::Length,
-                // It is paid for apart.
+                // It is paid for separately.
                 usage: Usage::default(),
                 model: String::new(),
             };
@@ -270,14 +272,14 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the rest of an answer may be asked for by itself.
+    /// Whether the rest of an answer may be asked for separately.
     pub(in crate::send) fn may_go_on(&self) -> bool {
         let goes_on = self.send.agent.context.on_truncation == OnTruncation::Continue;
         goes_on && matches!(self.prompt.output, Ok(None))
     }
 
-    /// Keeps what the model had said of an answer that this worker has no time to wait for. True when
-    /// there is anything.
+    /// Keeps the beginning of an answer that this worker has no time to wait for. Returns true if
+    /// there is any.
     pub(in crate::send) fn keep_begun(&mut self) -> bool {
         let text = self.asking.streaming.cut_short.take().unwrap_or_default();
         let keeps = !text.trim().is_empty() && self.may_go_on();
@@ -289,7 +291,7 @@ impl Run<'_> {
         keeps
     }
 
-    /// The model call, with everything that is found out about its answer.
+    /// The model call, with all checks on its answer.
     fn attempt(
         &mut self,
         client: Traced,
@@ -323,7 +325,7 @@ impl Run<'_> {
 
     /// Tells readers that a model call begins.
     fn announce(&mut self, round: i32, attempt: i32, model: &str, void: bool) {
-        // Whatever cut a stream off without an error of its own was a message.
+        // If a stream was cut off without an error, a message interrupted it.
         let cut = void.then_some("interrupt");
         if let Some(reason) = self.asking.tries.reset.take().or(cut) {
             self.live(LiveKind::MessageReset {
@@ -338,9 +340,8 @@ impl Run<'_> {
         });
     }
 
-    /// Stops the model call that is under way; what it said is void. An answer that its provider works on
-    /// in the background is left to whoever goes on, where this worker stops or has lost the session, and
-    /// else to nobody.
+    /// Drops the model call in flight; what it said is void. A background answer is left to the
+    /// next worker if this worker is stopping or has lost the session; otherwise it is cancelled.
     pub(in crate::send) fn abort_asking(&mut self) {
         if let Some(open) = self.forget_background() {
             if self.kernel.lifecycle.is_stopping() || self.hold.handles.lost.is_cancelled() {

@@ -1,4 +1,4 @@
-//! `Decide`: hooks are asked about an end, and may have the send go on.
+//! `Decide`: asks hooks about an end; they may let the send continue.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use crate::hook::{EndReason, Ending};
 use crate::send::run::Run;
 
 impl Run<'_> {
-    /// Asks hooks about an end. An event where there is nothing to ask.
+    /// Asks hooks about an end. Returns an event if there is nothing to ask.
     pub(in crate::send) fn decide(&mut self, end: End) -> Option<Event> {
         let answered = self.asking.reply.is_some();
         let rounds = self.bill.totals.rounds.unsigned_abs() + u32::from(answered);
-        // A send of which nothing is stored goes on with nothing.
+        // A send of which nothing is stored has nothing to continue.
         let why = EndReason::of(end, answered).filter(|_| rounds > 0);
         let Some(why) = why else {
             return Some(Event::Decided(Decision::End));

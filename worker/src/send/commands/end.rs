@@ -23,21 +23,21 @@ use crate::writes::Began;
 use crate::{metrics, writes};
 
 impl Run<'_> {
-    /// Stores the end, and takes what the transaction took next.
+    /// Stores the end, and takes over the send that the same transaction started, if any.
     pub(in crate::send) async fn end(&mut self, end: End) -> Event {
-        // Who cancels wants no more of it.
+        // A cancelled send needs no fold.
         if end == End::Cancelled {
             self.drop_beside();
         }
-        // A worker that stops has left it to the next one, and now there is none.
+        // A stopping worker left the answer to the next worker, and now there is none.
         if let Some(open) = self.forget_background() {
             self.abandon(open);
         }
         if let Some(event) = self.end_calls().await {
             return event;
         }
-        // The signal is lowered: nobody would look again for what came. An answer that was made
-        // without it is followed by another round; any other end tells it.
+        // The signal is lowered, so nobody would check again for what arrived. An answer that was
+        // made without it is followed by another round; any other end tells it.
         if self.hold.inbox == Inbox::Lowered {
             let answers = (self.asking.reply.is_some() || self.round.passed)
                 && matches!(end, End::Completed(_));
@@ -70,15 +70,15 @@ impl Run<'_> {
                 }
                 Ok(CompleteOutcome::Undelivered) => {
                     self.hold.wrote();
-                    // The signals are lowered now. What raised them may have been told with this
-                    // round's question: then the answer stands, and nothing is asked again.
+                    // The signals are lowered now. If this round's question already told what
+                    // raised them, the answer stands and the model is not asked again.
                     if self.lacks_nothing(&item).await {
                         item.lease = self.hold.lease();
                         continue;
                     }
                     return self.goes_on(item);
                 }
-                // The database refuses the answer itself: the send ends without it.
+                // The database refuses the answer itself, so the send ends without it.
                 Err(Unwritten::Refused(error)) if refused < 2 && !item.messages.is_empty() => {
                     refused += 1;
                     let failure = Failure::new(error.code(), "the answer could not be stored");
@@ -86,7 +86,7 @@ impl Run<'_> {
                     unsay(&mut item, refused > 1);
                     (item.projections, projected_to) = self.projections(&item.messages);
                 }
-                // An earlier attempt may have ended it and kept the lease for the next send.
+                // An earlier attempt may have ended the send and kept the lease for the next one.
                 Ok(CompleteOutcome::LeaseLost | CompleteOutcome::Locked) | Err(_) => {
                     return self.release_as_lost().await;
                 }
@@ -94,7 +94,7 @@ impl Run<'_> {
         }
     }
 
-    /// Does what follows from an end that is durable.
+    /// Does what follows from a durable end.
     async fn ended(&mut self, item: Box<CompleteSend>, completed: Box<Completed>) -> Event {
         self.hold.wrote();
         self.bill.unpaid.clear();
@@ -148,8 +148,8 @@ impl Run<'_> {
         Event::Stored
     }
 
-    /// Whether the end that is to be stored delivers all that lies in the inbox. False when the
-    /// database does not say: then the next round looks.
+    /// Whether the end that is about to be stored delivers everything in the inbox. False if the
+    /// database does not answer; the next round then checks.
     async fn lacks_nothing(&mut self, item: &CompleteSend) -> bool {
         let pending = self.kernel.parts.store.read_inbox(self.pending_items());
         let Ok(pending) = pending.await else {
@@ -159,12 +159,12 @@ impl Run<'_> {
         !self.is_full(&pending) && pending.iter().all(|pending| told(&pending.id))
     }
 
-    /// The send was to end, but has been told something: its answer becomes a round.
+    /// The send was to end but has received something: its answer becomes a round.
     fn goes_on(&mut self, item: CompleteSend) -> Event {
         let mut messages = item.messages;
         let answered = self.asking.reply.is_some();
         if answered {
-            // The answer is made anew from the reply, which is kept for this.
+            // The answer is made again from the reply, which is kept for this.
             messages.pop();
         }
         self.prompt.pending_messages = PendingMessages {
@@ -193,7 +193,7 @@ impl Run<'_> {
         } else if reply.is_none() {
             let stored = self.prompt.window.last().map(|message| message.role);
             let last = messages.last().map(|message| message.role).or(stored);
-            // Calls without their results are not left behind, so an answer is one in words.
+            // Calls never stay without results, so an assistant message here is a text answer.
             if last != Some(Role::Assistant) {
                 messages.extend(settle::closing(end, index));
             }
@@ -227,19 +227,20 @@ impl Run<'_> {
         if reply.is_some() {
             self.bill.totals.rounds = index + 1;
         }
-        // Only an answer, or none on purpose, can be followed by another round.
+        // Only an answer, or a turn that was passed on purpose, can be followed by another round.
         let answered =
             (answer.is_some() || self.round.passed) && result.status == SendStatus::Completed;
         let stopping = self.kernel.lifecycle.is_stopping();
         let shown = self.bill.totals.shown.clone();
         let mut totals = self.sums();
         if let Some(shown) = &mut totals.shown {
-            // Nobody goes on with it.
+            // Only needed while the send goes on.
             shown.measured = None;
             shown.begun = None;
             shown.injected = None;
             if let Some(memory) = &mut shown.memory {
-                // Whoever is forgotten is not kept here: which entries they were says enough.
+                // Memory that is erased later must not survive here; the ids of the entries are
+                // enough.
                 memory.text = None;
             }
         }
@@ -281,10 +282,10 @@ impl Run<'_> {
     }
 }
 
-/// Leaves of an end only what the transcript cannot do without: a result for each call that lacks
-/// one. Results of calls that were made here may be what is refused: with `results_too` they become
-/// words of our own. What someone else posted is stored already. What the inbox holds stays there
-/// for the next send.
+/// Reduces an end to what the transcript cannot do without: a result for each call that lacks one.
+/// Results of calls that were made here may be what is refused; with `results_too` they are
+/// replaced with an error of ours. Results that someone else posted are stored already. Inbox items
+/// stay for the next send.
 fn unsay(item: &mut CompleteSend, results_too: bool) {
     const LOST: &str = "the result could not be stored";
     item.messages.retain(|message| message.role == Role::Tool);

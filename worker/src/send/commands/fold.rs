@@ -1,5 +1,5 @@
-//! `Fold` and `AbortFold`: a part of what the model is shown is folded before it is asked, because all
-//! of it has no room.
+//! `Fold` and `AbortFold`: folds a part of what the model is shown before it is asked, because
+//! there is no room for all of it.
 
 mod asking;
 mod beside;
@@ -29,30 +29,31 @@ use crate::send::forgetting::{Extent, Forgotten, forget, relieved, scaled};
 use crate::send::load;
 use crate::send::run::Run;
 
-/// Times that a model is asked for a fold before digests take its place.
+/// How often a model is asked for a fold before digests take its place.
 const TRIES: u32 = 2;
 
-/// How often a request has to exceed the window by the estimate for nobody to be asked: as often as the window
-/// and the estimate may both be half or twice of what is true.
+/// The factor by which an estimate must exceed the window before the provider is not even asked:
+/// the window and the estimate may each be off by a factor of two.
 const DOUBT: u64 = 4;
 
-/// How much came free after a request had not fitted.
+/// How much was freed after a request did not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Freed {
-    /// As much as came since the model has answered, to what had fitted: it is asked again for that alone.
+    /// At least as much as was added since the model's last answer, up to which everything had
+    /// fitted; enough to ask again.
     Much,
-    /// Less, which is as well where nothing may be folded.
+    /// Less, which must do if nothing may be folded.
     Little,
 }
 
-/// Whether what takes so much cannot fit, however wrong the estimate and the facts are: else the provider has the
-/// last word.
+/// Whether a request of `tokens` cannot fit, however wrong the estimate and the facts are.
+/// Otherwise the provider decides.
 fn cannot_fit(tokens: u64, facts: &ModelFacts) -> bool {
     facts.known && tokens / DOUBT > facts.window
 }
 
-/// Of the tokens of a request that is shown whole, those that nobody has answered to yet: what stands before an answer
-/// has fitted, whatever is known of the model.
+/// Of the tokens of a request that is shown whole, those after the last answer. What precedes an
+/// answer has fitted before, whatever is known of the model.
 fn unproven(request: &Request, tokens: u64) -> u64 {
     let is_answer = |message: &Arc<Message>| message.role == Role::Assistant;
     let Some(answer) = request.messages.iter().rposition(is_answer) else {
@@ -64,13 +65,13 @@ fn unproven(request: &Request, tokens: u64) -> u64 {
     scaled(tokens, all.saturating_sub(proven), all)
 }
 
-/// How long a fold may take where `retry.total_timeout` says nothing.
+/// How long a fold may take if `retry.total_timeout` is not set.
 const WRITTEN_WITHIN: Duration = Duration::from_mins(10);
 
-/// The room in a model's window beside an answer of so many tokens.
+/// The room in a model's window beside an answer of `answer` tokens.
 pub(crate) fn room_of(model: &Resolved, answer: u64, spec: &FoldSpec) -> Room {
     let facts = &model.facts;
-    // A bound on requests alone leaves the answer its place.
+    // A limit that is on requests alone leaves the answer its space.
     let window = facts
         .input_for(answer)
         .saturating_add(answer)
@@ -78,16 +79,16 @@ pub(crate) fn room_of(model: &Resolved, answer: u64, spec: &FoldSpec) -> Room {
     Room::new(window, answer.min(facts.output_max.unwrap_or(answer)), spec)
 }
 
-/// The fold that is wanted, and how far it is.
+/// The fold that is wanted, and its progress.
 #[derive(Default)]
 pub(in crate::send) struct Folding {
     /// The text that is being written.
     pub(in crate::send) writing: Option<Writing>,
-    /// What is asked for it, until it is paid for.
+    /// The request for it, until it is paid for.
     asked: Option<Box<FoldCall>>,
     /// What it stands for.
     span: Option<Arc<Span>>,
-    /// Model calls for folds in this life.
+    /// Model calls for folds by this worker.
     calls: i32,
     tried: Tried,
     measured: Measured,
@@ -95,25 +96,25 @@ pub(in crate::send) struct Folding {
     pub(in crate::send) beside: Option<Beside>,
 }
 
-/// What was tried for room, and need not be tried again.
+/// Ways to make room that were tried and need not be tried again.
 #[derive(Debug, Default)]
 struct Tried {
-    /// Times that a fold could not be had.
+    /// How often a fold could not be written.
     failures: u32,
-    /// The round for which all was folded that may be, after it had not fitted.
+    /// The round for which everything foldable was folded, after its request did not fit.
     harder: Option<i32>,
-    /// The round in which hooks let nothing be folded.
+    /// The round in which hooks forbid folds.
     forbidden: Option<i32>,
-    /// Whether more is forgotten before the model is asked again, and nothing is folded for it.
+    /// Whether more is forgotten before the model is asked again, and nothing is folded for that.
     forgot: bool,
 }
 
-/// How long requests are.
+/// The sizes of requests.
 #[derive(Default)]
 struct Measured {
-    /// How long the last one was, and the room that there was for it.
+    /// The size of the last request, and the room that there was for it.
     last: Option<(u64, Room)>,
-    /// What the messages take that the last request showed which filled the window that far.
+    /// Weights of the messages in the last request that filled the window that far.
     weights: Weights,
 }
 
@@ -125,8 +126,8 @@ pub(in crate::send) struct Beside {
 }
 
 impl Run<'_> {
-    /// Looks whether the model has room for a request. An event when something has to be folded first, or
-    /// when nothing that may be folded would help.
+    /// Checks whether a request fits into the model's window. Returns an event if something must be
+    /// folded first, or if nothing that may be folded would help.
     pub(in crate::send) async fn weigh(
         &mut self,
         request: &mut Request,
@@ -155,7 +156,7 @@ impl Run<'_> {
             };
         }
         if folds {
-            // One at a time, and this one is waited for.
+            // One fold at a time, and this one is waited for.
             self.drop_beside();
             if !self.read_whole().await {
                 return Some(self.release_as_lost().await);
@@ -179,12 +180,13 @@ impl Run<'_> {
         cannot_fit(doubtful, &model.facts).then(|| self.cannot_fit(request, room.budget))
     }
 
-    /// Whether anything of the send's own results may be forgotten.
+    /// Whether any of the send's own results may be forgotten.
     fn forgets(&self) -> bool {
         !self.send.agent.context.tools.is_empty()
     }
 
-    /// Puts a request in the place of this one in which more is forgotten, and keeps how much; what it takes then.
+    /// Replaces a request with one in which more is forgotten, and records how much. Returns its
+    /// tokens.
     fn forget(&mut self, request: &mut Request, forgotten: Option<Forgotten>) -> Option<u64> {
         let forgotten = forgotten?;
         let shown = self.bill.totals.shown.get_or_insert_default();
@@ -193,7 +195,7 @@ impl Run<'_> {
         Some(forgotten.tokens)
     }
 
-    /// The folds, to be shortened by what has no room, where nothing else may be folded.
+    /// The existing folds, to be shortened by what has no room, if nothing else may be folded.
     fn shorten(&self, tokens: u64, room: Room) -> Option<Span> {
         let folds = self.prompt.window.folds();
         let excess = tokens.saturating_sub(room.hard);
@@ -203,8 +205,8 @@ impl Run<'_> {
             .flatten()
     }
 
-    /// How many tokens a request is expected to have: by what the provider counted of its beginning, where it
-    /// did, else by what this model counted before.
+    /// The expected tokens of a request: from the provider's count of its beginning if there is
+    /// one, otherwise calibrated by earlier counts of this model.
     fn expected(&self, request: &Request, model: &Resolved) -> u64 {
         let counted = self.bill.allowance.counted_of(request, &model.facts);
         counted.unwrap_or_else(|| {
@@ -218,7 +220,7 @@ impl Run<'_> {
         self.choose_beside(self.send.record.id, tokens, room, pressure)
     }
 
-    /// The same while this send runs, or none does.
+    /// The same, while the send `running` runs or none does.
     fn choose_beside(
         &self,
         running: SendId,
@@ -240,9 +242,10 @@ impl Run<'_> {
         })
     }
 
-    /// The model refused a request as too long. What may be forgotten of the send's own results is; unless that is much,
-    /// all that may be folded is folded, once a round, and if that is still too long, what stands for it is shortened; at
-    /// last results are forgotten that the model has not seen. None where folds are not allowed and nothing is left.
+    /// The model refused a request as too long. First forgets what may be forgotten of the send's
+    /// own results. Unless that frees much, folds everything foldable, once a round; if the request
+    /// is still too long, shortens the folds; at last forgets results that the model has not seen.
+    /// `None` if folds are not allowed and nothing is left.
     pub(in crate::send) fn overflowed(&mut self, request: &Request) -> Option<Event> {
         let folds = self.send.agent.context.fold.strategy != FoldStrategy::None;
         let forgot = self.forgets_after(request, Extent::Seen);
@@ -267,7 +270,7 @@ impl Run<'_> {
         })
     }
 
-    /// All that may be folded of what did not fit, else the folds, to be shortened.
+    /// Everything foldable of what did not fit, or else the folds, to be shortened.
     fn harder(&self) -> Option<Span> {
         let round = self.bill.totals.rounds;
         if self.folding.tried.forbidden == Some(round) {
@@ -280,13 +283,14 @@ impl Run<'_> {
             .or_else(|| plan::shorten(self.prompt.window.folds(), 0))
     }
 
-    /// Forgets more of the send's own results after a request had not fitted; none where that frees nothing.
+    /// Forgets more of the send's own results after a request did not fit; `None` if that frees
+    /// nothing.
     fn forgets_after(&mut self, request: &Request, extent: Extent) -> Option<Freed> {
         if !self.forgets() {
             return None;
         }
         let model = self.resolve().ok()?;
-        // Nobody knows the room, and the prefix is of no use.
+        // The room is unknown, and keeping the prefix cached does not help.
         let tokens = expect_request_tokens(request);
         let forgotten = forget(&self.question(&model), request, (tokens, 0), extent);
         let left = self.forget(&mut request.clone(), forgotten)?;
@@ -298,7 +302,7 @@ impl Run<'_> {
         })
     }
 
-    /// The event of a send whose request fits no more, with what is in the way.
+    /// Fails a send whose request cannot fit, with a message that says what is in the way.
     fn cannot_fit(&mut self, request: &Request, budget: u64) -> Event {
         let message = in_the_way(
             request,
@@ -308,15 +312,16 @@ impl Run<'_> {
         self.cannot(Failure::new(Code::ContextCannotFit, message))
     }
 
-    /// Begins the fold that is wanted. An event when it is attached already, because no model writes it.
+    /// Begins the fold that is wanted. Returns an event if no model writes it and it is already
+    /// attached.
     pub(in crate::send) async fn fold(&mut self) -> Option<Event> {
-        // The time for an answer begins behind the fold, which has its own.
+        // The answer timeout starts after the fold, which has its own.
         self.asking.tries.since = None;
         if std::mem::take(&mut self.folding.tried.forgot) {
             return Some(Event::Folded { cancelled: false });
         }
         let span = self.folding.span.clone()?;
-        // No model writes as short as that for sure.
+        // A model cannot be relied on to write that briefly.
         let by_model = !span.messages.is_empty();
         if by_model && let Some(pause) = self.fold_paused() {
             return Some(self.paused(pause));
@@ -333,14 +338,14 @@ impl Run<'_> {
         None
     }
 
-    /// Hooks let nothing be folded in this round.
+    /// Records that hooks forbid folds in this round.
     fn forbid(&mut self, why: &str) {
         tracing::info!(send.id = %self.send.record.id, why, "nothing is folded in this round");
         self.folding.asked = None;
         self.folding.tried.forbidden = Some(self.bill.totals.rounds);
     }
 
-    /// Attaches what was written, or digests in its place.
+    /// Attaches the written fold, or digests in its place.
     pub(in crate::send) async fn written(&mut self, written: Result<Written, Fault>) -> Event {
         self.folding.writing = None;
         let span = self.folding.span.clone();
@@ -374,7 +379,7 @@ impl Run<'_> {
         let code = error.code();
         self.folding.tried.failures += 1;
         let tries = self.bill.totals.attempts.unsigned_abs() + 1;
-        // Digests are at hand: nothing is waited for that would park the send.
+        // Digests are available, so nothing is worth parking the send for.
         let wait = self.rules.retry.wait(tries, error.retry_after(), 1.0);
         let is_soon = wait.is_some_and(|wait| wait <= self.rules.hold_max);
         let is_stopping = self.kernel.lifecycle.is_stopping();
@@ -399,7 +404,8 @@ impl Run<'_> {
     }
 
     async fn attach_digest(&mut self, span: &Span) -> Event {
-        // Whoever could not write this one is not asked for the next one of this send either.
+        // If this fold could not be written, no model is asked for the next one of this send
+        // either.
         self.folding.tried.failures = TRIES;
         self.attach(Written::digests(span), span).await
     }
@@ -431,7 +437,7 @@ impl Run<'_> {
         }
     }
 
-    /// Saves the notes of the fold that is attached, for as long as the session is this worker's.
+    /// Saves the notes of the attached fold, for as long as this worker owns the session.
     async fn save_notes(&mut self, notes: Vec<ToolCall>) {
         let (notebook, fold) = (self.notebook(), *self.prompt.version);
         tokio::select! {
@@ -450,7 +456,7 @@ impl Run<'_> {
         }
     }
 
-    /// Drops the fold that is being written; what it may have cost is entered.
+    /// Drops the fold that is being written and enters what it may have cost.
     pub(in crate::send) fn abort_fold(&mut self) {
         if self.folding.writing.take().is_some() {
             self.pay_for_fold_estimated();
@@ -458,7 +464,7 @@ impl Run<'_> {
         self.folding.span = None;
     }
 
-    /// Enters what a fold cost that could not be had.
+    /// Enters the cost of a fold that failed.
     fn pay_for_fault(&mut self, fault: &Fault) {
         let asked = self.folding.asked.take();
         if let Some((model, usage)) = FoldCall::cost(asked.as_deref(), fault) {
@@ -471,7 +477,7 @@ impl Run<'_> {
         self.enter_fold(model, asked.map_or(usage, |asked| asked.priced(usage)));
     }
 
-    /// Enters what a fold may have cost that broke off.
+    /// Enters the estimated cost of a fold that was cut off.
     fn pay_for_fold_estimated(&mut self) {
         if let Some((model, usage)) = self.folding.asked.take().map(|asked| asked.estimated()) {
             self.enter_fold(model, usage);
@@ -484,7 +490,7 @@ impl Run<'_> {
     }
 }
 
-/// The parts of a request with what they take, for people.
+/// The parts of a request with their sizes, for people.
 fn in_the_way(request: &Request, fold_end: i64, budget: u64) -> String {
     let messages = request.messages.iter();
     let sized = messages.map(|message| (estimate_message_tokens(message), message.seq));

@@ -13,7 +13,7 @@ use crate::writes;
 impl Run<'_> {
     pub(in crate::send) async fn park(&mut self, on: WaitingOn, after: Option<Duration>) -> Event {
         self.drop_beside();
-        // What was settled here is not made again by whoever is woken, however much later.
+        // Stored first, so that calls settled here are not made again after the wake-up.
         if let Some(event) = self.flush_results().await {
             return event;
         }
@@ -26,14 +26,15 @@ impl Run<'_> {
             },
             None => after,
         };
-        // An attempt that a pause followed is no failure of the model's: it may have been the reason for it.
+        // An attempt that was followed by a pause is no failure of the model: it may be the reason
+        // for the pause.
         let not_failed = if is_paused {
             self.bill.totals.attempts.unsigned_abs()
         } else {
             self.asking.not_failed()
         };
         let stopping = self.kernel.lifecycle.is_stopping();
-        // Whoever is woken by the end of its time ends it.
+        // The worker that is woken when the time is up ends the send.
         let after = [after, self.time_left()].into_iter().flatten().min();
         let item = ParkSend {
             key: self.send.record.key,
@@ -53,7 +54,7 @@ impl Run<'_> {
             usage: self.bill.unpaid.clone(),
             totals: self.bill.sums_so_far(not_failed),
         };
-        // What a step between lowered, the store does not know any more.
+        // The store does not know of signals that a step lowered meanwhile.
         if self.hold.heard & item.unless != 0 {
             return match self.open_after(0).await {
                 Ok(open) => Event::Woken { open },
@@ -86,7 +87,7 @@ impl Run<'_> {
                     Err(event) => event,
                 }
             }
-            // Parking gives the lease back, so a repeat after an unheard commit ends here too.
+            // Parking releases the lease, so a repeat after an unacknowledged commit ends here too.
             Ok(ParkOutcome::LeaseLost | ParkOutcome::Locked) | Err(_) => {
                 self.release_as_lost().await
             }

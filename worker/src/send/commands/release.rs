@@ -1,4 +1,4 @@
-//! `Release`: the session is given back with its send as it is.
+//! `Release`: the session is released with its send as it is.
 
 use mainspring_shared::send::machine::Event;
 use mainspring_shared::store::{Lost, ReadySession, ReleaseSession};
@@ -7,20 +7,21 @@ use crate::send::run::{Run, RunOutcome};
 use crate::writes;
 
 impl Run<'_> {
-    /// Gives the session back; what was spent, and the beginning of an answer that it bought, are stored
-    /// before.
+    /// Releases the session. Costs, and the beginning of an answer that was paid for, are stored
+    /// first.
     pub(in crate::send) async fn release(&mut self) -> Event {
         self.drop_beside();
         let begun = self.keep_begun();
         if begun || !self.bill.unpaid.is_empty() {
-            // What follows finds out whether the lease is still held.
+            // The release below finds out whether the lease is still held.
             let _ = self.store_changes(Vec::new()).await;
         }
         self.give_back().await
     }
 
-    /// Gives the session back as it is, and enqueues it so that another worker goes on at once. Tries for
-    /// as long as the life lasts: its renewals would keep a session that nobody here works on.
+    /// Releases the session as it is, and enqueues it so that another worker continues at once.
+    /// Retries for as long as the boot lives: renewals would otherwise keep a session that nobody
+    /// works on.
     pub(in crate::send) async fn give_back(&mut self) -> Event {
         let item = ReleaseSession {
             key: self.send.record.key,
@@ -45,7 +46,7 @@ impl Run<'_> {
         Event::Stored
     }
 
-    /// What of the send is lost with this run.
+    /// What work of the send is lost with this run.
     fn lost(&self) -> Lost {
         if self.ending.crashed {
             Lost::Work
@@ -54,7 +55,7 @@ impl Run<'_> {
         }
     }
 
-    /// Leaves a session whose state here can no longer be trusted to match the database's.
+    /// Releases a session whose state here can no longer be trusted to match the database.
     pub(in crate::send) async fn release_as_lost(&mut self) -> Event {
         self.give_back().await;
         self.ending.outcome = RunOutcome::Lost;

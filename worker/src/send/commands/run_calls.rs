@@ -1,4 +1,4 @@
-//! `RunCalls`, and what stops calls: running those of the open round that are this worker's.
+//! `RunCalls` and `InterruptCalls`: the calls of the open round that this worker makes.
 
 use std::time::Duration;
 
@@ -14,19 +14,20 @@ use crate::send::plan;
 use crate::send::run::Run;
 use crate::tool::Executor;
 
-/// How long a result waits for those of calls beside it before it is stored by itself.
+/// How long a result waits for those of other calls before it is stored by itself.
 const FLUSH_AFTER: Duration = Duration::from_millis(500);
 
-/// Bytes of arguments that a live event carries: it is for those who look on, not for a file.
+/// Maximum bytes of arguments in a live event, which is for observers and need not carry a file.
 const LIVE_BYTES_MAX: usize = 16 << 10;
 
 impl Run<'_> {
-    /// Begins the calls whose turn it is; settles those that nobody may make.
+    /// Begins the calls whose turn it is; settles those that must not be made.
     pub(in crate::send) async fn run_calls(&mut self) -> Option<Event> {
         let now = self.now();
         self.round.skip_rest(now);
         if self.move_outside(now) {
-            // Stored before the children exist: their ends, however soon, find who waits.
+            // Stored before the children exist, so that their ends, however soon, find the waiting
+            // call.
             if let Some(event) = self.flush_results().await {
                 return Some(event);
             }
@@ -45,8 +46,8 @@ impl Run<'_> {
         self.begin_next().await
     }
 
-    /// Calls that a person has permitted and that are made outside wait for their results from now
-    /// on. True when some of them ask for children or runs.
+    /// Makes calls that a person has permitted and that are made outside wait for their results.
+    /// Returns true if some of them ask for children or runs.
     fn move_outside(&mut self, now: Timestamp) -> bool {
         let mut moved = Vec::new();
         for (place, record) in self.round.records.iter_mut().enumerate() {
@@ -73,7 +74,7 @@ impl Run<'_> {
             .any(|place| self.effect(&self.round.records[*place]).is_agents_work())
     }
 
-    /// Begins the next calls, or says that all are over.
+    /// Begins the next calls, or reports that all are over.
     async fn begin_next(&mut self) -> Option<Event> {
         self.round.skip_rest(self.now());
         loop {
@@ -126,7 +127,7 @@ impl Run<'_> {
         self.round.calls.begin(clock, asking, &record, begin);
     }
 
-    /// Tells readers of the round's calls that are made outside from now on.
+    /// Tells readers of the round's calls that are waited for outside.
     pub(in crate::send) fn announce_waiting(&self) {
         for (place, record) in self.round.records.iter().enumerate() {
             let waits = matches!(record.state(), CallState::Waits(_));
@@ -152,7 +153,7 @@ impl Run<'_> {
         });
     }
 
-    /// Takes a result in; an event when all calls are over.
+    /// Records the result of a call; returns an event if all calls are over.
     pub(in crate::send) async fn call_over(
         &mut self,
         place: usize,
@@ -182,7 +183,7 @@ impl Run<'_> {
         self.begin_next().await
     }
 
-    /// The process that made the calls is gone. What is known of them is stored before they are given up.
+    /// The process that made the calls died. Known results are stored before the rest is given up.
     async fn work_lost(&mut self, why: &str) -> Event {
         tracing::warn!(
             send.id = %self.send.record.id,
@@ -208,8 +209,8 @@ impl Run<'_> {
         }
     }
 
-    /// An interruption came: calls that can stop do, those that did not begin are not made, and
-    /// nobody outside is waited for.
+    /// Handles an interruption: stops the calls that can be stopped, skips those that have not
+    /// begun, and gives up those that wait outside.
     pub(in crate::send) fn interrupt_calls(&mut self) {
         self.round.calls.stop(false);
         self.round

@@ -1,4 +1,4 @@
-//! `StoreResults`: what became of the open round's calls.
+//! `StoreResults`: stores the results of the open round's calls.
 
 use mainspring_shared::send::machine::{Event, Open};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
@@ -8,7 +8,7 @@ use crate::send::pending_messages::PendingMessages;
 use crate::send::run::Run;
 
 impl Run<'_> {
-    /// Stores results, and the answers of the round once it has them all.
+    /// Stores results, and the round's answers to the model once it has them all.
     pub(in crate::send) async fn store_results(&mut self) -> Event {
         if let Some(event) = self.first_word().await {
             return event;
@@ -30,7 +30,7 @@ impl Run<'_> {
         }
     }
 
-    /// Stores results that came while other calls still run.
+    /// Stores results that arrived while other calls are still running.
     pub(in crate::send) async fn flush_results(&mut self) -> Option<Event> {
         let changes = self.round.fresh_changes(self.now());
         if changes.is_empty() {
@@ -39,7 +39,7 @@ impl Run<'_> {
         self.store_changes(changes).await
     }
 
-    /// Stores changes of calls; an event when that did not work.
+    /// Stores changes of calls; returns an event if that failed.
     pub(in crate::send) async fn store_changes(
         &mut self,
         changes: Vec<CallChange>,
@@ -57,7 +57,7 @@ impl Run<'_> {
         }
     }
 
-    /// All that the model is told next, with what it settles and these changes.
+    /// A step with all that the model is told next, the changes that belong to it, and `more`.
     pub(in crate::send) fn with_pending_messages(&mut self, more: Vec<CallChange>) -> AppendRound {
         let PendingMessages {
             messages,
@@ -91,7 +91,7 @@ impl Run<'_> {
         }
     }
 
-    /// What the open round needs after a step that lowered these signals.
+    /// What the open round needs after a step that lowered `signals`.
     pub(in crate::send) async fn open_after(&mut self, signals: i32) -> Result<Open, Event> {
         let signals = signals | std::mem::take(&mut self.hold.heard);
         self.hold.lowered(signals);

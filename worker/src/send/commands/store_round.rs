@@ -1,5 +1,5 @@
-//! `StoreRound`: an answer with its calls, and all that the model was told before it, in one
-//! transaction.
+//! `StoreRound`: stores an answer with its calls, and everything that the model was told before it,
+//! in one transaction.
 
 use mainspring_shared::agent::FoldStrategy;
 use mainspring_shared::budget::Spent;
@@ -19,8 +19,8 @@ impl Run<'_> {
         self.asking.tries.interrupted = 0;
         let Some(reply) = self.asking.reply.take() else {
             if std::mem::take(&mut self.round.passed) {
-                // The turn was passed, but something came: its round is stored, and the next one
-                // tells the results of its calls.
+                // The turn was passed, but something arrived: the round is stored, and the next one
+                // tells its results.
                 return Event::RoundStored {
                     cancelled: false,
                     open: Open::Nothing,
@@ -46,7 +46,7 @@ impl Run<'_> {
             deliveries,
             ..
         } = std::mem::take(&mut self.prompt.pending_messages);
-        // Calls that are all refused have their answers in the round's own transaction.
+        // If all calls are refused, their results go into the round's own transaction.
         let called = !round.records.is_empty();
         let answered = plan::open(&round.records, self.now()) == Open::Nothing;
         messages.extend(round.messages);
@@ -77,7 +77,7 @@ impl Run<'_> {
         };
         match self.append(item).await {
             Ok(signals) => {
-                // What was answered before was asked by a round that is over.
+                // Earlier result signals belong to a round that is over.
                 self.hold.heard = signals & SIGNAL_INTERRUPT;
                 if !answered {
                     self.round.records = round.records;
@@ -103,8 +103,8 @@ impl Run<'_> {
         }
     }
 
-    /// The round with its calls; what its children and runs get is set aside, and where that is too
-    /// little they are not made.
+    /// The round with its calls. The slices of its children and runs are set aside; if those would
+    /// be too small, the children are not created.
     fn round(&mut self, reply: &Reply, mut asking: settle::RoundContext) -> settle::Round {
         let tools = self.kernel.parts.tools.clone();
         let is_agents_work = |name: &str| tools.effect(name).is_agents_work();

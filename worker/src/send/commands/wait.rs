@@ -1,4 +1,4 @@
-//! `Wait`: a pause in memory before the model is asked again.
+//! `Wait`: backs off in memory before the model is asked again.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use crate::metrics;
 use crate::send::run::Run;
 
 impl Run<'_> {
-    /// Waits before the model is asked again. What the attempt cost that broke off is stored before,
-    /// and that it was made: whoever takes the send over after a death knows both. An event when that
-    /// did not work.
+    /// Backs off before the model is asked again. First stores the cost of the failed attempt and
+    /// that it was made, so that a worker that takes the send over knows both. Returns an event if
+    /// that failed.
     pub(in crate::send) async fn wait(&mut self, wait: Duration) -> Option<Event> {
         if let Some(failure) = &self.ending.failure {
             metrics::model_call_retried(failure.code);
@@ -19,7 +19,7 @@ impl Run<'_> {
         self.note_spending().await
     }
 
-    /// Stores what was spent in vain. An event when that did not work.
+    /// Stores what was spent in vain. Returns an event if that failed.
     pub(in crate::send) async fn note_spending(&mut self) -> Option<Event> {
         if self.bill.unpaid.is_empty() {
             return None;

@@ -1,26 +1,26 @@
-//! JSON values inside what a model says.
+//! Finds JSON values in the text of a model.
 
 use serde_json::Value;
 
 use crate::llm::json;
 
-/// Values of one text that are looked at: prose has a few brackets, a flood of them is no answer.
+/// Maximum number of values examined in one text: prose has few brackets, and a flood is no answer.
 const VALUES_MAX: usize = 16;
 
-/// Characters that a fault shows of where an unclosed value begins.
+/// How many characters of the start of an unclosed value a fault shows.
 const SHOWN_CHARS: usize = 40;
 
-/// What a text holds.
+/// The JSON values of a text.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Found {
-    /// The whole text where it is JSON; else what its code blocks say; else what stands in its
-    /// prose. Never a part of a value that is broken.
+    /// The whole text if it is JSON; otherwise the contents of its code blocks; otherwise the
+    /// values in its prose. Never a part of a broken value.
     pub(crate) values: Vec<Value>,
-    /// What is wrong with the first thing that was meant to be JSON and is not.
+    /// What is wrong with the first piece that was meant to be JSON but is not.
     pub(crate) broken: Option<String>,
 }
 
-/// Finds what a text says in JSON.
+/// Finds the JSON values of a text.
 pub(crate) fn find(text: &str) -> Found {
     let mut found = Found::default();
     if let Some(value) = json::parse(text) {
@@ -41,7 +41,7 @@ pub(crate) fn find(text: &str) -> Found {
 }
 
 impl Found {
-    /// Adds the objects and arrays of a text, the outermost ones.
+    /// Adds the outermost objects and arrays of a text.
     fn scan(&mut self, text: &str) {
         let mut rest = text;
         while let Some(at) = rest.find(['{', '[']) {
@@ -51,7 +51,7 @@ impl Found {
                 continue;
             }
             let Some(end) = end_of(rest) else {
-                // What stands inside is a part of it: whoever took that would take a fragment.
+                // Values inside it are parts of it; taking one of them would return a fragment.
                 let shown: String = rest.chars().take(SHOWN_CHARS).collect();
                 self.breaks(format!("what begins with {shown:?} is not closed"));
                 return;
@@ -70,7 +70,7 @@ impl Found {
     }
 }
 
-/// Reads a value; in a second try without what people write beside it.
+/// Parses a value; on failure tries again without comments and other common additions.
 fn read(text: &str) -> Result<Value, String> {
     match json::parse(text).or_else(|| json::parse(&tidy(text))) {
         Some(value) => Ok(value),
@@ -81,8 +81,8 @@ fn read(text: &str) -> Result<Value, String> {
     }
 }
 
-/// The contents of fenced code blocks. A fence stands at the beginning of a line, where no string
-/// of JSON can have one. One that is never closed reaches to the end.
+/// The contents of fenced code blocks. A fence is at the start of a line, where no JSON string can
+/// contain one. An unclosed block extends to the end.
 fn blocks(text: &str) -> Vec<&str> {
     let mut blocks = Vec::new();
     let mut open: Option<(&str, usize)> = None;
@@ -114,7 +114,7 @@ fn fence(line: &str) -> Option<&str> {
     })
 }
 
-/// Whether a bracket is meant as JSON, or is only prose.
+/// Whether a bracket starts JSON rather than prose.
 fn begins_value(text: &str) -> bool {
     let (bracket, rest) = text.split_at(1);
     let rest = rest.trim_start();
@@ -129,7 +129,7 @@ fn begins_value(text: &str) -> bool {
         || words.iter().any(|word| rest.starts_with(word))
 }
 
-/// Where the value that `text` begins with ends.
+/// The end of the value that `text` begins with.
 fn end_of(text: &str) -> Option<usize> {
     let (mut depth, mut at) = (0_usize, 0);
     for (kind, token) in Tokens(text) {
@@ -144,8 +144,8 @@ fn end_of(text: &str) -> Option<usize> {
     None
 }
 
-/// The value without comments and trailing commas, and with the words that Python has for JSON's.
-/// Strings stay as they are.
+/// The value without comments and trailing commas, and with Python's literals replaced by JSON's.
+/// Strings are left unchanged.
 fn tidy(text: &str) -> String {
     let mut tidied = String::with_capacity(text.len());
     let mut comma = None;
@@ -183,21 +183,21 @@ fn tidy(text: &str) -> String {
     tidied
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Open,
     Close,
     Comma,
-    /// A string with its quotes.
+    /// A string including its quotes.
     Text,
     Comment,
     Word,
-    /// Blanks, or one other character.
+    /// Whitespace, or one other character.
     Other,
 }
 
-/// The tokens of a text; joined, they are the text.
+/// The tokens of a text; concatenated, they are the text.
 struct Tokens<'t>(&'t str);
 
 impl<'t> Iterator for Tokens<'t> {
@@ -227,7 +227,7 @@ impl<'t> Iterator for Tokens<'t> {
     }
 }
 
-/// The length of the string that `text` begins with; all of it when it is not closed.
+/// The length of the string that `text` begins with; all of it if it is unclosed.
 fn string(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {

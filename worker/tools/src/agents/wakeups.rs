@@ -1,7 +1,7 @@
-//! `schedule_wakeup`, `list_wakeups`, `cancel_wakeup`: an agent that sets its own alarm.
+//! `schedule_wakeup`, `list_wakeups`, `cancel_wakeup`: an agent sets its own alarms.
 //!
-//! A wake-up is a timer that sends into the session that set it, like anyone else: under the
-//! session's own agent, with its tools and its limits. What a timer promises is promised here, too.
+//! A wake-up is a timer that sends into the session that set it, like any other caller: under the
+//! session's own agent, with its tools and its limits. It has the same guarantees as any timer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,16 +34,16 @@ const SECONDS_MIN: u64 = 5;
 /// The longest wait and interval, in seconds: thirty days.
 const SECONDS_MAX: u64 = 2_592_000;
 
-/// Timers that a session may have armed when its agent adds one.
+/// Maximum number of armed timers in a session, checked when its agent adds one.
 const ARMED_MAX: u32 = 10;
 
-/// Timers that a list shows of each kind: more than an agent can have set.
+/// Timers of each kind that a list shows; more than an agent can have armed.
 const LIST_MAX: u32 = 50;
 
-/// Bytes that a note may have.
+/// Maximum bytes of a note.
 const NOTE_BYTES_MAX: usize = 8 << 10;
 
-/// What the tools of a worker share.
+/// State that the wake-up tools share.
 #[derive(Debug, Clone)]
 pub(crate) struct Wakeups {
     pub(crate) store: Arc<dyn Store>,
@@ -76,7 +76,7 @@ pub(crate) struct ScheduleWakeup(pub(crate) Wakeups);
 #[derive(Debug)]
 pub(crate) struct ListWakeups(pub(crate) Wakeups);
 
-/// Ends an alarm.
+/// Cancels an alarm.
 #[derive(Debug)]
 pub(crate) struct CancelWakeup(pub(crate) Wakeups);
 
@@ -99,7 +99,7 @@ struct CancelArguments {
 #[serde(deny_unknown_fields)]
 struct NoArguments {}
 
-/// A failure of the database, which the next attempt may not meet.
+/// A database failure, which may be gone on the next attempt.
 fn failed(error: &Error) -> ToolError {
     tracing::debug!(error = %error, "a wake-up's database failed");
     ToolError::reply("the timers cannot be reached now; try again later")
@@ -134,7 +134,7 @@ impl Tool for ScheduleWakeup {
         }
     }
 
-    /// A repeat finds the timer that the call made.
+    /// A repeated call finds the timer that the first one created.
     fn traits(&self) -> Traits {
         Traits::new(Repeat::Keyed)
     }
@@ -162,7 +162,7 @@ impl Tool for ScheduleWakeup {
                 session: session.session,
                 input: vec![ContentPart::text(wake_text(id, note))],
                 options: Box::new(SendOptions {
-                    // Nobody waits for it.
+                    // No caller is waiting for it.
                     priority: Priority::Low,
                     traceparent: telemetry::traceparent(),
                     ..SendOptions::default()
@@ -174,7 +174,7 @@ impl Tool for ScheduleWakeup {
         let key = IdempotencyKey {
             tenant: session.tenant,
             route: "tool schedule_wakeup".to_owned(),
-            // Unique in the tenant, and the same whenever the call is repeated.
+            // Unique in the tenant, and the same each time the call is repeated.
             key: call_id,
             body_hash: [0; 32],
         };
@@ -263,7 +263,7 @@ impl ListWakeups {
     }
 }
 
-/// A wake-up on a line of its own.
+/// One line that describes a wake-up.
 fn line(timer: &TimerRecord, now: Timestamp) -> String {
     let next = timer
         .upcoming(1)

@@ -1,5 +1,5 @@
-//! Tools on runs of workflows. What starts one is part of the send itself, because the send may
-//! wait for its end.
+//! Tools for workflow runs. The tool that starts a run is not among them: it is part of the send
+//! itself, because the send may wait for the run to end.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use mainspring_worker::tool::{
     Invocation, Output, Tool, ToolError, ToolSpec, Tools, ToolsError, Traits,
 };
 
-/// Runs that are listed.
+/// Maximum number of runs listed.
 const RUNS_MAX: u32 = 20;
 
-/// Nodes that are shown of one run.
+/// Maximum number of nodes shown for one run.
 const NODES_MAX: u32 = 200;
 
-/// Characters that are shown of what a node said.
+/// Maximum number of characters shown of a node's output.
 const TEXT_MAX: usize = 300;
 
-/// Enters the tools.
+/// Registers the tools.
 pub fn register(
     store: &Arc<dyn Store>,
     bus: &Arc<dyn Bus>,
@@ -38,7 +38,7 @@ pub fn register(
     insert_all(&TOOLS, &Workflows { store, bus }, tools)
 }
 
-/// What the tools share.
+/// State that the tools share.
 pub(crate) struct Workflows {
     store: Arc<dyn Store>,
     bus: Arc<dyn Bus>,
@@ -102,7 +102,7 @@ impl Tool for ValidateWorkflow {
 
     async fn call(&self, invocation: Invocation) -> Result<Output, ToolError> {
         let spec = invocation.arguments.get("spec").cloned();
-        // It may compile schemas for a while.
+        // Compiling schemas may take a while.
         let checked = spawn_blocking(move || validate(&spec.unwrap_or_default())).await;
         match checked.map_err(|error| ToolError::reply(error.to_string()))? {
             Ok(spec) => {
@@ -203,7 +203,7 @@ impl WorkflowStatus {
     }
 }
 
-/// A run of the session: an agent sees and ends no others.
+/// Finds a run of the session; an agent can neither see nor cancel other runs.
 async fn find(store: &dyn Store, key: SessionKey, text: &str) -> Result<RunRecord, ToolError> {
     let unknown = || ToolError::reply(format!("this conversation has no run {text:?}"));
     let run: RunId = text.parse().map_err(|_| unknown())?;
@@ -262,7 +262,7 @@ impl Tool for CancelWorkflow {
     }
 }
 
-/// Tells the schedulers that a run has news.
+/// Tells the schedulers that something happened in a run.
 fn publish(bus: &dyn Bus, key: RunKey) {
     match serde_json::to_vec(&[RunNotice { key, step: None }]) {
         Ok(json) => bus.publish(Topic::Runs, Bytes::from(json)),

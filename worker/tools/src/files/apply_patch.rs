@@ -1,4 +1,4 @@
-//! `apply_patch`: several places of a file at once.
+//! `apply_patch`: changes several places of a file at once.
 
 mod apply;
 mod parse;
@@ -57,7 +57,7 @@ impl Tool for ApplyPatch {
     fn traits(&self) -> Traits {
         Traits {
             concurrency: Concurrency::Exclusive,
-            // A patch that only adds lines would find its place again.
+            // A patch that only adds lines would apply again.
             ..Traits::new(Repeat::Once)
         }
     }

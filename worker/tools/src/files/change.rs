@@ -1,4 +1,4 @@
-//! What the tools that change files share: they change only what the session has seen.
+//! Code shared by the tools that change files: they change only what the session has read.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::files::work::blocking;
 use crate::files::workspace::{Present, Room, Workspace};
 use mainspring_worker::tool::{Invocation, Output, ToolError};
 
-/// Changes a text file that exists: `change` gets its text and returns the new one, and a sentence
+/// Changes an existing text file: `change` gets its text and returns the new text and a sentence
 /// that says what was done.
 pub(crate) async fn change_text(
     workspace: Arc<Workspace>,
@@ -22,7 +22,8 @@ pub(crate) async fn change_text(
     let (session, call_id) = (invocation.session, invocation.call_id.clone());
     blocking(&invocation.stop, move |stop| {
         let room = workspace.room(session)?;
-        // Looked for first: the place of a file to write makes the directories on its way.
+        // Resolved first, because resolving a write target would create the directories on its
+        // path.
         let real = room.file(&path)?.real;
         let target = room.target(&path)?;
         let _alone = workspace.lock(&room, &real);
@@ -47,7 +48,7 @@ pub(crate) async fn change_text(
     .await
 }
 
-/// Writes a whole file. Made twice, it does what it does once.
+/// Writes a whole file. Idempotent.
 pub(crate) fn write_whole(
     workspace: &Workspace,
     room: &Room,
@@ -61,7 +62,7 @@ pub(crate) fn write_whole(
     let present = target.read(workspace.limits.file_bytes_max)?;
     let digest = Digest::of(content.as_bytes());
     let said = match &present {
-        // Also what a repeat of the call finds after a crash.
+        // This is also what a repeat of the call finds after a crash.
         Some(present) if present.digest == digest => format!("{path} has this content"),
         Some(_) if !wanted.overwrite => {
             return Err(ToolError::reply(format!("{path} exists already")));
@@ -81,12 +82,12 @@ pub(crate) fn write_whole(
     Ok(said)
 }
 
-/// A file to write.
+/// A file to be written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Whole<'a> {
     pub(crate) path: &'a str,
     pub(crate) content: &'a str,
-    /// Whether another content may be there already.
+    /// Whether an existing file with other content may be replaced.
     pub(crate) overwrite: bool,
     pub(crate) call_id: &'a str,
 }

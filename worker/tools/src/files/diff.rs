@@ -1,4 +1,4 @@
-//! The difference of two texts, as a model is shown it.
+//! The diff of two texts, as shown to a model.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use similar::TextDiff;
 
 use crate::files::text::cut;
 
-/// Lines around each change.
+/// Context lines around each change.
 const CONTEXT_LINES: usize = 3;
 
-/// Characters of a difference that are shown.
+/// Characters shown of a diff.
 const CHARS_MAX: usize = 20_000;
 
-/// How long the smallest difference is looked for; then a larger one does.
+/// How long to search for a minimal diff before settling for a larger one.
 const TIME_MAX: Duration = Duration::from_millis(500);
 
-/// The difference as unified hunks.
+/// The diff as unified hunks.
 pub(crate) fn unified(path: &str, old: &str, new: &str) -> String {
     let diff = TextDiff::configure().timeout(TIME_MAX).diff_lines(old, new);
     let text = diff

@@ -1,4 +1,4 @@
-//! `edit_file`: one text in a file for another.
+//! `edit_file`: replaces a text in a file with another.
 
 mod replace;
 
@@ -66,7 +66,7 @@ impl Tool for EditFile {
     fn traits(&self) -> Traits {
         Traits {
             concurrency: Concurrency::Exclusive,
-            // The old text may well be in what the new one made.
+            // The new text may well contain the old one, so a repeat could replace it again.
             ..Traits::new(Repeat::Once)
         }
     }

@@ -1,4 +1,4 @@
-//! `glob`: files by their names.
+//! `glob`: finds files by name.
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
@@ -18,13 +18,13 @@ use crate::files::workspace::{Room, Workspace};
 use crate::words::counted;
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
-/// Paths that are shown unless more are asked for.
+/// Paths shown unless the call sets a limit.
 const RESULTS_DEFAULT: usize = 100;
 
-/// The most paths that are shown.
+/// Maximum number of paths shown.
 const RESULTS_MAX: usize = 500;
 
-/// Files that a digest names.
+/// Number of files that a digest names.
 const DIGEST_PATHS: usize = 3;
 
 #[derive(Debug)]

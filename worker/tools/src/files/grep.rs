@@ -1,4 +1,4 @@
-//! `grep`: lines by what is in them.
+//! `grep`: searches files for lines that match a pattern.
 
 mod sink;
 
@@ -21,16 +21,16 @@ use crate::files::work::{arguments, blocking, invalid, stopped};
 use crate::files::workspace::{Room, Workspace, open_regular};
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
-/// Lines that are shown unless more are asked for.
+/// Matching lines shown unless the call sets a limit.
 const RESULTS_DEFAULT: usize = 50;
 
-/// The most lines that match and are shown.
+/// Maximum number of matching lines shown.
 const RESULTS_MAX: usize = 500;
 
-/// The most lines around each.
+/// Maximum number of context lines around each match.
 const CONTEXT_MAX: usize = 10;
 
-/// Bytes that a compiled pattern may take: a longer one is no search.
+/// Maximum size in bytes of a compiled pattern; anything larger is not a reasonable search.
 const PATTERN_BYTES_MAX: usize = 8 << 20;
 
 #[derive(Debug)]
@@ -143,7 +143,7 @@ struct Search {
     searcher: Searcher,
     file_bytes_max: u64,
     hits: Hits,
-    /// Files that were too large.
+    /// Number of files skipped as too large.
     large: usize,
 }
 
@@ -188,7 +188,7 @@ impl Search {
         if room.directory(&wanted.path).is_ok() {
             short = walk::walk(room, &wanted.path, &scope, bounds, &mut |bounds, entry| {
                 let meant = only.as_ref().is_none_or(|only| only.is_match(entry.below));
-                // A link's file is searched where it is.
+                // A symbolic link is skipped: its target is searched at its own path.
                 if meant
                     && !entry.is_link
                     && let Ok(file) = open_regular(entry.dir, entry.name)
@@ -205,7 +205,7 @@ impl Search {
             let found = room.file(&wanted.path)?;
             self.file(&found.real, &found.open, bounds);
         }
-        // A stop within a file shows only here.
+        // A stop in the middle of a file shows only here.
         match short.or_else(|| bounds.reached()) {
             Some(Short::Stopped) => Err(stopped()),
             short => Ok(self.hits.said(&wanted.pattern, self.large, short)),
@@ -222,7 +222,7 @@ impl Search {
         }
         let path = path.to_string_lossy();
         let sink = self.hits.in_file(&path, bounds);
-        // What cannot be read to its end is searched as far as it can be.
+        // A file that cannot be read to its end is searched as far as possible.
         let searched = self.searcher.search_reader(&self.matcher, file, sink);
         if let Err(error) = searched {
             tracing::debug!(%error, "a file was not searched to its end");

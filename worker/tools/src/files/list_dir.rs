@@ -1,4 +1,4 @@
-//! `list_dir`: what is in a directory.
+//! `list_dir`: lists a directory.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::files::workspace::{Workspace, fault};
 use crate::words::counted;
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
-/// Entries that are shown; a directory with more is better searched.
+/// Entries shown; a directory with more is better searched.
 const ENTRIES_SHOWN_MAX: usize = 200;
 
-/// Entries that are looked at to find the first ones by name.
+/// Entries read to find the first ones by name.
 const ENTRIES_MAX: usize = 50_000;
 
 #[derive(Debug)]
@@ -74,13 +74,13 @@ impl Tool for ListDir {
     }
 }
 
-/// What is in a directory, in words.
+/// The listing of a directory, in words.
 pub(crate) fn listing(given: &str, real: &str, dir: &Dir) -> Result<Output, ToolError> {
     let entries = dir.entries().map_err(|error| fault(given, &error))?;
     let (mut directories, mut files) = (Vec::new(), Vec::new());
     let mut more = false;
     for entry in entries {
-        // An entry may go while its directory is read.
+        // An entry may vanish while its directory is read.
         let Ok(entry) = entry else { continue };
         if directories.len() + files.len() == ENTRIES_MAX {
             more = true;

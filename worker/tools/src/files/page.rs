@@ -1,26 +1,26 @@
-//! A page of a text: some of its lines, numbered.
+//! A page of a text: a range of its lines, numbered.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead as _, BufReader, Read};
 
 use crate::files::text::short_line;
 
-/// Characters of a line that are shown: longer ones are no text to read.
+/// Characters shown of a line; longer lines are not meant to be read.
 const LINE_CHARS_MAX: usize = 2_000;
 
-/// Bytes of a line that are held; no line of that many characters is longer.
+/// Bytes buffered of a line; enough for that many characters.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
-/// What is asked for.
+/// The requested page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     /// The first line, from 1.
     pub(crate) first: usize,
-    /// How many lines.
+    /// Maximum number of lines.
     pub(crate) lines: usize,
-    /// How many characters, all in all.
+    /// Maximum number of characters in total.
     pub(crate) chars: usize,
-    /// How far into the file.
+    /// Maximum bytes to read to reach the first line.
     pub(crate) scan_bytes: u64,
 }
 
@@ -28,19 +28,19 @@ pub(crate) struct Wanted {
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     body: String,
-    /// Lines of the text as far as it was read.
+    /// Lines of the text read so far.
     lines: usize,
-    /// Lines shown.
+    /// Lines on the page.
     shown: usize,
     /// Whether the text was read to its end.
     ended: bool,
-    /// Whether it was given up on its way to the first line.
+    /// Whether reading stopped before the first line was reached.
     too_far: bool,
-    /// Characters that stand for bytes that are no UTF-8.
+    /// Number of replacement characters that stand for invalid UTF-8.
     broken: usize,
 }
 
-/// The beginning of a file.
+/// The first bytes of a file.
 pub(crate) fn sample(file: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut sample = Vec::new();
     file.take(8 << 10).read_to_end(&mut sample)?;
@@ -76,7 +76,7 @@ impl Page {
             }
             let shown = page.line(&line);
             chars += shown.chars().count();
-            // One line is always shown, or no next page would ever get further.
+            // Always show one line, or paging would never make progress.
             if chars > wanted.chars && page.shown > 0 {
                 return Ok(page);
             }
@@ -88,7 +88,8 @@ impl Page {
 
     fn line(&mut self, bytes: &[u8]) -> String {
         let text = String::from_utf8_lossy(bytes);
-        // A character that only the cut of a long line broke has no length.
+        // Only an invalid sequence has a length; a character split by the cut of a long line has
+        // none.
         if std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_some()) {
             self.broken += text.matches(char::REPLACEMENT_CHARACTER).count();
         }
@@ -100,7 +101,7 @@ impl Page {
         format!("{number:6}|{}\n", short_line(text, LINE_CHARS_MAX))
     }
 
-    /// The page with a line before it that says what it is; what is wrong where there is none.
+    /// The page, preceded by a line that describes it; an error if there is no page.
     pub(crate) fn show(self, given: &str, wanted: &Wanted) -> Result<String, String> {
         if self.too_far {
             return Err(format!(
@@ -127,7 +128,7 @@ impl Page {
     }
 }
 
-/// The next line, of which only the beginning is held; how many bytes it has.
+/// Reads the next line but keeps only its beginning; returns its length in bytes.
 fn next_line(text: &mut impl io::BufRead, line: &mut Vec<u8>) -> io::Result<u64> {
     let mut read = text.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', line)? as u64;
     if read < LINE_BYTES_MAX || line.ends_with(b"\n") {

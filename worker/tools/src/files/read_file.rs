@@ -1,4 +1,4 @@
-//! `read_file`: a page of a text file.
+//! `read_file`: returns a page of a text file.
 
 use std::io::{self, Read as _};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::files::work::{arguments, blocking};
 use crate::files::workspace::{File, Room, Workspace, fault, read_whole};
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
-/// Lines of one page unless more are asked for.
+/// Lines of a page unless the call sets a limit.
 const LINES_DEFAULT: usize = 2_000;
 
-/// The most lines of one page.
+/// Maximum number of lines of a page.
 const LINES_MAX: usize = 20_000;
 
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl Tool for ReadFile {
 
 fn read(workspace: &Workspace, room: &Room, arguments: &Arguments) -> Result<Output, ToolError> {
     let given = &arguments.path;
-    // A model that reads a directory wants to know what is in it.
+    // A model that reads a directory wants its listing.
     if let Ok((dir, real)) = room.directory(given) {
         return listing(given, &real.to_string_lossy(), &dir);
     }
@@ -110,8 +110,8 @@ fn read(workspace: &Workspace, room: &Room, arguments: &Arguments) -> Result<Out
             if is_binary(&bytes) {
                 return Err(not_text(given, bytes.len() as u64));
             }
-            // Also after a part: what a session has not seen it asks for, and a change made by
-            // others since then is what the stamp is to show.
+            // Recorded even if only a part is shown: the session can ask for the rest, and the
+            // stamp is there to detect changes that others make from now on.
             let digest = Digest::of(&bytes);
             workspace.stamps.note(room.session(), &file.real, digest);
             Page::read(bytes.as_slice(), &wanted)
@@ -132,7 +132,7 @@ fn read(workspace: &Workspace, room: &Room, arguments: &Arguments) -> Result<Out
     Ok(Output::text(shown).with_digest(digest))
 }
 
-/// A page of a file that is too large to be held.
+/// A page of a file that is too large to hold in memory.
 fn large(given: &str, room: &Room, wanted: &page::Wanted) -> Result<io::Result<Page>, ToolError> {
     let File {
         mut open, bytes, ..

@@ -1,4 +1,4 @@
-//! What each session has read, so that nothing is overwritten that it has not seen.
+//! What each session has read, so that it never overwrites content that it has not seen.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use lru::LruCache;
 use mainspring_shared::id::SessionKey;
 use sha2::{Digest as _, Sha256};
 
-/// A content's hash. A file's times say too little: two writes may share one.
+/// The hash of a content. A file's modification time is not enough: two writes may share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Digest([u8; 32]);
 
@@ -17,7 +17,7 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The beginning of it in hexadecimal digits.
+    /// Its first 8 bytes in hexadecimal digits.
     pub(crate) fn short(&self) -> String {
         use std::fmt::Write as _;
         let mut text = String::new();
@@ -31,15 +31,15 @@ impl Digest {
 /// What a session knows of a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// It has seen just this.
+    /// It has seen exactly this content.
     Current,
-    /// It has seen another.
+    /// It has seen a different content.
     Outdated,
-    /// It has seen none, or not here: another worker's stamps are not known to this one.
+    /// It has not seen any, at least not on this worker: stamps are not shared between workers.
     Unread,
 }
 
-/// The contents that sessions have seen last. The oldest are forgotten when there are too many.
+/// The contents that sessions saw last. The oldest are evicted when there are too many.
 #[derive(Debug)]
 pub(crate) struct Stamps {
     seen: Mutex<LruCache<(SessionKey, PathBuf), Digest>>,
@@ -53,12 +53,12 @@ impl Stamps {
         }
     }
 
-    /// Notes that the session has seen this content at `path`.
+    /// Records that the session has seen this content at `path`.
     pub(crate) fn note(&self, session: SessionKey, path: &Path, content: Digest) {
         self.seen().put((session, path.to_owned()), content);
     }
 
-    /// What the session knows of `path`, which has this content now.
+    /// What the session knows of `path`, whose current content is given.
     pub(crate) fn known(&self, session: SessionKey, path: &Path, content: Digest) -> Known {
         match self.seen().get(&(session, path.to_owned())) {
             Some(seen) if *seen == content => Known::Current,
@@ -68,7 +68,7 @@ impl Stamps {
     }
 
     fn seen(&self) -> MutexGuard<'_, LruCache<(SessionKey, PathBuf), Digest>> {
-        // A stamp is put whole or not at all.
+        // An entry is stored whole or not at all, so a poisoned lock is harmless.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

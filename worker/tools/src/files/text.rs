@@ -1,15 +1,15 @@
-//! Text as files hold it: what counts as text, line ends, byte order marks.
+//! Text in files: what counts as text, line endings, byte order marks.
 
 use mainspring_worker::tool::ToolError;
 
-/// The bytes by which text is told from anything else.
+/// The number of bytes examined to decide whether a file is text.
 const SAMPLE_BYTES: usize = 8 << 10;
 
-/// What marks UTF-8 at the beginning of some files.
+/// The byte order mark that some UTF-8 files start with.
 const MARK: &str = "\u{feff}";
 
-/// Whether this is no text. Text of any language is text: only NUL and other control characters
-/// speak against it.
+/// Whether this is not text. Text may be in any language: only NUL and other control characters
+/// count against it.
 pub(crate) fn is_binary(bytes: &[u8]) -> bool {
     let sample = &bytes[..bytes.len().min(SAMPLE_BYTES)];
     if sample.contains(&0) {
@@ -21,17 +21,17 @@ pub(crate) fn is_binary(bytes: &[u8]) -> bool {
     odd.count() * 10 > sample.len()
 }
 
-/// A file that can be changed as text.
+/// A file that can be edited as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Editable<'a> {
-    /// What the file begins with, which stays.
+    /// The byte order mark at its start, or nothing; edits keep it.
     pub(crate) mark: &'static str,
-    /// All behind it.
+    /// Everything after the mark.
     pub(crate) text: &'a str,
 }
 
 impl<'a> Editable<'a> {
-    /// The file as text, if nothing is lost when it is written back.
+    /// The file as text, provided that writing it back loses nothing.
     pub(crate) fn of(given: &str, bytes: &'a [u8]) -> Result<Self, ToolError> {
         if is_binary(bytes) {
             return Err(ToolError::reply(format!("{given} is not a text file")));
@@ -47,13 +47,13 @@ impl<'a> Editable<'a> {
         })
     }
 
-    /// The content with another text behind the mark.
+    /// The file's content with its text replaced.
     pub(crate) fn with(&self, text: &str) -> String {
         format!("{}{text}", self.mark)
     }
 }
 
-/// The line end that most lines have; LF where none has any.
+/// The most common line ending; LF if there is none.
 pub(crate) fn line_end(text: &str) -> &'static str {
     let all = text.matches('\n').count();
     let windows = text.matches("\r\n").count();
@@ -64,7 +64,7 @@ pub(crate) fn line_end(text: &str) -> &'static str {
     }
 }
 
-/// The first `max` characters, and how many are left out behind them.
+/// The first `max` characters, and how many characters follow them.
 pub(crate) fn cut(text: &str, max: usize) -> (&str, usize) {
     // A text has no more characters than bytes.
     if text.len() <= max {
@@ -76,7 +76,7 @@ pub(crate) fn cut(text: &str, max: usize) -> (&str, usize) {
     }
 }
 
-/// A line within `max` characters, with a note where some are left out.
+/// The line cut to `max` characters, with a note if some are left out.
 pub(crate) fn short_line(line: &str, max: usize) -> String {
     match cut(line, max) {
         (line, 0) => line.to_owned(),
@@ -100,7 +100,7 @@ mod tests {
         ] {
             assert!(!is_binary(text.repeat(900).as_bytes()), "{text}");
         }
-        // A character cut by the sample's end is no sign of anything.
+        // A character cut by the end of the sample does not count against it.
         assert!(!is_binary(format!("x{}", "字".repeat(9_000)).as_bytes()));
     }
 

@@ -1,5 +1,5 @@
-//! Walking through a workspace, directory handle by directory handle: no link is followed, and
-//! none that comes in between leads out.
+//! Walks a workspace by directory handles: no symbolic link is followed, and one that appears
+//! during the walk cannot lead outside.
 
 mod ignores;
 
@@ -20,10 +20,10 @@ use crate::files::workspace::Room;
 use crate::settings::Limits;
 use mainspring_worker::tool::ToolError;
 
-/// Directories within each other that are walked into; each holds a file descriptor meanwhile.
+/// Maximum nesting depth of the walk; each open level holds a file descriptor.
 const DEPTH_MAX: usize = 64;
 
-/// Directories that hold what others made, and are seldom meant.
+/// Directories of generated or third-party content, which are seldom meant.
 const SKIPPED: &[&str] = &[
     ".git",
     ".hg",
@@ -41,12 +41,12 @@ const SKIPPED: &[&str] = &[
     "vendor",
 ];
 
-/// What a walk looks at.
+/// Which entries a walk visits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scope {
     pub(crate) hidden: bool,
     pub(crate) ignored: bool,
-    /// Names of directories that the model wrote, which are therefore looked into.
+    /// Directory names that the model wrote explicitly, so they are not skipped.
     named: Vec<OsString>,
 }
 
@@ -59,7 +59,7 @@ impl Scope {
         }
     }
 
-    /// Notes the names in a path or pattern.
+    /// Records the names in a path or pattern.
     pub(crate) fn name(&mut self, path: &str) {
         for component in Path::new(path).components() {
             if let Component::Normal(name) = component {
@@ -78,19 +78,19 @@ impl Scope {
     }
 }
 
-/// A file on the way.
+/// A file found by the walk.
 #[derive(Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) dir: &'a Dir,
     pub(crate) name: &'a OsString,
     /// Relative to the workspace.
     pub(crate) path: &'a Path,
-    /// Relative to where the walk began.
+    /// Relative to where the walk started.
     pub(crate) below: &'a Path,
     pub(crate) is_link: bool,
 }
 
-/// Why a walk did not see everything.
+/// Why a walk did not visit everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Short {
     Time,
@@ -98,7 +98,7 @@ pub(crate) enum Short {
     Stopped,
 }
 
-/// When a walk gives up.
+/// The limits at which a walk gives up.
 #[derive(Debug)]
 pub(crate) struct Bounds {
     clock: Arc<dyn Clock>,
@@ -117,7 +117,7 @@ impl Bounds {
         }
     }
 
-    /// Whether it is over.
+    /// The limit that has been reached, if any.
     pub(crate) fn reached(&self) -> Option<Short> {
         if self.stop.is_cancelled() {
             Some(Short::Stopped)
@@ -130,7 +130,7 @@ impl Bounds {
 }
 
 impl Short {
-    /// For the model, behind what was found.
+    /// A note for the model, appended to what was found.
     pub(crate) fn said(self) -> &'static str {
         match self {
             Self::Time => "[… the search took too long: there may be more; narrow the search]",
@@ -140,8 +140,8 @@ impl Short {
     }
 }
 
-/// Shows every file below a directory, in the order of their names, until `visit` breaks or a
-/// bound is reached.
+/// Visits every file below a directory, in the order of their names, until `visit` breaks or a
+/// limit is reached.
 pub(crate) fn walk(
     room: &Room,
     given: &str,
@@ -167,7 +167,7 @@ pub(crate) fn walk(
         visit,
         short: None,
     };
-    // Whether it broke off is in `short`, or known to whoever broke it.
+    // `short` says whether it was cut short; if `visit` broke off, the caller knows.
     let _ = walk.directory(&dir, &real, 0);
     Ok(walk.short)
 }
@@ -192,9 +192,9 @@ impl Walk<'_> {
     }
 
     fn entries(&mut self, dir: &Dir, path: &Path, depth: usize) -> ControlFlow<()> {
-        // Names alone are kept, so that the memory of a walk is bounded by its entries.
+        // Only names are kept, so that the memory of a walk is bounded by its entry limit.
         let mut names = Vec::new();
-        // What cannot be read is as good as not there.
+        // Unreadable entries are treated as absent.
         for entry in dir.entries().into_iter().flatten().flatten() {
             if let Some(short) = self.bounds.reached() {
                 self.short = Some(short);
@@ -226,7 +226,7 @@ impl Walk<'_> {
                 };
                 (self.visit)(self.bounds, entry)?;
             } else if depth < DEPTH_MAX
-                // It may have become a link, which leads no further than this directory.
+                // It may have become a link by now, which cannot lead out of this directory.
                 && let Ok(inner) = dir.open_dir(&name)
             {
                 self.directory(&inner, &path, depth + 1)?;
@@ -236,7 +236,7 @@ impl Walk<'_> {
     }
 }
 
-/// A pattern of paths. One without a slash is meant anywhere.
+/// A path pattern. A pattern without a slash matches at any depth.
 pub(crate) fn pattern(given: &str) -> Result<GlobMatcher, ToolError> {
     let plain = given.strip_prefix("./").unwrap_or(given);
     let path = Path::new(plain);

@@ -1,4 +1,4 @@
-//! What the tools share: typed arguments, and work on threads that may block.
+//! Code shared by the tools: typed arguments, and blocking work on its own threads.
 
 use mainspring_shared::error::Code;
 use serde::de::DeserializeOwned;
@@ -7,12 +7,13 @@ use tokio_util::sync::CancellationToken;
 
 use mainspring_worker::tool::ToolError;
 
-/// The arguments as the tool's own type. They fit its schema, which says all but a few things.
+/// Parses the arguments into the tool's own type. They match its schema, which covers all but a few
+/// constraints.
 pub(crate) fn arguments<T: DeserializeOwned>(given: Map<String, Value>) -> Result<T, ToolError> {
     serde_json::from_value(Value::Object(given)).map_err(|error| invalid(error.to_string()))
 }
 
-/// A call that asks for what cannot be.
+/// The error of a call whose arguments make no sense.
 pub(crate) fn invalid(message: impl Into<String>) -> ToolError {
     ToolError::Reply {
         code: Code::ToolInvalidArguments,
@@ -20,7 +21,7 @@ pub(crate) fn invalid(message: impl Into<String>) -> ToolError {
     }
 }
 
-/// A call that was told to stop before it did anything.
+/// The error of a call that was told to stop before it did anything.
 pub(crate) fn stopped() -> ToolError {
     ToolError::Reply {
         code: Code::ToolInterrupted,
@@ -28,8 +29,8 @@ pub(crate) fn stopped() -> ToolError {
     }
 }
 
-/// Does work that blocks. Its token is cancelled when the call is to stop and when nobody waits
-/// for it any more: the work must look at it, since a thread cannot be ended from outside.
+/// Runs blocking work. Its token is cancelled when the call is to stop or when nobody waits for it
+/// any more; the work must check the token, since a thread cannot be killed from outside.
 pub(crate) async fn blocking<T: Send + 'static>(
     stop: &CancellationToken,
     work: impl FnOnce(&CancellationToken) -> Result<T, ToolError> + Send + 'static,

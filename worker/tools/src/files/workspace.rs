@@ -1,9 +1,9 @@
-//! The directories that sessions work in, and the only way to what is in them.
+//! The directories that sessions work in, and the only access to their contents.
 //!
-//! Every path is followed relative to a handle of the session's directory, and the operating
-//! system (or, where it lacks the means, cap-std step by step) refuses to follow it out of there,
-//! whatever symbolic links say and however they change meanwhile. No path is first judged and then
-//! opened by its name. What a path leads to is asked only to show it and to find its stamp.
+//! Every path is resolved relative to a handle of the session's directory, and the operating system
+//! (or cap-std, step by step, where the system cannot) refuses to leave that directory, whatever
+//! symbolic links exist and however they change meanwhile. No path is checked first and then opened
+//! by name. The real path of a file is looked up only to show it and to find its stamp.
 
 mod room;
 mod target;
@@ -25,8 +25,7 @@ use mainspring_worker::tool::ToolError;
 pub(crate) use room::{File, Room, fault, open_regular, read_whole};
 pub(crate) use target::Present;
 
-/// Files that are changed at once without waiting for each other, as long as they fall to
-/// different locks.
+/// Number of file locks. Files that hash to different locks are changed concurrently.
 const LOCKS: usize = 64;
 
 /// The directory of all sessions.
@@ -41,7 +40,7 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Opens the directory, and makes it where it is missing.
+    /// Opens the directory, and creates it if it is missing.
     pub(crate) fn open(settings: &WorkspaceSettings, limits: Limits) -> io::Result<Self> {
         std::fs::create_dir_all(&settings.root)?;
         let path = settings.root.canonicalize()?;
@@ -55,7 +54,7 @@ impl Workspace {
         })
     }
 
-    /// The directory of a session, which is made at its first use.
+    /// The directory of a session, created on first use.
     pub(crate) fn room(&self, session: SessionKey) -> Result<Room, ToolError> {
         let opened = if self.shared {
             self.root.try_clone().map(|dir| (dir, self.path.clone()))
@@ -92,18 +91,19 @@ impl Workspace {
         .map(|dir| Dir::from_std_file(dir.into_std()))
     }
 
-    /// Lets nobody else in this worker change the file until the guard is dropped.
+    /// Keeps everyone else in this worker from changing the file until the guard is dropped.
     pub(crate) fn lock(&self, room: &Room, file: &Path) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();
         (room.path(), file).hash(&mut hasher);
         let lock = hasher.finish() as usize % LOCKS;
         let lock = &self.locks[lock];
-        // What it guards is in the file system, where a change is made whole or not at all.
+        // The lock guards the file system, where a change is made whole or not at all, so poisoning
+        // is harmless.
         lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Flags as `custom_flags` takes them.
+/// Converts flags to what `custom_flags` takes.
 fn bits(flags: OFlags) -> i32 {
     flags.bits() as i32
 }

@@ -1,4 +1,4 @@
-//! `write_file`: a whole file.
+//! `write_file`: writes a whole file.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl Tool for WriteFile {
     fn traits(&self) -> Traits {
         Traits {
             concurrency: Concurrency::Exclusive,
-            // The same content written twice is written once.
+            // Writing the same content twice has the same effect as once.
             ..Traits::new(Repeat::Keyed)
         }
     }

@@ -7,7 +7,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::SetupError;
 
-/// What of IPv4 is not the public internet: the special-purpose registry of IANA, and multicast.
+/// The IPv4 ranges outside the public internet: IANA's special-purpose registry, and multicast.
 const SPECIAL_V4: &[(Ipv4Net, &str)] = &[
     (v4(0, 0, 0, 0, 8), "this network"),
     (v4(10, 0, 0, 0, 8), "private"),
@@ -29,10 +29,10 @@ const SPECIAL_V4: &[(Ipv4Net, &str)] = &[
     (v4(240, 0, 0, 0, 4), "reserved"),
 ];
 
-/// The part of IPv6 that is given out for the public internet at all.
+/// The IPv6 range allocated to the public internet.
 const GLOBAL_V6: Ipv6Net = v6([0x2000, 0, 0], 3);
 
-/// What of [`GLOBAL_V6`] is something else.
+/// The ranges inside [`GLOBAL_V6`] that are not public.
 const SPECIAL_V6: &[(Ipv6Net, &str)] = &[
     (v6([0x2001, 0, 0], 23), "protocol assignments"),
     (v6([0x2001, 0x0db8, 0], 32), "documentation"),
@@ -41,7 +41,7 @@ const SPECIAL_V6: &[(Ipv6Net, &str)] = &[
     (v6([0x3fff, 0, 0], 20), "documentation"),
 ];
 
-/// Addresses behind a translator: the last four bytes are the address of IPv4 that is reached.
+/// NAT64 addresses: their last four bytes are the IPv4 address that is reached.
 const NAT64: Ipv6Net = v6([0x0064, 0xff9b, 0], 96);
 
 const fn v4(a: u8, b: u8, c: u8, d: u8, length: u8) -> Ipv4Net {
@@ -59,11 +59,11 @@ const fn v6(start: [u16; 3], length: u8) -> Ipv6Net {
 pub(super) struct Refused {
     /// What the range is for.
     pub(super) range: &'static str,
-    /// The setting that names the private ones that may be called.
+    /// The setting that lists the private addresses that may be called.
     pub(super) setting: &'static str,
 }
 
-/// Which addresses may be called: public ones, and the private ones that are named.
+/// Which addresses may be called: public ones, and the private ones listed in the setting.
 #[derive(Debug, Clone)]
 pub(super) struct Addresses {
     allowed: Arc<[IpNet]>,
@@ -71,7 +71,7 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// Public addresses and those of `entries`, each a CIDR or an address, from `setting`.
+    /// Public addresses and those in `entries`, each a CIDR or an address, from `setting`.
     pub(super) fn allowing(entries: &[String], setting: &'static str) -> Result<Self, SetupError> {
         let parse = |entry: &String| {
             let text = entry.trim();
@@ -102,7 +102,7 @@ impl Addresses {
     }
 }
 
-/// The address that packets to `address` end at: some of IPv6 carry one of IPv4 inside.
+/// The address that packets to `address` end at: some IPv6 addresses embed an IPv4 address.
 fn reached(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if NAT64.contains(&v6) => {
@@ -113,7 +113,7 @@ fn reached(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What a range is for that is not the public internet.
+/// The purpose of the non-public range that contains the address, if there is one.
 fn special(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(v4) => {

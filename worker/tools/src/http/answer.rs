@@ -1,4 +1,4 @@
-//! From the bytes of an answer to what the model reads.
+//! Turns the bytes of a response into what the model reads.
 
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
@@ -6,13 +6,13 @@ use reqwest::header::CONTENT_TYPE;
 use mainspring_shared::secrets::Secrets;
 use mainspring_worker::tool::Output;
 
-/// As much of an error's body is read as can be shown.
+/// Bytes of an error's body that are read; enough for what can be shown.
 const SAID_BYTES_MAX: usize = 16 * 1024;
 
 /// Characters of an error's body that the model is shown.
 const SAID_CHARS_MAX: usize = 4_000;
 
-/// A body, as much of it as is wanted.
+/// A response body, up to the requested size.
 #[derive(Debug, Default)]
 pub(super) struct Body {
     content_type: String,
@@ -48,11 +48,11 @@ impl Body {
         Ok(body)
     }
 
-    /// What a tool said with an error, without these; nothing where it cannot be read.
+    /// The error body of a tool with secrets hidden; empty if it cannot be read.
     pub(super) async fn said(response: Response, secrets: &Secrets) -> String {
         let body = Self::read(response, SAID_BYTES_MAX).await;
         let bytes = body.unwrap_or_default().bytes;
-        // Before it is cut: half of a secret would not be known.
+        // Before truncation, because half of a secret would not be recognized.
         let text = secrets.hidden(&String::from_utf8_lossy(&bytes));
         let text = text.trim();
         match text.char_indices().nth(SAID_CHARS_MAX) {
@@ -61,7 +61,7 @@ impl Body {
         }
     }
 
-    /// A success.
+    /// The output of a successful call.
     pub(super) fn output(self) -> Output {
         if self.is_json()
             && !self.cut
@@ -99,7 +99,7 @@ impl Body {
         self.content_type.starts_with("text/") || self.is_json()
     }
 
-    /// The bytes without a last character that the cut went through.
+    /// The bytes without a last character that was cut in the middle.
     fn whole_characters(&self) -> &[u8] {
         match std::str::from_utf8(&self.bytes) {
             Err(error) if self.cut && error.error_len().is_none() => {

@@ -1,4 +1,4 @@
-//! One tool behind a URL, and the attempts of one call.
+//! One HTTP tool and the attempts of one call.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,37 +24,37 @@ use super::answer::Body;
 use super::fault::Fault;
 use mainspring_worker::tool::{Concurrency, Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
-/// Attempts of one call. What a tool wants of the other side is rarely worth more patience: the
-/// model can call again.
+/// Retry policy of one call. More patience is rarely worth it: the model can call again.
 const ATTEMPTS: Policy = Policy {
     attempts_max: 3,
     base: Duration::from_millis(250),
     cap: Duration::from_secs(2),
-    // What the other side asks for is kept to or, where there is no time for that, given up on.
+    // A `Retry-After` is always honoured; if there is not enough time for it, the call gives up.
     retry_after_max: Duration::MAX,
 };
 
-/// How long a call may wait between its attempts, all waits together.
+/// Limit on the sum of all waits between a call's attempts.
 const WAITS_MAX: Duration = Duration::from_secs(30);
 
-/// How long the body of an error is waited for: the status alone says enough.
+/// How long to wait for the body of an error; the status alone says enough.
 const SAID_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The member of an answer that says what is left of the call once it is old.
+/// The member of a response that holds the call's digest, shown once the call is old.
 const DIGEST_MEMBER: &str = "digest";
 
-/// How much later than the tool itself the kernel gives up: what the tool says is more precise.
+/// How much later than the tool itself the kernel times out, because the tool's own error is more
+/// precise.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// A tool behind a URL.
+/// An HTTP tool.
 #[derive(Debug)]
 pub(super) struct HttpCall {
     spec: ToolSpec,
     traits: Traits,
     url: Result<Url, String>,
-    /// The template of what is left of a call.
+    /// The template for the digest of a call.
     digest: Option<String>,
-    /// Of one attempt.
+    /// Timeout of one attempt.
     timeout: Duration,
     shared: Arc<Shared>,
 }
@@ -127,7 +127,7 @@ impl HttpCall {
         }
     }
 
-    /// The output with what is left of the call: by the template, else as the answer says.
+    /// Adds the digest to the output: from the template, else from the response.
     fn digested(&self, output: Output, invocation: &Invocation) -> Output {
         let by_template = self.digest.as_ref().and_then(|template| {
             let value = match &output.value {
@@ -145,13 +145,13 @@ impl HttpCall {
 
     fn body(&self, url: &Url, invocation: &Invocation) -> Vec<u8> {
         let mut body = json!({
-            // What is signed names whom it is for: nobody else can use it.
+            // The signed body names its recipient, so it is useless to anyone else.
             "url": url.as_str(),
             "call_id": invocation.call_id,
             "name": self.spec.name,
             "arguments": invocation.arguments,
         });
-        // A question to a memory may belong to no send.
+        // A request to a memory may belong to no send.
         let (session, send) = (invocation.session.session, invocation.send_id);
         if !session.0.is_nil() {
             body["session_id"] = json!(session);
@@ -173,7 +173,7 @@ impl HttpCall {
         let attempt = Box::pin(self.exchange(url, id, body));
         timeout(limit, attempt).await.unwrap_or_else(|_| {
             Err(Fault::Broken {
-                // The limit that was declared: what is left for the call differs from it by chance.
+                // The declared limit; what is left for this call differs from it arbitrarily.
                 what: format!("it took longer than {}", Span(self.timeout)),
                 slow: true,
             })
@@ -210,7 +210,7 @@ impl HttpCall {
         let headers = response.headers();
         let header = |name: &str| headers.get(name)?.to_str().ok();
         let retry_after = retry_after(header, shared.clock.now());
-        // It may quote what it was called with, which whoever reads this need not know.
+        // It may quote the request, secrets included, which readers of this error must not see.
         let secrets = Secrets::default().and_of_url(url.as_str());
         Err(Fault::Answered {
             status: status.as_u16(),
@@ -222,8 +222,8 @@ impl HttpCall {
     }
 }
 
-/// Where calls of `url` go. A host that is an address is judged here: it is never looked up. The
-/// parser has turned every way to write one into the usual one.
+/// The URL that calls go to. If its host is an address, it is checked here, since it is never
+/// looked up. The parser has normalized every notation of addresses.
 pub(super) fn target(url: &str, addresses: &Addresses) -> Result<Url, String> {
     let unusable = || "its URL is not one of http or https".to_owned();
     let url = Url::parse(url).map_err(|_| unusable())?;

@@ -1,4 +1,4 @@
-//! Looking names up, so that only permitted addresses are ever connected to.
+//! Name resolution that lets connections go only to permitted addresses.
 
 use std::fmt::Debug;
 use std::io;
@@ -11,17 +11,18 @@ use tokio::sync::Semaphore;
 
 use super::address::{Addresses, Refused};
 
-/// Names looked up at once. Each lookup takes a thread.
+/// Names resolved at once. Each lookup occupies a thread.
 const LOOKUPS_MAX: usize = 8;
 
-/// A way from names to addresses.
+/// Resolves names to addresses.
 #[async_trait]
 pub(super) trait Lookup: Send + Sync + Debug {
     /// The addresses of `host`.
     async fn lookup(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// The system's resolver, a few lookups at a time: a burst of calls must not take a thread each.
+/// The system's resolver, limited to a few lookups at a time so that a burst of calls does not take
+/// a thread each.
 #[derive(Debug)]
 pub(super) struct System {
     turns: Semaphore,
@@ -44,8 +45,8 @@ impl Lookup for System {
     }
 }
 
-/// Answers with permitted addresses only. The connection is made to one of them, without a second
-/// lookup: a name that changes between check and use gains nothing.
+/// Returns permitted addresses only. The connection is made to one of them without a second lookup,
+/// so a name that changes between check and use gains nothing.
 #[derive(Debug)]
 pub(super) struct Guarded {
     lookup: Arc<dyn Lookup>,
@@ -75,7 +76,7 @@ impl Resolve for Guarded {
     }
 }
 
-/// Those of `found` that may be called; why not, if there are none.
+/// The addresses of `found` that may be called, or the reason if there are none.
 fn permitted(addresses: &Addresses, found: &[IpAddr]) -> Result<Vec<SocketAddr>, Refused> {
     let mut permitted = Vec::new();
     let mut refused = None;

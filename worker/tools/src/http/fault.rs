@@ -1,4 +1,4 @@
-//! What can go wrong with an attempt, whether another one makes sense, and what the model is told.
+//! The ways an attempt can fail, whether to retry, and what the model is told.
 
 use std::error::Error;
 use std::io;
@@ -10,32 +10,32 @@ use mainspring_shared::tool::Repeat;
 use super::address::Refused;
 use mainspring_worker::tool::ToolError;
 
-/// Why an attempt gave nothing.
+/// Why an attempt gave no result.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// It must not or cannot be made.
+    /// The call is not allowed or cannot be made.
     Refused(String),
-    /// There was no connection: the other side has seen nothing.
+    /// No connection was established: the other side has seen nothing.
     Unreached(String),
-    /// The request left, and no whole answer came.
+    /// The request was sent, but no complete response came.
     Broken {
         /// What happened.
         what: String,
-        /// Whether it took too long.
+        /// Whether it timed out.
         slow: bool,
     },
-    /// An answer that is no success.
+    /// A response that is not a success.
     Answered {
         status: u16,
         /// Its body, shortened.
         said: String,
-        /// How long the other side asks to be left alone.
+        /// How long the other side asks us to wait before retrying.
         retry_after: Option<Duration>,
     },
 }
 
 impl Fault {
-    /// It as a log may have it: without what the other side said, which may be anything.
+    /// The fault as it may be logged: without what the other side said, which could be anything.
     pub(super) fn logged(&self) -> String {
         match self {
             Self::Refused(what) | Self::Unreached(what) | Self::Broken { what, .. } => what.clone(),
@@ -43,7 +43,7 @@ impl Fault {
         }
     }
 
-    /// A fault of the connection. Without addresses, which are nobody's business but the operator's.
+    /// The fault of a connection error. It shows no addresses, which only concern the operator.
     pub(super) fn of(error: &reqwest::Error) -> Self {
         if let Some(refused) = cause::<Refused>(error) {
             return Self::Refused(refused.to_string());
@@ -65,7 +65,7 @@ impl Fault {
         }
     }
 
-    /// What happened, for people.
+    /// What happened, in words.
     pub(super) fn what(self) -> String {
         match self {
             Self::Refused(what) | Self::Unreached(what) | Self::Broken { what, .. } => what,
@@ -73,7 +73,7 @@ impl Fault {
         }
     }
 
-    /// Whether another attempt may be made and may have more success.
+    /// Whether another attempt is allowed and may succeed.
     pub(super) fn again(&self, repeat: Repeat) -> bool {
         let worth = match self {
             Self::Refused(_) => false,
@@ -83,7 +83,7 @@ impl Fault {
         worth && repeat != Repeat::Once
     }
 
-    /// How long the other side asks to be left alone.
+    /// How long the other side asks us to wait before retrying.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Answered { retry_after, .. } => *retry_after,
@@ -106,7 +106,7 @@ impl Fault {
         }
     }
 
-    /// What the model is told once no further attempt is made.
+    /// What the model is told when no further attempt is made.
     pub(super) fn reply(self, repeat: Repeat, attempts: u32) -> ToolError {
         let code = self.code(repeat);
         let mut message = match self {

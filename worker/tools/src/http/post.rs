@@ -1,4 +1,4 @@
-//! Webhooks: posted like the calls of tools, to the same addresses and signed in the same way.
+//! Webhooks: posted like tool calls, to the same addresses and signed in the same way.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,8 @@ pub struct WebhookPoster {
 }
 
 impl WebhookPoster {
-    /// A poster that reaches public addresses and those of `allow_private`, and gives an endpoint this
-    /// long to answer. What it answers beside its status is not read.
+    /// A poster that reaches public addresses and those in `allow_private`, and gives an endpoint
+    /// this long to respond. Only the status of the response is read.
     pub fn new(
         allow_private: &[String],
         limit: Duration,
@@ -124,7 +124,7 @@ mod tests {
         (listener, at)
     }
 
-    /// An endpoint that gives each request this answer, after so long; what it read.
+    /// An endpoint that gives each request this response, after this delay; returns what it read.
     #[expect(
         clippy::disallowed_methods,
         reason = "an endpoint outside has a clock of its own"
@@ -207,7 +207,7 @@ mod tests {
         }
         assert!(poster.check("ftp://a.example").is_err());
         assert!(poster.check("https://a.example/hook").is_ok());
-        // The name passes, what it leads to does not.
+        // The name passes the check, the address it resolves to does not.
         let url = format!("http://localhost:{}", at.port());
         assert!(poster.check(&url).is_ok());
         let Posted::Failed { why } = poster.post(message(url)).await else {
@@ -234,7 +234,8 @@ mod tests {
         }
     }
 
-    /// An endpoint that begins with this and goes on with more of it as long as someone takes it; how much was.
+    /// An endpoint that responds with this and keeps sending more as long as the client reads; also
+    /// counts the bytes.
     async fn endless(head: &'static str) -> (SocketAddr, Arc<std::sync::atomic::AtomicUsize>) {
         let (listener, at) = listener().await;
         let taken = Arc::<std::sync::atomic::AtomicUsize>::default();
@@ -263,7 +264,7 @@ mod tests {
             let posted = poster(&["127.0.0.1"])
                 .post(message(format!("http://{at}")))
                 .await;
-            // It says that it has the message: that is all that it is asked.
+            // It acknowledged the message, and nothing else is asked of it.
             assert!(
                 matches!(posted, Posted::Answered { status: 200, .. }),
                 "{head}: {posted:?}"
@@ -276,7 +277,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_head_without_an_end_is_no_answer() {
-        // One line that never ends: what it takes is bounded before the time is over.
+        // One header line that never ends: the bytes read hit their limit before the timeout.
         let (at, taken) = endless("HTTP/1.1 200 OK\r\nx: ").await;
         let posted = poster(&["127.0.0.1"])
             .post(message(format!("http://{at}")))
@@ -294,7 +295,7 @@ mod tests {
             ("HTTP/1.1 999999 OK\r\n\r\n", false),
             ("HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n", false),
             ("{\"status\": 200}", false),
-            // Its body is not what its head says, which nobody reads.
+            // The body does not match its head, but nobody reads it.
             ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{{{{{{", true),
             (
                 "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
@@ -307,7 +308,7 @@ mod tests {
         ] {
             let (at, _) = endpoint(answer, Duration::ZERO).await;
             let poster = poster(&["127.0.0.1"]);
-            // The second one finds no connection that the first has left in disorder.
+            // The second request must not get a connection that the first left in a bad state.
             for _ in 0..2 {
                 let posted = poster.post(message(format!("http://{at}"))).await;
                 let is_taken = matches!(posted, Posted::Answered { status: 200, .. });

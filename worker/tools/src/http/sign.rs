@@ -1,4 +1,4 @@
-//! Signatures as Standard Webhooks has them: HMAC-SHA256 over `id.timestamp.body`.
+//! Signatures as in Standard Webhooks: HMAC-SHA256 over `id.timestamp.body`.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use sha2::Sha256;
 use super::SetupError;
 use mainspring_worker::llm::Secret;
 
-/// What a secret in the form of the standard begins with.
+/// The prefix of a secret in the form of the standard.
 const PREFIX: &str = "whsec_";
 
 const ID: HeaderName = HeaderName::from_static("webhook-id");
@@ -48,7 +48,7 @@ impl Keys {
         Ok(Self(keys.collect::<Result<_, _>>()?))
     }
 
-    /// Keys that are known as bytes.
+    /// Keys given as raw bytes.
     pub(super) fn of_bytes(keys: impl IntoIterator<Item = Vec<u8>>) -> Self {
         Self(keys.into_iter().collect())
     }

@@ -23,17 +23,18 @@ use super::process::Process;
 use super::settings::{ServerSettings, Transport};
 use super::{Error, http};
 
-/// Tools of one server, and pages that they come in: more than any model can tell apart.
+/// Limits on the tools of one server and on the pages of their listing; more than any model can
+/// tell apart.
 const TOOLS_MAX: usize = 1_000;
 const PAGES_MAX: usize = 100;
 
-/// How long an agent waits to hear of changed tools before it gets those that are known.
+/// How long an agent waits for a changed tool list before it gets the known one.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Calls in a row without an answer after which a connection is given up.
+/// Consecutive unanswered calls after which a connection is given up.
 const SILENCES_MAX: u32 = 3;
 
-/// Where the call's id is, for a server that wants to know a call that is repeated.
+/// The `_meta` key of the call's id, for a server that wants to recognize repeated calls.
 const CALL_ID: &str = "mainspring/call-id";
 
 /// The tools of a server, by name.
@@ -43,16 +44,16 @@ pub(super) type Listing = Arc<[Tool]>;
 #[derive(Debug)]
 pub(super) struct Connection {
     service: RunningService<RoleClient, Client>,
-    /// The tools, and how many changes the server had told of when it was asked for them.
+    /// The tools, and the number of change notifications seen before they were listed.
     listing: Mutex<(Listing, u64)>,
     silences: AtomicU32,
-    /// Whether it was ever of use.
+    /// Whether it ever served a call.
     proven: AtomicBool,
     born: Duration,
     _process: Option<Process>,
 }
 
-/// Our side of the protocol: it offers servers nothing, and hears that their tools have changed.
+/// Our side of the protocol: offers servers nothing, and listens for changes of their tools.
 #[derive(Debug, Clone, Default)]
 struct Client {
     changes: Arc<AtomicU64>,
@@ -73,7 +74,7 @@ impl ClientHandler for Client {
 type Service = RunningService<RoleClient, Client>;
 
 impl Connection {
-    /// Starts or reaches a server and asks for its tools. `now` is the monotonic clock's reading.
+    /// Starts or reaches a server and lists its tools. `now` is the monotonic clock's reading.
     pub(super) async fn open(
         server: &str,
         settings: &ServerSettings,
@@ -120,27 +121,27 @@ impl Connection {
         })
     }
 
-    /// Whether nothing speaks against using it.
+    /// Whether it still looks usable.
     pub(super) fn is_open(&self) -> bool {
         !self.service.peer().is_transport_closed() && !self.service.is_closed()
     }
 
-    /// Whether it was of use, or lived long enough for that.
+    /// Whether it ever served a call, or lived long enough.
     pub(super) fn proved_itself(&self, now: Duration, stable: Duration) -> bool {
         self.proven.load(Ordering::SeqCst) || now.saturating_sub(self.born) >= stable
     }
 
-    /// The server's tools; asked for again once the server said that they changed. While it does
-    /// not answer that, they are what they were.
+    /// The server's tools, listed again after the server reported a change. If that fails, they
+    /// stay as they were.
     pub(super) async fn listing(&self) -> Listing {
         let mut listing = self.listing.lock().await;
-        // Read before asking: a change in between is asked for the next time.
+        // Read before listing, so that a change in between triggers another listing.
         let changes = self.service.service().changes.load(Ordering::SeqCst);
         if listing.1 != changes {
             match timeout(REFRESH_TIMEOUT, list(&self.service)).await {
                 Ok(Ok(new)) => *listing = (new, changes),
                 failed => {
-                    // Its words may be anything.
+                    // The error's text may contain anything, so it is not logged.
                     let is_late = failed.is_err();
                     tracing::warn!(is_late, "an MCP server's changed tools are not known yet");
                 }
@@ -149,7 +150,7 @@ impl Connection {
         listing.0.clone()
     }
 
-    /// Makes a call. Dropping the future tells the server that nobody waits for it any more.
+    /// Makes a call. Dropping the future cancels the request at the server.
     pub(super) async fn call(
         &self,
         tool: String,
@@ -174,7 +175,7 @@ impl Connection {
         let mut params = CallToolRequestParams::new(tool).with_arguments(arguments);
         let mut meta = JsonObject::new();
         meta.insert(CALL_ID.to_owned(), Value::from(call_id));
-        // Also for servers that are no HTTP ones; of those it is a header, too.
+        // Also for servers not reached over HTTP; over HTTP it is a header, too.
         if let Some(traceparent) = telemetry::traceparent() {
             meta.insert(TRACEPARENT.to_owned(), Value::from(traceparent));
         }
@@ -188,7 +189,7 @@ impl Connection {
         answer
     }
 
-    /// Notes that a call got no answer in time; tells whether that was once too often.
+    /// Records that a call timed out; returns whether that was once too often.
     pub(super) fn was_silent(&self) -> bool {
         self.silences.fetch_add(1, Ordering::SeqCst) + 1 >= SILENCES_MAX
     }
@@ -216,7 +217,7 @@ where
 {
     let service = serve_client(Client::default(), transport).await;
     let service = service.map_err(|error| describe(&error))?;
-    // Ours is kept as long as the server does not say that it changed.
+    // We keep our own cache until the server reports a change.
     let peer = service.peer();
     peer.set_response_cache_config(ClientCacheConfig::disabled())
         .await;

@@ -1,4 +1,4 @@
-//! What can go wrong between a worker and an MCP server.
+//! The ways in which a request to an MCP server can fail.
 
 use std::io;
 
@@ -10,19 +10,19 @@ use rmcp::transport::streamable_http_client::StreamableHttpError;
 
 const CLOSED: &str = "it closed the connection";
 
-/// Characters of a server's words that are put into an error of ours.
+/// Characters of a server's message that are put into our own error.
 const SAID_CHARS_MAX: usize = 500;
 
 /// Why a request got no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The server has not seen it.
+    /// The server has not seen the request.
     Unreached(String),
-    /// The server may have seen it; the connection is gone or in doubt.
+    /// The server may have seen it; the connection is broken or suspect.
     Broken(String),
-    /// Something between us and the server failed; the connection is as good as before.
+    /// Something between us and the server failed; the connection is still good.
     Failed(String),
-    /// The server refuses it.
+    /// The server refused the request.
     Refused(Code, String),
 }
 
@@ -67,16 +67,16 @@ fn of_transport(error: &DynamicTransportError) -> Fault {
                 Fault::Failed(said)
             }
         }
-        // Their words may hold the URL, which may hold a key.
+        // Their text may contain the URL, which may contain a key.
         _ => Fault::Broken("the connection to its server broke".to_owned()),
     }
 }
 
-/// Why a connection did not come about, without addresses.
+/// Why a connection could not be opened, without addresses.
 pub(super) fn describe(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::ConnectionClosed(_) => CLOSED.to_owned(),
-        // A child that is gone is found out by whichever of reading and writing comes first.
+        // Either reading or writing may be the first to notice that a child is gone.
         ClientInitializeError::TransportError { error, .. } if error.error.is::<io::Error>() => {
             CLOSED.to_owned()
         }

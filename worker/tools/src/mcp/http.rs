@@ -1,4 +1,4 @@
-//! The way to a server over streamable HTTP.
+//! The transport to a server over streamable HTTP.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,19 +20,18 @@ use serde_json::Value;
 use super::settings::{address, header, is_loopback};
 use mainspring_worker::llm::Secret;
 
-/// From the first packet to the end of the TLS handshake.
+/// Covers everything from the first packet to the end of the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Requests to one server at once.
+/// Maximum concurrent requests to one server.
 const REQUESTS_MAX: usize = 256;
 
-/// How an event stream that broke is taken up again: for some seconds, since a call may wait for
-/// the end of it.
+/// Retries of a broken event stream: a few seconds' worth, since a call may be waiting for it.
 const STREAM_ATTEMPTS_MAX: usize = 5;
 const STREAM_WAIT_BASE: Duration = Duration::from_millis(200);
 const STREAM_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// A transport to the server at `url`, which may quote `secrets`; what is wrong otherwise.
+/// A transport to the server at `url`, which may quote `secrets`; an error says what is wrong.
 pub(super) fn transport(
     url: &str,
     headers: &[(String, Secret)],
@@ -59,7 +58,7 @@ pub(super) fn transport(
     Ok(StreamableHttpClientTransport::with_client(requests, config))
 }
 
-/// A client for one server. It follows no redirect: that would carry the headers elsewhere.
+/// A client for one server. It follows no redirects, which would carry the headers elsewhere.
 fn client(target: &Url) -> Result<Client, reqwest::Error> {
     let mut builder = Client::builder()
         .redirect(reqwest::redirect::Policy::none())
@@ -73,13 +72,13 @@ fn client(target: &Url) -> Result<Client, reqwest::Error> {
     builder.build()
 }
 
-/// Requests as the protocol has them, but that their errors can be shown, and that an event stream of a session that the
-/// server does not know any more is not asked for again. A call that waits for it fails at once,
-/// not after all attempts.
+/// Requests as the protocol defines them, with two differences: their errors can be shown, and the
+/// event stream of a session that the server has forgotten is not requested again. A call that
+/// waits for such a stream fails at once, not after all attempts.
 #[derive(Debug, Clone)]
 pub(super) struct Requests {
     client: Client,
-    /// What the server may quote and nobody else is to know.
+    /// Secrets that the server knows, may quote, and nobody else may see.
     secrets: Secrets,
 }
 
@@ -88,8 +87,8 @@ type Headers = HashMap<HeaderName, HeaderValue>;
 
 type Error = StreamableHttpError<reqwest::Error>;
 
-/// The error without the URL, which may hold a key, and without what the server quotes: errors of this kind end up
-/// in logs.
+/// The error without the URL, which may contain a key, and with secrets hidden in what the server
+/// quotes: errors of this kind end up in logs.
 fn presentable(error: Error, secrets: &Secrets) -> Error {
     match error {
         StreamableHttpError::Client(error) => StreamableHttpError::Client(error.without_url()),
@@ -113,7 +112,7 @@ fn presentable(error: Error, secrets: &Secrets) -> Error {
     }
 }
 
-/// The error of a request for an event stream: one that ends all attempts where the stream is gone.
+/// The error of a request for an event stream: if the stream is gone, one that ends all retries.
 fn of_stream(error: Error, secrets: &Secrets) -> Error {
     let gone = |status| matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
     match error {
@@ -124,7 +123,7 @@ fn of_stream(error: Error, secrets: &Secrets) -> Error {
     }
 }
 
-/// The headers of a message, with the trace that a call belongs to: it is posted by another task than the one that
+/// The headers of a message, with the trace of its call: the task that posts it is not the one that
 /// makes the call.
 fn joined(mut headers: Headers, message: &ClientJsonRpcMessage) -> Headers {
     let traceparent = match message {

@@ -1,19 +1,19 @@
-//! Names that every provider takes, for tools whose servers name them as they like.
+//! Maps tool names, which servers choose freely, to names that every provider accepts.
 
 use std::collections::BTreeSet;
 
 use sha2::{Digest, Sha256};
 
-/// Characters of a name: what every provider takes.
+/// Maximum characters of a name that every provider accepts.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Hex digits of the suffix by which two names are told apart.
+/// Hex digits of the suffix that distinguishes two colliding names.
 const SUFFIX_DIGITS: usize = 8;
 
-/// Each remote name once, with the name that models know it by. The same set of remote names gives
-/// the same pairs, in whatever order a server lists them: a name that is portable as it stands
-/// keeps itself, and of two that collide the later by the alphabet gets a suffix made of its own
-/// remote name.
+/// Each remote name once, with the name that models see. The same set of remote names gives the
+/// same pairs, in whatever order a server lists them: a name that is already portable is kept, and
+/// of two that collide, the alphabetically later one gets a suffix derived from its own remote
+/// name.
 pub(super) fn portable<'a>(
     prefix: &str,
     remote: impl Iterator<Item = &'a str>,
@@ -33,7 +33,7 @@ pub(super) fn portable<'a>(
         } else {
             name
         };
-        // Two remote names with one digest: nobody could tell them apart.
+        // Two remote names with the same digest could not be told apart, so only one is kept.
         if taken.insert(name.clone()) {
             named.push((remote, name));
         }
@@ -58,7 +58,7 @@ fn cleaned(name: &str) -> String {
     }
 }
 
-/// An ASCII name with room for `room` more characters.
+/// Shortens an ASCII name to leave room for `room` more characters.
 fn shortened(name: &str, room: usize) -> String {
     name[..name.len().min(NAME_CHARS_MAX - room)].to_owned()
 }

@@ -1,4 +1,4 @@
-//! From an MCP server's result to what the model reads.
+//! Turns an MCP server's result into what the model reads.
 
 use mainspring_shared::message::{ContentPart, ImageSource, plain_text};
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock, ResourceContents};
@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use mainspring_worker::tool::{Output, ToolError};
 
-/// Bytes of a value that is kept beside the text; a larger one is text only.
+/// Maximum bytes of a value that is kept alongside the text; a larger one becomes text only.
 const VALUE_BYTES_MAX: usize = 2_000_000;
 
-/// The member of a result's `_meta` that says what is left of the call once it is old.
+/// The member of a result's `_meta` that holds the call's digest, shown once the call is old.
 const DIGEST: &str = "mainspring/digest";
 
-/// A result, or the error that it is.
+/// The output of a result, or its error.
 pub(super) fn read(response: CallToolResponse) -> Result<Output, ToolError> {
     match response {
         CallToolResponse::Complete(result) => complete(result),
@@ -96,7 +96,7 @@ fn part(block: ContentBlock) -> ContentPart {
     }
 }
 
-/// An image; of one that no provider takes, the model learns that there is one.
+/// An image; if no provider accepts its type, the model is told that there was one.
 fn image(mime_type: &str, base64: &str) -> ContentPart {
     let source = ImageSource::Base64 {
         media_type: mime_type.to_owned(),

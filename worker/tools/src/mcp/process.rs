@@ -1,4 +1,4 @@
-//! A server as a child process: alone in its process group, and gone when its owner lets go.
+//! A server as a child process, in its own process group and killed when its owner drops it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,20 +16,21 @@ use tokio::time::timeout;
 use mainspring_shared::secrets::Secrets;
 use mainspring_worker::llm::Secret;
 
-/// What a server gets of the worker's own environment: enough to find programs, files and words.
+/// The variables that a server inherits from the worker: enough to find programs, files and its
+/// locale.
 const INHERITED: &[&str] = &[
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ",
     "USER",
 ];
 
-/// Bytes of what a server said last on its standard error that are kept.
+/// Bytes kept of a server's latest standard error output.
 const KEPT_BYTES_MAX: usize = 8 << 10;
 
-/// Characters of it that are told with a failure. Fewer than are kept: what was cut in half by the bound of
-/// the latter would not be known for a secret.
+/// Characters of it reported with a failure. Fewer than are kept, because a secret cut in half at
+/// the buffer's start would not be recognized and hidden.
 const SAID_CHARS_MAX: usize = 600;
 
-/// How long the last words of a dead server are waited for.
+/// How long to wait for the last output of a dead server.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A running server. Dropping it kills its process group.
@@ -45,7 +46,7 @@ pub(super) struct Process {
 pub(super) type Pipes = (ChildStdout, ChildStdin);
 
 impl Process {
-    /// Starts a program with an environment of its own. It may quote `secrets`.
+    /// Starts a program with its own environment. Its output may quote `secrets`.
     pub(super) fn start(
         server: &str,
         command: &str,
@@ -78,7 +79,7 @@ impl Process {
         Ok((process, (stdout, stdin)))
     }
 
-    /// Ends it, and returns how it ended and what it said last, fit to be shown.
+    /// Kills it, and returns its exit status and last output, fit to be shown.
     pub(super) async fn last_words(self) -> String {
         let Self {
             mut group,
@@ -106,8 +107,8 @@ fn inherited() -> impl Iterator<Item = (&'static str, OsString)> {
     INHERITED.iter().filter_map(value)
 }
 
-/// The leader of a process group, unwaited for until the group is killed: so nothing else can get
-/// its number meanwhile.
+/// The leader of a process group. It is not waited for until the group is killed, so that its
+/// number cannot be reused meanwhile.
 #[derive(Debug)]
 struct Group(Child);
 
@@ -115,7 +116,7 @@ impl Group {
     fn kill(&mut self) {
         let leader = self.0.id().and_then(|id| i32::try_from(id).ok());
         if let Some(group) = leader.and_then(Pid::from_raw) {
-            // It may have ended by itself.
+            // It may have exited already.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -127,7 +128,7 @@ impl Drop for Group {
     }
 }
 
-/// Reads what a server says beside the protocol, so that it never waits for a reader.
+/// Drains a server's standard error, so that the server never blocks on it.
 async fn listen(server: String, mut stderr: impl AsyncRead + Unpin, said: Arc<Mutex<Vec<u8>>>) {
     let mut piece = [0; 4096];
     while let Ok(read @ 1..) = stderr.read(&mut piece).await {
@@ -139,7 +140,7 @@ async fn listen(server: String, mut stderr: impl AsyncRead + Unpin, said: Arc<Mu
     }
 }
 
-/// The end of a text on one line, without the secrets that its speaker was given.
+/// The end of a text as one line, with the server's secrets hidden.
 fn presentable(said: &[u8], secrets: &Secrets) -> String {
     let said = secrets.hidden(&String::from_utf8_lossy(said));
     let words: Vec<&str> = said
@@ -177,7 +178,7 @@ mod tests {
         let leaked = ours.filter(|name| {
             let shown = format!("\n{name}=");
             !INHERITED.contains(&name.as_str())
-                // The shell's own.
+                // Set by the shell itself.
                 && !["PWD", "SHLVL", "_", "OLDPWD"].contains(&name.as_str())
                 && format!("\n{output}").contains(&shown)
         });
@@ -192,7 +193,7 @@ mod tests {
         let long = said("yes long | head -c 100000 >&2", &BTreeMap::new()).await;
         assert!(long.len() < SAID_CHARS_MAX + 50, "{}", long.len());
         assert!(long.ends_with("long"), "{long}");
-        // Of a secret that is cut in half there is nothing left.
+        // Nothing is left of a secret that is cut in half.
         let script = format!("echo ${{KEY}}{} >&2", "x".repeat(SAID_CHARS_MAX - 5));
         let words = said(&script, &env).await;
         assert!(
@@ -213,7 +214,7 @@ mod tests {
             assert_ne!(stdout.read_buf(&mut line).await.expect("a pipe"), 0);
         }
         drop(process);
-        // The pipe ends when the last that holds it is gone.
+        // The pipe closes when the last process that holds it is gone.
         assert_eq!(stdout.read_buf(&mut line).await.expect("a pipe"), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! One MCP server as the pool knows it: its connection, and its past failures.
+//! One MCP server of the pool: its connection and its past failures.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -11,16 +11,16 @@ use super::Error;
 use super::connection::{Connection, Listing};
 use super::settings::ServerSettings;
 
-/// The wait after the first failure; doubles with each further one in a row.
+/// The backoff after the first failure; doubles with each consecutive failure.
 const WAIT_BASE: Duration = Duration::from_millis(500);
 
-/// The longest wait.
+/// The longest backoff.
 const WAIT_MAX: Duration = Duration::from_mins(1);
 
-/// A wait of which no more than this is left is sat out: shorter than anybody's patience.
+/// A remaining backoff of at most this is waited out: short enough for any caller.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A connection that lived so long was a good one, whatever ended it.
+/// A connection that lived this long counts as good, whatever ended it.
 const STABLE: Duration = Duration::from_secs(30);
 
 /// A server.
@@ -28,21 +28,21 @@ const STABLE: Duration = Duration::from_secs(30);
 pub(super) struct Server {
     name: String,
     pub(super) settings: ServerSettings,
-    /// What it may quote and nobody else is to know.
+    /// Secrets that the server knows, may quote, and nobody else may see.
     secrets: Secrets,
     clock: Arc<dyn Clock>,
-    /// Held while a connection is opened: whoever wants it too waits for the same one.
+    /// Held while a connection is being opened: other callers wait for the same one.
     link: Mutex<Link>,
-    /// What it had on offer when that was last known.
+    /// Its tools when they were last known.
     known: std::sync::Mutex<Option<Listing>>,
 }
 
 #[derive(Debug, Default)]
 struct Link {
     open: Option<Arc<Connection>>,
-    /// Failures in a row.
+    /// Consecutive failures.
     failures: u32,
-    /// Not tried before this reading of the monotonic clock.
+    /// No attempt before this reading of the monotonic clock.
     not_before: Duration,
 }
 
@@ -58,7 +58,7 @@ impl Server {
         }
     }
 
-    /// The server's words without what only it is to know.
+    /// What the server said, with its secrets hidden.
     pub(super) fn hidden(&self, said: &str) -> String {
         self.secrets.hidden(said)
     }
@@ -68,7 +68,7 @@ impl Server {
         &self.name
     }
 
-    /// Its tools: what they are, or what they were when it was last there.
+    /// Its tools, or the last known ones if it is unavailable.
     pub(super) async fn listing(&self) -> Result<Listing, Error> {
         let listing = match self.connection().await {
             Ok(connection) => connection.listing().await,
@@ -86,7 +86,7 @@ impl Server {
         Ok(listing)
     }
 
-    /// The connection; opened if there is none and the last failure is long enough ago.
+    /// The connection; opened if there is none and the backoff is nearly over.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>, Error> {
         let mut link = self.link.lock().await;
         if let Some(open) = &link.open {
@@ -121,8 +121,8 @@ impl Server {
         }
     }
 
-    /// Gives up a connection that turned out to be of no use. Calls that are still under way over
-    /// it keep it until they end.
+    /// Drops a connection that turned out to be useless. Calls still in flight over it keep it
+    /// until they end.
     pub(super) async fn give_up(&self, connection: &Arc<Connection>) {
         let mut link = self.link.lock().await;
         let is_it = |open: &Arc<Connection>| Arc::ptr_eq(open, connection);

@@ -1,4 +1,4 @@
-//! What an MCP server needs to be started and spoken to.
+//! Settings for starting and talking to MCP servers.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,37 +13,37 @@ use mainspring_worker::llm::Secret;
 /// One server.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
-    /// How it is spoken to.
+    /// The transport to the server.
     pub transport: Transport,
     /// How long one call may take.
     pub timeout: Duration,
-    /// From the start to the list of its tools.
+    /// How long the server may take from its start to the list of its tools.
     pub start_timeout: Duration,
 }
 
-/// How a server is spoken to.
+/// The transport to a server.
 #[derive(Debug, Clone)]
 pub enum Transport {
     /// A child process of the worker, over its standard input and output.
     Stdio {
-        /// The program: a path, or a name that is found on the worker's `PATH`.
+        /// The program: a path, or a name looked up on the worker's `PATH`.
         command: String,
         /// Its arguments.
         args: Vec<String>,
-        /// Its environment, besides the little that every program needs of the worker's own.
+        /// Its environment, besides the few variables that it inherits from the worker.
         env: BTreeMap<String, Secret>,
     },
     /// Streamable HTTP.
     Http {
-        /// Where it is.
+        /// Its URL.
         url: String,
-        /// Headers of every request. Values are not shown.
+        /// Headers sent with every request. Their values are not shown.
         headers: Vec<(String, Secret)>,
     },
 }
 
 impl Transport {
-    /// What the server is told that nobody else is to know. It may quote it.
+    /// What the server is told and nobody else may see. The server may quote it.
     pub(super) fn secrets(&self) -> Secrets {
         let none = Secrets::default();
         match self {
@@ -57,12 +57,12 @@ impl Transport {
 }
 
 impl ServerSettings {
-    /// A server that is spoken to like this, with the default timeouts.
+    /// A server with this transport and the default timeouts.
     pub fn new(transport: Transport) -> Self {
         Self {
             transport,
             timeout: Duration::from_mins(1),
-            // Package runners load the program first.
+            // Package runners download the program first.
             start_timeout: Duration::from_secs(30),
         }
     }
@@ -100,13 +100,13 @@ impl ServerSettings {
 /// Settings that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
-    /// There is no program.
+    /// The command is empty.
     #[error("the MCP server {server} has an empty command")]
     Command {
         /// The server.
         server: String,
     },
-    /// A name that no environment can hold.
+    /// A variable name that no environment accepts.
     #[error("the MCP server {server} has no usable variable {variable:?}")]
     Variable {
         /// The server.
@@ -114,13 +114,13 @@ pub enum SetupError {
         /// The variable.
         variable: String,
     },
-    /// The address is none.
+    /// The URL is not a valid HTTP or HTTPS URL.
     #[error("the url of the MCP server {server} is not one of http or https")]
     Url {
         /// The server.
         server: String,
     },
-    /// A header that HTTP does not take.
+    /// A header that is not valid in HTTP.
     #[error("the MCP server {server} has an unusable header {header:?}")]
     Header {
         /// The server.
@@ -130,19 +130,19 @@ pub enum SetupError {
     },
 }
 
-/// The address of a server.
+/// Parses the URL of a server.
 pub(super) fn address(url: &str) -> Option<Url> {
     let url = Url::parse(url).ok()?;
     (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
 }
 
-/// Whether a server is on this machine: no proxy leads there.
+/// Whether a server is on this machine, so that no proxy is used.
 pub(super) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
-/// A header as HTTP takes it.
+/// Converts a header to HTTP types.
 pub(super) fn header(name: &str, value: &Secret) -> Option<(HeaderName, HeaderValue)> {
     let name = HeaderName::try_from(name).ok()?;
     let mut value = HeaderValue::try_from(value.expose()).ok()?;

@@ -16,19 +16,20 @@ use super::output;
 use super::server::Server;
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
-/// How much later than the tool itself the kernel gives up: what the tool says is more precise.
+/// How much later than the tool itself the kernel times out, because the tool's own error is more
+/// precise.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// Characters of a description: a page, more than a model needs to choose.
+/// Maximum characters of a description: a page, more than a model needs to choose.
 const DESCRIPTION_CHARS_MAX: usize = 8_000;
 
-/// Executions of one call: a server that died under it is started again and asked once more.
+/// Attempts of one call: if the server died during the first, it is restarted and called once more.
 const ATTEMPTS_MAX: u32 = 2;
 
 /// A tool.
 pub(super) struct McpTool {
     server: Arc<Server>,
-    /// Its name there.
+    /// Its name on the server.
     remote: String,
     spec: ToolSpec,
     traits: Traits,
@@ -44,7 +45,7 @@ impl fmt::Debug for McpTool {
 }
 
 impl McpTool {
-    /// The tool that `server` describes, under a name of ours.
+    /// The tool that `server` describes, under our own name for it.
     pub(super) fn new(server: Arc<Server>, name: String, described: &rmcp::model::Tool) -> Self {
         let settings = &server.settings;
         let waits = settings.start_timeout.saturating_mul(ATTEMPTS_MAX);
@@ -96,7 +97,7 @@ impl McpTool {
         }
     }
 
-    /// Makes the call; an error is one of the way to the server, not of the tool.
+    /// Makes the call; the outer error is a failure to reach the server, not one of the tool.
     async fn attempt(&self, invocation: &Invocation) -> Result<Result<Output, ToolError>, Fault> {
         let connection = match self.server.connection().await {
             Ok(connection) => connection,
@@ -122,7 +123,7 @@ impl McpTool {
         self.doubtful(Code::ToolTimeout, message)
     }
 
-    /// An error in which the server does not quote what only it is to know.
+    /// An error with secrets hidden in what the server said.
     fn presentable(&self, error: ToolError) -> ToolError {
         match error {
             ToolError::Reply { code, message } => ToolError::Reply {
@@ -151,7 +152,7 @@ impl McpTool {
         }
     }
 
-    /// A failure after which only a tool that does no harm twice can be sure of anything.
+    /// An error after which the outcome is known only if the tool can safely be repeated.
     fn doubtful(&self, code: Code, message: String) -> ToolError {
         match self.traits.repeat {
             Repeat::Safe | Repeat::Keyed => ToolError::Reply { code, message },
@@ -163,7 +164,8 @@ impl McpTool {
     }
 }
 
-/// What the server says of a second call: a hint, which is believed since the operator chose it.
+/// What the server says about repeating a call: only a hint, trusted because the operator chose the
+/// server.
 fn repeat(annotations: Option<&ToolAnnotations>) -> Repeat {
     let hint = |hint: Option<bool>| hint == Some(true);
     match annotations {

@@ -1,4 +1,4 @@
-//! `board_read`, `board_post`, `board_update`, `board_remove`: what agents tell each other.
+//! `board_read`, `board_post`, `board_update`, `board_remove`: messages between agents.
 
 use std::sync::Arc;
 
@@ -165,8 +165,8 @@ impl Tool for Board {
     }
 }
 
-/// The board of a session, and the session that it goes with: the root of the tree, or for a board
-/// of many trees whoever writes to it.
+/// The board of a session and the session that owns it: the root of the tree or, for a board shared
+/// by many trees, the session itself.
 fn board(session: &SessionRecord) -> (SessionKey, ListName) {
     let key = session.key;
     if let Some(name) = &session.agent.board {

@@ -1,4 +1,4 @@
-//! `memory_search`, `memory_save`, `memory_forget`: what an agent remembers beyond its session.
+//! `memory_search`, `memory_save`, `memory_forget`: what an agent remembers across sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,13 +36,13 @@ pub(crate) const TOOLS: [Listed<Remembers>; 3] = [
     ),
 ];
 
-/// The tools of an agent that remembers.
+/// The tools of an agent that has a memory.
 pub(crate) const MEMORY_TOOLS: [&str; 3] = ["memory_search", "memory_save", "memory_forget"];
 
-/// Entries that a search shows unless it asks for another number.
+/// Entries that a search returns unless the call sets a limit.
 const FOUND_DEFAULT: u32 = 10;
 
-/// Entries that a search may ask for.
+/// Maximum number of entries that a search may ask for.
 const FOUND_MAX: u32 = 25;
 
 /// How long a provider may take for one call.
@@ -105,7 +105,7 @@ impl Act {
     }
 }
 
-/// What the tools share.
+/// State that the tools share.
 pub(crate) struct Remembers {
     pub(super) shared: Arc<MemoryTools>,
     pub(super) memories: Arc<Memories>,
@@ -140,7 +140,7 @@ impl Entries {
         })
     }
 
-    /// The provider and the namespace that the send began with.
+    /// The provider and the namespace with which the send started.
     async fn place(&self, invocation: &Invocation) -> Result<(String, Namespace), ToolError> {
         let send = self
             .shared
@@ -251,7 +251,7 @@ impl Tool for Entries {
                 };
                 let gone = self.memories.within(ANSWER_MAX, memory.forget(entry));
                 let forgotten = gone.await.map_err(|e| failed(&e))?;
-                // A repeat of a call that forgot it finds nothing.
+                // On a repeat of the call, the first one may already have deleted it.
                 if forgotten || invocation.attempt > 1 {
                     return Ok(Output::text("It is forgotten."));
                 }

@@ -1,4 +1,4 @@
-//! The whole of an output that the model was shown in part.
+//! The full text of an output that the model was shown in part.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use serde_json::json;
 use super::shared::{self, MemoryTools};
 use mainspring_worker::tool::{Effect, Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
-/// Characters of one page unless the model says otherwise.
+/// Characters of one page unless the model sets a limit.
 const LIMIT_DEFAULT: usize = 20_000;
 
-/// Characters of one page: less than what an output may have before it is cut itself.
+/// Maximum characters of one page; below the limit at which an output would itself be cut.
 const LIMIT_MAX: usize = 40_000;
 
 #[derive(Debug, Deserialize)]
@@ -26,7 +26,7 @@ struct Arguments {
     limit: Option<usize>,
 }
 
-/// `read_output`: a page of what a call of this session gave.
+/// `read_output`: a page of the output of one of this session's calls.
 #[derive(Debug)]
 pub(super) struct ReadOutput {
     pub(super) shared: Arc<MemoryTools>,

@@ -1,4 +1,4 @@
-//! `recall`: what was said in this conversation, also where the model is not shown it any more.
+//! `recall`: what was said in this conversation, including what the model is no longer shown.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -24,30 +24,30 @@ use mainspring_worker::tool::{Effect, Invocation, Output, Tool, ToolError, ToolS
 /// The tool's name.
 const NAME: &str = "recall";
 
-/// Messages that one call lists unless the model says otherwise, and at most.
+/// Messages listed by one call: the default, and the maximum.
 const LIMIT_DEFAULT: usize = 20;
 const LIMIT_MAX: usize = 50;
 
-/// Characters that the messages of a list share, and that each has at least.
+/// Characters shared by the messages of a list, and the minimum for each.
 const LIST_CHARS: usize = 12_000;
 const ROW_CHARS_MIN: usize = 240;
 
-/// Characters of one message that is read by its number.
+/// Maximum characters shown of one message that is read by its number.
 const ROW_CHARS: usize = 40_000;
 
-/// Characters of a conversation's first message in a list of conversations.
+/// Characters shown of a conversation's first message in a list of conversations.
 const CHILD_CHARS: usize = 120;
 
-/// Conversations of such a list that are looked up at once.
+/// Conversations of such a list that are looked up concurrently.
 const CHILDREN_AT_ONCE: usize = 8;
 
-/// Messages that one search looks at: it says where it stopped.
+/// Messages that one search looks at; the output says where it stopped.
 const SCANNED_MAX: usize = 2_000;
 
-/// Messages of one read.
+/// Messages fetched by one read.
 const PAGE: u32 = 200;
 
-/// Sends back that can be asked for by their place.
+/// Maximum distance, in sends, at which a past send can be addressed.
 const SENDS_BACK_MAX: i64 = 10_000;
 
 #[derive(Debug, Deserialize)]
@@ -72,11 +72,11 @@ struct Arguments {
     limit: Option<usize>,
 }
 
-/// What is asked for.
+/// What the call asks for.
 #[derive(Debug)]
 struct Search {
     key: SessionKey,
-    /// The send that asks: what it says itself is no find.
+    /// The send that asks, whose own messages never match.
     running: SendId,
     send: Option<SendId>,
     query: Option<String>,
@@ -85,7 +85,7 @@ struct Search {
     limit: usize,
 }
 
-/// `recall`: messages by send, by number or by what they say.
+/// `recall`: finds messages by send, by number or by content.
 #[derive(Debug)]
 pub(super) struct Recall {
     pub(super) shared: Arc<MemoryTools>,
@@ -164,7 +164,7 @@ impl Tool for Recall {
 }
 
 impl Recall {
-    /// A session that this one started.
+    /// Resolves a session that this one started.
     async fn child(&self, asking: SessionKey, text: &str) -> Result<SessionKey, ToolError> {
         let session: Option<SessionId> = text.parse().ok();
         if session == Some(asking.session) {
@@ -185,8 +185,8 @@ impl Recall {
         }
     }
 
-    /// The conversations that a session started, the newest ones, in order: the calls that started them may
-    /// not be shown any more.
+    /// Lists the newest conversations that a session started, in order: the model may no longer be
+    /// shown the calls that started them.
     async fn children(&self, key: SessionKey, limit: usize) -> Result<Output, ToolError> {
         let all = self.shared.children(key).await?;
         let older = all.len().saturating_sub(limit);
@@ -204,7 +204,7 @@ impl Recall {
         Ok(Output::text(text))
     }
 
-    /// A line about a session that another one started; none where it is gone.
+    /// A line about a session that another one started; empty if it is gone.
     async fn of_child(&self, child: SessionKey) -> Result<String, ToolError> {
         let Some(found) = self.shared.find_session(child).await? else {
             return Ok(String::new());
@@ -233,7 +233,7 @@ impl Recall {
         Ok(text)
     }
 
-    /// A send by its id, or by how many sends before the present one.
+    /// Resolves a send by its id, or by how many sends it is before the current one.
     async fn send(
         &self,
         key: SessionKey,
@@ -264,7 +264,7 @@ impl Recall {
                 limit: PAGE,
             };
             let page = self.shared.list_sends(query).await?;
-            // What waits for its turn has said nothing yet.
+            // A send that is still pending has said nothing yet.
             let said = |send: &&SendRecord| send.started_at.is_some() && send.id != present;
             for send in page.data.iter().filter(said) {
                 back -= 1;
@@ -311,7 +311,7 @@ impl Recall {
         }
         let shown = Output {
             content: std::iter::once(ContentPart::text(format!("{shown}\n{page}")))
-                // A picture is put before the model again.
+                // A picture is shown to the model again.
                 .chain(
                     message
                         .content
@@ -325,7 +325,7 @@ impl Recall {
         Ok(shown.with_digest(format!("read message #{seq}")))
     }
 
-    /// The newest messages that fit, in order.
+    /// Lists the newest matching messages that fit, in order.
     async fn list(&self, search: Search) -> Result<Output, ToolError> {
         let mut found: VecDeque<Message> = VecDeque::new();
         let (mut before, mut scanned, mut more) = (search.before, 0, true);
@@ -371,7 +371,7 @@ impl Recall {
     }
 }
 
-/// Messages with what each says, as far as there is room, and where a list goes on.
+/// Messages with their content, as far as it fits, and where to continue.
 fn listed(found: &VecDeque<Message>, rest: Option<i64>) -> String {
     let mut text = match found.len() {
         0 => "nothing was found".to_owned(),
@@ -403,8 +403,8 @@ fn listed(found: &VecDeque<Message>, rest: Option<i64>) -> String {
     text
 }
 
-/// Whether a message says so, whatever the case. What was recalled earlier, and the calls that asked for
-/// it, only repeat what other messages say.
+/// Whether a message contains the query, ignoring case. Earlier results of this tool and the calls
+/// that asked for them are left out, because they only repeat other messages.
 fn says(message: &Message, query: &str) -> bool {
     if message.role == Role::Tool && message.name.as_deref() == Some(NAME) {
         return false;
@@ -413,7 +413,7 @@ fn says(message: &Message, query: &str) -> bool {
     told(message, calls).to_lowercase().contains(query)
 }
 
-/// Which message it is.
+/// The line that identifies a message.
 fn head(message: &Message) -> String {
     let role = match message.role {
         Role::User => "user",
@@ -429,7 +429,7 @@ fn head(message: &Message) -> String {
     )
 }
 
-/// What it says, with the calls that it makes.
+/// The content of a message, with the calls that it makes.
 fn body(message: &Message) -> String {
     told(message, message.tool_calls.iter())
 }

@@ -1,4 +1,4 @@
-//! A provider of memory behind a URL.
+//! A memory provider behind a URL.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +22,9 @@ use uuid::Uuid;
 use crate::http::Caller;
 use mainspring_worker::tool::{Invocation, Skills, Tool, ToolError};
 
-/// Memory that another service keeps. It is asked by signed `POST`s in the form of a tool's calls, named
-/// `memory_recall`, `memory_remember` and `memory_forget`; docs/MEMORY.md has their arguments and answers.
+/// Memory kept by another service. It is called with signed `POST`s in the form of tool calls,
+/// named `memory_recall`, `memory_remember` and `memory_forget`; docs/MEMORY.md describes their
+/// arguments and responses.
 #[derive(Debug)]
 pub struct HttpMemory {
     caller: Caller,
@@ -48,7 +49,8 @@ struct Forgotten {
 }
 
 impl HttpMemory {
-    /// The provider at this URL. `caller` decides what is signed and which addresses are reached.
+    /// The provider at this URL. `caller` decides what is signed and which addresses may be
+    /// reached.
     pub fn new(url: &str, timeout: Option<Duration>, caller: &Caller) -> Self {
         let tool = |name: &str| {
             caller.tool(&HttpTool {
@@ -56,7 +58,7 @@ impl HttpMemory {
                 description: String::new(),
                 parameters: any_object(),
                 url: url.to_owned(),
-                // A repeat has the same key.
+                // A repeat uses the same key.
                 repeat: Repeat::Keyed,
                 timeout: timeout.map(Span),
                 parallel: true,
@@ -75,7 +77,7 @@ impl HttpMemory {
     }
 }
 
-/// A question with its key.
+/// A request to the provider, with its idempotency key.
 struct Question {
     key: String,
     session: SessionKey,
@@ -85,7 +87,7 @@ struct Question {
 
 impl Question {
     fn of(tenant: TenantId, asker: Asker, key: String, arguments: Value) -> Self {
-        // Nil ids are not told.
+        // Nil ids are left out of the request.
         let session = asker.session.unwrap_or(SessionId(Uuid::nil()));
         Self {
             key,
@@ -132,7 +134,7 @@ impl Memory for HttpMemory {
         let arguments = json!({
             "tenant": ask.tenant, "namespace": ask.namespace, "query": ask.query, "limit": ask.limit,
         });
-        // The attempts of one question share it; the next question has another answer.
+        // The attempts of one recall share the key; the next recall may have another answer.
         let key = format!("recall_{}", self.caller.fresh_key());
         let question = Question::of(ask.tenant, ask.asker, key, arguments);
         let found: Entries = question.ask(self.recall.as_ref()).await?;
@@ -166,7 +168,7 @@ impl Memory for HttpMemory {
     }
 }
 
-/// A key as a header can hold it.
+/// Makes a key fit for a header.
 fn header(key: &str) -> String {
     let plain = |c: char| if c.is_ascii_graphic() { c } else { '_' };
     key.chars().map(plain).take(200).collect()

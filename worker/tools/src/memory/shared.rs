@@ -1,4 +1,4 @@
-//! The way to the lists.
+//! Access to the lists and transcripts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use serde_json::{Map, Value};
 
 use mainspring_worker::tool::{Invocation, ToolError};
 
-/// The first pause between two attempts while the database is away.
+/// The first pause between two attempts while the database is unavailable.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 
-/// The longest pause between two attempts while the database is away.
+/// The longest pause between two attempts while the database is unavailable.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Where the tools read and write.
+/// The stores that the tools read and write.
 #[derive(Debug)]
 pub(crate) struct MemoryTools {
     pub(super) store: Arc<dyn Store>,
@@ -34,7 +34,7 @@ pub(crate) struct MemoryTools {
 }
 
 impl MemoryTools {
-    /// The session that asks, as it is now.
+    /// The session that asks, in its current state.
     pub(super) async fn session(&self, key: SessionKey) -> Result<SessionRecord, ToolError> {
         let found = self.patiently(|| self.store.get_session(key)).await?;
         found.ok_or_else(gone)
@@ -56,7 +56,7 @@ impl MemoryTools {
         self.patiently(|| self.store.get_session(key)).await
     }
 
-    /// The sessions that one started, oldest first.
+    /// The sessions that a session started, oldest first.
     pub(super) async fn children(&self, key: SessionKey) -> Result<Vec<SessionKey>, ToolError> {
         self.patiently(|| self.store.list_children(key)).await
     }
@@ -76,8 +76,7 @@ impl MemoryTools {
             .await
     }
 
-    /// What a call of this session gave, where that is kept. A store that is away is asked until it
-    /// answers.
+    /// The output of a call of this session, if it is kept. Retries while the store is unavailable.
     pub(super) async fn output(
         &self,
         key: SessionKey,
@@ -107,7 +106,7 @@ impl MemoryTools {
             .await
     }
 
-    /// Changes a list of this session, or of the one whose board it is.
+    /// Changes a list of this session, or the board of the session that owns it.
     pub(super) async fn write(
         &self,
         invocation: &Invocation,
@@ -139,7 +138,7 @@ impl MemoryTools {
     }
 }
 
-/// Asks the database for something until it answers: the call's timeout is the end of it.
+/// Retries a database request while the database is unavailable; only the call's timeout ends this.
 pub(crate) async fn patiently<T, F>(
     clock: &dyn Clock,
     what: &str,
@@ -164,7 +163,7 @@ where
     }
 }
 
-/// The arguments as the tool's own type. They fit its schema.
+/// Parses the arguments into the tool's own type. They match its schema.
 pub(super) fn arguments<T: DeserializeOwned>(given: Map<String, Value>) -> Result<T, ToolError> {
     serde_json::from_value(Value::Object(given)).map_err(|error| ToolError::Reply {
         code: Code::ToolInvalidArguments,

@@ -1,4 +1,4 @@
-//! `todo`: what the session has to do.
+//! `todo`: the session's to-do list.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a policy answers.
+//! The response of a policy.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) enum Action {
     Skip,
 }
 
-/// A decision. Which members it may have beside the first two depends on the point.
+/// A decision. Which members it may have besides the first two depends on the point.
 #[derive(Debug, Deserialize)]
 pub(super) struct Answer {
     pub(super) action: Action,
@@ -69,7 +69,7 @@ pub(super) struct Answer {
 }
 
 impl Point {
-    /// What an answer at this point may have beside its action and a reason.
+    /// The members that a response at this point may have besides its action and a reason.
     const fn members(self) -> &'static [&'static str] {
         match self {
             Self::Round => &["inject"],
@@ -94,7 +94,7 @@ impl Point {
     }
 }
 
-/// The decision in the output of a policy at this point.
+/// Parses the decision in the output of a policy at this point.
 pub(super) fn read(point: Point, output: &Output) -> Result<Answer, HookError> {
     let wrong =
         |why: &dyn std::fmt::Display| HookError(format!("its response is not a decision: {why}"));
@@ -117,7 +117,7 @@ pub(super) fn read(point: Point, output: &Output) -> Result<Answer, HookError> {
     serde_json::from_value(without_nul(value)).map_err(|error| wrong(&error))
 }
 
-/// No database keeps U+0000 in a text.
+/// Removes U+0000 from every text; not every database can store it.
 fn without_nul(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(text.replace('\0', "")),
@@ -131,7 +131,7 @@ fn without_nul(value: Value) -> Value {
     }
 }
 
-/// A text with something in it.
+/// Rejects a text that is present but blank.
 fn words(text: Option<String>, name: &str) -> Result<Option<String>, HookError> {
     match text {
         Some(text) if text.trim().is_empty() => Err(HookError(format!("its {name} is empty"))),
@@ -144,7 +144,7 @@ fn needed(text: Option<String>, name: &str) -> Result<String, HookError> {
 }
 
 impl Answer {
-    /// What it says where something may happen or not.
+    /// The verdict at a point where something is either allowed or not.
     pub(super) fn verdict<T>(self) -> Decision<T> {
         match self.action {
             Action::Allow => Ok(Verdict::Go),
@@ -163,7 +163,7 @@ impl Answer {
         given.unwrap_or_else(|| "the policy forbids it".to_owned())
     }
 
-    /// The same where something may be said first.
+    /// The same at a point where a message may be injected first.
     pub(super) fn or_inject<T>(mut self) -> Decision<T> {
         match (self.action, words(self.inject.take(), "inject")?) {
             (Action::Allow, Some(text)) => Ok(Verdict::Say(vec![ContentPart::text(text)])),
@@ -172,13 +172,13 @@ impl Answer {
         }
     }
 
-    /// What is said behind a result.
+    /// The text to inject after a result.
     pub(super) fn injected(&mut self) -> Result<Option<String>, HookError> {
         words(self.inject.take(), "inject")
     }
 
-    /// Changes what a model is asked as it says. Of the tools it may take some away: what a model may call is
-    /// decided by the agent, and has been vetted.
+    /// Applies the changes to a model request. Tools can only be removed from it: the agent decides
+    /// which tools a model may call, and those have been vetted.
     pub(super) fn change(&mut self, request: &mut Request) -> Result<(), HookError> {
         let system = words(self.system_prompt.take(), "system_prompt")?;
         let (tools, most) = (self.tools.take(), self.max_tokens.take());
@@ -205,7 +205,7 @@ impl Answer {
         Ok(())
     }
 
-    /// The answer that it gives in the place of a model.
+    /// The reply that replaces the model's.
     pub(super) fn reply(self, model: &str) -> Result<Reply, HookError> {
         Ok(Reply {
             content: vec![ContentPart::text(needed(self.content, "content")?)],
@@ -216,12 +216,12 @@ impl Answer {
         })
     }
 
-    /// The text that it puts in the place of what a model said.
+    /// The text that replaces what the model said.
     pub(super) fn rewritten(&mut self) -> Result<Option<String>, HookError> {
         words(self.content.take(), "content")
     }
 
-    /// The result that it gives in the place of a tool, if it gives one.
+    /// The result that replaces a tool call, if the response gives one.
     pub(super) fn output(&mut self) -> Option<CallResult> {
         let result = match self.output.take()? {
             Value::String(text) => CallResult::text(text),
@@ -237,13 +237,13 @@ impl Answer {
         })
     }
 
-    /// The same where it has to give one.
+    /// The same where a result is required.
     pub(super) fn needed_output(&mut self) -> Result<CallResult, HookError> {
         let output = self.output();
         output.ok_or_else(|| HookError("its output is missing".to_owned()))
     }
 
-    /// Whether a send goes on that was to end.
+    /// Whether a send that was about to end continues instead.
     pub(super) fn go_on(self) -> Result<Option<GoOn>, HookError> {
         match self.action {
             Action::Allow | Action::End => Ok(None),
@@ -257,7 +257,7 @@ impl Answer {
         }
     }
 
-    /// What becomes of a timer's send.
+    /// What happens to a timer's send.
     pub(super) fn fired(self) -> Decision<OnFired> {
         match (self.action, self.seconds, self.until) {
             (Action::Postpone, Some(seconds), None) => {
@@ -276,7 +276,7 @@ impl Answer {
         }
     }
 
-    /// What stands for a part of a transcript.
+    /// The text that replaces a part of a transcript.
     pub(super) fn fold(mut self) -> Decision<String> {
         match (self.action, words(self.text.take(), "text")?) {
             (Action::Allow, Some(text)) => Ok(Verdict::Instead(text)),

@@ -1,4 +1,4 @@
-//! What a policy is told of that it cannot change.
+//! The notifications of a policy that cannot change anything.
 
 use mainspring_shared::message::NewMessage;
 use mainspring_worker::hook::{At, Moment};
@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::Point;
 
-/// The id of the request and what stands in it, where this moment is the point's. The id is the same whoever tells of
-/// the same moment again, except for a send that another worker took.
+/// The request's id and content, if this moment belongs to the point. The id is the same however
+/// often and by whichever worker the same moment is reported, except when another worker took the
+/// send.
 pub(super) fn told(point: Point, at: At, moment: &Moment<'_>) -> Option<(String, Value)> {
     match (point, moment) {
         (Point::SendStarted, Moment::SendStarted) => {

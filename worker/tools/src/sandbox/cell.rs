@@ -1,4 +1,5 @@
-//! The cells of isolated agents: a child for each send that makes all calls which reach beyond the database.
+//! The cells of isolated agents: one child per send, which makes every call that reaches beyond the
+//! database.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,19 +20,19 @@ use mainspring_worker::tool::{
     Away, Cell, CellOwner, Invocation, Isolator, NoCell, Output, Tool, ToolError, ToolSpec, Traits,
 };
 
-/// What the cells of a worker share.
+/// State that the cells of a worker share.
 #[derive(Debug)]
 pub(crate) struct Cells {
     pub(crate) jail: Arc<Jail>,
-    /// The worker's tools that are made in cells, by name.
+    /// The worker's tools that run in cells, by name.
     pub(crate) named: BTreeMap<String, Arc<dyn Tool>>,
-    /// What places the files of skills, where there is a workspace.
+    /// The tool that places skill files, if there is a workspace.
     pub(crate) placing: Option<Arc<dyn Tool>>,
     pub(crate) shelf: Option<Arc<Shelf>>,
     pub(crate) outside: Outside,
-    /// Describes tools behind URLs; calls none.
+    /// Describes HTTP tools; makes no calls.
     pub(crate) caller: Caller,
-    /// Bytes of memory that each process of a cell may have.
+    /// Memory limit in bytes of each process of a cell.
     pub(crate) memory: u64,
 }
 
@@ -90,14 +91,14 @@ impl SendCell {
         })
     }
 
-    /// The shelf whose files are placed from within the cell.
+    /// The shelf, with its files placed from within the cell.
     fn shelf(&self) -> Option<Arc<Shelf>> {
         let placing = self.cells.placing.clone()?;
         let shelf = self.cells.shelf.as_ref()?;
         Some(Arc::new(shelf.placed_by(self.isolated(placing, None))))
     }
 
-    /// Asks the child which tools there are.
+    /// Asks the child which tools an entry stands for.
     async fn listed(&self, declared: &DeclaredTool) -> Result<Vec<WireTool>, (String, String)> {
         let which = || match declared {
             DeclaredTool::Mcp(wanted) => format!("those of the MCP server {}", wanted.server),
@@ -175,7 +176,7 @@ impl Described {
     }
 }
 
-/// A tool as its worker needs to know it.
+/// A tool's description, as its worker needs it.
 pub(super) fn described(tool: &dyn Tool) -> WireTool {
     let (spec, traits) = (tool.spec(), tool.traits());
     let repeat: Repeat = traits.repeat;

@@ -1,4 +1,4 @@
-//! The child's side: makes calls of the workspace's tools until its input ends.
+//! The child's side: runs calls of the workspace tools until its input ends.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,10 +28,10 @@ use mainspring_worker::tool::{
     Away, Invocation, Output, Skills, Tool, ToolError, ToolSource, Tools,
 };
 
-/// What is asked of a child until it has its answer.
+/// A question in progress, which resolves to its answer.
 type Work = BoxFuture<'static, (u64, Up)>;
 
-/// What a child makes calls with.
+/// What a child runs calls with.
 #[derive(Debug)]
 struct Kit {
     tools: Tools,
@@ -39,9 +39,9 @@ struct Kit {
     servers: Pool,
 }
 
-/// Makes calls as they come over `input` and answers over `output`, until the input ends: with the
-/// worker, however it ends. Fails where what comes makes no sense. The child of an isolated agent first has
-/// `confine` bound its memory.
+/// Runs calls that arrive over `input` and answers over `output`, until the input ends, which it
+/// does with the worker, however that ends. Fails if the input makes no sense. In the child of an
+/// isolated agent, `confine` limits the memory first.
 pub async fn run(
     input: impl AsyncRead + Unpin,
     mut output: impl AsyncWrite + Unpin,
@@ -86,13 +86,13 @@ pub async fn run(
     }
 }
 
-/// A frame. What it says of an agent was stored, by a newer release perhaps.
+/// Parses a frame. What it says of an agent may have been stored by a newer release.
 fn read(frame: &[u8]) -> io::Result<Down> {
     let text = std::str::from_utf8(frame).map_err(io::Error::other)?;
     Ok(stored::read(text)?)
 }
 
-/// Obeys a frame; the work that it asks for, if any.
+/// Carries out a frame; returns the work that it asks for, if any.
 fn begun(
     kit: &Arc<Kit>,
     token: &str,
@@ -160,7 +160,7 @@ impl Kit {
         };
         let mut tools = Tools::default();
         let settings = Settings {
-            // Its own directory is all that it has.
+            // Its own directory is its whole workspace.
             workspace: begin.root.map(WorkspaceSettings::shared),
             shell: begin.shell.shell(),
             environment: begin.environment,
@@ -259,7 +259,7 @@ fn answer(token: &str, id: u64, called: Result<Output, ToolError>) -> Up {
             message,
         },
         Err(ToolError::Abort { message }) => Up::Aborted { token, id, message },
-        // A child has none of its own that could be gone.
+        // A child has no cell of its own that could be lost.
         Err(ToolError::Lost { message }) => Up::Failed {
             token,
             id,

@@ -1,11 +1,11 @@
-//! What a process does to itself so that others learn nothing of it, and it takes no more than it may.
+//! Restricts the current process: others cannot inspect it, and its memory is limited.
 
 use std::io;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// Keeps processes of the same user from reading this one's environment and memory, unless they may read
-/// everybody's.
+/// Keeps processes of the same user from reading this one's environment and memory, unless they are
+/// privileged to read everyone's.
 #[cfg(target_os = "linux")]
 pub fn conceal() -> io::Result<()> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -13,13 +13,14 @@ pub fn conceal() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// Elsewhere it is up to the system who reads what.
+/// On other systems, access is left to the system's own rules.
 #[cfg(not(target_os = "linux"))]
 pub fn conceal() -> io::Result<()> {
     Ok(())
 }
 
-/// Conceals this process, and bounds the memory that it and each process that it starts may use from now on.
+/// Conceals this process, and limits the memory that it and each process it starts may use from
+/// here on.
 pub fn confine(memory: u64) -> io::Result<()> {
     conceal()?;
     let bytes = memory.saturating_add(used());
@@ -30,7 +31,7 @@ pub fn confine(memory: u64) -> io::Result<()> {
     Ok(setrlimit(Resource::Data, limit)?)
 }
 
-/// Bytes that count already, where the system says so.
+/// Bytes that already count towards the limit, if the system reports them.
 fn used() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmData:"));

@@ -1,4 +1,4 @@
-//! What a worker and its child say to each other: one JSON object a line.
+//! The protocol between a worker and its child: one JSON object per line.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,20 +16,21 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 use super::outside::WireCell;
 use crate::settings::{Limits, Shell, Template};
 
-/// Bytes of one line: what a call may be given, and what it may give.
+/// Maximum bytes of a line, which bounds a call's arguments and its output.
 const LINE_BYTES_MAX: usize = 32 << 20;
 
-/// What a child begins with.
+/// What a child is started with.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Begin {
     pub(crate) token: String,
-    /// The session's directory; none where workers have no workspace.
+    /// The session's directory; none if workers have no workspace.
     pub(crate) root: Option<PathBuf>,
     pub(crate) shell: WireShell,
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) limits: Limits,
-    /// What the child of an isolated agent is bounded by and may use; others make no calls to the outside.
+    /// Limits and settings for the child of an isolated agent; other children make no calls to the
+    /// outside.
     #[serde(default)]
     pub(crate) cell: Option<WireCell>,
 }
@@ -70,7 +71,7 @@ impl WireShell {
     }
 }
 
-/// To the child.
+/// A frame to the child.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Down {
@@ -78,7 +79,7 @@ pub(crate) enum Down {
         token: String,
         id: u64,
         tool: String,
-        /// What the agent's list says of it, where the worker has none of that name.
+        /// How the agent declares the tool, if the worker has none of that name.
         #[serde(default)]
         declared: Option<Box<DeclaredTool>>,
         call_id: String,
@@ -91,7 +92,7 @@ pub(crate) enum Down {
         token: String,
         id: u64,
     },
-    /// Which tools an entry of the agent's list stands for.
+    /// Asks which tools an entry of the agent's list stands for.
     List {
         token: String,
         id: u64,
@@ -99,7 +100,7 @@ pub(crate) enum Down {
     },
 }
 
-/// From the child.
+/// A frame from the child.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Up {
@@ -138,7 +139,7 @@ pub(crate) enum Up {
     },
 }
 
-/// A tool that the child knows and its worker does not.
+/// A tool that the child knows and the worker does not.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WireTool {
     pub(crate) name: String,
@@ -149,7 +150,7 @@ pub(crate) struct WireTool {
 }
 
 impl Up {
-    /// Its token, and the call that it answers.
+    /// Its token, and the id of the call that it answers.
     pub(crate) fn about(&self) -> (&str, Option<u64>) {
         match self {
             Self::Ready { token } => (token, None),
@@ -162,7 +163,7 @@ impl Up {
     }
 }
 
-/// A frame as a line; refused where it is longer than the other side takes.
+/// Encodes a frame as a line; fails if it is longer than the other side accepts.
 pub(crate) fn line(frame: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(frame)?;
     if line.len() >= LINE_BYTES_MAX {
@@ -173,7 +174,7 @@ pub(crate) fn line(frame: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// The next line; none at the end. A piece of a line is kept in `held` if this is dropped.
+/// The next line, or `None` at the end. If this is dropped, a partial line stays in `held`.
 pub(crate) async fn next_line(
     from: &mut (impl AsyncBufRead + Unpin),
     held: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! What a cell gets of the worker's settings: those that the tools of its agent need, and no others.
+//! The worker settings that a cell receives: those that its agent's tools need, and no others.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,28 +15,28 @@ use crate::http::{Caller, CallerSettings};
 use crate::mcp::{Pool, ServerSettings, Transport};
 use mainspring_worker::llm::Secret;
 
-/// How tools behind URLs and MCP servers are reached.
+/// How HTTP tools and MCP servers are reached.
 #[derive(Debug, Clone, Default)]
 pub struct Outside {
-    /// How services behind URLs are called.
+    /// How HTTP tools are called.
     pub caller: CallerSettings,
     /// The MCP servers by name.
     pub servers: BTreeMap<String, ServerSettings>,
 }
 
-/// What the child of an isolated agent begins with besides its directory.
+/// What the child of an isolated agent is started with besides its directory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WireCell {
-    /// Bytes of memory that each of its processes may have.
+    /// Memory limit in bytes of each of its processes.
     pub(crate) memory: u64,
-    /// How URLs are called, if the agent has tools behind some.
+    /// How HTTP tools are called, if the agent has any.
     http: Option<WireCaller>,
     /// The MCP servers that the agent names.
     servers: BTreeMap<String, WireServer>,
 }
 
-/// A value that is not shown.
+/// A value that `Debug` does not show.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Hidden(String);
@@ -92,7 +92,7 @@ enum WireTransport {
 }
 
 impl WireCell {
-    /// What this agent needs.
+    /// The settings that this agent needs.
     pub(crate) fn of(outside: &Outside, agent: &AgentSpec, memory: u64) -> Self {
         let folds = agent.context.fold.strategy == FoldStrategy::Http;
         let mut cell = Self {
@@ -119,7 +119,7 @@ impl WireCell {
         cell
     }
 
-    /// What makes its agent's calls.
+    /// What makes the agent's calls: an HTTP caller, if there is one, and the MCP servers.
     pub(super) fn sources(self, clock: &Arc<dyn Clock>) -> Result<(Option<Caller>, Pool), String> {
         let caller = self.http.map(|http| {
             let caller = Caller::new(&http.settings(), clock.clone(), Arc::new(OsEntropy));

@@ -1,4 +1,4 @@
-//! One child, as its worker sees it.
+//! A child, from the worker's side.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,73 +20,72 @@ use super::frame::{Begin, Down, Up, line, next_line};
 use crate::shell::end_marked;
 use mainspring_worker::tool::Invocation;
 
-/// How long a child without calls is kept, at least.
+/// Minimum time that an idle child is kept.
 const IDLE: Duration = Duration::from_mins(1);
 
-/// How long a child may take to say that it is there. A container's start is the slowest.
+/// How long a child may take to report that it is ready. Starting a container is the slowest case.
 const START: Duration = Duration::from_secs(20);
 
-/// How often a child is looked at whether it is still there.
+/// How often to check whether a child is still alive.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a child may take to end once its input has.
+/// How long a child may take to exit after its input was closed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long what a child complained of is waited for once it has ended.
+/// How long to wait for the rest of a child's standard error after it has ended.
 const REST: Duration = Duration::from_millis(200);
 
-/// Frames on their way to a child.
+/// Capacity of the queue of frames to a child.
 const FRAMES_MAX: usize = 256;
 
-/// Bytes of what a child complains of that go into the log.
+/// Bytes of a child's standard error that are logged.
 const COMPLAINT_BYTES_MAX: usize = 2_000;
 
-/// A call that waits for its answer.
+/// A call that is waiting for its answer.
 #[derive(Debug)]
 struct Waiting {
     call_id: String,
     answer: oneshot::Sender<Up>,
 }
 
-/// The way to a child.
+/// The worker's handle to a child.
 #[derive(Debug)]
 pub(crate) struct Handle {
     token: String,
     frames: mpsc::Sender<Vec<u8>>,
     pending: Mutex<BTreeMap<u64, Waiting>>,
     next: AtomicU64,
-    /// It takes no more calls.
+    /// The child takes no more calls.
     over: CancellationToken,
-    /// It does not get the time to end by itself.
+    /// The child is to be killed without time to exit on its own.
     kill: CancellationToken,
-    /// It has said that it is there.
+    /// The child has reported that it is ready.
     ready: CancellationToken,
 }
 
 /// What a child is asked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Question<'a> {
-    /// To make a call.
+    /// To run a call.
     Call {
         tool: &'a str,
         declared: Option<&'a DeclaredTool>,
         invocation: &'a Invocation,
     },
-    /// What an entry of the agent's list stands for.
+    /// To list the tools that an entry of the agent's list stands for.
     List(&'a DeclaredTool),
 }
 
 /// Why a child was not asked.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotAsked {
-    /// It is over.
+    /// The child is over.
     Over,
-    /// It has too much to do, or the call is too large.
+    /// The child is too busy, or the call is too large.
     Refused(String),
 }
 
-/// A call under way in a child. A child that is not waited for any longer although it did not
-/// answer is ended.
+/// A call in flight in a child. Dropping it before the child has answered kills the child.
 #[derive(Debug)]
 pub(crate) struct PendingCall {
     child: Arc<Handle>,
@@ -107,7 +106,7 @@ impl Handle {
         self.ready.is_cancelled()
     }
 
-    /// Waits until it has said that it is there; false where it ended without.
+    /// Waits until the child is ready; false if it ended first.
     pub(crate) async fn begun(&self) -> bool {
         tokio::select! {
             () = self.ready.cancelled() => {}
@@ -116,12 +115,12 @@ impl Handle {
         self.was_ready()
     }
 
-    /// Lets it end by itself.
+    /// Lets the child exit on its own.
     pub(crate) fn end(&self) {
         self.over.cancel();
     }
 
-    /// The same, unless it has something to do. Whether it ends.
+    /// The same, unless the child is busy; returns whether it is over.
     pub(crate) fn end_if_idle(&self) -> bool {
         let pending = self.pending();
         if pending.is_empty() {
@@ -172,7 +171,8 @@ impl Handle {
         let frame = line(&frame).map_err(|error| NotAsked::Refused(error.to_string()))?;
         let (sender, answer) = oneshot::channel();
         let mut pending = self.pending();
-        // Under the lock: whoever ends it either sees this call or is seen by it.
+        // Under the lock, so that whoever ends the child either sees this call or has ended it
+        // already.
         if self.is_over() {
             return Err(NotAsked::Over);
         }
@@ -193,14 +193,14 @@ impl Handle {
         })
     }
 
-    /// Nobody hears any more of calls that were not answered; their ids.
+    /// Drops the unanswered calls, whose answers nobody gets; returns their ids.
     fn abandon(&self) -> Vec<String> {
         self.over.cancel();
         let pending = std::mem::take(&mut *self.pending());
         pending.into_values().map(|call| call.call_id).collect()
     }
 
-    /// Returns when it had nothing to do for a while, and takes nothing any more.
+    /// Returns once the child has been idle for a while; by then it takes no more calls.
     async fn idle(&self, clock: &dyn Clock) {
         let mut seen = 0;
         loop {
@@ -215,7 +215,7 @@ impl Handle {
 }
 
 impl PendingCall {
-    /// What the child says; none when it ends without a word.
+    /// The child's answer; `None` if it ended without one.
     pub(crate) async fn answer(&mut self) -> Option<Up> {
         (&mut self.answer).await.ok()
     }
@@ -235,23 +235,23 @@ impl PendingCall {
 
 impl Drop for PendingCall {
     fn drop(&mut self) {
-        // One that was told to stop had its time to say so: nothing of it goes on unseen.
+        // A stopped call had its time to report back: nothing of it may continue unseen.
         if self.child.pending().contains_key(&self.id) {
             self.child.kill();
         }
     }
 }
 
-/// The processes of a child. Dropping it ends them all, before their leader is given up, which
-/// keeps the group's number from others.
+/// The processes of a child. Dropping it kills them all before their leader is reaped, so that the
+/// group's number cannot be reused meanwhile.
 struct Group {
     child: Child,
     leader: Option<Pid>,
 }
 
 impl Group {
-    /// Waits for the leader's end, without giving it up: what it started may hold its pipes, so
-    /// their end does not come with it.
+    /// Waits until the leader has exited, without reaping it. The end of its output is no sign of
+    /// that, because processes that it started may hold its pipes.
     async fn headless(leader: Option<Pid>, clock: &dyn Clock) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         loop {
@@ -277,14 +277,14 @@ impl Drop for Group {
     }
 }
 
-/// A child with its pipes.
+/// A started child with its pipes.
 pub(crate) struct Started {
     pub(crate) handle: Arc<Handle>,
     group: Group,
     pipes: Pipes,
     frames: mpsc::Receiver<Vec<u8>>,
     clock: Arc<dyn Clock>,
-    /// Given back at its end.
+    /// Released when this is dropped.
     _slot: OwnedSemaphorePermit,
 }
 
@@ -294,8 +294,8 @@ struct Pipes {
     complaints: ChildStderr,
 }
 
-/// Starts a child with nothing of this process's environment but where programs are found. It
-/// begins its work when [`Started::watch`] tells it with what.
+/// Starts a child with nothing of this process's environment except `PATH`. It starts working once
+/// [`Started::watch`] has sent it its settings.
 pub(crate) fn start(
     words: &[String],
     path: &str,
@@ -311,7 +311,8 @@ pub(crate) fn start(
         .args(arguments)
         .env_clear()
         .env("PATH", path)
-        // The program's memory is committed as it is needed, not 32 MiB at once: what is bounded is what it uses.
+        // Commit the program's memory as needed, not 32 MiB at once: the limit should count what it
+        // uses.
         .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
         .env("MIMALLOC_EAGER_COMMIT", "0")
         .current_dir(directory)
@@ -355,8 +356,8 @@ pub(crate) fn start(
 }
 
 impl Started {
-    /// Carries frames until the child has nothing to do, one side breaks off or `aborted` is; then
-    /// ends the child and all that it started.
+    /// Carries frames until the child is idle, one side fails or `aborted` resolves; then ends the
+    /// child and every process it started.
     pub(crate) async fn watch(mut self, begin: Begin, aborted: impl Future<Output = ()>) {
         let handle = self.handle.clone();
         let mut complaint = Vec::new();
@@ -411,7 +412,8 @@ impl Started {
             let said = String::from_utf8_lossy(&complaint);
             tracing::warn!(%error, said = said.trim(), "a process for tools ended");
         }
-        // What a command of an open call started may have left the child's group long ago.
+        // Processes that a command of an open call started may have left the child's group long
+        // ago.
         let _ = tokio::task::spawn_blocking(move || {
             let calls = open.iter().filter(|id| !id.is_empty());
             calls.for_each(|id| end_marked(id));
@@ -420,13 +422,13 @@ impl Started {
     }
 }
 
-/// Does the work, and never returns.
+/// Does the work, then never returns.
 async fn always(work: impl Future<Output = ()>) {
     work.await;
     std::future::pending::<()>().await;
 }
 
-/// Keeps the beginning of what is said until that ends.
+/// Reads to the end and keeps only the beginning.
 async fn listen(from: &mut ChildStderr, kept: &mut Vec<u8>) {
     let mut piece = [0; 1024];
     loop {
@@ -440,7 +442,7 @@ async fn listen(from: &mut ChildStderr, kept: &mut Vec<u8>) {
     }
 }
 
-/// Waits for the end of what a child says.
+/// Waits for the end of the child's output.
 async fn silence(from: &mut BufReader<ChildStdout>) {
     let mut piece = [0; 1024];
     while !matches!(from.read(&mut piece).await, Ok(0) | Err(_)) {}
@@ -473,7 +475,7 @@ impl Wire<'_> {
             frames,
             ..
         } = self;
-        // Beside each other: a child that writes much reads nothing meanwhile.
+        // Concurrently, because a child that writes a lot does not read meanwhile.
         let writing = async {
             while let Some(frame) = frames.recv().await {
                 input.write_all(&frame).await?;
@@ -508,7 +510,7 @@ impl Wire<'_> {
     }
 }
 
-/// The next frame of this child. What another process wrote into its pipe has not its token.
+/// The next frame from this child. One that another process wrote into its pipe lacks its token.
 async fn heard(
     handle: &Handle,
     output: &mut BufReader<ChildStdout>,

@@ -1,4 +1,4 @@
-//! How a command becomes a process.
+//! How a command is turned into a process.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,58 +9,58 @@ use mainspring_shared::id::SessionKey;
 
 use super::inside;
 
-/// Shells that run commands, the first one that is there.
+/// Shells for running commands; the first one that exists is used.
 const SHELLS: [(&str, &[&str]); 2] = [
     ("/bin/bash", &["--noprofile", "--norc", "-c"]),
     ("/bin/sh", &["-c"]),
 ];
 
-/// Where programs are found unless the environment says so.
+/// The default `PATH`.
 pub(crate) const PATH_DEFAULT: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A command to run.
 #[derive(Debug, Clone, Copy)]
 pub struct ShellCommand<'a> {
-    /// What the model wrote.
+    /// The command as the model wrote it.
     pub command: &'a str,
     /// The session's directory.
     pub workspace: &'a Path,
-    /// Where to start, relative to it; `.` for itself.
+    /// The directory to start in, relative to the workspace; `.` for the workspace itself.
     pub cwd: &'a Path,
     /// The session.
     pub session: SessionKey,
-    /// The call, which no other has.
+    /// The call's id, which is unique.
     pub call_id: &'a str,
 }
 
-/// A process to start. It gets nothing but what is said here: no other variables, no input.
+/// A process to start. It gets nothing but what is listed here: no other variables, no input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
-    /// An absolute path.
+    /// The program's absolute path.
     pub program: PathBuf,
-    /// Passed on as they are.
+    /// The arguments, passed on as they are.
     pub arguments: Vec<OsString>,
-    /// All of its environment.
+    /// Its whole environment.
     pub environment: BTreeMap<String, OsString>,
-    /// Where it starts.
+    /// The directory in which it starts.
     pub directory: PathBuf,
 }
 
 /// A way to run commands.
 pub trait ShellBackend: Send + Sync + Debug {
-    /// The process that is the command. Where there is none, the command is not run, and the model
-    /// is told why; nothing else runs in its place.
+    /// The process that runs the command. If this fails, the command is not run and the model is
+    /// told why; nothing else runs in its place.
     fn launch(&self, command: &ShellCommand<'_>) -> Result<Launch, String>;
 
-    /// What has to run after a command was stopped, where the end of its process group is not the
-    /// end of it.
+    /// What to run after a command was stopped, if killing its process group does not end it
+    /// completely.
     fn cleanup(&self, command: &ShellCommand<'_>) -> Option<Launch> {
         let _ = command;
         None
     }
 }
 
-/// Commands as processes of the worker's user.
+/// Runs commands as processes of the worker's user.
 #[derive(Debug)]
 pub(crate) struct Local {
     shell: (&'static str, &'static [&'static str]),
@@ -68,7 +68,7 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    /// Commands that see these variables.
+    /// A backend whose commands see these variables.
     pub(crate) fn new(environment: &BTreeMap<String, String>) -> Result<Self, String> {
         let shell = SHELLS
             .into_iter()
@@ -84,7 +84,7 @@ impl ShellBackend for Local {
     fn launch(&self, command: &ShellCommand<'_>) -> Result<Launch, String> {
         let (program, options) = self.shell;
         let mut environment: BTreeMap<String, OsString> = [
-            // What programs keep for their user is kept for the session.
+            // Files that programs keep in the home directory belong to the session.
             ("HOME", command.workspace.into()),
             ("NO_COLOR", "1".into()),
             ("PAGER", "cat".into()),

@@ -1,8 +1,9 @@
-//! `command_start`, `command_output`, `command_stop`: commands that run on while the agent works.
+//! `command_start`, `command_output`, `command_stop`: commands that run in the background while the
+//! agent works.
 //!
 //! A command belongs to the worker that started it and ends with it: when the worker is asked to
-//! stop, and when it dies. What is known of it is an entry of a list in the database, so any worker
-//! can say how it ended, and that it is lost with its own.
+//! stop, and when it dies. Its state is an entry of a list in the database, so any worker can tell
+//! how it ended, or that it was lost together with its worker.
 
 mod tools;
 
@@ -32,22 +33,22 @@ use crate::files::workspace::Workspace;
 use crate::shell::{Ended, Kept, Launch, Process, ShellBackend, ShellCommand};
 use mainspring_worker::tool::{Invocation, Output, ToolError};
 
-/// Commands of one session, those that ended included.
+/// Commands of one session, including those that ended.
 const COMMANDS_MAX: u32 = 8;
 
-/// Characters of a command's output that outlive it.
+/// Characters of a command's output that are stored when it ends.
 const OUTPUT_CHARS_MAX: usize = 20_000;
 
-/// Characters of a command.
+/// Maximum characters of a command.
 const COMMAND_CHARS_MAX: usize = 10_000;
 
-/// How long a command may run unless it is given another time.
+/// How long a command may run unless the call sets another time.
 const TIME: Duration = Duration::from_hours(1);
 
-/// The longest time that a command can be given.
+/// The longest time that a call can set for a command.
 const TIME_MAX: Duration = Duration::from_hours(24);
 
-/// How often a running command is compared with what the database says of its session.
+/// How often to check that the session still has a running command's entry.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Undelivered items that one session may have.
@@ -59,25 +60,25 @@ const BOUNDS: Bounds = Bounds {
     when_full: WhenFull::Fifo,
 };
 
-/// What commands in the background need beside a shell.
+/// What background commands need besides a shell.
 #[derive(Debug, Clone)]
 pub struct Background {
-    /// Where it is kept what became of them.
+    /// Where the commands' outcomes are stored.
     pub store: Arc<dyn Store>,
-    /// Where a session is enqueued whose command has ended.
+    /// Where a session is enqueued when one of its commands has ended.
     pub queue: Arc<dyn Queue>,
-    /// Where whoever runs the session hears of it.
+    /// Notifies the worker that runs the session.
     pub bus: Arc<dyn Bus>,
-    /// Its stop is the end of all commands.
+    /// Its stop ends all commands.
     pub lifecycle: Lifecycle,
 }
 
-/// A command that runs in this process.
+/// A command running in this process.
 #[derive(Debug, Clone)]
 struct Job {
     kept: Arc<Mutex<Kept>>,
     stop: CancellationToken,
-    /// Cancelled when its end is stored.
+    /// Cancelled once the command's end is stored.
     over: CancellationToken,
 }
 
@@ -91,7 +92,7 @@ pub(crate) struct Commands {
     jobs: Mutex<BTreeMap<(SessionKey, i64), Job>>,
 }
 
-/// A command to watch over.
+/// A started command to be watched.
 struct Started {
     key: SessionKey,
     id: i64,
@@ -202,7 +203,7 @@ impl Commands {
         .await
     }
 
-    /// Runs a command to its end, stores what became of it, and tells its session.
+    /// Runs a command to its end, stores the outcome, and notifies its session.
     async fn watch(self: Arc<Self>, started: Started) {
         let Started { key, id, .. } = started;
         let stop = started.job.stop.clone();
@@ -242,7 +243,8 @@ impl Commands {
             if_version: None,
         };
         let call_id = format!("{}_end", started.call_id);
-        // While the database is away, a stop does not wait for it: the next look says `lost`.
+        // If the database is unavailable, a stopping worker does not wait for it: the next reader
+        // finds `lost`.
         let stored = self.write(key, &call_id, change).await;
         self.jobs().remove(&(key, id));
         started.job.over.cancel();
@@ -252,7 +254,7 @@ impl Commands {
         }
     }
 
-    /// Waits until the session, or what it knows of the command, is gone.
+    /// Waits until the session, or its entry for the command, is gone.
     async fn until_gone(&self, key: SessionKey, id: i64) {
         loop {
             self.clock.sleep(LOOK_INTERVAL).await;
@@ -265,8 +267,8 @@ impl Commands {
         }
     }
 
-    /// Brings the news to the session's inbox. Where nothing is under way there, its next send is
-    /// told.
+    /// Delivers the outcome to the session's inbox. If the session is idle, its next send receives
+    /// it.
     async fn tell(&self, started: &Started, text: String) {
         let key = started.key;
         let item = DeliverItem {
@@ -283,7 +285,8 @@ impl Commands {
         } = &self.background;
         let mut pause = Duration::from_millis(50);
         let outcome = loop {
-            // A repeat of what was stored unheard finds the item, and is harmless.
+            // If the response to a stored delivery was lost, a retry finds the item and does no
+            // harm.
             let delivered = store.deliver_items(started.boot, vec![item.clone()]);
             match delivered.await {
                 Ok(mut outcomes) => match outcomes.pop() {
@@ -315,7 +318,7 @@ impl Commands {
             let activation = Activation {
                 sessions: vec![ready.key],
             };
-            // One that did not fit is found by the sweep.
+            // If the queue is full, the sweep finds the session.
             queue.push(&lane, vec![activation]).await;
         }
         if owner.is_some()
@@ -356,7 +359,7 @@ impl Commands {
         }
     }
 
-    /// What is known of the session's commands.
+    /// The entries of the session's commands.
     async fn entries(&self, key: SessionKey) -> Result<Vec<Entry>, ToolError> {
         let name = ListName::Commands(key.session);
         let list = self.background.store.read_list(key.tenant, name).await;
@@ -364,7 +367,7 @@ impl Commands {
         Ok(list.entries)
     }
 
-    /// One command as it is now; where its worker is gone, so is it.
+    /// The current state of a command; if its worker is gone, the command is lost.
     async fn shown(&self, key: SessionKey, entry: &Entry) -> Result<String, ToolError> {
         let id = entry.id;
         let status = entry.status.as_deref().unwrap_or("running");
@@ -453,7 +456,7 @@ fn unknown(id: i64) -> ToolError {
     }
 }
 
-/// Head and tail of what a command said.
+/// Head and tail of a command's output.
 fn shortened(output: &str) -> String {
     let chars = output.chars().count();
     if chars <= OUTPUT_CHARS_MAX {

@@ -1,31 +1,31 @@
-//! The processes of one command, and their end.
+//! Kills all processes of a command.
 
 use std::io::PipeWriter;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// The variable by which processes that left their group are known.
+/// The variable that identifies processes that left their group.
 pub(crate) const MARK: &str = "MAINSPRING_CALL_ID";
 
-/// What starts a command. The shell that runs it first leaves a guard in the group, which ends the
-/// group as soon as standard input does: when the worker dies, however it dies. The guard also
-/// keeps the group's number from being given to others. The command itself gets no input.
+/// The shell script that starts a command. It first leaves a guard process in the group, which
+/// kills the group as soon as its standard input closes: when the worker dies, however it dies. The
+/// guard also keeps the group's number from being reused. The command itself gets no input.
 pub(crate) const GUARDED: &str = "exec 3<&0 </dev/null
 ( trap '' HUP INT TERM; exec >/dev/null 2>&1; read -r _ <&3; kill -KILL 0 ) &
 exec 3<&-
 exec \"$@\"";
 
-/// The processes of one command. Dropping it ends them all.
+/// The processes of one command. Dropping it kills them all.
 #[derive(Debug)]
 pub(crate) struct Group {
     leader: Option<Pid>,
     mark: String,
-    /// Closed by our death too.
+    /// Closed by the worker's death, too.
     _guard: PipeWriter,
 }
 
 impl Group {
-    /// The group that `leader` leads, whose processes carry the mark.
+    /// The group led by `leader`, whose processes carry the mark.
     pub(crate) fn new(leader: Option<u32>, mark: &str, guard: PipeWriter) -> Self {
         let leader = leader.and_then(|pid| i32::try_from(pid).ok());
         Self {
@@ -35,12 +35,12 @@ impl Group {
         }
     }
 
-    /// Asks every process of the group to end.
+    /// Asks every process of the group to terminate.
     pub(crate) fn ask(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Ends every process of the group and all those that left it but carry the mark.
+    /// Kills every process of the group, and those that left it but carry the mark.
     pub(crate) async fn end(mut self) {
         self.signal(Signal::KILL);
         self.leader = None;
@@ -50,7 +50,7 @@ impl Group {
 
     fn signal(&self, signal: Signal) {
         if let Some(leader) = self.leader {
-            // Fails only where no process is left.
+            // Fails only if no process is left.
             let _ = kill_process_group(leader, signal);
         }
     }
@@ -63,7 +63,7 @@ impl Drop for Group {
             return;
         }
         let mark = std::mem::take(&mut self.mark);
-        // Reading what all processes are takes a while; a runtime's thread has none to spare.
+        // Scanning all processes takes a while, so keep it off the runtime's threads.
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(move || end_marked(&mark))),
             Err(_) => end_marked(&mark),
@@ -71,12 +71,12 @@ impl Drop for Group {
     }
 }
 
-/// Times that all processes are looked through: one may start another meanwhile.
+/// Maximum number of scans of all processes: a process may start another during a scan.
 #[cfg(target_os = "linux")]
 const PASSES: usize = 8;
 
-/// Ends all processes that were started with the mark in their environment: such as went into a
-/// session or a group of their own.
+/// Kills all processes that were started with the mark in their environment, such as those that
+/// moved to their own session or group.
 #[cfg(target_os = "linux")]
 pub(crate) fn end_marked(mark: &str) {
     let mark = format!("{MARK}={mark}");
@@ -98,8 +98,8 @@ fn end_if_marked(id: i32, mark: &[u8]) -> bool {
     let Some(pid) = Pid::from_raw(id) else {
         return false;
     };
-    // Opened first: what is read next is then of this process or of a later one with its number,
-    // and the signal reaches none but this.
+    // Opened first: whether the environment read next belongs to this process or to a later one
+    // with the same number, the signal can only reach this one.
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
         return false;
     };
@@ -110,7 +110,8 @@ fn end_if_marked(id: i32, mark: &[u8]) -> bool {
     marked && pidfd_send_signal(process, Signal::KILL).is_ok()
 }
 
-/// Elsewhere the environment of others cannot be read: what left its group is not found.
+/// On other systems the environment of other processes cannot be read, so processes that left the
+/// group are not found.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn end_marked(_: &str) {}
 
@@ -136,7 +137,7 @@ mod tests {
         let mut child = command.spawn().expect("starts");
         drop(command);
         output.read_exact(&mut [0]).expect("is ready");
-        // As the worker's end does.
+        // As the worker's death does.
         drop(guard);
         let status = child.wait().expect("waits");
         assert_eq!(status.signal(), Some(Signal::KILL.as_raw()));

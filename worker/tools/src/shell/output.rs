@@ -1,4 +1,4 @@
-//! A command's output while it comes: head and tail are kept, whatever it says.
+//! Buffers a command's output as it arrives: only head and tail are kept, however long it is.
 
 use std::collections::VecDeque;
 
@@ -35,7 +35,7 @@ impl Kept {
         self.left_out += (passed + over) as u64;
     }
 
-    /// What was kept as text, free of what only terminals understand.
+    /// The kept output as text, without terminal escape sequences.
     pub(crate) fn text(mut self) -> String {
         let tail = self.tail.make_contiguous();
         if self.left_out == 0 {
@@ -51,7 +51,7 @@ impl Kept {
     }
 }
 
-/// The text without the sequences that move cursors and set colours.
+/// The text without the escape sequences that move cursors and set colours.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
@@ -61,9 +61,9 @@ fn plain(text: &str) -> String {
             continue;
         }
         match chars.next() {
-            // A control sequence ends with a letter or one of a few signs.
+            // A control sequence ends with a byte from `@` to `~`.
             Some('[') => while chars.next().is_some_and(|c| !('@'..='~').contains(&c)) {},
-            // A command to the terminal ends with a bell or with ESC \.
+            // A terminal command ends with BEL or with ESC \.
             Some(']' | 'P' | '_' | '^') => loop {
                 match chars.next() {
                     None | Some('\u{7}') => break,

@@ -1,4 +1,4 @@
-//! One command from its start to the end of its last process.
+//! Runs one command, from its start to the end of its last process.
 
 use std::io::{self, pipe};
 use std::os::fd::OwnedFd;
@@ -17,26 +17,27 @@ use super::backend::Launch;
 use super::group::{GUARDED, Group, MARK};
 use super::output::Kept;
 
-/// How long a command that is to stop has to do so by itself.
+/// How long a command that is being stopped has to exit on its own.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
-/// How long output is waited for once the command has ended: what it left running may hold it.
+/// How long to wait for output after the command has ended; processes that it left may hold the
+/// pipe.
 const REST: Duration = Duration::from_millis(500);
 
-/// How long what cleans up may take.
+/// How long the cleanup may take.
 const CLEANUP_TIME: Duration = Duration::from_secs(10);
 
-/// Bytes of output that are taken at once.
+/// Bytes of output read at once.
 const PIECE_BYTES: usize = 16 << 10;
 
 /// A command to run.
 #[derive(Debug)]
 pub(crate) struct Process<'a> {
     pub(crate) launch: &'a Launch,
-    /// Run where the command was stopped.
+    /// Run after the command was stopped.
     pub(crate) cleanup: Option<Launch>,
     pub(crate) call_id: &'a str,
-    /// Where its output is kept while it comes.
+    /// Buffers its output as it arrives.
     pub(crate) kept: &'a Arc<Mutex<Kept>>,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) stop: &'a CancellationToken,
@@ -45,17 +46,17 @@ pub(crate) struct Process<'a> {
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// By itself, with this code; 128 and its number after a signal, as shells have it.
+    /// It exited with this code; after a signal, 128 plus its number, as in shells.
     Exited(i32),
     TimedOut,
     Stopped,
 }
 
 impl Process<'_> {
-    /// Runs it for at most `time`: how it ended, and what it said. An error means that it did not
-    /// start.
+    /// Runs it for at most `time`; returns how it ended and its output. An error means that it did
+    /// not start.
     pub(crate) async fn run(self, time: Duration) -> io::Result<(Ended, String)> {
-        // Dropped in the other direction: a group is ended before its leader is given up.
+        // Locals drop in reverse order, so the group is killed before its leader is reaped.
         let (mut child, output, group) = self.start()?;
         let mut cleanup = Cleanup(self.cleanup.as_ref());
         let mut output = Pump {
@@ -80,7 +81,7 @@ impl Process<'_> {
             self.within(GRACE, output.beside(child.wait())).await;
         }
         group.end().await;
-        // Nobody is left to write.
+        // No process is left to write.
         self.within(REST, output.all()).await;
         if let Some(launch) = cleanup.0.take() {
             self.clean_up(launch).await;
@@ -102,7 +103,7 @@ impl Process<'_> {
             .env(MARK, self.call_id)
             .current_dir(&self.launch.directory)
             .stdin(input)
-            // One pipe for both, which keeps them in order.
+            // One pipe for both, to keep their order.
             .stdout(written)
             .stderr(errors)
             .process_group(0)
@@ -155,7 +156,7 @@ fn cleaning(launch: &Launch) -> Command {
     command
 }
 
-/// What cleans up, also when nobody waits for the command any more.
+/// A cleanup that also runs when nobody waits for the command any more.
 #[derive(Debug)]
 struct Cleanup<'a>(Option<&'a Launch>);
 
@@ -170,10 +171,10 @@ impl Drop for Cleanup<'_> {
     }
 }
 
-/// Reads output as it comes.
+/// Reads output as it arrives.
 #[derive(Debug)]
 struct Pump<'a> {
-    /// None once it has ended.
+    /// `None` once it has ended.
     from: Option<Receiver>,
     piece: Vec<u8>,
     kept: &'a Mutex<Kept>,
@@ -184,13 +185,13 @@ impl Pump<'_> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was kept so far.
+    /// The output kept so far.
     fn text(&self) -> String {
         let kept = self.kept().clone();
         kept.text()
     }
 
-    /// Takes what is there. Nothing is lost if this is dropped.
+    /// Reads what is available. Nothing is lost if this is dropped.
     async fn some(&mut self) {
         let Some(from) = &mut self.from else {
             return;
@@ -201,14 +202,14 @@ impl Pump<'_> {
         }
     }
 
-    /// Takes what comes until it ends.
+    /// Reads until the output ends.
     async fn all(&mut self) {
         while self.from.is_some() {
             self.some().await;
         }
     }
 
-    /// Takes what comes until something else is done.
+    /// Reads until something else is done.
     async fn beside<T>(&mut self, done: impl Future<Output = T>) {
         tokio::pin!(done);
         loop {

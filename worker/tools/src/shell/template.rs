@@ -1,4 +1,4 @@
-//! Commands as arguments of a sandbox.
+//! Runs commands as arguments of a sandbox program.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use super::backend::{Launch, PATH_DEFAULT, ShellBackend, ShellCommand};
 use crate::settings::Template;
 
-/// What may stand in a template.
+/// The placeholders of a template.
 const PLACEHOLDERS: [&str; 5] = ["call", "command", "cwd", "session", "workspace"];
 
-/// A template that can be used.
+/// A validated template.
 #[derive(Debug)]
 pub(crate) struct Templated {
     run: Line,
@@ -19,7 +19,7 @@ pub(crate) struct Templated {
     environment: BTreeMap<String, String>,
 }
 
-/// A program that exists, and its arguments.
+/// An existing program, and its arguments.
 #[derive(Debug)]
 struct Line {
     program: PathBuf,
@@ -34,7 +34,7 @@ enum Piece {
 }
 
 impl Templated {
-    /// A template as it can be used; what is wrong with it otherwise.
+    /// Validates a template, or returns what is wrong with it.
     pub(crate) fn new(
         template: &Template,
         environment: &BTreeMap<String, String>,
@@ -113,8 +113,8 @@ impl Line {
     }
 }
 
-/// The pieces of an argument. What looks like a placeholder and is none is a mistake that would
-/// be found only when it matters.
+/// The pieces of an argument. Something that looks like a placeholder but is none is an error,
+/// because the mistake would otherwise surface only when it matters.
 fn pieces(argument: &str) -> Result<Vec<Piece>, String> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
@@ -149,7 +149,7 @@ fn pieces(argument: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-/// One argument, whatever is in what it is filled with.
+/// Fills one argument; the values stay within it, whatever they contain.
 fn filled(pieces: &[Piece], command: &ShellCommand<'_>) -> OsString {
     let mut argument = OsString::new();
     for piece in pieces {
@@ -165,7 +165,7 @@ fn filled(pieces: &[Piece], command: &ShellCommand<'_>) -> OsString {
     argument
 }
 
-/// The program that a name or a path stands for.
+/// Resolves a program name or path to an executable file.
 pub(crate) fn find(program: &str, path: &str) -> Option<PathBuf> {
     let is_program = |file: &Path| {
         let kind = file.metadata();

@@ -16,8 +16,8 @@ use serde_json::json;
 use crate::files::work::{arguments, blocking, stopped};
 use crate::files::workspace::{Room, Workspace, read_whole};
 
-/// Places files of a skill, where the workspace is: in the worker, or in the child that has it. Models do
-/// not call it.
+/// Places the files of a skill wherever the workspace is: in the worker, or in the child that has
+/// it. Models do not call it.
 #[derive(Debug)]
 pub(crate) struct PlaceFiles {
     pub(crate) workspace: Arc<Workspace>,
@@ -26,11 +26,11 @@ pub(crate) struct PlaceFiles {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The folder of the version, in the workspace.
+    /// The version's folder in the workspace.
     folder: String,
     /// All files of the version.
     files: Vec<SkillFile>,
-    /// Those that are brought along, in base64.
+    /// The contents that the call brings along, in base64.
     contents: BTreeMap<String, String>,
 }
 
@@ -61,7 +61,7 @@ impl Tool for PlaceFiles {
                 }
                 let path = format!("{}/{}", wanted.folder, file.path);
                 let target = std::path::Path::new(&path);
-                // Two calls of a round may place the same.
+                // Two calls of one round may place the same file.
                 let _turn = workspace.lock(&room, target);
                 if is_there(&room, &path, file) {
                     continue;
@@ -80,7 +80,7 @@ impl Tool for PlaceFiles {
     }
 }
 
-/// Whether the file is there as the version has it.
+/// Whether the file is there exactly as in the version.
 fn is_there(room: &Room, path: &str, file: &SkillFile) -> bool {
     let Ok(mut found) = room.file(path) else {
         return false;

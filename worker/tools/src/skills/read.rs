@@ -14,10 +14,10 @@ use super::{Shelf, folder};
 use crate::files::text::is_binary;
 use crate::files::work::{arguments, invalid};
 
-/// Characters of one page: less than what an output may have before it is cut itself.
+/// Characters of one page; below the limit at which an output would itself be cut.
 const PAGE_CHARS: usize = 40_000;
 
-/// Paths that are listed beside a skill's instructions.
+/// Paths listed together with a skill's instructions.
 const LISTED_MAX: usize = 200;
 
 #[derive(Debug, Deserialize)]
@@ -29,7 +29,7 @@ struct Arguments {
     offset: usize,
 }
 
-/// `skill_read`: the instructions of a skill of the agent, or another of its files.
+/// `skill_read`: returns the instructions of one of the agent's skills, or another of its files.
 #[derive(Debug)]
 pub(super) struct SkillRead {
     pub(super) shelf: Arc<Shelf>,
@@ -125,7 +125,7 @@ impl Tool for SkillRead {
     }
 }
 
-/// The file that is meant: the instructions, or a path in the skill or in the workspace.
+/// The file that is asked for: the instructions, or a path in the skill or in the workspace.
 fn path_of(
     record: &SkillRecord,
     given: Option<&str>,
@@ -173,7 +173,7 @@ fn text(
     }
 }
 
-/// A page of the text, and how to go on behind it.
+/// A page of the text, with a note on how to continue after it.
 fn page(text: &str, path: &str, offset: usize) -> String {
     let chars = text.chars().count();
     if offset > 0 && offset >= chars {
@@ -188,7 +188,7 @@ fn page(text: &str, path: &str, offset: usize) -> String {
     }
 }
 
-/// What stands above the instructions: the other files, and how to use them.
+/// The list above the instructions: the other files, and how to use them.
 fn list(record: &SkillRecord, place: Option<&str>) -> String {
     let others = record.manifest.files.iter();
     let others: Vec<_> = others.filter(|file| file.path != SKILL_FILE).collect();
@@ -205,7 +205,7 @@ fn list(record: &SkillRecord, place: Option<&str>) -> String {
     };
     for file in others.iter().take(LISTED_MAX) {
         let program = if file.executable { ", executable" } else { "" };
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "- {} ({} bytes{program})", file.path, file.bytes);
     }
     if others.len() > LISTED_MAX {

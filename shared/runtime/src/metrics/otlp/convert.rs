@@ -1,6 +1,6 @@
-//! What a scrape gets, as messages of OTLP.
+//! Converts the text of a scrape to OTLP messages.
 //!
-//! The text is the one that this process itself renders: what is not understood of it is left out.
+//! The text comes from this process itself, so lines that cannot be parsed are left out.
 
 use mainspring_shared::time::Timestamp;
 use metrics::Unit;
@@ -18,16 +18,16 @@ use crate::metrics::table::METRICS;
 
 const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
 
-/// What is said of the process with every export.
+/// The description of the process that goes with every export.
 #[derive(Debug)]
 pub(super) struct Process {
     resource: resource::v1::Resource,
     schema_url: String,
-    /// Since when it counts.
+    /// When counting started, in nanoseconds.
     started: u64,
 }
 
-/// A line of the text: the name of a metric without what a histogram adds to it, its labels and the value.
+/// A line of the text: the part of the metric that its suffix names, its labels and its value.
 #[derive(Debug, PartialEq)]
 struct Sample {
     part: Part,
@@ -35,12 +35,12 @@ struct Sample {
     value: f64,
 }
 
-/// What of a metric a sample is.
+/// The part of a metric that a sample holds.
 #[derive(Debug, PartialEq)]
 enum Part {
-    /// All of a counter or a gauge.
+    /// The value of a counter or a gauge.
     Value,
-    /// Of a histogram, how many samples are not above this bound.
+    /// The number of a histogram's samples that are at most this bound.
     Bucket(f64),
     Sum,
     Count,
@@ -63,7 +63,7 @@ impl Process {
         }
     }
 
-    /// All that was scraped at this time.
+    /// The request for the metrics scraped at this time.
     pub(super) fn request(&self, scraped: &str, at: Timestamp) -> ExportMetricsServiceRequest {
         let points = Points {
             started: self.started,
@@ -94,7 +94,7 @@ fn nanos(at: Timestamp) -> u64 {
         .saturating_mul(1_000_000)
 }
 
-/// The times of the points of an export.
+/// The start and end times of the points of an export.
 #[derive(Debug, Clone, Copy)]
 struct Points {
     started: u64,
@@ -102,7 +102,7 @@ struct Points {
 }
 
 impl Points {
-    /// The lines behind each `# TYPE` are a metric.
+    /// Reads the metrics: each `# TYPE` line and the lines after it are one.
     fn metrics(self, scraped: &str) -> Vec<Metric> {
         let mut metrics: Vec<Metric> = Vec::new();
         let mut lines = scraped.lines().peekable();
@@ -165,7 +165,8 @@ impl Points {
         points.collect()
     }
 
-    /// Lines with the same labels are one histogram, and stand together, the buckets in the order of their bounds.
+    /// Consecutive lines with the same labels are one histogram, with the buckets in the order of
+    /// their bounds.
     fn histograms(self, samples: Vec<Sample>) -> Vec<HistogramDataPoint> {
         let mut points: Vec<HistogramDataPoint> = Vec::new();
         let mut labels = None;
@@ -213,7 +214,7 @@ fn attributes(labels: Vec<(String, String)>) -> Vec<KeyValue> {
     attributes.collect()
 }
 
-/// A unit as UCUM writes it; the table has no others.
+/// A unit in UCUM; the table has no others.
 fn unit(unit: Unit) -> &'static str {
     match unit {
         Unit::Seconds => "s",
@@ -222,7 +223,7 @@ fn unit(unit: Unit) -> &'static str {
     }
 }
 
-/// A line of a metric: `NAME[_bucket|_sum|_count][{LABELS}] VALUE`.
+/// Parses a line of a metric: `NAME[_bucket|_sum|_count][{LABELS}] VALUE`.
 fn sample(name: &str, line: &str) -> Option<Sample> {
     let rest = line.strip_prefix(name)?;
     let (rest, value) = rest.rsplit_once(' ')?;
@@ -255,7 +256,7 @@ fn number(text: &str) -> Option<f64> {
     }
 }
 
-/// `NAME="VALUE",…`, with `\\`, `\"` and `\n` in values.
+/// Parses `NAME="VALUE",…`, with `\\`, `\"` and `\n` in values.
 fn pairs(text: &str) -> Option<Vec<(String, String)>> {
     let mut pairs = Vec::new();
     let mut rest = text;
@@ -375,7 +376,7 @@ mod tests {
         );
     }
 
-    /// Every metric of the product comes out, with nothing left out of it.
+    /// Every metric of the product is converted, with nothing left out.
     #[test]
     fn all_of_a_scrape_is_understood() {
         let sample = include_str!("../../../../../tests/chart/metrics.txt");

@@ -58,7 +58,7 @@ fn invocation() -> Invocation<'static> {
     }
 }
 
-/// What is exported of what this does.
+/// The spans exported while `work` runs.
 fn exported(work: impl FnOnce()) -> Kept {
     let kept = Kept::default();
     let provider = SdkTracerProvider::builder()

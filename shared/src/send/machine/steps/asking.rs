@@ -21,8 +21,8 @@ pub(super) fn taken(
 ) -> Option<Step> {
     let last = rounds.saturating_sub(1);
     match event {
-        // Parking is a durable step, after which deaths are counted anew: a send that someone
-        // resumes goes on.
+        // Parking is a durable step, after which crashes are counted afresh, so a send that someone
+        // resumes continues.
         Event::Begun if crashes > 0 && rules.recovery == Recovery::Manual => {
             park(last, attempts, WaitingOn::Recovery, None)
         }
@@ -118,7 +118,7 @@ pub(super) fn asking(
         Event::Interrupted if own(round, attempt, rules) >= rules.attempts_max => {
             abort_and_end(round, Command::AbortAsking, ATTEMPT_LIMIT)
         }
-        // What the model was about to say is void: it is asked anew with what came.
+        // The answer in flight is void: the model is called again with the new message.
         Event::Interrupted => {
             let attempt = attempt + 1;
             to(
@@ -130,7 +130,7 @@ pub(super) fn asking(
                 [Command::AbortAsking, Command::Ask { round, attempt }],
             )
         }
-        // The answer that is under way is paid for: it is awaited, and handed over stored.
+        // The answer in flight costs money anyway: wait for it, store it, then hand over.
         Event::DrainAsked => stay(State::Asking {
             round,
             attempt,
@@ -208,13 +208,13 @@ pub(super) fn folding(
         Event::Paused { within } => pause(within),
         Event::CancelRaised => abort_and_end(round, Command::AbortFold, End::Cancelled),
         Event::DeadlinePassed => abort_and_end(round, Command::AbortFold, DEADLINE),
-        // What came is read before the model is asked, for which there is no room yet.
+        // The new message is read before the model call, which there is no room for yet.
         Event::Interrupted => stay(State::Folding {
             round,
             attempt,
             draining,
         }),
-        // The fold that is under way is paid for: it is awaited, and handed over stored.
+        // The fold in progress costs money anyway: wait for it, store it, then hand over.
         Event::DrainAsked => stay(State::Folding {
             round,
             attempt,
@@ -239,7 +239,7 @@ pub(super) fn folding(
     }
 }
 
-/// Attempts that were seen to end.
+/// Attempts whose outcome is known.
 fn own(round: u32, attempt: u32, rules: &Rules) -> u32 {
     let lost = if round == rules.first_round {
         rules.lost
@@ -270,7 +270,7 @@ pub(super) fn backing_off(round: u32, attempt: u32, event: Event, rules: &Rules)
         Event::Interrupted if own(round, attempt, rules) >= rules.attempts_max => {
             end(round, ATTEMPT_LIMIT)
         }
-        // Whoever interrupts wants the model asked now.
+        // An interrupt wants the model called now.
         Event::BackoffOver | Event::Interrupted => ask(round, attempt + 1),
         Event::CancelRaised => end(round, End::Cancelled),
         Event::DeadlinePassed => end(round, DEADLINE),

@@ -18,9 +18,8 @@ pub(super) fn storing(round: u32, draining: bool, event: Event, rules: &Rules) -
             round,
             draining: true,
         }),
-        // The transaction under way reads a cancel itself and says so in `RoundStored`; the next
-        // model call is bounded by the deadline again, which then passes at once; the inbox is
-        // read before the next model call.
+        // The transaction in flight reads a cancel itself and reports it in `RoundStored`; a passed
+        // deadline fails the next model call at once; the inbox is read before the next model call.
         Event::CancelRaised | Event::DeadlinePassed | Event::Interrupted => {
             stay(State::Storing { round, draining })
         }
@@ -55,7 +54,7 @@ pub(super) fn calling(round: u32, draining: bool, event: Event, rules: &Rules) -
             may_ride: true,
         } => after_round(round, draining, Open::Passed, rules),
         Event::CallsOver { .. } => to(State::Settling { round, draining }, [Command::StoreResults]),
-        // Results that came are stored before it is parked.
+        // Results received so far are stored before the send is parked.
         Event::Paused { within } => pause(within),
         Event::CallsAborted => end(
             round + 1,
@@ -67,12 +66,12 @@ pub(super) fn calling(round: u32, draining: bool, event: Event, rules: &Rules) -
             State::Calling { round, draining },
             [Command::InterruptCalls],
         ),
-        // Calls that were begun are awaited: whoever takes over could only guess what they did.
+        // Wait for calls that were started: the next worker could only guess what they did.
         Event::DrainAsked => stay(State::Calling {
             round,
             draining: true,
         }),
-        // Whoever takes over finds by the calls' rows which may be made again, as after a worker's death.
+        // The next worker sees from the calls' rows which may be repeated, as after a worker's death.
         Event::DrainOver | Event::WorkLost => {
             to(State::Releasing, [Command::AbortCalls, Command::Release])
         }
@@ -102,7 +101,7 @@ pub(super) fn stopping(why: End, event: Event) -> Option<Step> {
         Event::CallsOver { .. } | Event::CallsAborted => end(0, why),
         // The process has no more time to wait for them, or they are gone.
         Event::DrainOver | Event::WorkLost => abort_and_end(0, Command::AbortCalls, why),
-        // It ends already.
+        // It is ending already.
         Event::CancelRaised | Event::DeadlinePassed | Event::DrainAsked | Event::Interrupted => {
             stay(State::Stopping { why })
         }

@@ -1,9 +1,9 @@
-//! The states in which the last write is made, and what follows it.
+//! The states around a worker's last write for a send.
 
 use super::{abort_and_end, after_round, ask, end, stay, to};
 use crate::send::machine::{Command, Decision, End, Event, Open, Rules, State, Step};
 
-/// The round and the attempt with which it goes on, and the round with which it ends.
+/// `(round, attempt)` is where the send continues; `last` is the round with which it ends.
 pub(super) fn deciding(
     (round, attempt, last): (u32, u32, u32),
     why: End,
@@ -28,12 +28,12 @@ pub(super) fn deciding(
         }
         Event::Decided(Decision::Asked { cancelled: false }) => ask(round, attempt),
         Event::CancelRaised => abort_and_end(last, Command::AbortDeciding, End::Cancelled),
-        // Whatever there is came in time.
+        // The answer, if there is one, arrived in time.
         Event::DeadlinePassed => abort_and_end(last, Command::AbortDeciding, why),
-        // What came is found with the end, or read before the model is asked again.
+        // The new message is found when the end is stored, or read before the next model call.
         Event::Interrupted => stay(state(draining)),
         Event::DrainAsked => stay(state(true)),
-        // Nobody has allowed it to end.
+        // Hooks have not allowed it to end yet.
         Event::DrainOver => to(State::Releasing, [Command::AbortDeciding, Command::Release]),
         Event::Begun
         | Event::Replied(_)
@@ -59,8 +59,8 @@ pub(super) fn ending(round: u32, event: Event) -> Option<Step> {
     let state = State::Ending { round };
     match event {
         Event::Stored => stay(State::Left),
-        // The answer, where there is one, becomes a round like any other, and the send goes on with what
-        // came.
+        // The answer, if there is one, becomes a round like any other, and the send continues with
+        // the new inbox item.
         Event::Undelivered => to(
             State::Storing {
                 round,
@@ -68,7 +68,7 @@ pub(super) fn ending(round: u32, event: Event) -> Option<Step> {
             },
             [Command::StoreRound],
         ),
-        // The transaction under way decides; a cancel that it misses finds a final send.
+        // The transaction in flight decides; a cancel that it misses finds a final send.
         Event::CancelRaised
         | Event::DeadlinePassed
         | Event::DrainAsked
@@ -97,13 +97,13 @@ pub(super) fn parking(round: u32, attempt: u32, event: Event, rules: &Rules) -> 
     let state = State::Parking { round, attempt };
     match event {
         Event::Stored => stay(State::Left),
-        // An attempt that failed is tried again; otherwise the round's calls are over.
+        // After a failed attempt, try again; otherwise the round's calls are over.
         Event::Woken {
             open: Open::Nothing,
         } if attempt > 0 => ask(round, attempt + 1),
         Event::Woken { open } => after_round(round, false, open, rules),
-        // The transaction under way decides; a cancel that it misses finds a parked send, which
-        // the canceller ends itself.
+        // The transaction in flight decides; a cancel that it misses finds a parked send and ends
+        // it itself.
         Event::CancelRaised
         | Event::DeadlinePassed
         | Event::DrainAsked
@@ -131,7 +131,7 @@ pub(super) fn parking(round: u32, attempt: u32, event: Event, rules: &Rules) -> 
 pub(super) fn pausing(event: Event) -> Option<Step> {
     match event {
         Event::Stored => stay(State::Left),
-        // The transaction under way decides; what it misses finds a parked send.
+        // The transaction in flight decides; events that it misses find a parked send.
         Event::CancelRaised
         | Event::DeadlinePassed
         | Event::DrainAsked
@@ -160,7 +160,7 @@ pub(super) fn pausing(event: Event) -> Option<Step> {
 pub(super) fn releasing(event: Event) -> Option<Step> {
     match event {
         Event::Stored => stay(State::Left),
-        // A send without owner is ended by whoever cancels it.
+        // A cancel ends a send without an owner by itself.
         Event::CancelRaised
         | Event::DeadlinePassed
         | Event::DrainAsked
@@ -188,7 +188,7 @@ pub(super) fn releasing(event: Event) -> Option<Step> {
 
 pub(super) fn left(event: Event) -> Option<Step> {
     match event {
-        // What was on its way when the send was left concerns nobody any more.
+        // Late events after the send was left are ignored.
         Event::CancelRaised
         | Event::DeadlinePassed
         | Event::DrainAsked

@@ -21,7 +21,7 @@ pub(super) fn schema() -> Value {
 /// How to write it.
 pub(super) const HINT: &str = "write a list of skills, NAME or NAME@HASH, or leave it out";
 
-/// Reads the list. Whether its skills are there is asked when the run is created.
+/// Reads the list. Whether its skills exist is checked when the run is created.
 pub(super) fn read(reader: &mut Reader<'_>, members: Members<'_>) -> Option<Vec<SkillRef>> {
     members.given("skills")?;
     let texts = reader.texts(members, "skills")?;
@@ -70,8 +70,8 @@ impl Spec {
 }
 
 impl Agent {
-    /// The skills of its session's agent, in a run with these options: those that it names, in the versions
-    /// that the run keeps, else all that it inherits.
+    /// The skills of its session's agent, in a run with these options: those that it names, in the
+    /// versions pinned by the run, or else all that it inherits.
     pub(super) fn skills(
         &self,
         inherited: Vec<AgentSkill>,

@@ -1,4 +1,4 @@
-//! The agent of a leaf, as a spec writes it.
+//! The agent of a leaf, as written in a spec.
 
 use std::sync::LazyLock;
 
@@ -14,16 +14,16 @@ use crate::workflow::validate::limits::{check, decode};
 use crate::workflow::validate::reader::{Members, Reader};
 use crate::workflow::validate::tree::NodeAt;
 
-/// Rounds of a leaf unless it says otherwise.
+/// Default maximum number of rounds of a leaf.
 pub const MAX_ROUNDS_DEFAULT: u32 = 8;
-/// Rounds that a leaf may ask for.
+/// Largest number of rounds that a leaf may ask for.
 pub const MAX_ROUNDS_MAX: u32 = 50;
-/// Tokens of one answer unless the leaf says otherwise.
+/// Default maximum number of tokens of an answer.
 pub const MAX_TOKENS_DEFAULT: u32 = 4_000;
-/// Tokens that one answer may be allowed.
+/// Largest number of tokens of an answer that a leaf may ask for.
 pub const MAX_TOKENS_MAX: u32 = 10_000_000;
 
-/// The agent of a leaf, as a spec writes it.
+/// The agent of a leaf, as written in a spec.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeafAgent {
     /// A label to filter by.
@@ -32,7 +32,7 @@ pub struct LeafAgent {
     pub system_prompt: String,
     /// Tools on offer; those of the run's starter when absent.
     pub tools: Option<Vec<ToolEntry>>,
-    /// Model calls that it may make.
+    /// Maximum number of rounds.
     pub max_rounds: u32,
     /// Maximum number of tokens of one answer.
     pub max_tokens: u32,
@@ -40,17 +40,17 @@ pub struct LeafAgent {
     pub temperature: f64,
     /// The model; that of the run's starter, or the workers' default, when absent.
     pub model: Option<String>,
-    /// The shape of its answer.
+    /// The schema of its answer.
     pub output_schema: Option<Value>,
     /// How long its session is kept.
     pub lifecycle: Lifecycle,
     /// The metadata of its session.
     pub metadata: Map<String, Value>,
-    /// Tokens that it may use in all.
+    /// Its token budget.
     pub budget: Option<u64>,
     /// The worker pool that it runs in.
     pub pool: Option<String>,
-    /// How it is isolated, at least.
+    /// Its minimum isolation.
     pub isolation: Isolation,
     /// The skills that it names; those of the run's starter when absent.
     pub skills: Option<Vec<SkillRef>>,
@@ -145,7 +145,7 @@ static BUDGET: LazyLock<Object> = LazyLock::new(|| {
 });
 
 impl LeafAgent {
-    /// What a leaf has of its own that names a published agent.
+    /// The defaults for a leaf that names a published agent.
     pub(super) fn of(name: String) -> Self {
         Self {
             name,
@@ -165,12 +165,12 @@ impl LeafAgent {
         }
     }
 
-    /// Whether its session is deleted as soon as it succeeded.
+    /// Whether its session is deleted as soon as it succeeds.
     pub fn is_ephemeral(&self) -> bool {
         self.lifecycle == Lifecycle::Ephemeral
     }
 
-    /// Reads `spec`, an object or its JSON as a text.
+    /// Reads `spec`, an object or its JSON text.
     pub(super) fn read(reader: &mut Reader<'_>, node: NodeAt<'_>) -> Option<Self> {
         let pointer = node.members.pointer("spec");
         let Some(value) = node.members.map.get("spec") else {
@@ -269,7 +269,7 @@ impl LeafAgent {
 }
 
 impl Lifecycle {
-    /// In version 1 of the language the member was read and had no effect.
+    /// Reads `lifecycle`; in version 1 of the language it had no effect.
     fn read(reader: &mut Reader<'_>, members: Members<'_>) -> Self {
         let words = Self::ALL.map(Self::as_str);
         let wanted = reader.word(members, "lifecycle", &words);

@@ -1,4 +1,4 @@
-//! Sound content to plant violations in.
+//! Healthy content in which tests plant violations.
 
 use std::time::Duration;
 
@@ -126,9 +126,9 @@ fn words(id: &str, mode: OnBusy) -> DeliverItem {
     }
 }
 
-/// A session with a completed send of two rounds, one of them with a tool; a second send that
-/// runs; and a third that is queued. The first one was steered; there are words for the second and
-/// in the third. A child ended in the background and was reported.
+/// A session with a completed send of two rounds, one of them with a tool; a running send; and a
+/// queued one. The first send was steered; an item is pending for the second, and another was
+/// merged into the third. A child ended in the background and was reported.
 pub(super) fn healthy() -> Dump {
     let mut state = State::default();
     let boot = NewBoot {
@@ -229,7 +229,7 @@ fn work(state: &mut State, lease: Lease) {
     leases::complete(state, NOW, item);
 }
 
-/// The message that asks for the call, the answer, and the row.
+/// The session, with the message that requests the call, the answer, and the call's row.
 pub(super) fn asked(dump: &mut Dump) -> &mut DumpSession {
     let session = &mut dump.sessions[0];
     assert_eq!(
@@ -240,7 +240,7 @@ pub(super) fn asked(dump: &mut Dump) -> &mut DumpSession {
     session
 }
 
-/// The items: delivered, pending, joined to a queued send, and the child's.
+/// The items: delivered, pending, merged into a queued send, and the child's.
 pub(super) fn items(dump: &mut Dump) -> &mut [mainspring_shared::inbox::InboxItem] {
     let items = &mut dump.sessions[0].inbox;
     let fates: Vec<Fate> = items.iter().map(|item| item.fate).collect();
@@ -249,7 +249,7 @@ pub(super) fn items(dump: &mut Dump) -> &mut [mainspring_shared::inbox::InboxIte
     items
 }
 
-/// The violations after `plant` changed a healthy content.
+/// The violations after `plant` changed healthy content.
 pub(super) fn found(plant: impl FnOnce(&mut Dump)) -> Vec<String> {
     let mut dump = healthy();
     plant(&mut dump);
@@ -257,7 +257,7 @@ pub(super) fn found(plant: impl FnOnce(&mut Dump)) -> Vec<String> {
     violations.into_iter().map(|v| v.invariant).collect()
 }
 
-/// A sound dump with a timer that has three occurrences.
+/// A healthy dump with a timer that has three occurrences.
 pub(super) fn ticking() -> Dump {
     let mut state = State::default();
     let session = NewSession {

@@ -1,4 +1,4 @@
-//! Violations of what stands in several places.
+//! Violations of facts that are stored in several places.
 
 use std::time::Duration;
 
@@ -52,8 +52,8 @@ fn node(state: NodeState) -> NodeRecord {
     }
 }
 
-/// The violations so long after the content was made; the worker has renewed its lease by then, and
-/// said that it was at work for so many.
+/// The violations this long after the content was made. The worker has renewed its lease by then,
+/// and reported this number of sends in flight.
 fn found_later(later: Duration, in_flight: u32, plant: impl FnOnce(&mut Dump)) -> Vec<String> {
     let mut dump = healthy();
     let boot = &mut dump.boots[0];
@@ -213,7 +213,7 @@ fn sums_that_are_not_those_of_their_rows_are_found() {
     let used = |plant: fn(&mut DumpSession)| {
         found(|dump| {
             let session = asked(dump);
-            // The child of this history may have used something on account of its parent.
+            // The child of this history may have added to its parent's usage.
             session.inbox.retain(|item| item.kind != ItemKind::Child);
             session.sends[0].usage.input_tokens = 3;
             plant(session);
@@ -251,7 +251,7 @@ fn a_budget_that_was_passed_is_found() {
         tokens: Some(5),
         ..Budget::default()
     };
-    // The last answer may be longer than anybody could know.
+    // The length of the last answer is unknown in advance.
     let last = names(tokens, |session| {
         (
             session.paid[1].output_tokens,

@@ -169,7 +169,7 @@ fn picture() -> ContentPart {
     }
 }
 
-/// Whether a dump violates the invariant whose rows name a blob that is held for these.
+/// Whether a dump violates the invariant on named blobs if the blob is held for these owners.
 fn misses(mut dump: Dump, plant: fn(&mut Dump), owners: Vec<BlobOwner>) -> bool {
     plant(&mut dump);
     dump.blobs.push(blob(BlobState::Stored, owners));

@@ -1,4 +1,4 @@
-//! Workers of one account that divide its limits, and a provider that counts.
+//! Simulates workers that divide the limits of one account, and a provider that enforces them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,21 +7,21 @@ use super::*;
 
 const WORKERS: usize = 8;
 
-/// Requests per minute that the provider allows, and those of a second.
+/// The provider's limit in requests per minute, and per second.
 const LIMIT: u32 = 6_000;
 const PER_SECOND: u64 = LIMIT as u64 / 60;
 
 const MINUTES: u64 = 4;
 
-/// What the provider takes to answer.
+/// How long the provider takes to answer.
 const LATENCY: Duration = Duration::from_millis(700);
 
-/// How a provider counts.
+/// How the provider's limit refills.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Counts {
-    /// What may be used fills up evenly.
+    /// It refills evenly.
     Evenly,
-    /// It is whole again with each minute.
+    /// It is full again at the start of each minute.
     ByMinute,
 }
 
@@ -29,15 +29,16 @@ enum Counts {
 enum Event {
     /// A worker has one more call to make.
     Call(usize),
-    /// It looks again whether it may make one.
+    /// A worker checks again whether it may make a call.
     Look(usize),
-    /// It is told what the provider has left, in thousandths, and for how long to wait after a refusal.
+    /// A worker is told what the provider has left, in thousandths, and how long to wait after a
+    /// refusal.
     Answer(usize, u64, Option<Duration>),
 }
 
 struct Worker {
     rates: Rates,
-    /// Calls that wait.
+    /// Calls that are waiting.
     calls: u64,
     looks_at: Duration,
 }
@@ -49,7 +50,7 @@ struct Provider {
 }
 
 impl Provider {
-    /// Whether it answers.
+    /// Whether it answers the request.
     fn ask(&mut self, now: Duration) -> bool {
         let limit = f64::from(LIMIT);
         match self.counts {
@@ -83,7 +84,7 @@ impl Provider {
     }
 }
 
-/// Calls that were answered, and that were refused, with so many offered in a second.
+/// The numbers of answered and refused calls, with `offered` calls per second.
 fn run(counts: Counts, configured: bool, told: bool, offered: u64) -> (u64, u64) {
     let limit = NonZeroU32::new(LIMIT).filter(|_| configured);
     let worker = |_| Worker {

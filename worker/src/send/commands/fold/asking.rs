@@ -1,4 +1,4 @@
-//! Who writes a fold: a model, a service, the embedding program or a hook.
+//! The writers of a fold: a model, a service, the embedding program or a hook.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::send::load;
 use crate::send::run::Run;
 
 impl Run<'_> {
-    /// The same writing, if hooks permit that this part is folded. They are asked within it, so that
-    /// whatever ends it ends them.
+    /// The same writing, provided that hooks permit this part to be folded. They are asked inside
+    /// the future, so that dropping it also stops them.
     pub(super) fn permitted(&self, span: &Arc<Span>, writing: Writing, beside: bool) -> Writing {
         let (hooks, at) = (self.kernel.parts.hooks.clone(), self.place());
         let writing = self.traced(span, writing);
@@ -62,7 +62,7 @@ impl Run<'_> {
         )
     }
 
-    /// A fold that is seen in traces.
+    /// The writing inside a trace span.
     fn traced(&self, span: &Span, writing: Writing) -> Writing {
         let strategy = self.send.agent.context.fold.strategy.as_str();
         let (session, messages) = (self.send.record.key, span.messages.len());
@@ -79,7 +79,7 @@ impl Run<'_> {
         })
     }
 
-    /// A fold within its time. A defect of its own is a fold that was not written.
+    /// The writing with a timeout. A panic counts as a fold that was not written.
     fn within(&self, span: &Arc<Span>, writing: Writing) -> Writing {
         let clock = Arc::clone(&self.kernel.parts.clock);
         let limit = (self.kernel.parts.config.answer_timeout).unwrap_or(WRITTEN_WITHIN);
@@ -94,7 +94,7 @@ impl Run<'_> {
         })
     }
 
-    /// Asks for a fold, if hooks permit it; false where digests are wanted, or no model can be asked.
+    /// Asks for a fold, if hooks permit it; false if digests are wanted or no model can be asked.
     pub(super) fn ask_for_fold(&mut self, span: &Arc<Span>, beside: bool) -> bool {
         if (beside && self.fold_paused().is_some()) || !self.ask_whoever_folds(span) {
             return false;
@@ -105,7 +105,7 @@ impl Run<'_> {
         true
     }
 
-    /// What holds back the model that would write a fold.
+    /// The pause that holds back the model that would write a fold.
     pub(super) fn fold_paused(&self) -> Option<PauseKey> {
         let set = self.kernel.pauses.now();
         let spec = &self.send.agent.context.fold;
@@ -158,12 +158,12 @@ impl Run<'_> {
         let Some(mut request) = prompt else {
             return false;
         };
-        // Who always thinks does so within these tokens.
+        // A model that always thinks does so within these tokens.
         let thinks = resolved.facts.thinking == Some(Thinking::Always);
         let most = request.max_tokens * if thinks { 4 } else { 1 };
         let can = (resolved.facts.output_max).and_then(|max| u32::try_from(max).ok());
         request.max_tokens = most.min(can.unwrap_or(u32::MAX));
-        // What is left of the budget is for the answer: digests cost nothing.
+        // The rest of the budget is for the answer; digests cost nothing.
         if self.bill.allow(&mut request, &resolved).is_err() {
             return false;
         }
@@ -180,7 +180,7 @@ impl Run<'_> {
             .iter()
             .filter_map(|name| self.prompt.offers.get(name));
         let notes: Vec<_> = notes.map(|offer| Arc::clone(&offer.spec)).collect();
-        // An agent without notes has nowhere to keep them, and a budget was asked for one call.
+        // An agent without notes has nowhere to keep them, and the budget was checked for one call.
         let by_notes = spec.strategy == FoldStrategy::Agentic
             && !notes.is_empty()
             && self.bill.allowance.is_unlimited();

@@ -1,4 +1,4 @@
-//! Folds that nobody waits for: beside a send that goes on, and behind one that has ended.
+//! Folds that nobody waits for: during a send that goes on, and after one that has ended.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::fold::{Fault, Written, resting};
 use crate::send::run::Run;
 
 impl Run<'_> {
-    /// Begins a fold beside the send, unless it is likely to be over before the fold is written: whoever
-    /// waits for an answer does not wait for it. An event where digests, which cost nothing, are attached
-    /// at once.
+    /// Begins a fold while the send goes on, unless the send is likely to end before the fold is
+    /// written, so that nobody waits for it. Returns an event if digests, which cost nothing, were
+    /// attached at once.
     pub(super) async fn fold_beside(&mut self, tokens: u64, room: Room) -> Option<Event> {
         let is_short = self.bill.totals.rounds == 0;
         let by_digests = self.send.agent.context.fold.strategy == FoldStrategy::Projection;
@@ -48,9 +48,9 @@ impl Run<'_> {
         None
     }
 
-    /// Attaches what was written beside the send, or digests where nobody would write it next time either; what else could
-    /// not be had is tried again at another time.
-    /// An event when the step could not be stored.
+    /// Attaches a fold that was written while the send went on, or digests if the next attempt
+    /// would fail too; other failures are retried later. Returns an event if the step could not be
+    /// stored.
     pub(in crate::send) async fn written_beside(
         &mut self,
         written: Result<Written, Fault>,
@@ -82,7 +82,7 @@ impl Run<'_> {
         }
     }
 
-    /// What follows from the step that was to attach a fold beside the send.
+    /// Handles the outcome of the step that attached such a fold.
     fn attached_beside(&mut self, attached: Event) -> Option<Event> {
         let Event::Folded { cancelled } = attached else {
             return Some(attached);
@@ -91,14 +91,14 @@ impl Run<'_> {
             self.hold.handles.cancel.cancel();
         }
         if self.hold.heard & SIGNAL_INTERRUPT != 0 {
-            // It was lowered with this step: whoever waits looks for what came.
+            // This step lowered the signal, so the run must be told to check what arrived.
             self.hold.handles.interrupt.notify_one();
         }
         None
     }
 
-    /// The send has ended. A fold that is written beside it goes on without it; where there is none, one is
-    /// begun that the next send would have to wait for, once it is no longer short of room.
+    /// Called when the send has ended. A fold that is being written goes on without it. If there is
+    /// none, begins one that the next send would otherwise have to wait for.
     pub(in crate::send) async fn fold_at_rest(&mut self, is_last: bool) {
         let mut begun = self.folding.beside.take();
         if begun.is_none() && is_last {
@@ -109,7 +109,7 @@ impl Run<'_> {
         }
     }
 
-    /// Has a fold go on without the send.
+    /// Lets a fold go on without the send.
     fn let_rest(&self, begun: Beside) {
         let Beside {
             writing,
@@ -121,7 +121,7 @@ impl Run<'_> {
         resting::spawn(self.kernel, self.place(), item, written, self.notebook());
     }
 
-    /// What is stored of calls beside the rounds without a lease.
+    /// What is stored without a lease for calls outside the rounds.
     fn at_rest(&self, usage: Vec<UsageRow>) -> FoldAtRest {
         FoldAtRest {
             key: self.send.record.key,
@@ -133,8 +133,9 @@ impl Run<'_> {
         }
     }
 
-    /// The send is left. Where the lease went before a step had stored what calls beside the rounds cost, that is
-    /// stored without one, and a fold that is still being written goes on without the send.
+    /// Called when the run is left. If the lease was lost before the cost of calls outside the
+    /// rounds was stored, the cost is stored without a lease. A fold that is still being written
+    /// goes on without the send.
     pub(in crate::send) fn leave_unpaid(&mut self) {
         if let Some(begun) = self.folding.beside.take() {
             self.let_rest(begun);
@@ -155,7 +156,7 @@ impl Run<'_> {
             self.send.agent.context.fold.strategy,
             FoldStrategy::Summary | FoldStrategy::Agentic | FoldStrategy::Http
         );
-        // Nobody asks the budget of a send that has ended.
+        // The budget of a send that has ended cannot be checked.
         let can = by_model && self.bill.allowance.is_unlimited();
         if !can
             || !self.kernel.kept.resting.takes(self.send.record.key)
@@ -179,8 +180,8 @@ impl Run<'_> {
         })
     }
 
-    /// Drops the fold that is written beside the send, because the lease goes or something more urgent
-    /// came; what it may have cost is entered.
+    /// Drops the fold that is written while the send goes on, because the lease is given up or
+    /// something more urgent came; enters what it may have cost.
     pub(in crate::send) fn drop_beside(&mut self) {
         if let Some(beside) = self.folding.beside.take() {
             self.folding.asked = beside.asked;

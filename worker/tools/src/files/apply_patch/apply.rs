@@ -1,11 +1,11 @@
-//! Putting hunks where they belong.
+//! Applies hunks where they belong.
 
 use std::fmt::Write as _;
 
 use super::parse::{Hunk, HunkPosition, Line};
 use crate::files::text::line_end;
 
-/// Places that an ambiguous hunk is reported with.
+/// Maximum number of places reported for an ambiguous hunk.
 const PLACES_SAID_MAX: usize = 5;
 
 /// A text with all hunks applied.
@@ -16,12 +16,12 @@ pub(crate) struct Applied {
     pub(crate) said: String,
 }
 
-/// Applies all hunks to a text, in order; says what stands in the way otherwise.
+/// Applies all hunks to a text, in order, or returns why one cannot be applied.
 pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Applied, String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let mut file = File {
         texts: lines.iter().map(|line| without_end(line)).collect(),
-        // Where the hunk before ended; hunks do not overlap.
+        // Where the previous hunk ended; hunks do not overlap.
         from: 0,
         moved: 0,
     };
@@ -50,7 +50,7 @@ pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Applied, String> {
         let mut kept = at;
         for line in &hunk.lines {
             match line {
-                // The file's own: it may differ at its end.
+                // The file's own line: its end may differ from the patch's.
                 Line::Keep(_) => {
                     push_all(&mut result, &lines[kept..=kept], end);
                     kept += 1;
@@ -75,7 +75,7 @@ pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Applied, String> {
     Ok(Applied { text: result, said })
 }
 
-/// Adds lines, each with an end: the last one may have had none, and others may follow.
+/// Appends lines, each with a line ending: the last one may have had none, and others may follow.
 fn push_all(result: &mut String, lines: &[&str], end: &str) {
     for line in lines {
         result.push_str(line);
@@ -90,25 +90,25 @@ fn without_end(line: &str) -> &str {
     line.strip_suffix('\r').unwrap_or(line)
 }
 
-/// How well lines have to agree.
+/// How exactly lines have to match.
 #[derive(Debug, Clone, Copy)]
 enum Fit {
     Exact,
-    /// But for spaces at their ends.
+    /// Ignoring spaces at their ends.
     Loose,
 }
 
-/// A file in which hunks look for their place.
+/// A file in which hunks are located.
 #[derive(Debug)]
 struct File<'a> {
     texts: Vec<&'a str>,
     from: usize,
-    /// How far the last hunk was from where it said.
+    /// The offset of the last hunk from its stated line.
     moved: isize,
 }
 
 impl File<'_> {
-    /// The line, from 0, at which the hunk belongs.
+    /// The line, from 0, at which the hunk applies.
     fn find(&mut self, hunk: &Hunk) -> Result<usize, String> {
         let old = hunk.old();
         let at = if old.is_empty() {
@@ -131,9 +131,9 @@ impl File<'_> {
         Ok(at)
     }
 
-    /// The stated line if the hunk fits there, however often it fits elsewhere; failing that, the
-    /// only one where it fits. Once a hunk was not where it said, the line as far from the stated
-    /// one counts as much as that one.
+    /// The stated line if the hunk fits there, however often it fits elsewhere; otherwise the only
+    /// line where it fits. Once a hunk was off its stated line, the line at the same offset counts
+    /// as much as the stated one.
     fn stated(&self, old: &[&str], stated: usize) -> Result<usize, String> {
         for fit in [Fit::Exact, Fit::Loose] {
             let mut places = vec![stated];
@@ -172,7 +172,7 @@ impl File<'_> {
         Err(self.missing(old, stated))
     }
 
-    /// Where lines come that stand beside none of the file's.
+    /// Where to insert a hunk that has no line in common with the file.
     fn insertion(&self, hunk: &Hunk) -> Result<usize, String> {
         let at = match &hunk.place {
             HunkPosition::Line { number, behind } => {
@@ -199,7 +199,7 @@ impl File<'_> {
             })
     }
 
-    /// The lines with the text of an anchor; failing these, those that contain it.
+    /// The lines whose text equals the anchor; if there are none, those that contain it.
     fn anchors(&self, anchor: &str) -> Result<Vec<usize>, String> {
         let rest = || self.texts.iter().enumerate().skip(self.from);
         let whole = rest().filter(|(_, text)| text.trim() == anchor);

@@ -1,29 +1,29 @@
-//! Reading a patch as models write it: unified hunks, with or without line numbers.
+//! Parses patches as models write them: unified hunks, with or without line numbers.
 
-/// A part of a patch.
+/// A hunk of a patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hunk {
     /// Its first line, for messages.
     pub(crate) head: String,
     pub(crate) place: HunkPosition,
     pub(crate) lines: Vec<Line>,
-    /// Whether the file ends with a line end afterwards, where the patch says so.
+    /// Whether the file ends with a line ending afterwards, if the patch says so.
     pub(crate) ends_line: Option<bool>,
 }
 
 /// Where a hunk belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HunkPosition {
-    /// At this line, from 1. Counts of lines are not believed, models count badly; but none means
-    /// behind that line.
+    /// At this line, from 1. Line counts are ignored because models miscount, except that a count
+    /// of zero means after that line.
     Line { number: usize, behind: bool },
-    /// Behind a line with this text.
+    /// After a line with this text.
     Anchor(String),
-    /// Wherever its lines are.
+    /// Wherever its lines occur.
     Anywhere,
 }
 
-/// A line of a hunk, without its end.
+/// A line of a hunk, without its line ending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Line {
     Keep(String),
@@ -42,7 +42,7 @@ impl Hunk {
     }
 }
 
-/// The hunks of a patch for one file; what is wrong with it otherwise.
+/// The hunks of a patch for one file, or what is wrong with the patch.
 pub(crate) fn hunks(patch: &str) -> Result<Vec<Hunk>, String> {
     let lines: Vec<&str> = patch
         .lines()
@@ -86,12 +86,12 @@ impl Hunk {
     fn take(&mut self, line: &str, number: usize) -> Result<(), String> {
         let mut chars = line.chars();
         match chars.next() {
-            // An empty line that lost its space on the way.
+            // An empty line whose leading space was lost.
             None => self.lines.push(Line::Keep(String::new())),
             Some(' ') => self.lines.push(Line::Keep(chars.as_str().to_owned())),
             Some('-') => self.lines.push(Line::Remove(chars.as_str().to_owned())),
             Some('+') => self.lines.push(Line::Add(chars.as_str().to_owned())),
-            // "\ No newline at end of file", said of the line before.
+            // "\ No newline at end of file", which refers to the previous line.
             Some('\\') => match self.lines.last() {
                 Some(Line::Remove(_)) => self.ends_line = Some(true),
                 Some(_) => self.ends_line = Some(false),
@@ -112,7 +112,7 @@ impl Hunk {
     }
 }
 
-/// Takes empty lines off the end of the last hunk: they part it from what follows.
+/// Drops empty lines from the end of the last hunk: they only separate it from what follows.
 fn finish(hunks: &mut [Hunk]) {
     if let Some(hunk) = hunks.last_mut() {
         while hunk.lines.last() == Some(&Line::Keep(String::new())) {
@@ -121,14 +121,14 @@ fn finish(hunks: &mut [Hunk]) {
     }
 }
 
-/// Whether a line belongs to what introduces a file, which is known from the call already.
+/// Whether a line belongs to a file header, which is redundant since the call names the file.
 fn begins_file(lines: &[&str], at: usize) -> bool {
     let starts = |at: usize, prefix| {
         lines
             .get(at)
             .is_some_and(|line: &&str| line.starts_with(prefix))
     };
-    // Within a hunk, one of the two alone is a line that goes or comes.
+    // Inside a hunk, either of the two alone is a removed or added line.
     let pair = starts(at, "--- ") && starts(at + 1, "+++ ");
     let second = at > 0 && starts(at, "+++ ") && starts(at - 1, "--- ");
     pair || second || starts(at, "diff --git ") || starts(at, "*** Update File: ")

@@ -1,19 +1,19 @@
-//! Finding a text in another whose lines may end differently, and replacing it.
+//! Finds and replaces a text in another whose line endings may differ.
 
 use std::fmt::Write as _;
 
 use crate::files::text::line_end;
 use mainspring_worker::tool::ToolError;
 
-/// Lines that an ambiguous text is reported with.
+/// Maximum number of lines reported for an ambiguous text.
 const LINES_SAID_MAX: usize = 5;
 
-/// Why nothing is replaced.
+/// Why nothing was replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It is not there; perhaps something that only looks like it is, at this line.
+    /// It does not occur; `alike` is the line of a text that only looks like it.
     Missing { alike: Option<usize> },
-    /// It begins at more than one line.
+    /// It occurs more than once; the lines at which it starts.
     Ambiguous { lines: Vec<usize> },
 }
 
@@ -41,8 +41,8 @@ impl Fault {
     }
 }
 
-/// The text with `old` replaced by `new`, and at how many places. Lines may end in LF or CRLF
-/// without a difference; what is not replaced keeps its ends, what is new gets the most common.
+/// Replaces `old` by `new` and returns the text and the number of replacements. LF and CRLF match
+/// each other; lines that are not replaced keep their endings, new ones get the most common ending.
 pub(crate) fn replace(
     text: &str,
     old: &str,
@@ -76,11 +76,11 @@ pub(crate) fn replace(
     Ok((result, places.len()))
 }
 
-/// A text whose lines end in LF, and the way back to where it comes from.
+/// A text normalized to LF, with a mapping back to the original.
 #[derive(Debug)]
 struct Plain {
     text: String,
-    /// Where, in `text`, a CR is left out, in order.
+    /// The positions in `text` where a CR was removed, in order.
     left_out: Vec<usize>,
 }
 
@@ -102,13 +102,13 @@ impl Plain {
         }
     }
 
-    /// The place in the original that a place in the text stands for: of a CRLF, before its CR.
+    /// The position in the original of a position in the text; for a CRLF, before its CR.
     fn origin(&self, at: usize) -> usize {
         at + self.left_out.partition_point(|left_out| *left_out < at)
     }
 }
 
-/// Where `old` begins, also where one occurrence reaches into the next.
+/// Every position where `old` starts, including overlapping occurrences.
 fn every(text: &str, old: &str) -> Vec<usize> {
     let mut places = Vec::new();
     let mut from = 0;
@@ -126,7 +126,7 @@ fn line_of(text: &str, at: usize) -> usize {
 
 /// The line of a text that differs only in how quotes, dashes and spaces are written.
 fn alike(text: &str, old: &str) -> Option<usize> {
-    // Its lines are the same.
+    // Simplifying does not change the line breaks.
     let text = simple(text);
     let at = text.find(&simple(old))?;
     Some(line_of(&text, at))
@@ -154,7 +154,7 @@ mod tests {
         let text = "a\r\nb\nc\r\nd\r\n";
         let replaced = replace(text, "b\nc", "x\ny", false);
         assert_eq!(replaced, Ok(("a\r\nx\r\ny\r\nd\r\n".to_owned(), 1)));
-        // A text that ends within a line end takes all of it along, or none.
+        // An `old` that ends within a CRLF removes all of it, or none.
         assert_eq!(replace("a\r\nb", "a\n", "", false), Ok(("b".to_owned(), 1)));
         assert_eq!(
             replace("a\r\nb", "a", "", false),
@@ -175,7 +175,7 @@ mod tests {
             replace(text, "ab", "c", true),
             Ok(("x\ncc c\nc\n".to_owned(), 4))
         );
-        // One that reaches into the next is one too many as well.
+        // Overlapping occurrences are ambiguous, too.
         assert!(matches!(
             replace("aaa", "aa", "b", false),
             Err(Fault::Ambiguous { .. })
@@ -202,7 +202,7 @@ mod tests {
             prop_assume!(!before.ends_with('\r') && old.contains(['x', 'y']));
             let text = format!("{before}{old}{after}");
             let Ok((result, 1)) = replace(&text, &old, "<>", false) else {
-                // Newlines around may make it ambiguous; then nothing was changed.
+                // Surrounding newlines may make it ambiguous; then nothing was changed.
                 return Ok(());
             };
             prop_assert_eq!(result, format!("{before}<>{after}"));

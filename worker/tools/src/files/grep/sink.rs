@@ -1,4 +1,4 @@
-//! Collecting the lines that match.
+//! Collects the lines that match.
 
 use std::fmt::Write as _;
 use std::io;
@@ -9,18 +9,19 @@ use crate::files::text::short_line;
 use crate::files::walk::{Bounds, Short};
 use crate::words::counted;
 
-/// Characters of a line that are shown.
+/// Characters shown of a line.
 const LINE_CHARS_MAX: usize = 500;
 
-/// Lines, with those around them, over all files.
+/// Matching lines with their context, across all files.
 #[derive(Debug)]
 pub(crate) struct Hits {
     text: String,
     count: usize,
-    /// Files with such lines.
+    /// Number of files with a match.
     files: usize,
     max: usize,
-    /// Where the file under way began, should it turn out to be no text.
+    /// Text length and match count before the current file, to roll back to if it turns out to be
+    /// binary.
     began: (usize, usize),
 }
 
@@ -35,7 +36,7 @@ impl Hits {
         }
     }
 
-    /// Whether no further line is shown.
+    /// Whether the limit on shown lines is reached.
     pub(crate) fn full(&self) -> bool {
         self.count >= self.max
     }
@@ -54,7 +55,7 @@ impl Hits {
         self.began = (self.text.len(), self.count);
     }
 
-    /// How much it is, in words.
+    /// The number of matches, in words.
     pub(crate) fn counted(&self, pattern: &str) -> String {
         let lines = counted(self.count, "line matches", "lines match");
         let more = if self.full() { "at least " } else { "" };
@@ -62,7 +63,7 @@ impl Hits {
         format!("{more}{lines} {pattern}, in {files}")
     }
 
-    /// The whole, in words.
+    /// The whole result, in words.
     pub(crate) fn said(&self, pattern: &str, large: usize, short: Option<Short>) -> String {
         let mut said = self.text.clone();
         if self.count == 0 {
@@ -91,7 +92,7 @@ impl Hits {
     }
 }
 
-/// What the searcher tells of one file.
+/// Receives what the searcher finds in one file.
 #[derive(Debug)]
 pub(crate) struct InFile<'a> {
     hits: &'a mut Hits,
@@ -125,7 +126,7 @@ impl Sink for InFile<'_> {
 
     fn finish(&mut self, _: &Searcher, finish: &SinkFinish) -> Result<(), io::Error> {
         if finish.binary_byte_offset().is_some() {
-            // What was found before is no line of text either.
+            // The file is binary, so earlier matches in it are not lines of text either.
             let (text, count) = self.hits.began;
             self.hits.text.truncate(text);
             self.hits.count = count;

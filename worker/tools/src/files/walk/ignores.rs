@@ -1,4 +1,4 @@
-//! What `.gitignore` and `.ignore` files say, from the workspace down.
+//! The rules of `.gitignore` and `.ignore` files, from the workspace down.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::files::workspace::open_regular;
 
-/// Files with rules; of two in a directory, the later one decides.
+/// Files with rules; if a directory has both, the later one wins.
 const FILES: &[&str] = &[".gitignore", ".ignore"];
 
-/// Bytes of one that are read.
+/// Bytes read of each file.
 const BYTES_MAX: u64 = 256 << 10;
 
-/// The rules of the directories that a walk is in.
+/// The rules of the directories that a walk is currently in.
 #[derive(Debug, Default)]
 pub(crate) struct Ignores {
     stack: Vec<Gitignore>,
 }
 
 impl Ignores {
-    /// Takes the rules of the directories above a place.
+    /// Loads the rules of the directories above a place.
     pub(crate) fn above(&mut self, root: &Dir, place: &Path) {
         let mut above = PathBuf::new();
         for component in place.components() {
@@ -38,7 +38,7 @@ impl Ignores {
         }
     }
 
-    /// Takes a directory's rules; whether it has any.
+    /// Loads a directory's rules; returns whether it has any.
     pub(crate) fn enter(&mut self, dir: &Dir, path: &Path) -> bool {
         let mut builder = GitignoreBuilder::new(path);
         let mut any = false;
@@ -48,7 +48,7 @@ impl Ignores {
             };
             any = true;
             for line in rules.lines() {
-                // A line that is no rule concerns nothing.
+                // A line that is not a valid rule has no effect.
                 let _ = builder.add_line(None, line);
             }
         }
@@ -58,12 +58,12 @@ impl Ignores {
         entered
     }
 
-    /// Forgets the rules entered last.
+    /// Drops the rules loaded last.
     pub(crate) fn leave(&mut self) {
         self.stack.pop();
     }
 
-    /// Whether the rules leave this out: the innermost that speaks of it decides.
+    /// Whether the rules exclude this path: the innermost directory with a matching rule decides.
     pub(crate) fn ignored(&self, path: &Path, is_dir: bool) -> bool {
         for rules in self.stack.iter().rev() {
             match rules.matched(path, is_dir) {

@@ -1,4 +1,4 @@
-//! One session's directory.
+//! A session's directory.
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
@@ -13,7 +13,7 @@ use super::target::Target;
 use crate::files::work::invalid;
 use mainspring_worker::tool::ToolError;
 
-/// One session's directory. No path leads out of it.
+/// A session's directory. No path can leave it.
 #[derive(Debug)]
 pub(crate) struct Room {
     dir: Dir,
@@ -35,7 +35,7 @@ impl Room {
         Self { dir, path, session }
     }
 
-    /// Where it is, for processes. Our own access goes through the handle.
+    /// Its absolute path, for processes. This code itself always goes through the handle.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -44,7 +44,7 @@ impl Room {
         self.session
     }
 
-    /// Opens a directory; its path in this one with it.
+    /// Opens a directory; also returns its path in this one.
     pub(crate) fn directory(&self, given: &str) -> Result<(Dir, PathBuf), ToolError> {
         let path = self.relative(given)?;
         let opened = self.dir.open_dir(path);
@@ -52,7 +52,7 @@ impl Room {
         opened.map_err(|error| fault(given, &error))
     }
 
-    /// Opens a file to read.
+    /// Opens a file for reading.
     pub(crate) fn file(&self, given: &str) -> Result<File, ToolError> {
         let path = self.relative(given)?;
         let opened = open_regular(&self.dir, path);
@@ -66,7 +66,7 @@ impl Room {
         opened.map_err(|error| fault(given, &error))
     }
 
-    /// The place of a file to write, which need not exist. Directories on the way are made.
+    /// The target for writing a file, which need not exist. Creates missing parent directories.
     pub(crate) fn target(&self, given: &str) -> Result<Target, ToolError> {
         let path = self.relative(given)?;
         let Some(name) = path.file_name().filter(|_| !given.ends_with('/')) else {
@@ -82,8 +82,7 @@ impl Room {
         Ok(Target::new(dir, name, real, given))
     }
 
-    /// The directory of a file that does not exist, which is made where it is missing, and the
-    /// file's path.
+    /// The directory of a file that does not exist, created if it is missing, and the file's path.
     fn missing(&self, path: &Path, name: &OsStr) -> io::Result<(Dir, PathBuf)> {
         let dir = match self.parent_of(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -114,8 +113,7 @@ impl Room {
         }
     }
 
-    /// The path relative to this directory. It may still try to leave: that is for the handle to
-    /// refuse.
+    /// The path relative to this directory. It may still try to leave, which the handle refuses.
     fn relative<'p>(&self, given: &'p str) -> Result<&'p Path, ToolError> {
         if given.trim().is_empty() || given.contains('\0') {
             return Err(invalid("a path must name something"));
@@ -129,7 +127,7 @@ impl Room {
         if !path.is_absolute() {
             return Ok(path);
         }
-        // Commands see and print where the directory is, and models repeat it.
+        // Commands see and print the directory's absolute path, and models repeat it.
         match path.strip_prefix(&self.path) {
             Ok(inner) if inner == Path::new("") => Ok(Path::new(".")),
             Ok(inner) => Ok(inner),
@@ -140,7 +138,7 @@ impl Room {
     }
 }
 
-/// Opens a regular file and nothing else. Does not wait, as opening a pipe would.
+/// Opens a regular file and nothing else. Does not block, as opening a pipe would.
 pub(crate) fn open_regular(dir: &Dir, path: impl AsRef<Path>) -> io::Result<cap_std::fs::File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(bits(OFlags::NONBLOCK));
@@ -155,18 +153,18 @@ pub(crate) fn open_regular(dir: &Dir, path: impl AsRef<Path>) -> io::Result<cap_
     Ok(file)
 }
 
-/// The whole content; none if it is longer than `max` bytes.
+/// The whole content, or `None` if it is longer than `max` bytes.
 pub(crate) fn read_whole(file: &mut cap_std::fs::File, max: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
-    // A file may grow while it is read.
+    // A file may grow while it is being read.
     file.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= max).then_some(bytes))
 }
 
-/// What the model is told of a failure, without a word on what is outside.
+/// What the model is told of a failure, without revealing anything outside the workspace.
 pub(crate) fn fault(given: &str, error: &io::Error) -> ToolError {
     let what = match error.kind() {
-        // Ours, not the operating system's, which would have a number.
+        // This one comes from cap-std; an error of the operating system would have a number.
         io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
             return invalid(format!("{given} is outside the workspace"));
         }

@@ -1,4 +1,4 @@
-//! A file to write.
+//! A file to be written.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -12,8 +12,8 @@ use crate::files::stamps::Digest;
 use crate::files::work::stopped;
 use mainspring_worker::tool::ToolError;
 
-/// The place of a file to write: a name in an open directory. A link is never written through:
-/// the name is made to stand for a new file, whole, in one step.
+/// The target of a write: a name in an open directory. It never writes through a symbolic link: a
+/// complete new file takes over the name in one atomic step.
 #[derive(Debug)]
 pub(crate) struct Target {
     dir: Dir,
@@ -22,7 +22,7 @@ pub(crate) struct Target {
     given: String,
 }
 
-/// What is at a target.
+/// The file that exists at a target.
 #[derive(Debug)]
 pub(crate) struct Present {
     pub(crate) bytes: Vec<u8>,
@@ -45,7 +45,7 @@ impl Target {
         &self.real
     }
 
-    /// What is there, if anything.
+    /// Reads the file that is there, if any.
     pub(crate) fn read(&self, max: u64) -> Result<Option<Present>, ToolError> {
         let mut file = match open_regular(&self.dir, &self.name) {
             Ok(file) => file,
@@ -71,9 +71,9 @@ impl Target {
         }
     }
 
-    /// Puts this content there instead of what was there before. Fails, and changes nothing, if
-    /// that is no longer there. `call_id` names what is written meanwhile: a repeat of the call
-    /// finds and removes what a crash left.
+    /// Replaces the previous file with this content. Fails without changing anything if that file
+    /// has changed meanwhile. The temporary file is named after `call_id`, so that a repeat of the
+    /// call finds and removes what a crash left behind.
     pub(crate) fn put(
         &self,
         content: &[u8],
@@ -98,7 +98,7 @@ impl Target {
         }
     }
 
-    /// Puts this content there whatever is there, with this mode.
+    /// Writes this content with this mode, replacing whatever is there.
     pub(crate) fn place(&self, content: &[u8], mode: u32, call_id: &str) -> Result<(), ToolError> {
         let name = format!(".mainspring-{}.tmp", Digest::of(call_id.as_bytes()).short());
         let temporary = Temporary {
@@ -120,7 +120,7 @@ impl Target {
     }
 
     fn create(&self, temporary: &str) -> Result<(), ToolError> {
-        // Unlike a rename, a link never takes the place of a file that came in between.
+        // Unlike a rename, a hard link never replaces a file that appeared in the meantime.
         match self.dir.hard_link(temporary, &self.dir, &self.name) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(self.changed()),
@@ -144,7 +144,7 @@ impl Target {
     }
 }
 
-/// A file that is gone at the end, unless it was renamed.
+/// A temporary file that is removed on drop unless it was renamed.
 #[derive(Debug)]
 struct Temporary<'a> {
     dir: &'a Dir,
@@ -161,7 +161,7 @@ impl Temporary<'_> {
             file.set_permissions(Permissions::from_mode(mode))?;
         }
         file.write_all(content)?;
-        // A result that says "written" outlives a power cut; so does what was written.
+        // If the result "written" survives a power failure, so must the content.
         file.sync_data()
     }
 }

@@ -1,4 +1,4 @@
-//! What models see of background commands.
+//! The tools through which models use background commands.
 
 use std::sync::Arc;
 
