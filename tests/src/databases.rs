@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use mainspring_runtime::OsEntropy;
 use mainspring_shared::entropy::Entropy as _;
+use tokio::sync::OnceCell;
 
 use crate::suites::store::harness::environment;
 
@@ -126,6 +127,21 @@ impl Server {
         self.told(&name);
         self.run(&format!("CREATE DATABASE {name}"), "");
         Some(beside(&server, &name))
+    }
+
+    /// The name of a Postgres database with the schema that `migrate` brings to the address that it gets, to copy from with
+    /// `CREATE DATABASE … TEMPLATE`: a fraction of the time of migrating each. One for the process; none if there is no
+    /// such server.
+    pub async fn template(migrate: impl AsyncFnOnce(&str)) -> Option<&'static str> {
+        static NAME: OnceCell<String> = OnceCell::const_new();
+        Self::Postgres.given()?;
+        let name = NAME.get_or_init(async || {
+            let url = Self::Postgres.empty_database().expect("there is a server");
+            migrate(&url).await;
+            let (_, name) = url.rsplit_once('/').expect("it names a database");
+            name.split('?').next().unwrap_or_default().to_owned()
+        });
+        Some(name.await)
     }
 
     /// Whether there is such a server.

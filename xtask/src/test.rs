@@ -9,6 +9,13 @@ use crate::server::Server;
 use crate::{mysql, packages, postgres, process, redis, scratch, tools};
 
 pub(crate) const POSTGRES_URL: &str = "MAINSPRING_TEST_POSTGRES_URL";
+/// How many tests run at once.
+const THREADS: &str = "RUST_TEST_THREADS";
+
+/// Most tests with servers and processes wait for them: with one for each core, the cores were idle for two thirds of the
+/// fault tests.
+const THREADS_PER_CORE: usize = 2;
+
 const MYSQL_URL: &str = "MAINSPRING_TEST_MYSQL_URL";
 pub(crate) const REDIS_URL: &str = "MAINSPRING_TEST_REDIS_URL";
 
@@ -104,6 +111,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             Some(url) => command.env(name, url),
             None => command.env_remove(name),
         };
+    }
+    if tools::variable(THREADS).is_none() {
+        let cores = std::thread::available_parallelism()?.get();
+        command.env(THREADS, (THREADS_PER_CORE * cores).to_string());
     }
     if missing.is_empty() {
         command.env("REQUIRE_STORES", "all");

@@ -110,8 +110,14 @@ fn text(part: &Part) -> &'static str {
     OWN.get(part.name).copied().unwrap_or(part.text)
 }
 
+/// The statements that the server gets for a text of the core.
+pub fn translated(text: &str) -> Vec<String> {
+    let commands = split(text).into_iter();
+    commands.map(|command| command.sql).collect()
+}
+
 /// Splits a text into its statements, translates them, and numbers their parameters.
-pub(crate) fn split(text: &str) -> Vec<Command> {
+fn split(text: &str) -> Vec<Command> {
     let code = without_comments(&spelled(text, WORDS));
     let statements = code.split(';').map(str::trim);
     statements

@@ -8,6 +8,7 @@ mod migrate;
 mod schema;
 mod settings;
 
+pub use dialect::translated;
 use mainspring_shared::store::Result;
 /// The store on one database of a MySQL or MariaDB server.
 pub use mainspring_store_core::SqlStore as MysqlStore;

@@ -5,9 +5,6 @@
 #[path = "sqlite/audit.rs"]
 mod audit;
 mod concurrent;
-#[path = "../../../shared/store-mysql/src/dialect.rs"]
-#[expect(dead_code, reason = "what only the store itself uses")]
-mod dialect;
 mod locked;
 mod opened;
 mod schema;

@@ -1,9 +1,10 @@
 -- The words of the newest $5 entries that the full-text index finds in a namespace, from $2 up to $3, by
 -- the question $6: in the index's own order, so that nobody ranks what half a namespace says. $7 is the
--- question as MySQL reads it.
+-- question as MySQL reads it. CROSS JOIN keeps SQLite from reading the namespace first and asking the
+-- index about each of its entries, which takes forty times as long.
 SELECT m.memory_id, m.words, m.updated_at
 FROM memory_words f
-JOIN memories m ON m.n = f.rowid
+CROSS JOIN memories m ON m.n = f.rowid
 WHERE f.memory_words MATCH $6 AND $7 IS NOT NULL
   AND m.tenant = $1 AND m.namespace >= $2 AND m.namespace < $3
   AND (m.expires_at IS NULL OR m.expires_at > $4)

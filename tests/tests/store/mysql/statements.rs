@@ -5,7 +5,8 @@ use std::path::Path;
 
 use sqlx::{AssertSqlSafe, Column, Connection, Executor, MySqlConnection, SqlSafeStr, Statement};
 
-use crate::mysql::dialect::{Command, split};
+use mainspring_store_mysql::translated;
+
 use crate::mysql::opened::{Opened, open};
 
 fn folder(path: &str) -> Vec<std::path::PathBuf> {
@@ -59,7 +60,7 @@ async fn every_statement_prepares() {
     let texts = texts();
     assert!(texts.len() > 200, "{}", texts.len());
     for (name, text) in texts {
-        for Command { sql, .. } in split(&text) {
+        for sql in translated(&text) {
             let prepared = conn.prepare(AssertSqlSafe(sql).into_sql_str()).await;
             let prepared = prepared.unwrap_or_else(|error| panic!("{name}: {error}"));
             // Columns are read by their names.

@@ -24,6 +24,7 @@ use mainspring_shared::tool::Published;
 use mainspring_shared::usage::Usage;
 use mainspring_store_placed::{Database, Moved, Mover, PlacedStore};
 use mainspring_store_postgres::{PostgresStore, Settings};
+use mainspring_tests::databases::Server;
 use serde_json::Map;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use uuid::Uuid;
@@ -97,8 +98,18 @@ pub(crate) async fn with_world_of(
     };
     let (base, _) = server.rsplit_once('/').expect("the URL names a database");
     let databases = NAMES.map(|part| format!("placed_{name}_{part}_{}", std::process::id()));
+    let migrated = async |url: &str| {
+        let store = PostgresStore::open(&Settings::new(url)).await;
+        store.expect("opens").close().await;
+    };
+    let template = Server::template(migrated).await;
+    let template = template.expect("there is a server");
     for database in &databases {
-        admin(&server, format!("CREATE DATABASE {database}")).await;
+        admin(
+            &server,
+            format!("CREATE DATABASE {database} TEMPLATE {template}"),
+        )
+        .await;
     }
     let urls: Vec<String> = databases.iter().map(|it| format!("{base}/{it}")).collect();
     let ended = AssertUnwindSafe(async {

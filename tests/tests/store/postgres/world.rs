@@ -22,6 +22,7 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
 use mainspring_store_postgres::{PostgresStore, Settings};
+use mainspring_tests::databases::Server;
 use serde_json::Map;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use uuid::Uuid;
@@ -75,13 +76,21 @@ pub(crate) async fn at_server(statement: String) {
 
 /// Runs a test in a database of its own, which is empty.
 pub(crate) async fn with_database(name: &str, test: impl AsyncFnOnce(String)) {
+    with_copy_of("template1", name, test).await;
+}
+
+async fn with_copy_of(template: &str, name: &str, test: impl AsyncFnOnce(String)) {
     let Some(server) = server() else {
         return skipped(name);
     };
     let database = format!("pgit_{name}_{}", std::process::id());
     let (base, _) = server.rsplit_once('/').expect("the URL names a database");
     let url = format!("{base}/{database}");
-    admin(&server, format!("CREATE DATABASE {database}")).await;
+    admin(
+        &server,
+        format!("CREATE DATABASE {database} TEMPLATE {template}"),
+    )
+    .await;
     let ended = AssertUnwindSafe(test(url)).catch_unwind().await;
     admin(&server, format!("DROP DATABASE {database} WITH (FORCE)")).await;
     if let Err(panic) = ended {
@@ -101,7 +110,14 @@ pub(crate) async fn with_patient_world(
     lock_timeout: Duration,
     test: impl AsyncFnOnce(&World),
 ) {
-    with_database(name, async |url| {
+    let migrated = async |url: &str| {
+        let store = PostgresStore::open(&Settings::new(url.to_owned())).await;
+        store.expect("opens").close().await;
+    };
+    let Some(template) = Server::template(migrated).await else {
+        return skipped(name);
+    };
+    with_copy_of(template, name, async |url| {
         let settings = Settings {
             lock_timeout,
             ..Settings::new(url)
