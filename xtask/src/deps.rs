@@ -16,6 +16,7 @@ const WALLS: &[(&str, &[&str])] = &[
             "mainspring-store-placed",
             "mainspring-store-postgres",
             "mainspring-store-sqlite",
+            "mainspring-tests",
         ],
     ),
     ("rusqlite", &["mainspring-store-sqlite"]),

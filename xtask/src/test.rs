@@ -196,7 +196,7 @@ mod tests {
             ),
             (
                 true,
-                "thread 'file::a_migration_says_which' (305) panicked at tests/store/file.rs:241:13:",
+                "thread 'file::a_migration_says_which' (305) panicked at tests/tests/store/sqlite/file.rs:241:13:",
             ),
             (true, "assertion `left == right` failed: 3 migrations"),
             (true, "  left: 1"),

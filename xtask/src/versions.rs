@@ -28,8 +28,8 @@ const REDIS: [(&str, &str); 2] = [
 /// `--short` leaves out the second half: a new version most likely breaks migrations and the
 /// preparation of statements.
 const STORE: [&[&str]; 2] = [
-    &["--workspace", "--test", "it", "--", "schema::"],
-    &["--workspace", "--test", "store", "--", "postgres::"],
+    &["--workspace", "--test", "store", "--", "postgres::schema::"],
+    &["--workspace", "--test", "store", "--", "suite::postgres::"],
 ];
 
 /// The suite for each Redis.

@@ -54,6 +54,8 @@ pub struct Recipe<'a> {
     pub script: &'a str,
     /// Whether the model's ledger keeps whole requests.
     pub keep_bodies: bool,
+    /// Whether it has the machine to itself: what its test measures would show the load of others.
+    pub alone: bool,
     /// Settings of every process besides those that name servers; leases are short unless these
     /// say otherwise.
     pub environment: &'a [(&'a str, &'a str)],
@@ -68,6 +70,7 @@ impl Default for Recipe<'_> {
             proxied: false,
             script: "[[stream 4x40ms]]",
             keep_bodies: false,
+            alone: false,
             environment: &[],
         }
     }
@@ -101,14 +104,13 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts everything, once no other cluster runs on this machine: cores are few, and what starves
-    /// is not what these tests are about. `None`, and a word about it, where a server's program is
-    /// missing.
+    /// Starts everything: beside the clusters of other tests, which mostly wait, unless the recipe wants the machine for
+    /// this one. `None`, and a message on standard error, if the program of a server is missing.
     pub async fn start(recipe: Recipe<'_>) -> Result<Option<Self>> {
         if skipped() {
             return Ok(None);
         }
-        let turn = blocking(alone)?;
+        let turn = blocking(if recipe.alone { alone } else { beside })?;
         let binary = binary()?;
         let model = FakeModel::start(Options {
             script: recipe.script.parse()?,
@@ -360,35 +362,43 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Waits until no cluster runs on this machine, and keeps any from starting as long as the file is held.
-/// Tests that do so run beside each other.
+/// Waits until no test has the machine to itself, and keeps any from taking it as long as the file is held.
 ///
 /// # Errors
-/// When the lock file cannot be opened.
+/// When a lock file cannot be opened.
 pub fn beside() -> Result<File> {
-    let file = lock_file()?;
+    let _turn = queue()?;
+    let file = lock_file("mainspring-faults.lock")?;
     file.lock_shared()?;
     Ok(file)
 }
 
-/// Waits until no cluster runs on this machine, nor a test beside others, and keeps them from starting as
-/// long as the file is held.
+/// Waits until no other test that takes this lock runs on this machine, and keeps them from starting as long as the
+/// file is held.
 ///
 /// # Errors
-/// When the lock file cannot be opened.
+/// When a lock file cannot be opened.
 pub fn alone() -> Result<File> {
-    let file = lock_file()?;
+    let _turn = queue()?;
+    let file = lock_file("mainspring-faults.lock")?;
     file.lock()?;
     Ok(file)
 }
 
-fn lock_file() -> Result<File> {
-    let path = std::env::temp_dir().join("mainspring-faults.lock");
+/// Held while a test waits for the other lock: later ones wait behind it, or tests beside each other would never let
+/// one have the machine.
+fn queue() -> Result<File> {
+    let file = lock_file("mainspring-faults-queue.lock")?;
+    file.lock()?;
+    Ok(file)
+}
+
+fn lock_file(name: &str) -> Result<File> {
     let file = File::options()
         .create(true)
         .truncate(false)
         .write(true)
-        .open(path)?;
+        .open(std::env::temp_dir().join(name))?;
     Ok(file)
 }
 

@@ -4,6 +4,7 @@
 mod agent;
 mod canaries;
 mod checkpoint;
+mod commands;
 mod conversation;
 mod crowd;
 mod daily_report;
@@ -16,6 +17,7 @@ mod long_memory;
 mod malformed;
 mod row_security;
 mod runs;
+mod spans_off;
 mod storm;
 mod telemetry;
 mod tls;

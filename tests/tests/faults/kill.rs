@@ -206,6 +206,7 @@ async fn a_send_of_a_killed_worker_is_taken_over_within_the_lease() -> Result<()
     let recipe = Recipe {
         schedulers: 1,
         workers: 2,
+        alone: true,
         environment: &environment,
         ..Recipe::default()
     };

@@ -164,7 +164,11 @@ async fn neighbours(cluster: &Cluster, length: Duration) -> Result<Waits> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_is_locked_from_outside_delays_no_other() -> Result<()> {
-    let Some(cluster) = Cluster::start(Recipe::default()).await? else {
+    let recipe = Recipe {
+        alone: true,
+        ..Recipe::default()
+    };
+    let Some(cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
     let mut caller = Caller::new(cluster.urls(), 0);

@@ -35,6 +35,7 @@ async fn at(percent: u32) -> Result<()> {
         schedulers: 1,
         workers: WORKERS,
         script: "[[stream 2x150ms]]",
+        alone: true,
         ..Recipe::default()
     };
     let Some(cluster) = Cluster::start(recipe).await? else {

@@ -5,3 +5,4 @@ mod faults;
 mod local;
 mod prefixes;
 mod redis;
+mod turns;

@@ -1,4 +1,5 @@
-//! Sends, sessions, timers and runs through real workers and schedulers in simulated time.
+//! Sends, sessions, timers and runs through real workers and schedulers in simulated time; and what workers speak with over real
+//! sockets: model providers ([`transports`]) and MCP servers ([`mcp`]).
 
 mod accounts;
 mod agent_money;
@@ -12,6 +13,7 @@ mod budget;
 mod calibration;
 mod checkpoints;
 mod clocks;
+mod context;
 mod dispatches;
 mod ends;
 mod extractions;
@@ -27,6 +29,7 @@ mod injected;
 mod isolation;
 mod leaves;
 mod lives;
+mod mcp;
 mod memory;
 mod models;
 mod money;
@@ -41,9 +44,11 @@ mod run_budgets;
 mod runs;
 mod seats;
 mod sends;
+mod simulation;
 mod skills;
 mod timers;
 mod tools;
+mod transports;
 mod truncation;
 mod vectors;
 mod webhooks;

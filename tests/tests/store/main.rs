@@ -1,6 +1,8 @@
-//! The suite of stores, on each of them.
+//! Stores: what each of them must do, in [`suite`]; and what concerns one of them alone.
 
-mod model;
 mod mysql;
+mod placed;
 mod postgres;
+mod s3;
 mod sqlite;
+mod suite;

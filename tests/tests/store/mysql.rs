@@ -1,83 +1,17 @@
-//! The suite of stores, on MySQL or MariaDB: each test has a database of its own on the server of
-//! `MAINSPRING_TEST_MYSQL_URL`.
+//! The store on a database of its own per test, on the server of `MAINSPRING_TEST_MYSQL_URL`. Where
+//! there is none, `cargo xtask test` says so.
 
-use std::io::Write;
-
-use async_trait::async_trait;
-use mainspring_shared::store::Inspect;
-use mainspring_store_mysql::{MysqlStore, Settings};
-use mainspring_tests::databases::{Lent, Server};
-use mainspring_tests::store_suite;
-use mainspring_tests::suites::store::agreement::assert_agrees;
-use mainspring_tests::suites::store::concurrent::assert_linearizable;
-use mainspring_tests::suites::store::harness::{Opened, environment};
-use mainspring_tests::suites::store::recall::assert_recalls;
-use mainspring_tests::suites::store::writes::assert_written_once;
-
-struct Mysql {
-    store: MysqlStore,
-    _lent: Lent,
-}
-
-#[async_trait]
-impl Opened for Mysql {
-    fn store(&self) -> &dyn Inspect {
-        &self.store
-    }
-
-    async fn close(self) {
-        drop(self.store);
-    }
-}
-
-/// The address of the server, `mysql://USER@HOST:PORT/`, where one is given.
-fn server() -> Option<String> {
-    environment("MAINSPRING_TEST_MYSQL_URL")
-}
-
-async fn open() -> Option<Mysql> {
-    let opened = async |url: &str| {
-        let store = mainspring_store_mysql::open(&Settings::new(url.to_owned())).await;
-        store.expect("the store opens")
-    };
-    let lent = Server::Mysql
-        .lend(async |url| drop(opened(url).await))
-        .await?;
-    let store = opened(lent.url()).await;
-    Some(Mysql { store, _lent: lent })
-}
-
-store_suite!(open);
-
-#[test]
-fn among_many_entries_the_right_one_is_found() {
-    assert_recalls(open);
-}
-
-#[test]
-fn every_write_takes_effect_once_and_none_by_a_stale_writer() {
-    assert_written_once(open);
-}
-
-#[test]
-fn mysql_agrees_with_the_model() {
-    assert_agrees(open);
-}
-
-#[test]
-fn calls_at_the_same_time_leave_what_some_order_of_them_does() {
-    assert_linearizable(open);
-}
-
-#[test]
-fn mysql_is_there_or_was_skipped() {
-    if server().is_some() {
-        return;
-    }
-    let required = environment("REQUIRE_STORES").as_deref() == Some("all");
-    assert!(!required, "MAINSPRING_TEST_MYSQL_URL is not set");
-    // Straight to the terminal: the harness shows what is printed only when a test fails.
-    let notice = "skipped: MAINSPRING_TEST_MYSQL_URL is not set, no case ran on MySQL\n";
-    let shown = std::io::stderr().write_all(notice.as_bytes());
-    shown.expect("standard error is open");
-}
+// What is planted behind the store's back, and what it is planted into, is the same in SQLite.
+#[path = "sqlite/audit.rs"]
+mod audit;
+mod concurrent;
+#[path = "../../../shared/store-mysql/src/dialect.rs"]
+#[expect(dead_code, reason = "what only the store itself uses")]
+mod dialect;
+mod locked;
+mod opened;
+mod schema;
+mod statements;
+#[path = "sqlite/steps.rs"]
+#[expect(dead_code, reason = "what only SQLite's tests use")]
+mod steps;

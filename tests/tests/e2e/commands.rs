@@ -1,0 +1,22 @@
+//! The binary from outside: what it prints, where, and how it ends.
+
+mod agents;
+mod answers;
+mod archives;
+mod bench;
+mod chat;
+mod cluster;
+mod configuration;
+mod dev;
+mod docs;
+mod exit_codes;
+mod fake;
+mod logs;
+mod memories;
+mod program;
+mod provider_keys;
+mod replies;
+mod runs;
+mod skills;
+mod timers;
+mod transfers;

@@ -1,0 +1,152 @@
+//! A database that is away concerns its own tenants.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mainspring_shared::store::prelude::*;
+use mainspring_shared::store::{AcceptOutcome, Error, Renewal, SweepReady};
+use mainspring_store_postgres::PostgresStore;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::placed::world::{
+    TTL, accept, claim, complete, moment, settings, to, together, with_world,
+};
+
+/// A way to a server that can be cut.
+struct Way {
+    port: u16,
+    is_cut: Arc<AtomicBool>,
+    /// Whether nothing gets through any more.
+    has_cut: Arc<AtomicBool>,
+}
+
+impl Way {
+    async fn to(address: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
+        let port = listener.local_addr().expect("has an address").port();
+        let is_cut = Arc::new(AtomicBool::new(false));
+        let has_cut = Arc::new(AtomicBool::new(false));
+        let (cut, told) = (is_cut.clone(), has_cut.clone());
+        tokio::spawn(async move {
+            let mut links = JoinSet::new();
+            loop {
+                let accepted = tokio::time::timeout(Duration::from_millis(20), listener.accept());
+                let accepted = accepted.await;
+                if cut.load(Ordering::Relaxed) {
+                    links.shutdown().await;
+                    told.store(true, Ordering::Relaxed);
+                    continue;
+                }
+                let Ok(Ok((mut near, _))) = accepted else {
+                    continue;
+                };
+                let address = address.clone();
+                links.spawn(async move {
+                    if let Ok(mut far) = TcpStream::connect(address).await {
+                        let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+                    }
+                });
+            }
+        });
+        Self {
+            port,
+            is_cut,
+            has_cut,
+        }
+    }
+
+    /// Returns once nothing gets through.
+    async fn cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
+        while !self.has_cut.load(Ordering::Relaxed) {
+            moment().await;
+        }
+    }
+
+    fn mend(&self) {
+        self.is_cut.store(false, Ordering::Relaxed);
+    }
+
+    /// The address of a database behind it.
+    fn url(&self, url: &str) -> String {
+        let (credentials, rest) = url.rsplit_once('@').expect("has a user");
+        let (_, database) = rest.split_once('/').expect("has a database");
+        format!("{credentials}@127.0.0.1:{}/{database}", self.port)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_a_database_is_away_the_tenants_of_others_go_on() {
+    with_world("away", async |world| {
+        let (_, rest) = world.urls[1].rsplit_once('@').expect("has a user");
+        let (address, _) = rest.split_once('/').expect("has a database");
+        let way = Way::to(address.to_owned()).await;
+        let behind = settings(&way.url(&world.urls[1]));
+        let mut stores = world.stores.clone();
+        let there = PostgresStore::open(&behind).await.expect("opens");
+        stores.insert("b", there.clone());
+        let placed = together(&stores);
+
+        let (here, away) = (world.tenant("here").await, world.tenant("away").await);
+        world.take(away, "b").await;
+        let boot = crate::placed::world::new_boot();
+        placed.register_boot(boot.clone()).await.expect("registers");
+        let boot = boot.id;
+        let (near, far) = (world.session(here).await, world.session(away).await);
+        accept(&placed, far).await;
+        let held = claim(&placed, boot, far).await;
+
+        way.cut().await;
+        let cut_at = Instant::now();
+        let mut slowest = Duration::ZERO;
+        while cut_at.elapsed() < Duration::from_secs(4) {
+            let begin = Instant::now();
+            // Both in one group, as clients come.
+            let items = vec![to(near), to(far)];
+            let outcomes = placed.accept_sends(boot, items).await.expect("answers");
+            assert!(
+                matches!(outcomes[0], AcceptOutcome::Accepted(_)),
+                "{outcomes:?}"
+            );
+            assert_eq!(outcomes[1], AcceptOutcome::Locked);
+            complete(&placed, &claim(&placed, boot, near).await).await;
+            let renewed = placed.renew_boot(boot, TTL, 1).await.expect("renews");
+            assert!(matches!(renewed, Renewal::Renewed { .. }));
+            let ready = SweepReady {
+                pool: None,
+                older_than_ms: 0,
+                after: None,
+                limit: 10,
+            };
+            placed.sweep_ready(ready).await.expect("sweeps");
+            slowest = slowest.max(begin.elapsed());
+            moment().await;
+        }
+        assert!(slowest < Duration::from_secs(6), "{slowest:?}");
+        let alone = placed.accept_sends(boot, vec![to(far)]).await;
+        assert!(matches!(alone, Err(Error::Unavailable { .. })), "{alone:?}");
+
+        way.mend();
+        // With the grant of before: nobody took it for dead.
+        loop {
+            let ended = placed
+                .complete_sends(vec![crate::placed::world::answer(&held)])
+                .await;
+            match ended.as_deref() {
+                Ok([mainspring_shared::store::CompleteOutcome::Completed(_)]) => break,
+                Ok([mainspring_shared::store::CompleteOutcome::Locked])
+                | Err(Error::Unavailable { .. }) => {
+                    moment().await;
+                }
+                other => panic!("not completed: {other:?}"),
+            }
+        }
+        accept(&placed, far).await;
+        there.close().await;
+        world.assert_sound().await;
+    })
+    .await;
+}
