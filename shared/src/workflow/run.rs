@@ -538,7 +538,7 @@ impl RunAsk {
 
 /// A session that a leaf goes on in.
 #[derive(Debug, Clone, PartialEq)]
-pub struct GoesOn {
+pub struct ResumeIn {
     /// The session.
     pub session: SessionId,
     /// What it is told.
@@ -565,7 +565,7 @@ pub struct LeafStart {
     /// Whether its session belongs to nobody else.
     pub detached: bool,
     /// Where it goes on instead of in a new session, unless that is gone by then.
-    pub goes_on: Option<GoesOn>,
+    pub resume_in: Option<ResumeIn>,
 }
 
 /// What an advance writes.
