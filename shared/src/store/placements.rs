@@ -17,10 +17,10 @@ use crate::time::Timestamp;
 pub const HOME: &str = "home";
 
 /// How long a process relies on what it has read of the catalogue while nothing is under way.
-pub const BELIEVED: Duration = Duration::from_secs(1);
+pub const CATALOGUE_TTL: Duration = Duration::from_secs(1);
 
 /// How long it does while a tenant moves.
-pub const BELIEVED_MOVING: Duration = Duration::from_millis(100);
+pub const CATALOGUE_TTL_MOVING: Duration = Duration::from_millis(100);
 
 /// The tenant is not on this database, or is about to leave it: nothing was written. The source of an
 /// [`Error::Unavailable`], since whoever comes again in a moment finds it where it is then.
