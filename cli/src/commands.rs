@@ -6,7 +6,6 @@ mod answer;
 mod archives;
 mod audit;
 mod bench;
-mod both;
 mod chat;
 mod completions;
 mod dev;
@@ -31,6 +30,7 @@ mod scheduler;
 mod send;
 mod sends;
 mod serve;
+mod server_process;
 mod sessions;
 mod skills;
 mod tail;
@@ -64,7 +64,7 @@ pub(crate) fn run(
         Command::Dev(args) => serving(dev::run(args, config)),
         Command::Scheduler(_) => serving(scheduler::run(config)),
         Command::Worker(_) => serving(worker::run(config)),
-        Command::Serve(_) => serving(both::run(config)),
+        Command::Serve(_) => serving(serve::run(config)),
         Command::Migrate(args) => asking(migrate::run(args, config)),
         Command::Vacuum(_) => asking(vacuum::run(config)),
         Command::Send(args) => asking(send::run(args, format, Client::new(config)?)),

@@ -14,7 +14,7 @@ use mainspring_shared::time::Clock;
 
 use crate::SchedulerConfig;
 use crate::error::Error;
-use crate::loops::auditor::Lately;
+use crate::loops::auditor::RecentSessions;
 use crate::services::accept::Acceptor;
 use crate::services::keepers::Keepers;
 use crate::services::limits::{KnownAgents, KnownLimits};
@@ -98,8 +98,8 @@ pub struct Process {
 pub struct Known {
     /// Which worker keeps which session.
     pub keepers: Keepers,
-    /// What was written recently.
-    pub(crate) lately: Lately,
+    /// Which sessions were written recently.
+    pub(crate) recent_sessions: RecentSessions,
     /// The concurrency limits of tenants.
     pub limits: KnownLimits,
     /// Which agents have limits.

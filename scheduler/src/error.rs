@@ -113,7 +113,7 @@ impl Error {
     }
 
     /// Counts an error of the class `Limit` when it is reported to the caller.
-    pub fn told(&self) {
+    pub fn count_if_limit(&self) {
         if self.code.class() == Class::Limit {
             metrics::counter!(LIMITS_HIT, "limit" => self.code.as_str()).increment(1);
         }

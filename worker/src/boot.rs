@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::Parts;
-use crate::patience::Outage;
+use crate::db_retry::Outage;
 
 /// The first and the longest pause before the database is asked again for a new boot. Short,
 /// because until the old boot is ended, other workers may take its sessions over and count a crash.

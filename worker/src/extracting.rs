@@ -35,12 +35,12 @@ use uuid::Uuid;
 pub(crate) use self::ended::{Ended, EndedSend};
 use self::found::Found;
 use self::texts::{conversation, end_of};
+use crate::db_retry::Outage;
 use crate::fold::{FoldCall, Taken};
-use crate::hook::{At, Judged};
+use crate::hook::{At, CombinedVerdict};
 use crate::llm::{Chunk, InBackground, Reply, Request, Traced, estimate_tokens};
 use crate::memory::QUERY_CHARS_MAX;
 use crate::metrics;
-use crate::patience::Outage;
 use crate::send::size_at_most;
 use crate::{Kernel, Parts};
 
@@ -558,9 +558,9 @@ async fn ask_model(
         life: 0,
     };
     match parts.hooks.before_model(at, &mut request).await {
-        Ok(Judged::Go) => {}
-        Ok(Judged::Instead(reply)) => return Ok(Some(reply)),
-        Ok(Judged::End) => return Ok(None),
+        Ok(CombinedVerdict::Go) => {}
+        Ok(CombinedVerdict::Instead(reply)) => return Ok(Some(reply)),
+        Ok(CombinedVerdict::End) => return Ok(None),
         Err(refusal) if refusal.code == Code::PolicyDenied => return Ok(None),
         Err(refusal) => return Err(refusal.message),
     }

@@ -59,7 +59,7 @@ use mainspring_shared::session::fold::NewFold;
 use mainspring_shared::tool::CallResult;
 use serde_json::{Map, Value};
 
-pub(crate) use self::chain::{Heard, Judged, Refusal, Words};
+pub(crate) use self::chain::{CombinedVerdict, Refusal, VerdictOrMessages, Words};
 pub use self::chain::{Hooks, NameError};
 pub use self::ending::{EndReason, Ending, GoOn};
 pub(crate) use self::fired::Fate;

@@ -6,20 +6,20 @@ mod cache;
 mod checks;
 mod config;
 mod content;
+mod db_retry;
 mod dispatched;
 mod extracting;
 pub mod fold;
-#[cfg(test)]
-mod hand;
 pub mod hook;
 mod learning;
 mod live;
 pub mod llm;
+#[cfg(test)]
+mod manual_clock;
 pub mod memory;
 mod metrics;
 mod money;
 mod partial_answer;
-mod patience;
 mod pauses;
 mod preview;
 pub mod replay;

@@ -28,7 +28,7 @@ use uuid::Uuid;
 use self::block::{Block, Blocks, Found};
 use crate::Parts;
 use crate::boot::Boot;
-use crate::patience::Outage;
+use crate::db_retry::Outage;
 
 /// Maximum number of settlements per transaction.
 const SETTLED_MAX: usize = 128;

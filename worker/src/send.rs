@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `run` | the interpreter of the send's state machine |
 //! | `commands` | the machine's commands, one file each |
-//! | `hold`, `round`, `bill` | parts of a run: lease and signals, the open round, what was spent |
+//! | `lease_state`, `round`, `bill` | parts of a run: lease and signals, the open round, what was spent |
 //! | `model_call`, `pending_messages` | parts of a run: the model call, messages not yet in the transcript |
 //! | `answered`, `results`, `inbox`, `recalling`, `remembering` | methods of a run: what comes in |
-//! | `apart`, `fallback`, `pausing`, `spending` | methods of a run: what limits it or holds it back |
+//! | `cell`, `fallback`, `pausing`, `spending` | methods of a run: what limits it or holds it back |
 //! | `delegating`, `starting` | methods of a run: the children and workflow runs that it starts |
 //! | `persist` | database reads and writes, retried until the database has answered |
 //! | `load`, `forgetting`, `settle`, `output`, `vet` | functions: what the model is asked, what is stored |
@@ -15,10 +15,10 @@
 
 mod allowance;
 mod answered;
-mod apart;
 mod background;
 mod bill;
 mod calls;
+mod cell;
 mod checkpoint;
 mod children;
 mod commands;
@@ -27,8 +27,8 @@ mod delegating;
 mod fallback;
 mod fired;
 mod forgetting;
-mod hold;
 mod inbox;
+mod lease_state;
 pub(crate) mod load;
 mod model_call;
 mod output;
@@ -50,7 +50,7 @@ mod vet;
 pub(crate) use allowance::{size_at_most, spending};
 pub(crate) use commands::room_of;
 pub(crate) use forgetting::{Extent, Forgotten, forget, relieved};
-pub(crate) use hold::SendHandles;
+pub(crate) use lease_state::SendHandles;
 pub(crate) use output::{Output, values_in};
 pub(crate) use pending_messages::PendingMessages;
 pub(crate) use recalling::OwnLists;

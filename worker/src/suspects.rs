@@ -126,12 +126,12 @@ impl Drop for Admitted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hand::Hand;
+    use crate::manual_clock::ManualClock;
 
-    fn suspects() -> (Arc<Hand>, Arc<Suspects>) {
-        let hand = Arc::new(Hand::default());
-        let suspects = Suspects::new(hand.clone(), Duration::from_secs(10), 5);
-        (hand, Arc::new(suspects))
+    fn suspects() -> (Arc<ManualClock>, Arc<Suspects>) {
+        let clock = Arc::new(ManualClock::default());
+        let suspects = Suspects::new(clock.clone(), Duration::from_secs(10), 5);
+        (clock, Arc::new(suspects))
     }
 
     fn taken(suspects: &Arc<Suspects>, crashes: i32) -> Option<Admitted> {
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn they_are_let_in_one_at_first_and_ever_more_as_they_pass() {
-        let (hand, suspects) = suspects();
+        let (clock, suspects) = suspects();
         let mut held = Vec::new();
         let mut counts = Vec::new();
         for _ in 0..5 {
@@ -153,17 +153,17 @@ mod tests {
                 held.push(admitted);
             }
             counts.push(held.len() - before);
-            hand.pass(Duration::from_secs(10));
+            clock.pass(Duration::from_secs(10));
         }
         assert_eq!(counts, [1, 3, 9, 27, 81]);
     }
 
     #[test]
     fn one_whose_next_death_is_its_last_is_alone() {
-        let (hand, suspects) = suspects();
+        let (clock, suspects) = suspects();
         let last = taken(&suspects, 4).expect("nobody else is there");
         assert!(taken(&suspects, 2).is_none());
-        hand.at(Duration::from_secs(39));
+        clock.at(Duration::from_secs(39));
         assert!(taken(&suspects, 2).is_none(), "its probation is longer");
         drop(last);
         let other = taken(&suspects, 3).expect("it was left");

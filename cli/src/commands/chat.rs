@@ -78,7 +78,7 @@ struct Chat {
 }
 
 /// What can happen besides a send's events.
-enum Beside {
+enum SideEvent {
     Line(Option<String>),
     Interrupt,
     Time,
@@ -213,25 +213,25 @@ impl Chat {
                     let reads = !self.over && (self.attended || under_way.asks());
                     let meanwhile = tokio::select! {
                         event = &mut next => break event?,
-                        meanwhile = beside(&self.client, &mut self.input, reads) => {
+                        meanwhile = side_event(&self.client, &mut self.input, reads) => {
                             meanwhile?
                         }
                     };
                     match meanwhile {
-                        Beside::Line(Some(line)) if under_way.asks() => {
+                        SideEvent::Line(Some(line)) if under_way.asks() => {
                             let questions = &mut under_way.questions;
                             questions.answer(&self.client, session, &line).await?;
                         }
-                        Beside::Line(Some(line)) => {
+                        SideEvent::Line(Some(line)) => {
                             output::note("[is sent after this answer]");
                             self.typed.push_back(line);
                         }
-                        Beside::Line(None) => self.over = true,
-                        Beside::Interrupt => {
+                        SideEvent::Line(None) => self.over = true,
+                        SideEvent::Interrupt => {
                             let path = format!("/v1/sends/{send}/cancel");
                             self.client.ask(Request::post(path)).await?;
                         }
-                        Beside::Time => {
+                        SideEvent::Time => {
                             under_way.look(&self.client, session, self.attended).await?;
                         }
                     }
@@ -318,12 +318,12 @@ impl UnderWay {
     }
 }
 
-async fn beside(client: &Client, input: &mut Input, reads: bool) -> Result<Beside, Failure> {
+async fn side_event(client: &Client, input: &mut Input, reads: bool) -> Result<SideEvent, Failure> {
     let attended = input.is_attended();
     tokio::select! {
-        line = input.typed(), if reads => line.map(Beside::Line),
-        _ = tokio::signal::ctrl_c(), if attended => Ok(Beside::Interrupt),
-        () = client.clock.sleep(LOOK) => Ok(Beside::Time),
+        line = input.typed(), if reads => line.map(SideEvent::Line),
+        _ = tokio::signal::ctrl_c(), if attended => Ok(SideEvent::Interrupt),
+        () = client.clock.sleep(LOOK) => Ok(SideEvent::Time),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::config::{Backend, Config, Migrate};
 use mainspring_runtime::Choice as _;
 
 use super::access;
-use super::serve::{Base, address_of, bind};
+use super::server_process::{Base, address_of, bind};
 use crate::args::DevArgs;
 use crate::failure::Failure;
 use crate::{output, wiring};

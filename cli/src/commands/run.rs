@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::progress::Progress;
 use super::runs;
-use super::serve::{Base, bind};
+use super::server_process::{Base, bind};
 use crate::args::{Format, RunArgs};
 use crate::client::{Client, Request};
 use crate::failure::{Exit, Failure, causes, usage_text};

@@ -4,14 +4,14 @@ use crate::config::Config;
 use futures::FutureExt;
 
 use super::access;
-use super::serve::{Base, address_of, bind};
+use super::server_process::{Base, address_of, bind};
 use crate::failure::Failure;
 use crate::wiring;
 
 pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
     let mut base = Base::prepare()?;
     let store = base
-        .patiently(|| wiring::store(config, config.migrate))
+        .retry_while_unavailable(|| wiring::store(config, config.migrate))
         .await?;
     let wires = wiring::redis(config, &base.clock, &base.entropy)?;
     base.mount_skills(config, &store).await;

@@ -4,7 +4,7 @@ use crate::config::{Config, Migrate};
 use futures::FutureExt;
 use mainspring_runtime::Choice as _;
 
-use super::serve::{Base, bind};
+use super::server_process::{Base, bind};
 use crate::failure::Failure;
 use crate::{ops, wiring};
 
@@ -12,7 +12,7 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
     let mut base = Base::prepare()?;
     // Schedulers create the schema; a worker waits until it exists.
     let store = base
-        .patiently(|| wiring::store(config, Migrate::Verify))
+        .retry_while_unavailable(|| wiring::store(config, Migrate::Verify))
         .await?;
     let wires = wiring::redis(config, &base.clock, &base.entropy)?;
     base.mount_skills(config, &store).await;

@@ -169,7 +169,7 @@ fn resolve_default(layers: &mut Layers, environment: &Environment) {
         ] {
             let path = format!("llm.{field}");
             if let (None, Some((value, variable))) = (layers.text_at(&path), foreign(name)) {
-                layers.spelled(&path, &value, &variable);
+                layers.set_from_text(&path, &value, &variable);
             }
         }
     }
@@ -196,7 +196,7 @@ fn resolve_default(layers: &mut Layers, environment: &Environment) {
         .or(usual)
         .unwrap_or((ProviderKind::Demo, DEFAULTS.to_owned()));
     if named.is_none() {
-        layers.spelled("llm.provider", kind.as_str(), &origin);
+        layers.set_from_text("llm.provider", kind.as_str(), &origin);
     }
     complete(layers, environment, "llm", kind);
 }
@@ -243,7 +243,7 @@ fn key_from_variable(layers: &mut Layers, environment: &Environment, prefix: &st
             let detail = format!("{path} and {path}_env are both set; keep one");
             layers.problem("config.invalid_value", &origin, detail);
         }
-        Some(key) => layers.spelled(&path, key, variable),
+        Some(key) => layers.set_from_text(&path, key, variable),
         None => {
             let detail = format!("{path}_env names a variable that is not set");
             layers.problem("config.missing", &origin, detail);
@@ -263,9 +263,9 @@ fn complete(layers: &mut Layers, environment: &Environment, prefix: &str, kind: 
     if let (None, Some((key, name)), true) =
         (layers.text_at(&path("api_key")), usual, may_use_usual)
     {
-        layers.spelled(&path("api_key"), key, name);
+        layers.set_from_text(&path("api_key"), key, name);
     }
     if layers.text_at(&path("model")).is_none() && own_endpoint {
-        layers.spelled(&path("model"), kind.model_default(), DEFAULTS);
+        layers.set_from_text(&path("model"), kind.model_default(), DEFAULTS);
     }
 }

@@ -38,7 +38,7 @@ pub(crate) const TENANT: HeaderName = HeaderName::from_static("mainspring-tenant
 
 /// How long a key that was looked up is cached. After this time a revoked key is refused
 /// everywhere.
-const BELIEVED: Duration = Duration::from_secs(5);
+const CACHE_TTL: Duration = Duration::from_secs(5);
 
 /// Who may use the API.
 #[derive(Debug, Clone, Default)]
@@ -194,7 +194,7 @@ impl Gatekeeper {
     pub(crate) fn new(access: Access) -> Self {
         Self {
             access,
-            keys: Keys::new(BELIEVED),
+            keys: Keys::new(CACHE_TTL),
             rates: Rates::default(),
             fleet: Fleet::default(),
         }

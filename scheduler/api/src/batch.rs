@@ -61,7 +61,7 @@ impl<B: Batch> From<Result<B::View, Error>> for ItemResult<B> {
         match result {
             Ok(view) => Self::Made(Box::new(view)),
             Err(error) => {
-                error.told();
+                error.count_if_limit();
                 Self::Refused(Box::new(error.into()))
             }
         }

@@ -162,7 +162,7 @@ pub(super) async fn post_results(
     for (place, result) in body.results.iter_mut().enumerate() {
         if let Some(Input(parts)) = &mut result.content {
             let at = format!("/results/{place}/content");
-            blobs::of_parts(&app, key.tenant, key.session.into(), parts, &at).await?;
+            blobs::prepare_parts(&app, key.tenant, key.session.into(), parts, &at).await?;
         }
     }
     let mut checks = Checks::new();
@@ -180,7 +180,7 @@ pub(super) async fn post_results(
     checks.finish()?;
     for item in &mut items {
         if let CallAnswer::Result(result) = &mut item.answer {
-            blobs::of_result(&app, key, &item.call_id, result).await;
+            blobs::spill_result(&app, key, &item.call_id, result).await;
         }
     }
     let outcomes = results::post(&app, items).await?;

@@ -171,7 +171,7 @@ pub(super) async fn fork(
         .into());
     }
     copying.kept.truncate(settled);
-    blobs::of_copies(&app, copy, &copying.kept).await?;
+    blobs::hold_for_copy(&app, copy, &copying.kept).await?;
     let lists = lists(&app, key).await?;
     let last = before + copying.behind + settled as i64;
     let item = ImportSession {
@@ -333,7 +333,7 @@ async fn stage(
     behind: i64,
 ) -> Result<i64, Error> {
     let count = messages.len() as i64;
-    blobs::of_copies(app, session, &messages).await?;
+    blobs::hold_for_copy(app, session, &messages).await?;
     let page = ImportSession {
         folds: Vec::new(),
         projections: Vec::new(),
@@ -404,7 +404,7 @@ pub(super) async fn import(
     agents.fill(&mut item.session.metadata, "")?;
     agents.admit(&item.session)?;
     agents.admit_pool(&item.session.agent, "/agent").await?;
-    blobs::of_copies(&app, session, &item.messages).await?;
+    blobs::hold_for_copy(&app, session, &item.messages).await?;
     let outcome = app.store.import_session(item).await?;
     answer_creation(&app, caller.tenant, outcome).await
 }

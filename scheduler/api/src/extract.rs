@@ -38,7 +38,7 @@ use mainspring_scheduler::error::Error;
 
 /// Up to this many bytes, JSON is parsed or hashed in well under a millisecond. Longer JSON is
 /// processed without blocking other requests.
-pub(super) const BESIDE: usize = 128 << 10;
+pub(super) const BLOCKING_MIN_BYTES: usize = 128 << 10;
 
 /// The session that a path names.
 #[derive(Debug, Clone, Copy)]
@@ -405,16 +405,16 @@ async fn maybe_json_body(api: &Api, headers: &HeaderMap, body: Body) -> Result<W
 }
 
 /// Does work that may take tens of milliseconds without blocking other requests.
-pub(super) fn beside<T>(work: impl FnOnce() -> T) -> T {
+pub(super) fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         Ok(_) | Err(_) => work(),
     }
 }
 
-/// Like `beside`, but only if the work is long.
-pub(super) fn beside_if<T>(long: bool, work: impl FnOnce() -> T) -> T {
-    if long { beside(work) } else { work() }
+/// Like `run_blocking`, but only if the work is long.
+pub(super) fn run_blocking_if<T>(long: bool, work: impl FnOnce() -> T) -> T {
+    if long { run_blocking(work) } else { work() }
 }
 
 /// Parses a session id in a body. A malformed id counts as an unknown one.
@@ -451,7 +451,7 @@ mod tests {
             .worker_threads(1)
             .build();
         let runtime = runtime.expect("a runtime");
-        let json = format!("{{\"text\": \"{}\"}}", "x".repeat(BESIDE));
+        let json = format!("{{\"text\": \"{}\"}}", "x".repeat(BLOCKING_MIN_BYTES));
         let reading = runtime.spawn(async move {
             // The runtime's only thread is busy with this parse until it is done.
             let other = tokio::spawn(async move { done.send(()).is_ok() });

@@ -8,7 +8,7 @@ use mainspring_shared::store::IdempotencyKey;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::extract::{BESIDE, beside_if, parse};
+use super::extract::{BLOCKING_MIN_BYTES, parse, run_blocking_if};
 use crate::access::Caller;
 
 /// Maximum number of characters of a key.
@@ -83,7 +83,7 @@ pub(super) fn of_request(
 /// SHA-256 of the body's canonical JSON: members sorted, no whitespace.
 pub(super) fn body_hash(body: &[u8]) -> Result<[u8; 32], Error> {
     let body = body.trim_ascii();
-    beside_if(body.len() > BESIDE, || {
+    run_blocking_if(body.len() > BLOCKING_MIN_BYTES, || {
         let value: Value = if body.is_empty() {
             Value::Null
         } else {

@@ -15,7 +15,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::operation::{BYTES, Holds, Operation};
+use self::operation::{BYTES, Operation, ResponseContent};
 use super::copies::LINES;
 use super::problem::Problem;
 use super::skills::ARCHIVE;
@@ -184,12 +184,14 @@ fn tag(path: &str) -> &'static str {
 fn describe(operation: &Operation) -> Value {
     let names = operation.path.split(['{', '}']).skip(1).step_by(2);
     let in_path = names.map(|name| parameters::in_path(&operation.path, name));
-    let parameters: Vec<Value> = in_path.chain(operation.takes.iter().cloned()).collect();
+    let parameters: Vec<Value> = in_path
+        .chain(operation.parameters.iter().cloned())
+        .collect();
     let mut responses = Map::new();
     for status in &operation.answers {
         // These responses do not contain the content.
         let says = match status.as_str() {
-            "304" | "416" => json!({ "description": operation.says }),
+            "304" | "416" => json!({ "description": operation.summary }),
             _ => answer(operation),
         };
         responses.insert(status.clone(), says);
@@ -204,7 +206,7 @@ fn describe(operation: &Operation) -> Value {
     let mut described = json!({
         "operationId": operation.id,
         "tags": [tag(&operation.path)],
-        "summary": operation.says,
+        "summary": operation.summary,
         "parameters": parameters,
         "responses": responses,
     });
@@ -264,19 +266,19 @@ fn example(body: &str) -> Option<Value> {
 }
 
 fn answer(operation: &Operation) -> Value {
-    let (kind, schema) = match &operation.holds {
-        Holds::Nothing => return json!({ "description": operation.says }),
-        Holds::Text => ("text/plain", json!({ "type": "string" })),
-        Holds::Lines => (LINES, json!({ "type": "string" })),
-        Holds::Bytes => (BYTES, json!({ "type": "string", "format": "binary" })),
-        Holds::Page => ("text/markdown", json!({ "type": "string" })),
-        Holds::Events(name) => ("text/event-stream", named(name)),
-        Holds::Object => (
+    let (kind, schema) = match &operation.content {
+        ResponseContent::Nothing => return json!({ "description": operation.summary }),
+        ResponseContent::Text => ("text/plain", json!({ "type": "string" })),
+        ResponseContent::Lines => (LINES, json!({ "type": "string" })),
+        ResponseContent::Bytes => (BYTES, json!({ "type": "string", "format": "binary" })),
+        ResponseContent::Page => ("text/markdown", json!({ "type": "string" })),
+        ResponseContent::Events(name) => ("text/event-stream", named(name)),
+        ResponseContent::Object => (
             "application/json",
             json!({ "type": "object", "additionalProperties": true }),
         ),
-        Holds::One(name) => ("application/json", named(name)),
-        Holds::Many(name) => (
+        ResponseContent::One(name) => ("application/json", named(name)),
+        ResponseContent::Many(name) => (
             "application/json",
             json!({
                 "type": "object",
@@ -289,10 +291,10 @@ fn answer(operation: &Operation) -> Value {
         ),
     };
     let mut answer =
-        json!({ "description": operation.says, "content": { kind: { "schema": schema } } });
-    let made = operation.method == "post" && operation.takes("Idempotency-Key");
+        json!({ "description": operation.summary, "content": { kind: { "schema": schema } } });
+    let made = operation.method == "post" && operation.has_parameter("Idempotency-Key");
     if made
-        && let Holds::One(name) = &operation.holds
+        && let ResponseContent::One(name) = &operation.content
         && let Some((_, leads)) = LINKS.iter().find(|(schema, _)| schema == name)
     {
         for id in *leads {

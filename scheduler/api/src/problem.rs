@@ -86,7 +86,7 @@ impl IntoResponse for Problem {
         let json = serde_json::to_vec(&self).unwrap_or_default();
         let mut response = Response::new(Body::from(json));
         *response.status_mut() = status;
-        self.0.told();
+        self.0.count_if_limit();
         // For the request's span.
         response.extensions_mut().insert(self.0.code());
         let headers = response.headers_mut();

@@ -228,7 +228,7 @@ async fn accept(
     wait: Option<Duration>,
     limited: Option<KeySends>,
 ) -> Result<Response, Problem> {
-    blobs::of_send(app, &mut item, "").await?;
+    blobs::prepare_send(app, &mut item, "").await?;
     let submitted = submit(app, item, body, wait, limited).await?;
     // The first response without a wait was 202, so a repeated request gets 202 too, whatever the
     // send's state is now.

@@ -96,7 +96,7 @@ pub(super) async fn create(
     let mut timer = body
         .timer(&mut agents, &app, tenant, checks, key.as_ref())
         .await?;
-    blobs::of_timer(&app, &mut timer, "").await?;
+    blobs::prepare_timer(&app, &mut timer, "").await?;
     let made = app.store.create_timers(vec![(timer, key)]).await?;
     match made.into_iter().next().ok_or_else(Error::internal)? {
         CreateTimerOutcome::Created(record) => {

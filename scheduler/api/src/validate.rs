@@ -24,7 +24,7 @@ use uuid::Uuid;
 use super::bodies::{NewSessionBody, Options, SessionAsk};
 use super::choice::AgentChoice;
 use super::input::Input;
-use crate::extract::beside;
+use crate::extract::run_blocking;
 
 /// Maximum bytes of a name, a model or another label.
 const LABEL_BYTES_MAX: usize = 200;
@@ -171,7 +171,7 @@ impl Checks {
             self.refuse(&format!("{member}/allow_agents"), &detail);
         }
         self.label(&format!("{member}/model"), agent.model.as_deref());
-        for fault in beside(|| tool::check(&agent.tools)) {
+        for fault in run_blocking(|| tool::check(&agent.tools)) {
             self.refuse(&format!("{member}/tools{}", fault.pointer), &fault.detail);
         }
         self.budget(&format!("{member}/budget"), agent.budget.as_ref());
@@ -440,7 +440,7 @@ impl Checks {
         };
         if has_nul(schema) {
             self.refuse(member, NUL);
-        } else if let Err(fault) = beside(|| OutputSpec::read(schema)) {
+        } else if let Err(fault) = run_blocking(|| OutputSpec::read(schema)) {
             self.refuse(&format!("{member}{}", fault.pointer), &fault.detail);
         }
     }

@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
-use crate::extract::{Json, JsonBody, NoQuery, Query, beside, parse};
+use crate::extract::{Json, JsonBody, NoQuery, Query, parse, run_blocking};
 use crate::router::Api;
 
 /// A spec to validate.
@@ -60,7 +60,7 @@ pub(super) struct SpecSummary {
 
 /// Checks a spec. The pointers to its faults begin with `at`.
 pub(super) fn check(spec: &Value, at: &str) -> Result<Spec, Error> {
-    beside(|| validate(spec)).map_err(|problems| {
+    run_blocking(|| validate(spec)).map_err(|problems| {
         let errors = problems.into_iter().map(|problem| FieldError {
             pointer: format!("{at}{}", problem.pointer),
             detail: format!("{}. {}", problem.message, problem.hint),
@@ -71,7 +71,7 @@ pub(super) fn check(spec: &Value, at: &str) -> Result<Spec, Error> {
 
 /// Like `check`, but adds the faults to the request's other faults.
 pub(super) fn check_into(spec: &Value, at: &str, checks: &mut Checks) -> Option<Spec> {
-    match beside(|| validate(spec)) {
+    match run_blocking(|| validate(spec)) {
         Ok(spec) => Some(spec),
         Err(problems) => {
             for problem in problems {

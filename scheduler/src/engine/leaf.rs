@@ -121,7 +121,7 @@ impl Run {
             options,
             metadata: self.metadata(slot, leaf),
             detached: leaf.is_detached(),
-            goes_on: leaf.goes_on(self, slot, &input),
+            resume_in: leaf.resume_in(self, slot, &input),
         };
         let frozen = &mut self.slots[slot].record.frozen;
         frozen.get_or_insert_with(|| json!({}))["input"] = json!(input);

@@ -5,7 +5,7 @@ use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Failure;
 use mainspring_shared::workflow::nodes::{Body, Fan};
 use mainspring_shared::workflow::path::{self, Step};
-use mainspring_shared::workflow::run::{GoesOn, LeafEnd, NodeState};
+use mainspring_shared::workflow::run::{LeafEnd, NodeState, ResumeIn};
 use mainspring_shared::workflow::spec::NodeIx;
 use serde_json::{Map, Value};
 
@@ -113,7 +113,7 @@ pub(super) trait Leaf {
     }
 
     /// The session that the next send goes to instead of a new one.
-    fn goes_on(&self, _run: &Run, _slot: SlotIx, _input: &str) -> Option<GoesOn> {
+    fn resume_in(&self, _run: &Run, _slot: SlotIx, _input: &str) -> Option<ResumeIn> {
         None
     }
 

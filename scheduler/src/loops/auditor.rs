@@ -48,21 +48,21 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Sessions that were written recently.
 #[derive(Debug, Default)]
-pub(crate) struct Lately(Mutex<(VecDeque<SessionKey>, BTreeSet<SessionKey>)>);
+pub(crate) struct RecentSessions(Mutex<(VecDeque<SessionKey>, BTreeSet<SessionKey>)>);
 
-impl Lately {
+impl RecentSessions {
     /// Records that a session has a new step.
     pub(crate) fn note(&self, key: SessionKey) {
-        let mut lately = self.lock();
-        let (order, known) = &mut *lately;
+        let mut sessions = self.lock();
+        let (order, known) = &mut *sessions;
         if order.len() < LATELY_MAX && known.insert(key) {
             order.push_back(key);
         }
     }
 
     fn take(&self) -> Option<SessionKey> {
-        let mut lately = self.lock();
-        let (order, known) = &mut *lately;
+        let mut sessions = self.lock();
+        let (order, known) = &mut *sessions;
         let key = order.pop_front()?;
         known.remove(&key);
         Some(key)
@@ -148,7 +148,7 @@ impl<'a> Auditor<'a> {
                 tell(&confirmed);
             }
         } else if (self.lately > 0 || !is_due)
-            && let Some(key) = self.app.known.lately.take()
+            && let Some(key) = self.app.known.recent_sessions.take()
         {
             self.lately = self.lately.saturating_sub(1);
             let from = AuditPlace::of(key.tenant.0, key.session.0);

@@ -14,10 +14,10 @@ use crate::error::{Error, FieldError};
 use crate::loops::causes;
 
 /// Prepares the input of a send. `at` points to its body in the request.
-pub async fn of_send(app: &App, item: &mut AcceptSend, at: &str) -> Result<(), Error> {
+pub async fn prepare_send(app: &App, item: &mut AcceptSend, at: &str) -> Result<(), Error> {
     let key = item.target.key();
     let owner = key.session.into();
-    of_parts(
+    prepare_parts(
         app,
         key.tenant,
         owner,
@@ -28,12 +28,12 @@ pub async fn of_send(app: &App, item: &mut AcceptSend, at: &str) -> Result<(), E
 }
 
 /// Prepares what a timer sends. Its blobs are held for the session that gets it, and for the timer.
-pub async fn of_timer(app: &App, timer: &mut NewTimer, at: &str) -> Result<(), Error> {
+pub async fn prepare_timer(app: &App, timer: &mut NewTimer, at: &str) -> Result<(), Error> {
     let TimerTarget::Send { session, input, .. } = &mut timer.target else {
         return Ok(());
     };
     let at = format!("{at}/input");
-    of_parts(app, timer.tenant, (*session).into(), input, &at).await?;
+    prepare_parts(app, timer.tenant, (*session).into(), input, &at).await?;
     let named = input.iter().filter_map(ContentPart::blob).collect();
     let owner = BlobOwner::Timer(timer.id);
     app.outside.blobs.hold(timer.tenant, owner, named).await?;
@@ -43,7 +43,7 @@ pub async fn of_timer(app: &App, timer: &mut NewTimer, at: &str) -> Result<(), E
 /// Prepares parts that are about to be stored. `at` points to them in the request. The blob store
 /// is not used unless they name a blob or contain more than `blobs.spill_bytes`. If it is
 /// unavailable, large parts stay in their rows.
-pub async fn of_parts(
+pub async fn prepare_parts(
     app: &App,
     tenant: TenantId,
     owner: BlobOwner,
@@ -61,7 +61,7 @@ pub async fn of_parts(
 
 /// Prepares the parts of an imagined send like those of a real one, but stores and holds nothing.
 /// Returns the content of the blobs that they name but that are not stored.
-pub async fn of_imagined(
+pub async fn prepare_imagined(
     app: &App,
     tenant: TenantId,
     parts: &mut [ContentPart],
@@ -76,7 +76,7 @@ pub async fn of_imagined(
 
 /// Holds the blobs that copied messages name, for the session that gets the copies. Blobs that are
 /// gone are reported as missing where they would be shown.
-pub async fn of_copies(app: &App, copy: SessionKey, messages: &[Message]) -> Result<(), Error> {
+pub async fn hold_for_copy(app: &App, copy: SessionKey, messages: &[Message]) -> Result<(), Error> {
     let named = named(messages).collect();
     let owner = copy.session.into();
     app.outside.blobs.hold(copy.tenant, owner, named).await?;
@@ -90,7 +90,7 @@ pub fn named(messages: &[Message]) -> impl Iterator<Item = BlobHash> {
 
 /// Stores large parts of a call's result as blobs. If the blob store is unavailable, they stay in
 /// their row.
-pub async fn of_result(app: &App, key: SessionKey, call_id: &str, result: &mut CallResult) {
+pub async fn spill_result(app: &App, key: SessionKey, call_id: &str, result: &mut CallResult) {
     if let Err(error) = app.outside.blobs.spill_result(key, call_id, result).await {
         tracing::warn!(error = causes(&error), "a large result stays in its row");
     }

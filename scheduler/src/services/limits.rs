@@ -90,7 +90,7 @@ pub(crate) async fn take_places(
     let Admission::Within(max) = admit(app, tenant, items, &mut places).await? else {
         return Ok(places);
     };
-    match narrow_all(app, &mut places, items, (tenant, key, max)).await {
+    match take_or_refuse_all(app, &mut places, items, (tenant, key, max)).await {
         Ok(()) => Ok(places),
         Err(error) => {
             places.give_back(app, &[]).await;
@@ -101,7 +101,7 @@ pub(crate) async fn take_places(
 
 /// Takes the places of a key, then of agents, then of a tenant. A send that finds no place takes
 /// none of the later ones.
-async fn narrow_all(
+async fn take_or_refuse_all(
     app: &App,
     places: &mut Places,
     items: &[AcceptSend],
@@ -109,23 +109,23 @@ async fn narrow_all(
 ) -> Result<(), Error> {
     let mut left: Vec<&AcceptSend> = items.iter().collect();
     if let Some(KeySends { key, max }) = key {
-        left = narrow(app, places, (PlaceOwner::key(tenant, key), max), left).await?;
+        left = take_or_refuse(app, places, (PlaceOwner::key(tenant, key), max), left).await?;
     }
     for of in agents::limited(app, tenant, &left).await? {
         let its: HashSet<SendId> = of.sends.iter().map(|item| item.id).collect();
-        let had = narrow_agent(app, places, tenant, of).await?;
+        let had = take_or_refuse_agent(app, places, tenant, of).await?;
         let had: HashSet<SendId> = had.iter().map(|item| item.id).collect();
         left.retain(|item| !its.contains(&item.id) || had.contains(&item.id));
     }
     if let Some(max) = max {
-        narrow(app, places, (PlaceOwner::tenant(tenant), max), left).await?;
+        take_or_refuse(app, places, (PlaceOwner::tenant(tenant), max), left).await?;
     }
     Ok(())
 }
 
 /// Refuses the sends of an agent that has used up its budget, or else takes the agent's places.
 /// Returns the sends that are left.
-async fn narrow_agent<'a>(
+async fn take_or_refuse_agent<'a>(
     app: &App,
     places: &mut Places,
     tenant: TenantId,
@@ -141,14 +141,16 @@ async fn narrow_agent<'a>(
         return Ok(Vec::new());
     }
     match limits.sends_open {
-        Some(max) => narrow(app, places, (PlaceOwner::agent(tenant, &agent), max), sends).await,
+        Some(max) => {
+            take_or_refuse(app, places, (PlaceOwner::agent(tenant, &agent), max), sends).await
+        }
         None => Ok(sends),
     }
 }
 
 /// Takes places of one owner for as many of these sends as possible, in order. Returns the sends
 /// that have one.
-async fn narrow<'a>(
+async fn take_or_refuse<'a>(
     app: &App,
     places: &mut Places,
     (of, max): (PlaceOwner, u32),
@@ -186,7 +188,7 @@ pub(crate) async fn take_place(
         places.took(of, &[item.id]);
     }
     let one = std::slice::from_ref(item);
-    match narrow_all(app, &mut places, one, (tenant, key, None)).await {
+    match take_or_refuse_all(app, &mut places, one, (tenant, key, None)).await {
         Ok(()) => Ok(places),
         Err(error) => {
             places.give_back(app, &[]).await;

@@ -19,7 +19,7 @@ use crate::app::App;
 use crate::error::Error;
 
 /// How long the pools that were read are used.
-const BELIEVED: Duration = Duration::from_secs(5);
+const CACHE_TTL: Duration = Duration::from_secs(5);
 
 type All = Arc<Vec<(TenantId, Pools)>>;
 
@@ -64,7 +64,7 @@ impl KnownPools {
     async fn all(&self, app: &App) -> Result<All, Error> {
         let now = app.clock.monotonic();
         if let Some((at, all)) = self.known()
-            && now.saturating_sub(at) < BELIEVED
+            && now.saturating_sub(at) < CACHE_TTL
         {
             return Ok(all);
         }

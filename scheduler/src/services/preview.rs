@@ -49,7 +49,7 @@ pub async fn preview(app: &App, key: SessionKey, of: PreviewOf) -> Result<Previe
         .imagined
         .map_or_else(Default::default, |(input, options)| (Some(input), options));
     let mut content = match &mut input {
-        Some(input) => blobs::of_imagined(app, key.tenant, input, "/input").await?,
+        Some(input) => blobs::prepare_imagined(app, key.tenant, input, "/input").await?,
         None => Vec::new(),
     };
     if !of.with_request {

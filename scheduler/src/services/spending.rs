@@ -31,10 +31,10 @@ use self::ledger::{KnownLedger, Owner, Window, no_tokens};
 use self::settled::{Settled, Sum};
 
 /// How long a sum is used before it is read again.
-const BELIEVED: Duration = Duration::from_secs(2);
+const CACHE_TTL: Duration = Duration::from_secs(2);
 
 /// How long the sum of past days is used: only sends that are still open add to it.
-const MONTH_BELIEVED: Duration = settled::SUMMED_ANEW;
+const MONTH_CACHE_TTL: Duration = settled::SUMMED_ANEW;
 
 /// The window that tokens are counted over.
 const MINUTE: Duration = Duration::from_mins(1);
@@ -89,7 +89,7 @@ pub(crate) async fn refusal(
         }
     }
     if let Some(max) = limits.bytes {
-        let stored = bytes(app, tenant, BELIEVED).await?;
+        let stored = bytes(app, tenant, CACHE_TTL).await?;
         if stored >= max {
             return Ok(Some(no_room(stored, max)));
         }
@@ -155,7 +155,7 @@ async fn today(app: &App, tenant: TenantId) -> Result<Amount, Error> {
     let now = app.clock.monotonic();
     let known = || {
         let known = with(app, tenant, |known| known.today);
-        known.filter(|(of, at, _)| *of == day && now.saturating_sub(*at) < BELIEVED)
+        known.filter(|(of, at, _)| *of == day && now.saturating_sub(*at) < CACHE_TTL)
     };
     if let Some((_, _, spent)) = known() {
         return Ok(spent);
@@ -177,7 +177,7 @@ async fn month(app: &App, tenant: TenantId) -> Result<Amount, Error> {
     let now = app.clock.monotonic();
     let known = || {
         let known = with(app, tenant, |known| known.month);
-        known.filter(|(of, at, _)| *of == day && now.saturating_sub(*at) < MONTH_BELIEVED)
+        known.filter(|(of, at, _)| *of == day && now.saturating_sub(*at) < MONTH_CACHE_TTL)
     };
     if let Some((_, _, spent)) = known() {
         return Ok(spent);
@@ -199,7 +199,7 @@ async fn tokens(app: &App, tenant: TenantId) -> Result<(u64, Duration), Error> {
     let now = app.clock.monotonic();
     let is_old = || {
         let newest = with(app, tenant, |known| known.tokens.back().copied());
-        newest.is_none_or(|(at, _)| now.saturating_sub(at) >= BELIEVED)
+        newest.is_none_or(|(at, _)| now.saturating_sub(at) >= CACHE_TTL)
     };
     let turn = if is_old() {
         Some(turn(app, tenant).await)
@@ -257,11 +257,11 @@ fn note(sums: &mut VecDeque<(Duration, u64)>, now: Duration, sum: u64) {
     }
 }
 
-async fn bytes(app: &App, tenant: TenantId, believed: Duration) -> Result<u64, Error> {
+async fn bytes(app: &App, tenant: TenantId, ttl: Duration) -> Result<u64, Error> {
     let now = app.clock.monotonic();
     let known = || {
         let known = with(app, tenant, |known| known.bytes);
-        known.filter(|(at, _)| now.saturating_sub(*at) < believed)
+        known.filter(|(at, _)| now.saturating_sub(*at) < ttl)
     };
     if let Some((_, bytes)) = known() {
         return Ok(bytes);

@@ -13,7 +13,7 @@ use mainspring_shared::time::Timestamp;
 use crate::app::App;
 
 /// How long the time is extrapolated before it is read again.
-const BELIEVED: Duration = Duration::from_secs(5);
+const CACHE_TTL: Duration = Duration::from_secs(5);
 
 /// The database's time when it was last read.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Read {
     }
 
     fn is_fresh(self, at: Duration) -> bool {
-        at.saturating_sub(self.at) < BELIEVED
+        at.saturating_sub(self.at) < CACHE_TTL
     }
 }
 
@@ -68,7 +68,7 @@ impl App {
         let is_old = |read: Option<Read>| read.is_none_or(|read| !read.is_fresh(at));
         if let Some(mut failed) = turn
             && is_old(known.get())
-            && failed.is_none_or(|failed| at.saturating_sub(failed) >= BELIEVED)
+            && failed.is_none_or(|failed| at.saturating_sub(failed) >= CACHE_TTL)
         {
             let asked = self.clock.monotonic();
             match self.store.now().await {

@@ -406,7 +406,7 @@ async fn dispatch(app: &App) {
                                 // Record the keeper before waking those who wait, since they may
                                 // send the next one.
                                 app.known.keepers.hear(step, now);
-                                app.known.lately.note(step.key);
+                                app.known.recent_sessions.note(step.key);
                                 app.watch.step_committed(step);
                             }
                         }

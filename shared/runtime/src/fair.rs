@@ -38,7 +38,7 @@ const WEIGHTS_MAX: usize = 65_536;
 const WINDOW_MIN: u64 = 4;
 /// Resolution of the count of sessions that left a lane. In whole sessions, a small count would
 /// decay to nothing between two looks in quick succession.
-const LATELY_UNIT: u128 = 1_000;
+const DEPARTURES_UNIT: u128 = 1_000;
 /// Maximum number of sessions on a lane.
 const WINDOW_MAX: u64 = 2_048;
 /// Time between two looks at a lane that is being drained, and at one that is not.
@@ -77,13 +77,13 @@ struct Shared {
 struct LaneState {
     order: FairOrder,
     /// Whether a task is looking at the lane and moving held sessions onto it.
-    moves: bool,
+    is_polled: bool,
     /// When a task last looked at it.
     looked_at: Duration,
     /// The sizes of the jobs that this process put on it and that may still be there, oldest first.
     sizes: VecDeque<usize>,
-    /// Sessions that left the lane in the last [`LOOK_VALID`], in units of 1 / `LATELY_UNIT`.
-    lately: u128,
+    /// Sessions that left the lane in the last [`LOOK_VALID`], in units of 1 / `DEPARTURES_UNIT`.
+    departures: u128,
     /// Sessions that it should hold.
     window: u64,
     /// Sessions that may be pushed to it before the next look.
@@ -96,10 +96,10 @@ impl Default for LaneState {
     fn default() -> Self {
         Self {
             order: FairOrder::default(),
-            moves: false,
+            is_polled: false,
             looked_at: Duration::ZERO,
             sizes: VecDeque::new(),
-            lately: 0,
+            departures: 0,
             window: WINDOW_MIN,
             room: WINDOW_MIN,
             light: BTreeMap::new(),
@@ -139,16 +139,16 @@ impl LaneState {
         self.sizes = left;
         let depth = self.sizes.iter().sum::<usize>() as u64 + (jobs - mine as u64);
         let (since, valid) = (now.saturating_sub(self.looked_at), LOOK_VALID.as_micros());
-        let went = u128::from(gone) * LATELY_UNIT;
-        let lately = if since < LOOK_VALID {
+        let went = u128::from(gone) * DEPARTURES_UNIT;
+        let departures = if since < LOOK_VALID {
             // The share of the earlier departures that is still within the valid time.
             let still = valid - since.as_micros();
-            went + self.lately * still / valid
+            went + self.departures * still / valid
         } else {
             went * valid / since.as_micros()
         };
-        self.lately = lately.min(u128::from(WINDOW_MAX) * LATELY_UNIT);
-        let need = u64::try_from(self.lately / LATELY_UNIT).unwrap_or(WINDOW_MAX);
+        self.departures = departures.min(u128::from(WINDOW_MAX) * DEPARTURES_UNIT);
+        let need = u64::try_from(self.departures / DEPARTURES_UNIT).unwrap_or(WINDOW_MAX);
         let more = if jobs == 0 { need / 4 } else { 0 };
         self.window = (need + more).clamp(WINDOW_MIN, WINDOW_MAX);
         self.room = self.window.saturating_sub(depth);
@@ -160,7 +160,7 @@ impl LaneState {
     /// the next look.
     fn is_stale(&mut self, now: Duration) -> bool {
         let is_stale = now.saturating_sub(self.looked_at) > LOOK_VALID;
-        if is_stale && !self.moves {
+        if is_stale && !self.is_polled {
             self.room = self.room.min(WINDOW_MIN);
         }
         is_stale
@@ -217,7 +217,7 @@ impl Shared {
     fn on<T>(&self, lane: &Lane, act: impl FnOnce(&mut LaneState) -> T) -> T {
         let mut lanes = self.lanes();
         if lanes.len() >= LANES_MAX && !lanes.contains_key(lane) {
-            lanes.retain(|_, state| state.moves);
+            lanes.retain(|_, state| state.is_polled);
         }
         if let Some(state) = lanes.get_mut(lane) {
             return act(state);
@@ -265,15 +265,15 @@ impl Shared {
             let is_low =
                 state.room < state.window / 2 && now.saturating_sub(state.looked_at) >= LOOK;
             let needs = !state.order.is_empty() || (heavy > 0 && (is_stale || is_low));
-            admitted.looks = needs && !state.moves;
-            state.moves |= admitted.looks;
+            admitted.looks = needs && !state.is_polled;
+            state.is_polled |= admitted.looks;
             admitted
         })
     }
 
     /// Looks at a lane repeatedly and moves held sessions onto it as it is drained, until none are
     /// held.
-    async fn move_on(self: Arc<Self>, lane: Lane) {
+    async fn drain_held(self: Arc<Self>, lane: Lane) {
         loop {
             let Some(jobs) = self.inner.depth(&lane).await else {
                 // The queue is unavailable. Its workers poll the database, and the sweep refills
@@ -285,9 +285,9 @@ impl Shared {
             let (activations, moved, is_last) = self.on(&lane, |state| {
                 let gone = state.look(now, jobs);
                 let activations = state.next(jobs == 0, |tenant| self.weight(tenant));
-                state.moves = !state.order.is_empty();
+                state.is_polled = !state.order.is_empty();
                 let moved = gone + activations.len() as u64;
-                (activations, moved, !state.moves)
+                (activations, moved, !state.is_polled)
             });
             if !activations.is_empty() && !self.inner.push(&lane, activations).await {
                 self.forget(&lane);
@@ -351,7 +351,7 @@ impl Queue for FairQueue {
         let admitted = self.shared.admit(lane, activations);
         if admitted.looks {
             // Spawn before the first await: the caller may drop this future.
-            tokio::spawn(self.shared.clone().move_on(lane.clone()));
+            tokio::spawn(self.shared.clone().drain_held(lane.clone()));
         }
         let (passing, ahead) = (admitted.passing, admitted.ahead);
         let inner = &self.shared.inner;

@@ -18,10 +18,10 @@ use crate::time::Timestamp;
 pub const HOME: &str = "home";
 
 /// How long a process relies on its copy of the catalogue while no move is in progress.
-pub const BELIEVED: Duration = Duration::from_secs(1);
+pub const CATALOGUE_TTL: Duration = Duration::from_secs(1);
 
 /// How long a process relies on its copy of the catalogue while a tenant is being moved.
-pub const BELIEVED_MOVING: Duration = Duration::from_millis(100);
+pub const CATALOGUE_TTL_MOVING: Duration = Duration::from_millis(100);
 
 /// The tenant is not on this database, or is about to leave it; nothing was written. The source of
 /// an [`Error::Unavailable`], since a retry a moment later finds the tenant where it is by then.

@@ -538,7 +538,7 @@ impl RunAsk {
 
 /// An existing session in which a leaf continues.
 #[derive(Debug, Clone, PartialEq)]
-pub struct GoesOn {
+pub struct ResumeIn {
     /// The session.
     pub session: SessionId,
     /// The input.
@@ -565,7 +565,7 @@ pub struct LeafStart {
     /// Whether its session is independent of the run.
     pub detached: bool,
     /// Continue in this session instead of a new one, unless it is gone by then.
-    pub goes_on: Option<GoesOn>,
+    pub resume_in: Option<ResumeIn>,
 }
 
 /// What an advance writes.

@@ -185,10 +185,10 @@ async fn limit(tx: &mut Tx, known: &NamedAgent, limits: &AgentLimits) -> Result<
             .bind(now.0)
             .execute(tx.conn())
             .await?;
-        money::follow_agent(tx, key, (&known.limits, limits)).await?;
+        money::apply_agent_limits(tx, key, (&known.limits, limits)).await?;
     }
     if of_seats {
-        seats::follow_agent(tx, key, is_limited).await?;
+        seats::apply_agent_limits(tx, key, is_limited).await?;
     }
     Ok(())
 }

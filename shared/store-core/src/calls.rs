@@ -78,19 +78,19 @@ struct CallCells<'c> {
     repeat: &'static str,
     approval: &'static str,
     #[serde(flatten)]
-    stands: Stands,
+    state: StateCells,
 }
 
 /// The state of a call after a step.
 #[derive(Debug, Default, Serialize)]
-struct Stands {
+struct StateCells {
     waits_on: Option<&'static str>,
     started_epoch: Option<i64>,
     deadline_at: Option<i64>,
     result: Option<String>,
 }
 
-impl Stands {
+impl StateCells {
     fn started(author: Grant) -> Self {
         Self {
             started_epoch: Some(author.epoch),
@@ -133,9 +133,9 @@ pub(crate) async fn insert(
 
 fn call_cells(call: &NewCall, author: Grant, now: Timestamp) -> Result<CallCells<'_>> {
     let mut approval = Approval::None;
-    let stands = match &call.begins {
-        CallBegin::Started => Stands::started(author),
-        CallBegin::Requested => Stands::default(),
+    let state = match &call.begins {
+        CallBegin::Started => StateCells::started(author),
+        CallBegin::Requested => StateCells::default(),
         CallBegin::Waits {
             on,
             approval: asked,
@@ -144,13 +144,13 @@ fn call_cells(call: &NewCall, author: Grant, now: Timestamp) -> Result<CallCells
             if *asked {
                 approval = Approval::Asked;
             }
-            Stands {
+            StateCells {
                 waits_on: Some(on.as_str()),
                 deadline_at: deadline.map(|wait| now.after(wait).0),
-                ..Stands::default()
+                ..StateCells::default()
             }
         }
-        CallBegin::Settled(result) => Stands::settled(result)?,
+        CallBegin::Settled(result) => StateCells::settled(result)?,
     };
     Ok(CallCells {
         call_id: &call.call_id,
@@ -160,7 +160,7 @@ fn call_cells(call: &NewCall, author: Grant, now: Timestamp) -> Result<CallCells
         arguments: json(&call.arguments)?,
         repeat: call.repeat.as_str(),
         approval: approval.as_str(),
-        stands,
+        state,
     })
 }
 
@@ -169,7 +169,7 @@ fn call_cells(call: &NewCall, author: Grant, now: Timestamp) -> Result<CallCells
 struct ChangeCells<'c> {
     call_id: &'c str,
     #[serde(flatten)]
-    stands: Stands,
+    state: StateCells,
 }
 
 /// Stores changes of a session's calls, in order.
@@ -213,18 +213,18 @@ fn groups(changes: &[CallChange]) -> Vec<&[CallChange]> {
 }
 
 fn change_cells(change: &CallChange, author: Grant, now: Timestamp) -> Result<ChangeCells<'_>> {
-    let stands = match &change.change {
-        CallStep::Started => Stands::started(author),
-        CallStep::Waits { on, deadline } => Stands {
+    let state = match &change.change {
+        CallStep::Started => StateCells::started(author),
+        CallStep::Waits { on, deadline } => StateCells {
             waits_on: Some(on.as_str()),
             deadline_at: deadline.map(|wait| now.after(wait).0),
-            ..Stands::default()
+            ..StateCells::default()
         },
-        CallStep::Settled(result) => Stands::settled(result)?,
+        CallStep::Settled(result) => StateCells::settled(result)?,
     };
     Ok(ChangeCells {
         call_id: &change.call_id,
-        stands,
+        state,
     })
 }
 

@@ -9,7 +9,7 @@ use mainspring_shared::store::CancelOutcome;
 use crate::boots::lease_of;
 use crate::complete::settle;
 use crate::fault::Result;
-use crate::hot::{self, Beside, Session};
+use crate::hot::{self, CommitExtras, Session};
 use crate::reads;
 use crate::store::Tx;
 
@@ -97,6 +97,6 @@ pub(crate) async fn resume_recovery(tx: &mut Tx, key: SessionKey) -> Result<Opti
     let Some(change) = transition::resume(&session.hot, state.as_ref(), tx.now) else {
         return Ok(None);
     };
-    hot::commit(tx, change, Beside::default()).await?;
+    hot::commit(tx, change, CommitExtras::default()).await?;
     Ok(head.map(|send| send.id))
 }

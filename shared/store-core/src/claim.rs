@@ -17,7 +17,7 @@ use crate::boots::declare_dead;
 use crate::db::sql;
 use crate::fault::Result;
 use crate::folds;
-use crate::hot::{self, Beside};
+use crate::hot::{self, CommitExtras};
 use crate::projections;
 use crate::query::{query_scalar, statement};
 use crate::rows::{self, Cells};
@@ -96,7 +96,7 @@ async fn one(
         declare_dead(tx, dead).await?;
     }
     let send = claim.change.send;
-    let done = hot::commit(tx, claim.change, Beside::default()).await?;
+    let done = hot::commit(tx, claim.change, CommitExtras::default()).await?;
     let (lease, resumed) = match claim.granted {
         Granted::Idle => return Ok(ClaimOutcome::Idle),
         Granted::Suspect => return Ok(ClaimOutcome::Suspect),

@@ -9,11 +9,11 @@ use crate::calls;
 use crate::claim::{self, Head};
 use crate::db::sql;
 use crate::fault::Result;
-use crate::hot::{self, Beside, Committed};
+use crate::hot::{self, CommitExtras, Committed};
 use crate::inbox;
 use crate::projections;
 use crate::query::query_scalar;
-use crate::rounds::{Held, held};
+use crate::rounds::{LeasedSession, load_leased};
 use crate::store::Tx;
 
 /// Makes sends final one after the other.
@@ -32,7 +32,7 @@ pub(crate) async fn all(tx: &mut Tx, items: Vec<CompleteSend>) -> Result<Vec<Com
 
 async fn one(tx: &mut Tx, item: CompleteSend) -> Result<CompleteOutcome> {
     let (id, now) = (item.send_id, tx.now);
-    let Some(Held { hot, send }) = held(tx, item.key, item.lease, id).await? else {
+    let Some(LeasedSession { hot, send }) = load_leased(tx, item.key, item.lease, id).await? else {
         return Ok(CompleteOutcome::LeaseLost);
     };
     let completion = Completion {
@@ -45,7 +45,7 @@ async fn one(tx: &mut Tx, item: CompleteSend) -> Result<CompleteOutcome> {
     let (change, continues) = match transition::complete(&hot, &send, item.lease, completion, now) {
         Complete::LeaseLost => return Ok(CompleteOutcome::LeaseLost),
         Complete::Undelivered(change) => {
-            hot::commit(tx, change, Beside::default()).await?;
+            hot::commit(tx, change, CommitExtras::default()).await?;
             return Ok(CompleteOutcome::Undelivered);
         }
         Complete::Ended(change) => (change, false),
@@ -54,13 +54,13 @@ async fn one(tx: &mut Tx, item: CompleteSend) -> Result<CompleteOutcome> {
     let grant = Grant::from(item.lease);
     calls::change(tx, item.key, grant, &item.changes).await?;
     inbox::deliver(tx, item.key, id, &item.deliveries, hot.next_seq).await?;
-    let beside = Beside {
+    let extras = CommitExtras {
         messages: &item.messages,
         usage: &item.usage,
         totals: Some(&item.totals),
     };
     let status = change.send.map_or(send.status, |send| send.status);
-    let done = hot::commit(tx, change, beside).await?;
+    let done = hot::commit(tx, change, extras).await?;
     projections::save(tx, item.key, &item.projections).await?;
     let mut enqueue = done.notify.ready;
     let mut next = None;
@@ -69,7 +69,7 @@ async fn one(tx: &mut Tx, item: CompleteSend) -> Result<CompleteOutcome> {
         let state = head.as_ref().map(Head::state);
         let change = transition::start_next(&done.hot, state.as_ref(), now);
         let send = change.send;
-        let begun = hot::commit(tx, change, Beside::default()).await?;
+        let begun = hot::commit(tx, change, CommitExtras::default()).await?;
         enqueue = begun.notify.ready;
         if let (Some(head), Some(send)) = (head, send) {
             let started = claim::started(tx, head, send, None).await?;
@@ -95,7 +95,7 @@ pub(crate) async fn settle(
     send: &SendRecord,
 ) -> Result<Committed> {
     if change.end.is_none() || send.status == SendStatus::Queued {
-        return hot::commit(tx, change, Beside::default()).await;
+        return hot::commit(tx, change, CommitExtras::default()).await;
     }
     let messages = last_messages(tx, &change, send).await?;
     let mut send = send.clone();
@@ -104,12 +104,12 @@ pub(crate) async fn settle(
         change.hot.pay(&row.usage);
     }
     let totals = send.totals(change.hot.spent);
-    let beside = Beside {
+    let extras = CommitExtras {
         messages: &messages,
         usage: paid.as_slice(),
         totals: paid.is_some().then_some(&totals),
     };
-    hot::commit(tx, change, beside).await
+    hot::commit(tx, change, extras).await
 }
 
 async fn last_messages(tx: &mut Tx, change: &Change, send: &SendRecord) -> Result<Vec<NewMessage>> {

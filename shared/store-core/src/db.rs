@@ -121,7 +121,7 @@ pub struct Server {
 
 /// The result of a statement.
 #[derive(Debug, Default)]
-pub struct Done {
+pub struct StatementResult {
     /// The rows that it returned; the rows of all parts together.
     pub rows: Vec<Row>,
     /// Number of rows that all its parts changed together. A row that an update matched without
@@ -129,7 +129,7 @@ pub struct Done {
     pub affected: u64,
 }
 
-impl Done {
+impl StatementResult {
     /// Number of rows that were changed.
     #[must_use]
     pub fn rows_affected(&self) -> u64 {
@@ -138,7 +138,7 @@ impl Done {
 }
 
 /// An operation on a connection.
-pub type Doing<'c, T> = BoxFuture<'c, Result<T>>;
+pub type DbFuture<'c, T> = BoxFuture<'c, Result<T>>;
 
 /// Counts callers that wait for a connection, which the driver's pools do not.
 #[derive(Debug, Default)]
@@ -174,7 +174,7 @@ pub trait Connection: Debug + Send {
         &'c mut self,
         statement: &'static Statement,
         arguments: Vec<Value>,
-    ) -> BoxFuture<'c, Result<Done>>;
+    ) -> BoxFuture<'c, Result<StatementResult>>;
 
     /// Runs a statement and passes its rows to `visit` one by one, without collecting them.
     fn scan<'c>(
@@ -204,7 +204,7 @@ macro_rules! connection {
                 &'c mut $self,
                 statement: &'static $crate::db::Statement,
                 arguments: Vec<$crate::Value>,
-            ) -> $crate::db::Doing<'c, $crate::db::Done> {
+            ) -> $crate::db::DbFuture<'c, $crate::db::StatementResult> {
                 Box::pin(run($conn, statement, arguments))
             }
 
@@ -213,19 +213,19 @@ macro_rules! connection {
                 statement: &'static $crate::db::Statement,
                 arguments: Vec<$crate::Value>,
                 visit: $crate::db::Visit<'c>,
-            ) -> $crate::db::Doing<'c, ()> {
+            ) -> $crate::db::DbFuture<'c, ()> {
                 Box::pin(scan($conn, statement, arguments, visit))
             }
 
-            fn server(&mut $self) -> $crate::db::Doing<'_, $crate::db::Server> {
+            fn server(&mut $self) -> $crate::db::DbFuture<'_, $crate::db::Server> {
                 Box::pin(server($conn))
             }
 
-            fn schema_faults(&mut $self) -> $crate::db::Doing<'_, Vec<$crate::db::SchemaFault>> {
+            fn schema_faults(&mut $self) -> $crate::db::DbFuture<'_, Vec<$crate::db::SchemaFault>> {
                 Box::pin(faults($conn))
             }
 
-            fn clock(&mut $self) -> $crate::db::Doing<'_, $crate::db::Timestamp> {
+            fn clock(&mut $self) -> $crate::db::DbFuture<'_, $crate::db::Timestamp> {
                 Box::pin(clock($conn))
             }
         }
@@ -281,7 +281,7 @@ pub trait Database: Debug + Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<(Box<dyn Transaction>, Timestamp)>>;
 
     /// Runs a write transaction from start to end. The future does not panic.
-    fn carry_out(&self, transaction: BoxFuture<'static, ()>) {
+    fn spawn_transaction(&self, transaction: BoxFuture<'static, ()>) {
         tokio::spawn(transaction);
     }
 
@@ -292,7 +292,7 @@ pub trait Database: Debug + Send + Sync + 'static {
     fn snapshot(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>>>;
 
     /// Waits until everything that anyone may have read by now survives a power cut.
-    fn seen(&self) -> Durable {
+    fn wait_for_reads_durable(&self) -> Durable {
         Box::pin(std::future::ready(Ok(())))
     }
 

@@ -13,7 +13,7 @@ use mainspring_shared::time::Timestamp;
 use crate::accept::{self, Seen};
 use crate::db::sql;
 use crate::fault::Result;
-use crate::hot::{self, Beside};
+use crate::hot::{self, CommitExtras};
 use crate::inbox;
 use crate::query::statement;
 use crate::rows::{self, Cells, json};
@@ -92,7 +92,7 @@ async fn take(tx: &mut Tx, hot: HotRow, item: DeliverItem) -> Result<DeliverOutc
             let key = item.key;
             let stored = stored(item, n, Some(send), Fate::Delivered, tx.now);
             inbox::insert(tx, key, &stored).await?;
-            let done = hot::commit(tx, change, Beside::default()).await?;
+            let done = hot::commit(tx, change, CommitExtras::default()).await?;
             Ok(accepted(send, stored, done.notify))
         }
         Delivery::Stored(what) => {

@@ -8,7 +8,7 @@ use mainspring_shared::store::{FoldAtRest, FoldedAtRest};
 use crate::db::{Conn, sql};
 use crate::extractions;
 use crate::fault::Result;
-use crate::hot::{self, Beside};
+use crate::hot::{self, CommitExtras};
 use crate::query::{Query, statement};
 use crate::row::Row;
 use crate::rows::Cells;
@@ -72,7 +72,7 @@ pub(crate) async fn at_rest(tx: &mut Tx, item: FoldAtRest) -> Result<FoldedAtRes
         Ok(change) => change,
         Err(why) => return Ok(why.into()),
     };
-    let done = hot::commit(tx, change, Beside::default()).await?;
+    let done = hot::commit(tx, change, CommitExtras::default()).await?;
     let fold = fold.at(done.hot.context_version, item.send_id, tx.now);
     attach(tx, key, &fold).await?;
     Ok(FoldedAtRest::Attached { step: done.step })

@@ -45,7 +45,7 @@ pub(crate) struct Session {
 
 /// What is stored together with a change.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Beside<'b> {
+pub(crate) struct CommitExtras<'b> {
     pub(crate) messages: &'b [NewMessage],
     pub(crate) usage: &'b [UsageRow],
     /// Without totals, the send's own are kept.
@@ -209,12 +209,16 @@ pub(crate) async fn head(tx: &mut Tx, key: SessionKey) -> Result<Option<SendReco
 }
 
 /// Stores a change: the hot row, the send, the step, and what belongs to them.
-pub(crate) async fn commit(tx: &mut Tx, change: Change, beside: Beside<'_>) -> Result<Committed> {
+pub(crate) async fn commit(
+    tx: &mut Tx,
+    change: Change,
+    extras: CommitExtras<'_>,
+) -> Result<Committed> {
     let first_seq = change.hot.next_seq;
-    let messages = message_rows(beside.messages, first_seq)?;
-    let change = change.with_messages(beside.messages.len() as u32);
+    let messages = message_rows(extras.messages, first_seq)?;
+    let change = change.with_messages(extras.messages.len() as u32);
     let sql = match (&change.send, &change.step) {
-        (Some(_), Some(_)) if !beside.messages.is_empty() || !beside.usage.is_empty() => sql!(
+        (Some(_), Some(_)) if !extras.messages.is_empty() || !extras.usage.is_empty() => sql!(
             "messages/insert",
             "usage/insert",
             "sends/save",
@@ -227,9 +231,9 @@ pub(crate) async fn commit(tx: &mut Tx, change: Change, beside: Beside<'_>) -> R
         (None, None) => sql!("sessions/save"),
     };
     bind(statement(sql), &change)?
-        .bind(beside.totals.map(|it| json(&it.spending())).transpose()?)
+        .bind(extras.totals.map(|it| json(&it.spending())).transpose()?)
         .bind(messages)
-        .bind(usage_rows(beside.usage)?)
+        .bind(usage_rows(extras.usage)?)
         .execute(tx.conn())
         .await?;
     if let Some(step) = &change.step
@@ -255,7 +259,7 @@ pub(crate) async fn save(tx: &mut Tx, hot: HotRow) -> Result<()> {
         step: None,
         notify: Notify::default(),
     };
-    commit(tx, change, Beside::default()).await.map(drop)
+    commit(tx, change, CommitExtras::default()).await.map(drop)
 }
 
 /// Binds the parameters that all files of a change share: `$1` to `$16` are the hot row after the

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::calls;
 use crate::db::{Conn, sql};
 use crate::fault::Result;
-use crate::hot::{self, Beside};
+use crate::hot::{self, CommitExtras};
 use crate::query::{query_scalar, statement};
 use crate::rows::{self, json, mode_word};
 use crate::store::Tx;
@@ -71,7 +71,7 @@ pub(crate) async fn store(
     {
         calls::interrupt(tx, key, send).await?;
     }
-    let done = hot::commit(tx, what.change, Beside::default()).await?;
+    let done = hot::commit(tx, what.change, CommitExtras::default()).await?;
     Ok(done.notify)
 }
 

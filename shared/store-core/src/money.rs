@@ -242,7 +242,7 @@ async fn left_behind(conn: &mut Conn, now: Timestamp, limit: u32) -> Result<Vec<
 }
 
 /// Adapts the ledger to changed limits of a tenant, in the transaction that changes them.
-pub(crate) async fn follow(tx: &mut Tx, tenant: TenantId, limits: &Limits) -> Result<()> {
+pub(crate) async fn apply_limits(tx: &mut Tx, tenant: TenantId, limits: &Limits) -> Result<()> {
     if LedgerLimits::of(limits).is_some() {
         return Ok(());
     }
@@ -257,7 +257,7 @@ pub(crate) async fn lock_for_agent(tx: &mut Tx, key: &AgentKey) -> Result<()> {
 
 /// Adapts the ledger to changed limits of an agent, in the transaction that changes them and under
 /// the lock of the tenant's row.
-pub(crate) async fn follow_agent(
+pub(crate) async fn apply_agent_limits(
     tx: &mut Tx,
     key: &AgentKey,
     (before, after): (&AgentLimits, &AgentLimits),

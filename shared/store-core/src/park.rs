@@ -8,8 +8,8 @@ use mainspring_shared::store::{Lost, ParkOutcome, ParkSend, ReleaseSession};
 
 use crate::calls;
 use crate::fault::Result;
-use crate::hot::{self, Beside};
-use crate::rounds::{Held, held};
+use crate::hot::{self, CommitExtras};
+use crate::rounds::{LeasedSession, load_leased};
 use crate::store::Tx;
 
 /// Parks sends one after the other.
@@ -28,7 +28,7 @@ pub(crate) async fn all(tx: &mut Tx, items: Vec<ParkSend>) -> Result<Vec<ParkOut
 
 async fn one(tx: &mut Tx, item: ParkSend) -> Result<ParkOutcome> {
     let (id, now) = (item.send_id, tx.now);
-    let Some(Held { hot, send }) = held(tx, item.key, item.lease, id).await? else {
+    let Some(LeasedSession { hot, send }) = load_leased(tx, item.key, item.lease, id).await? else {
         return Ok(ParkOutcome::LeaseLost);
     };
     let parking = Parking {
@@ -37,33 +37,33 @@ async fn one(tx: &mut Tx, item: ParkSend) -> Result<ParkOutcome> {
         unless: item.unless,
         totals: &item.totals,
     };
-    let beside = Beside {
+    let extras = CommitExtras {
         usage: &item.usage,
         totals: Some(&item.totals),
-        ..Beside::default()
+        ..CommitExtras::default()
     };
     match transition::park(&hot, &send, item.lease, parking, now) {
         Park::LeaseLost => Ok(ParkOutcome::LeaseLost),
         Park::Woken(change) => {
-            hot::commit(tx, change, Beside::default()).await?;
+            hot::commit(tx, change, CommitExtras::default()).await?;
             Ok(ParkOutcome::Woken {
                 signals: hot.signals,
             })
         }
         Park::Cancelled(change) => {
             let messages = calls::end_open_round(tx, &hot, id).await?;
-            let beside = Beside {
+            let extras = CommitExtras {
                 messages: &messages,
-                ..beside
+                ..extras
             };
-            let done = hot::commit(tx, change, beside).await?;
+            let done = hot::commit(tx, change, extras).await?;
             Ok(ParkOutcome::Cancelled {
                 step: done.step,
                 enqueue: done.notify.ready,
             })
         }
         Park::Parked(change) => {
-            let step = hot::commit(tx, change, beside).await?.step;
+            let step = hot::commit(tx, change, extras).await?.step;
             Ok(ParkOutcome::Parked { step })
         }
     }
@@ -95,6 +95,6 @@ async fn give_back(tx: &mut Tx, key: SessionKey, lease: Lease, lost: Lost) -> Re
     let Some(change) = change else {
         return Ok(false);
     };
-    hot::commit(tx, change, Beside::default()).await?;
+    hot::commit(tx, change, CommitExtras::default()).await?;
     Ok(true)
 }

@@ -9,7 +9,7 @@ use mainspring_shared::tool::CallRecord;
 use crate::calls;
 use crate::db::sql;
 use crate::fault::Result;
-use crate::hot::{self, Beside};
+use crate::hot::{self, CommitExtras};
 use crate::query::query_scalar;
 use crate::store::Tx;
 
@@ -88,5 +88,7 @@ pub(crate) async fn answered(tx: &mut Tx, hot: &HotRow, call: &CallRecord) -> Re
     let state = head.as_ref().map(SendState::of);
     let waits = calls::any_waits(tx, hot.key, call.send_id, call.round).await?;
     let change = transition::answer(hot, state.as_ref(), call.send_id, waits, tx.now);
-    Ok(hot::commit(tx, change, Beside::default()).await?.notify)
+    Ok(hot::commit(tx, change, CommitExtras::default())
+        .await?
+        .notify)
 }

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::db::{Conn, Done, Statement, Visit};
+use crate::db::{Conn, Statement, StatementResult, Visit};
 use crate::fault::{Fault, Result};
 use crate::row::Row;
 use crate::rows::Cells;
@@ -30,7 +30,7 @@ impl Query {
         self
     }
 
-    pub(crate) async fn execute(self, conn: &mut Conn) -> Result<Done> {
+    pub(crate) async fn execute(self, conn: &mut Conn) -> Result<StatementResult> {
         conn.run(self.statement, self.arguments).await
     }
 

@@ -13,7 +13,7 @@ use crate::calls;
 use crate::db::sql;
 use crate::fault::Result;
 use crate::folds;
-use crate::hot::{self, Beside};
+use crate::hot::{self, CommitExtras};
 use crate::inbox;
 use crate::query::statement;
 use crate::rows::{self, Cells, json};
@@ -21,7 +21,7 @@ use crate::store::Tx;
 
 /// A session with the token of a lease, and the send that runs in it.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct LeasedSession {
     pub(crate) hot: HotRow,
     pub(crate) send: SendState,
 }
@@ -42,7 +42,7 @@ pub(crate) async fn all(tx: &mut Tx, items: Vec<AppendRound>) -> Result<Vec<Appe
 
 async fn one(tx: &mut Tx, item: AppendRound) -> Result<AppendOutcome> {
     let id = item.send_id;
-    let Some(Held { hot, send }) = held(tx, item.key, item.lease, id).await? else {
+    let Some(LeasedSession { hot, send }) = load_leased(tx, item.key, item.lease, id).await? else {
         return repeated(tx, &item).await;
     };
     let change = transition::append(&hot, &send, item.lease, item.refs(), &item.totals, tx.now);
@@ -53,12 +53,12 @@ async fn one(tx: &mut Tx, item: AppendRound) -> Result<AppendOutcome> {
     calls::insert(tx, item.key, id, grant, &item.calls).await?;
     calls::change(tx, item.key, grant, &item.changes).await?;
     inbox::deliver(tx, item.key, id, &item.deliveries, hot.next_seq).await?;
-    let beside = Beside {
+    let extras = CommitExtras {
         messages: &item.messages,
         usage: &item.usage,
         totals: Some(&item.totals),
     };
-    let done = hot::commit(tx, change, beside).await?;
+    let done = hot::commit(tx, change, extras).await?;
     if let Some(fold) = item.fold {
         let fold = fold.at(done.hot.context_version, id, tx.now);
         folds::attach(tx, item.key, &fold).await?;
@@ -115,12 +115,12 @@ async fn repeated(tx: &mut Tx, item: &AppendRound) -> Result<AppendOutcome> {
 
 /// The session, if it has the lease's token and the send runs under it. The write number is checked
 /// by the session machine.
-pub(crate) async fn held(
+pub(crate) async fn load_leased(
     tx: &mut Tx,
     key: SessionKey,
     lease: Lease,
     send: SendId,
-) -> Result<Option<Held>> {
+) -> Result<Option<LeasedSession>> {
     let row = statement(sql!("sessions/held"))
         .bind(key.tenant.0)
         .bind(key.session.0)
@@ -133,7 +133,7 @@ pub(crate) async fn held(
     let mut cells = Cells::new(&row, "session_hot");
     let hot = hot::read(&mut cells)?;
     let send = rows::send_state(&mut cells.of("sends"), send)?;
-    Ok(Some(Held { hot, send }))
+    Ok(Some(LeasedSession { hot, send }))
 }
 
 /// A row of `messages`, as the statement's parameter.

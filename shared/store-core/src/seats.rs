@@ -300,7 +300,7 @@ async fn ask_again(tx: &mut Tx, tenant: TenantId) -> Result<()> {
 }
 
 /// Adapts the seats to changed limits of a tenant, in the transaction that changes them.
-pub(crate) async fn follow(
+pub(crate) async fn apply_limits(
     tx: &mut Tx,
     tenant: TenantId,
     limits: Option<SeatLimits>,
@@ -340,7 +340,11 @@ pub(crate) async fn lock_for_agent(tx: &mut Tx, tenant: TenantId, is_limited: bo
 }
 
 /// Adapts the seats to an agent's stored limit, under the lock of its tenant's seats.
-pub(crate) async fn follow_agent(tx: &mut Tx, key: &AgentKey, is_limited: bool) -> Result<()> {
+pub(crate) async fn apply_agent_limits(
+    tx: &mut Tx,
+    key: &AgentKey,
+    is_limited: bool,
+) -> Result<()> {
     if is_limited {
         seed(tx, key.tenant).await?;
         return mark(tx, key).await;

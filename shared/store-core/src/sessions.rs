@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::accept::{self, Seen};
 use crate::db::sql;
 use crate::fault::Result;
-use crate::hot::{self, Beside};
+use crate::hot::{self, CommitExtras};
 use crate::query::{query_as, query_scalar, statement};
 use crate::rows::json;
 use crate::store::{SqlStore, Tx};
@@ -334,5 +334,5 @@ async fn end(tx: &mut Tx, hot: HotRow, id: SendId, grant: Grant) -> Result<HotRo
     };
     let state = SendState::of(&send);
     let change = transition::finish(hot, &state, SendResult::cancelled(), grant, tx.now);
-    Ok(hot::commit(tx, change, Beside::default()).await?.hot)
+    Ok(hot::commit(tx, change, CommitExtras::default()).await?.hot)
 }

@@ -90,7 +90,7 @@ impl SqlStore {
             // The caller may have been dropped.
             let _ = ended.send(done);
         };
-        self.db.carry_out(transaction.boxed());
+        self.db.spawn_transaction(transaction.boxed());
         match end.await {
             Ok(Ok(result)) => {
                 let (value, durable) = result?;
@@ -156,7 +156,7 @@ impl SqlStore {
         let mut conn = self.db.reader().await?;
         let answer = work(&mut *conn).await?;
         drop(conn);
-        self.db.seen().await?;
+        self.db.wait_for_reads_durable().await?;
         Ok(answer)
     }
 
@@ -168,7 +168,7 @@ impl SqlStore {
         let mut tx = self.db.snapshot().await?;
         let answer = work(tx.connection()).await?;
         tx.commit().await?.await?;
-        self.db.seen().await?;
+        self.db.wait_for_reads_durable().await?;
         Ok(answer)
     }
 }

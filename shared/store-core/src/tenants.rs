@@ -170,7 +170,7 @@ async fn create(
         .execute(tx.conn())
         .await?;
     if let Some(limits) = SeatLimits::of(&tenant.limits) {
-        seats::follow(tx, tenant.id, Some(limits)).await?;
+        seats::apply_limits(tx, tenant.id, Some(limits)).await?;
     }
     if let Some(key) = &key {
         remember(tx, key, resource(tenant.id)).await?;
@@ -237,8 +237,8 @@ async fn update(tx: &mut Tx, id: TenantId, patch: TenantPatch) -> Result<UpdateT
         .await?;
     // Lock order, as everywhere: the tenant's row before that of its seats.
     if let Some(limits) = &patch.limits {
-        seats::follow(tx, id, SeatLimits::of(limits)).await?;
-        money::follow(tx, id, limits).await?;
+        seats::apply_limits(tx, id, SeatLimits::of(limits)).await?;
+        money::apply_limits(tx, id, limits).await?;
     }
     let changed = get(tx.conn(), id).await?;
     let changed = changed.map(Box::new);

@@ -20,12 +20,12 @@ use crate::state::{Seen, State};
 
 /// An agent with its versions in order.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct StoredAgent {
     agent: NamedAgent,
     versions: Vec<AgentVersion>,
 }
 
-impl Kept {
+impl StoredAgent {
     pub(crate) fn limits(&self) -> &AgentLimits {
         &self.agent.limits
     }
@@ -127,7 +127,7 @@ fn publish(state: &mut State, now: Timestamp, item: PublishAgent) -> PublishOutc
     let kept = state
         .agents
         .entry(item.key.clone())
-        .or_insert_with(|| Kept {
+        .or_insert_with(|| StoredAgent {
             agent: NamedAgent {
                 key: item.key.clone(),
                 version: 0,
@@ -145,7 +145,7 @@ fn publish(state: &mut State, now: Timestamp, item: PublishAgent) -> PublishOutc
     {
         let before = std::mem::replace(&mut kept.agent.limits, limits);
         let changed = (&before, &kept.agent.limits);
-        money::follow_agent(&mut state.money, &item.key, changed);
+        money::apply_agent_limits(&mut state.money, &item.key, changed);
         kept.agent.updated_at = now;
     }
     let running = kept.agent.limits.sends_running;
@@ -176,7 +176,7 @@ fn publish(state: &mut State, now: Timestamp, item: PublishAgent) -> PublishOutc
     };
     state.remember(item.idempotency.as_ref(), note.into(), now);
     if of_seats {
-        state.follow_agent(&key, now);
+        state.apply_agent_limits(&key, now);
     }
     PublishOutcome::Published {
         version: Box::new(version),

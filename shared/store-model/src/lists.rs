@@ -27,7 +27,7 @@ impl Lists for ModelStore {
 
 /// A list and the calls that wrote it, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct StoredList {
     list: List,
     writes: VecDeque<(String, Written)>,
 }
@@ -71,7 +71,7 @@ pub(crate) fn read(state: &State, tenant: TenantId, name: &ListName) -> List {
 /// Stores an imported list.
 pub(crate) fn copy(state: &mut State, tenant: TenantId, name: &ListName, list: List) {
     if list != List::default() {
-        let kept = Kept {
+        let kept = StoredList {
             list,
             writes: VecDeque::new(),
         };

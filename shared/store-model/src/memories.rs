@@ -18,7 +18,7 @@ use crate::state::{Seen, State};
 
 /// An entry with its vector.
 #[derive(Debug, Clone)]
-pub(crate) struct Kept {
+pub(crate) struct StoredMemory {
     entry: MemoryEntry,
     embedding: Option<Embedding>,
     /// When its vector is to be computed.
@@ -182,12 +182,16 @@ fn pay(state: &mut State, tenant: TenantId, paid: PaidVectors) {
     state.memory_usage.entry(slot).or_insert(paid.call);
 }
 
-fn is_live(kept: &Kept, now: Timestamp) -> bool {
+fn is_live(kept: &StoredMemory, now: Timestamp) -> bool {
     kept.entry.expires_at.is_none_or(|at| at > now)
 }
 
 /// A tenant's entries that have not expired, by id.
-fn live(state: &State, now: Timestamp, tenant: TenantId) -> impl DoubleEndedIterator<Item = &Kept> {
+fn live(
+    state: &State,
+    now: Timestamp,
+    tenant: TenantId,
+) -> impl DoubleEndedIterator<Item = &StoredMemory> {
     let first = (tenant, MemoryId(Uuid::nil()));
     let last = (tenant, MemoryId(Uuid::max()));
     let mine = state.memories.range(first..=last);
@@ -214,7 +218,7 @@ pub(crate) fn save(state: &mut State, now: Timestamp, item: SaveMemory) -> SaveM
     }
     if is_new {
         let entry = item.entry.at(now);
-        let kept = Kept {
+        let kept = StoredMemory {
             entry: entry.clone(),
             embedding: None,
             embed_at: Some(now),
@@ -273,8 +277,8 @@ fn erase(state: &mut State, now: Timestamp, item: EraseMemories) -> ErasedMemori
 }
 
 fn search(state: &State, now: Timestamp, query: &SearchMemories) -> Vec<MemoryEntry> {
-    let within = |kept: &&Kept| query.namespace.covers(&kept.entry.namespace);
-    let mine: Vec<&Kept> = live(state, now, query.tenant).filter(within).collect();
+    let within = |kept: &&StoredMemory| query.namespace.covers(&kept.entry.namespace);
+    let mine: Vec<&StoredMemory> = live(state, now, query.tenant).filter(within).collect();
     let words = mine.iter().map(|kept| {
         let mut words = words::words(&kept.entry.text);
         // The same words as in an index.

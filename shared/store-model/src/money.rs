@@ -299,7 +299,7 @@ impl State {
 }
 
 /// Adapts the ledger to changed limits of an agent.
-pub(crate) fn follow_agent(
+pub(crate) fn apply_agent_limits(
     accounts: &mut Accounts,
     key: &AgentKey,
     (before, after): (&AgentLimits, &AgentLimits),

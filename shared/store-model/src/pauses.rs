@@ -15,7 +15,7 @@ use crate::state::State;
 
 /// A pause, in force or ended.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct StoredPause {
     record: PauseRecord,
     resumed_at: Option<Timestamp>,
 }
@@ -34,7 +34,7 @@ impl Pauses for ModelStore {
             reason: item.reason.or(reason),
             created_at,
         };
-        let kept = Kept {
+        let kept = StoredPause {
             record: record.clone(),
             resumed_at: None,
         };

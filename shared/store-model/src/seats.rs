@@ -196,7 +196,7 @@ impl State {
     }
 
     /// Adapts seats and money to changed limits of a tenant.
-    pub(crate) fn follow_limits(&mut self, tenant: TenantId, limits: &Limits, now: Timestamp) {
+    pub(crate) fn apply_limits(&mut self, tenant: TenantId, limits: &Limits, now: Timestamp) {
         if LedgerLimits::of(limits).is_none() {
             self.lift_money(tenant);
         }
@@ -213,7 +213,7 @@ impl State {
     }
 
     /// Adapts the seats to an agent's stored limit.
-    pub(crate) fn follow_agent(&mut self, key: &AgentKey, now: Timestamp) {
+    pub(crate) fn apply_agent_limits(&mut self, key: &AgentKey, now: Timestamp) {
         let tenant = key.tenant;
         let agents: BTreeMap<AgentName, u32> = agents::running(self, tenant);
         let is_limited = agents.contains_key(&key.name);

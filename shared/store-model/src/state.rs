@@ -24,7 +24,7 @@ use mainspring_shared::webhook::{DeliveryRecord, WebhookRecord};
 use uuid::Uuid;
 
 use crate::blobs::{self, Blob};
-use crate::lists::{self, Kept};
+use crate::lists::{self, StoredList};
 use crate::memories;
 use crate::runs::Run;
 use crate::seats::Seat;
@@ -38,7 +38,7 @@ use crate::{agents, calibrations, extractions, money, pauses};
 /// Everything that a database would hold.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    pub(crate) agents: BTreeMap<AgentKey, agents::Kept>,
+    pub(crate) agents: BTreeMap<AgentKey, agents::StoredAgent>,
     pub(crate) boots: BTreeMap<BootId, BootRecord>,
     /// The tools that boots offer to agents.
     pub(crate) tools: BTreeMap<BootId, Published>,
@@ -54,12 +54,12 @@ pub(crate) struct State {
     /// Pieces of blobs' bytes.
     pub(crate) chunks: BTreeMap<(BlobPlace, i32), Bytes>,
     /// By tenant and key.
-    pub(crate) lists: BTreeMap<(TenantId, String), Kept>,
+    pub(crate) lists: BTreeMap<(TenantId, String), StoredList>,
     /// By tenant and name.
     pub(crate) skills: BTreeMap<(TenantId, String), Named>,
     /// By tenant and folder.
     pub(crate) broken_skills: BTreeMap<(TenantId, String), BrokenSkill>,
-    pub(crate) memories: BTreeMap<(TenantId, MemoryId), memories::Kept>,
+    pub(crate) memories: BTreeMap<(TenantId, MemoryId), memories::StoredMemory>,
     pub(crate) extractions: BTreeMap<(TenantId, SendId), extractions::Owed>,
     pub(crate) memory_erasures: BTreeMap<(TenantId, ErasureId), Erasure>,
     /// The cost of vectors that was not charged to a send.
@@ -68,7 +68,7 @@ pub(crate) struct State {
     /// Number of requests to runs so far.
     pub(crate) asks: i64,
     pub(crate) timers: BTreeMap<(TenantId, TimerId), Timer>,
-    pub(crate) tenants: tenants::Kept,
+    pub(crate) tenants: tenants::StoredTenants,
     /// Including those that have ended.
     pub(crate) tenant_erasures: BTreeMap<TenantId, TenantErasure>,
     pub(crate) api_keys: BTreeMap<KeyId, KeyRecord>,
@@ -87,7 +87,7 @@ pub(crate) struct State {
     pub(crate) seats: BTreeMap<SessionKey, Seat>,
     /// The reservations and spending of calls under limits of money or tokens.
     pub(crate) money: money::Accounts,
-    pub(crate) pauses: BTreeMap<PauseKey, pauses::Kept>,
+    pub(crate) pauses: BTreeMap<PauseKey, pauses::StoredPause>,
     pub(crate) provider_keys: BTreeMap<(TenantId, String), ProviderKeyRecord>,
     /// The pauses for which sends wait.
     pub(crate) pause_waits: BTreeMap<(TenantId, SendId), PauseKey>,

@@ -64,7 +64,7 @@ impl TenantErasures for ModelStore {
             found.progress.failed = None;
             found.ended_at = Some(now);
             state.tenants.forget(tenant);
-            state.follow_limits(tenant, &Limits::default(), now);
+            state.apply_limits(tenant, &Limits::default(), now);
         }
         state.tenant_erasures.insert(tenant, found.clone());
         Ok(Some(found))

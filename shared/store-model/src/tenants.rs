@@ -21,9 +21,9 @@ use crate::state::{Seen, State};
 
 /// Tenants by number. A deleted tenant's number stays taken and has no value.
 #[derive(Debug)]
-pub(crate) struct Kept(BTreeMap<TenantId, Option<Tenant>>);
+pub(crate) struct StoredTenants(BTreeMap<TenantId, Option<Tenant>>);
 
-impl Default for Kept {
+impl Default for StoredTenants {
     fn default() -> Self {
         let default = Tenant {
             id: TenantId::DEFAULT,
@@ -39,7 +39,7 @@ impl Default for Kept {
     }
 }
 
-impl Kept {
+impl StoredTenants {
     /// The tenants that are not deleted, except the first one.
     pub(crate) fn dump(&self) -> Vec<TenantId> {
         let kept = self.0.values().flatten().map(|tenant| tenant.id);
@@ -115,7 +115,7 @@ impl Tenants for ModelStore {
             created_at: now,
         };
         state.tenants.0.insert(tenant.id, Some(tenant.clone()));
-        state.follow_limits(tenant.id, &tenant.limits, now);
+        state.apply_limits(tenant.id, &tenant.limits, now);
         state.remember(key.as_ref(), resource(tenant.id), now);
         Ok(CreateTenantOutcome::Created(tenant))
     }
@@ -168,7 +168,7 @@ impl Tenants for ModelStore {
             tenant.pools = pools;
         }
         let tenant = tenant.clone();
-        state.follow_limits(id, &tenant.limits, now);
+        state.apply_limits(id, &tenant.limits, now);
         Ok(UpdateTenantOutcome::Updated(Box::new(tenant)))
     }
 
@@ -199,7 +199,7 @@ impl Tenants for ModelStore {
         state.provider_keys.retain(|(tenant, _), _| *tenant != id);
         state.open_sends.retain(|(tenant, _), _| *tenant != id);
         state.key_sends.retain(|(tenant, _), _| *tenant != id);
-        state.follow_limits(id, &Limits::default(), now);
+        state.apply_limits(id, &Limits::default(), now);
         state.forget_money(id);
         state.pause_waits.retain(|(tenant, _), _| *tenant != id);
         state.skills.retain(|(tenant, _), _| *tenant != id);

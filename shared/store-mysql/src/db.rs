@@ -5,7 +5,8 @@ use futures::future::{BoxFuture, FutureExt, ready};
 use mainspring_shared::store::Connections;
 use mainspring_shared::time::Timestamp;
 use mainspring_store_core::db::{
-    Commit, Conn, Connection, Database, Done, Durable, Statement, Transaction, Visit, Waiters,
+    Commit, Conn, Connection, Database, Durable, Statement, StatementResult, Transaction, Visit,
+    Waiters,
 };
 use mainspring_store_core::fault::Result;
 use mainspring_store_core::{Columns, Row, Value, connection};
@@ -196,8 +197,8 @@ async fn run(
     conn: &mut MySqlConnection,
     statement: &'static Statement,
     arguments: Vec<Value>,
-) -> Result<Done> {
-    let mut done = Done::default();
+) -> Result<StatementResult> {
+    let mut done = StatementResult::default();
     for command in commands(statement) {
         let mut columns = Columns::default();
         let mut rows = Vec::new();

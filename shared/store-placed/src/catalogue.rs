@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mainspring_shared::id::TenantId;
-use mainspring_shared::store::placements::{BELIEVED, BELIEVED_MOVING, Phase, Placement};
+use mainspring_shared::store::placements::{CATALOGUE_TTL, CATALOGUE_TTL_MOVING, Phase, Placement};
 use mainspring_shared::store::{Error, Result};
 use tokio::time::{Instant, timeout};
 
@@ -68,11 +68,11 @@ impl State {
         self.moving = moving.count();
     }
 
-    fn believed(&self) -> Duration {
+    fn ttl(&self) -> Duration {
         if self.moving > 0 {
-            BELIEVED_MOVING
+            CATALOGUE_TTL_MOVING
         } else {
-            BELIEVED
+            CATALOGUE_TTL
         }
     }
 }
@@ -90,7 +90,7 @@ impl Catalogue {
 
     /// Where a tenant is.
     pub(crate) async fn find(&self, tenant: TenantId) -> Result<Known> {
-        if !self.is_believed() {
+        if !self.is_fresh() {
             self.read(false).await?;
         }
         self.known(tenant)
@@ -129,7 +129,7 @@ impl Catalogue {
     pub(crate) async fn read(&self, anew: bool) -> Result<()> {
         let _reading = self.reading.lock().await;
         // Another caller has read it while this one waited.
-        if !anew && self.is_believed() {
+        if !anew && self.is_fresh() {
             return Ok(());
         }
         let after = self.state().version;
@@ -139,7 +139,7 @@ impl Catalogue {
         match read {
             Ok(rows) => {
                 state.add(rows);
-                state.until = Some(begin + state.believed());
+                state.until = Some(begin + state.ttl());
                 Ok(())
             }
             // Keep using the old copy: writes for a tenant that has moved away are refused by its
@@ -148,7 +148,7 @@ impl Catalogue {
                 tracing::debug!(%error, "the catalogue cannot be read");
                 // Counted from the end of the attempt, which may have taken longer than that:
                 // otherwise every caller would read again at once.
-                state.until = Some(Instant::now() + state.believed());
+                state.until = Some(Instant::now() + state.ttl());
                 Ok(())
             }
             Err(error) => Err(error),
@@ -168,7 +168,7 @@ impl Catalogue {
     }
 
     /// Whether the copy is still relied on.
-    pub(crate) fn is_believed(&self) -> bool {
+    pub(crate) fn is_fresh(&self) -> bool {
         let until = self.state().until;
         until.is_some_and(|until| Instant::now() < until)
     }

@@ -22,7 +22,8 @@ use std::time::Duration;
 
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::placements::{
-    BELIEVED, BELIEVED_MOVING, ChangePlacement, Elsewhere, HOME, Phase, Placement, Placements as _,
+    CATALOGUE_TTL, CATALOGUE_TTL_MOVING, ChangePlacement, Elsewhere, HOME, Phase, Placement,
+    Placements as _,
 };
 use mainspring_shared::store::{self, Tenants as _};
 use mainspring_shared::tenant::Tenant;
@@ -37,10 +38,10 @@ const ERASED_AT_ONCE: u32 = 2_000;
 const DRAINS_IN: Duration = Duration::from_secs(20);
 
 /// The maximum age of a catalogue row that a process relies on, with a margin for a read in flight.
-const KNOWN_IN: Duration = BELIEVED.saturating_mul(2);
+const KNOWN_IN: Duration = CATALOGUE_TTL.saturating_mul(2);
 
 /// The same for a process that knows that a tenant is moving.
-const KNOWN_IN_MOVING: Duration = BELIEVED_MOVING.saturating_mul(3);
+const KNOWN_IN_MOVING: Duration = CATALOGUE_TTL_MOVING.saturating_mul(3);
 
 /// Moves tenants between the databases of an installation.
 #[derive(Debug)]

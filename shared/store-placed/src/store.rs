@@ -139,7 +139,7 @@ impl PlacedStore {
                     }
                     known = now;
                 }
-                answer if self.catalogue.is_believed() => return answer,
+                answer if self.catalogue.is_fresh() => return answer,
                 // The call took longer than the catalogue is relied on: the tenant may have moved
                 // meanwhile, and then the answer of its old database does not count.
                 answer => match self.catalogue.find(tenant).await {
@@ -313,7 +313,7 @@ impl PlacedStore {
                 }
             }
         }
-        if !self.catalogue.is_believed() {
+        if !self.catalogue.is_fresh() {
             // As in `at`.
             for (n, place) in asked.into_iter().enumerate() {
                 let now = self.catalogue.find(tenants[n]).await;

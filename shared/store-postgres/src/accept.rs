@@ -84,7 +84,7 @@ impl Group for Accept {
     /// it. One with `OnBusy::Reject` would count a repeat of another send, which is not stored
     /// again, as a send before it. And of two with the same idempotency key, the first, if it has
     /// to run again, would find the key taken by the second.
-    fn clashes(&self, item: &AcceptSend, seen: &mut Seen) -> bool {
+    fn conflicts_with(&self, item: &AcceptSend, seen: &mut Seen) -> bool {
         let key = item.target.key();
         let alone = item.options.on_busy == OnBusy::Reject;
         let request = item.idempotency.as_ref();

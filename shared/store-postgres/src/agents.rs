@@ -253,10 +253,10 @@ async fn limit(
             .bind(now.0)
             .execute(&mut *tx)
             .await?;
-        money::follow_agent(tx, key, (&known.limits, limits)).await?;
+        money::apply_agent_limits(tx, key, (&known.limits, limits)).await?;
     }
     if of_seats {
-        seats::follow_agent(tx, key, is_limited).await?;
+        seats::apply_agent_limits(tx, key, is_limited).await?;
     }
     Ok(())
 }

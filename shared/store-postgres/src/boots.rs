@@ -11,7 +11,7 @@ use mainspring_shared::stored;
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
-use crate::claim::Doubtful;
+use crate::claim::GrantsToRelease;
 use crate::columns::{json, text};
 use crate::retry::{Pool, execute, fetch, sql};
 use crate::rows::Fields;
@@ -31,7 +31,7 @@ impl Boots for PostgresStore {
     async fn renew_boot(&self, boot: BootId, ttl: Duration, in_flight: u32) -> Result<Renewal> {
         renew(
             &self.pools.renewers,
-            &self.doubtful,
+            &self.grants_to_release,
             self.at,
             boot,
             ttl,
@@ -90,7 +90,7 @@ pub(crate) async fn register(pool: &Pool, at: Option<Timestamp>, boot: NewBoot) 
 /// may expire, and nothing else happens.
 pub(crate) async fn renew(
     pool: &Pool,
-    doubtful: &Doubtful,
+    grants_to_release: &GrantsToRelease,
     at: Option<Timestamp>,
     boot: BootId,
     ttl: Duration,
@@ -116,7 +116,7 @@ pub(crate) async fn renew(
         renewed_at = Some(fields.time("now")?);
         signals.extend(fields.maybe_signals()?);
     }
-    if let Err(error) = doubtful.give_back(pool).await {
+    if let Err(error) = grants_to_release.give_back(pool).await {
         tracing::warn!(%error, "doubtful grants were not given back");
     }
     // There is always at least one row.

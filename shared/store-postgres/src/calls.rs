@@ -15,7 +15,7 @@ use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::columns::text;
-use crate::group::{Group, Unheard, drive};
+use crate::group::{Group, LostResponse, drive};
 use crate::ledger::{Ledger, RoundKey};
 use crate::retry::{Fault, Pool, fetch, sql};
 use crate::rows::Fields;
@@ -62,9 +62,9 @@ pub(crate) async fn post(
     let homes = homes(pool, items).await?;
     let posted = homes.into_iter().zip(items);
     let posted: Vec<_> = posted.map(|(home, item)| Posted { home, item }).collect();
-    let unheard = Unheard::default();
-    let unheard = &unheard;
-    drive(pool, &Post { at, unheard }, &posted).await
+    let lost_response = LostResponse::default();
+    let lost_response = &lost_response;
+    drive(pool, &Post { at, lost_response }, &posted).await
 }
 
 /// The session and the round of a call.
@@ -83,7 +83,7 @@ struct Posted<'a> {
 
 struct Post<'a> {
     at: Option<Timestamp>,
-    unheard: &'a Unheard,
+    lost_response: &'a LostResponse,
 }
 
 impl<'a> Group for Post<'a> {
@@ -91,7 +91,7 @@ impl<'a> Group for Post<'a> {
     type Outcome = PostOutcome;
     type Seen = ();
 
-    fn clashes(&self, _: &Posted<'a>, (): &mut ()) -> bool {
+    fn conflicts_with(&self, _: &Posted<'a>, (): &mut ()) -> bool {
         false
     }
 
@@ -110,7 +110,7 @@ impl<'a> Group for Post<'a> {
         let rounds = known().map(|home| home.round);
         ledger.read_rounds(&mut tx, rounds).await?;
         let mut ours = Ours {
-            was_lost: self.unheard.any(),
+            was_lost: self.lost_response.any(),
             answered: BTreeSet::new(),
         };
         let outcomes = items.iter().map(|posted| {
@@ -130,7 +130,7 @@ impl<'a> Group for Post<'a> {
         _: &mut PgConnection,
         items: &[&Posted<'a>],
     ) -> std::result::Result<Vec<Option<PostOutcome>>, Fault> {
-        self.unheard.note();
+        self.lost_response.note();
         Ok(items.iter().map(|_| None).collect())
     }
 

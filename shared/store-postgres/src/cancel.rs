@@ -10,7 +10,7 @@ use mainspring_shared::store::{CancelOutcome, Result};
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
 
-use crate::group::{Group, Unheard, drive};
+use crate::group::{Group, LostResponse, drive};
 use crate::ledger::Ledger;
 use crate::retry::{Attempts, Fault, Pool, Verdict, fetch, sql};
 use crate::rows::{Fields, send_columns};
@@ -30,7 +30,7 @@ pub(crate) async fn cancel(
     let group = Cancel {
         at,
         boot,
-        unheard: Unheard::default(),
+        lost_response: LostResponse::default(),
     };
     drive(pool, &group, &asked.collect::<Vec<_>>()).await
 }
@@ -38,7 +38,7 @@ pub(crate) async fn cancel(
 struct Cancel {
     at: Option<Timestamp>,
     boot: BootId,
-    unheard: Unheard,
+    lost_response: LostResponse,
 }
 
 /// A send to cancel.
@@ -54,7 +54,7 @@ impl Group for Cancel {
     type Outcome = CancelOutcome;
     type Seen = ();
 
-    fn clashes(&self, _: &CancelItem, (): &mut ()) -> bool {
+    fn conflicts_with(&self, _: &CancelItem, (): &mut ()) -> bool {
         false
     }
 
@@ -70,7 +70,7 @@ impl Group for Cancel {
         ledger.read_sends(&mut tx, ids.iter().copied()).await?;
         ledger.read_owners(&mut tx).await?;
         ledger.read_last(&mut tx).await?;
-        let ours = if self.unheard.any() {
+        let ours = if self.lost_response.any() {
             finished_by(&mut tx, &ids, self.boot).await?
         } else {
             BTreeMap::new()
@@ -89,7 +89,7 @@ impl Group for Cancel {
         _: &mut PgConnection,
         items: &[&CancelItem],
     ) -> std::result::Result<Vec<Option<CancelOutcome>>, Fault> {
-        self.unheard.note();
+        self.lost_response.note();
         Ok(items.iter().map(|_| None).collect())
     }
 

@@ -18,7 +18,7 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use crate::folds;
-use crate::group::{Group, Slim, drive};
+use crate::group::{FastPath, Group, drive};
 use crate::projections;
 use crate::retry::{Fault, Pool, execute, fetch, sql};
 use crate::rows::{Fields, key_columns};
@@ -28,15 +28,15 @@ use crate::seats;
 /// for a next send that could not be read. They would last as long as the boot lives, so they are
 /// released with its next renewal.
 #[derive(Debug, Default)]
-pub(crate) struct Doubtful(Mutex<Vec<(SessionKey, Uuid)>>);
+pub(crate) struct GrantsToRelease(Mutex<Vec<(SessionKey, Uuid)>>);
 
 /// More than a process can claim during an outage that its own lease survives.
-const DOUBTFUL_MAX: usize = 16_384;
+const TO_RELEASE_MAX: usize = 16_384;
 
-impl Doubtful {
+impl GrantsToRelease {
     pub(crate) fn remember(&self, given: impl IntoIterator<Item = (SessionKey, Uuid)>) {
         let mut grants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = DOUBTFUL_MAX.saturating_sub(grants.len());
+        let room = TO_RELEASE_MAX.saturating_sub(grants.len());
         grants.extend(given.into_iter().take(room));
     }
 
@@ -64,7 +64,7 @@ impl Doubtful {
         {
             let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             kept.extend(grants);
-            kept.truncate(DOUBTFUL_MAX);
+            kept.truncate(TO_RELEASE_MAX);
         }
         given.map(|_| ())
     }
@@ -72,7 +72,7 @@ impl Doubtful {
 
 pub(crate) async fn claim(
     pool: &Pool,
-    doubtful: &Doubtful,
+    grants_to_release: &GrantsToRelease,
     at: Option<Timestamp>,
     boot: BootId,
     items: Vec<ClaimSession>,
@@ -80,15 +80,15 @@ pub(crate) async fn claim(
     let claim = Claim {
         at,
         boot,
-        doubtful,
-        slim: Slim::default(),
+        grants_to_release,
+        fast_path: FastPath::default(),
     };
     let claimed = drive(pool, &claim, &items).await;
     let mut outcomes = match claimed {
         Ok(outcomes) => outcomes,
         Err(error) => {
             if !Elsewhere::is_cause_of(&error) {
-                doubtful.remember(items.iter().map(|item| (item.key, item.token.0)));
+                grants_to_release.remember(items.iter().map(|item| (item.key, item.token.0)));
             }
             return Err(error);
         }
@@ -101,8 +101,8 @@ pub(crate) async fn claim(
 pub(crate) struct Claim<'a> {
     pub(crate) at: Option<Timestamp>,
     pub(crate) boot: BootId,
-    pub(crate) doubtful: &'a Doubtful,
-    slim: Slim,
+    pub(crate) grants_to_release: &'a GrantsToRelease,
+    fast_path: FastPath,
 }
 
 impl Group for Claim<'_> {
@@ -110,7 +110,7 @@ impl Group for Claim<'_> {
     type Outcome = ClaimOutcome;
     type Seen = BTreeSet<SessionKey>;
 
-    fn clashes(&self, item: &ClaimSession, seen: &mut BTreeSet<SessionKey>) -> bool {
+    fn conflicts_with(&self, item: &ClaimSession, seen: &mut BTreeSet<SessionKey>) -> bool {
         !seen.insert(item.key)
     }
 
@@ -119,7 +119,7 @@ impl Group for Claim<'_> {
         connection: &mut PgConnection,
         items: &[&ClaimSession],
     ) -> std::result::Result<Vec<Option<ClaimOutcome>>, Fault> {
-        if self.slim.first() {
+        if self.fast_path.first() {
             return self.run_plain(connection, items).await;
         }
         self.run_with(connection, items, vec![false; items.len()])
@@ -236,7 +236,7 @@ impl Claim<'_> {
     /// Schedules the release of a grant whose session cannot be read.
     fn give_back(&self, item: &ClaimSession, error: &Error) -> ClaimOutcome {
         tracing::error!(session.id = %item.key.session, %error, "a claimed session cannot be read");
-        self.doubtful.remember([(item.key, item.token.0)]);
+        self.grants_to_release.remember([(item.key, item.token.0)]);
         ClaimOutcome::Busy
     }
 
@@ -301,7 +301,7 @@ impl Claim<'_> {
             return;
         }
         let from = lacking.iter().map(|(_, key, begin)| (*key, *begin));
-        let found = match projections::behind(pool, &from.collect::<Vec<_>>()).await {
+        let found = match projections::read_from(pool, &from.collect::<Vec<_>>()).await {
             Ok(found) => found,
             Err(error) => {
                 tracing::warn!(%error, "projections could not be read");

@@ -14,12 +14,12 @@ use mainspring_shared::time::Timestamp;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::claim::{Doubtful, started};
+use crate::claim::{GrantsToRelease, started};
 use crate::columns::{
     ChangeColumns, DeliveryColumns, LeaseColumns, MessageColumns, ProjectionColumns, TotalColumns,
     UsageColumns, json, maybe_text, ord, ref_members,
 };
-use crate::group::{Group, Slim, drive};
+use crate::group::{FastPath, Group, drive};
 use crate::park::{Written, read_written};
 use crate::retry::{Fault, PgQuery, Pool, sql};
 use crate::rows::{Fields, key_columns};
@@ -27,16 +27,16 @@ use crate::webhooks::watching;
 
 pub(crate) async fn complete(
     pool: &Pool,
-    doubtful: &Doubtful,
+    grants_to_release: &GrantsToRelease,
     watched: &Watched,
     at: Option<Timestamp>,
     items: Vec<CompleteSend>,
 ) -> Result<Vec<CompleteOutcome>> {
     let complete = Complete {
         at,
-        doubtful,
+        grants_to_release,
         watched,
-        slim: Slim::default(),
+        fast_path: FastPath::default(),
     };
     drive(pool, &complete, &items).await
 }
@@ -44,10 +44,10 @@ pub(crate) async fn complete(
 struct Complete<'a> {
     at: Option<Timestamp>,
     /// Leases that were kept for a next send that cannot be read.
-    doubtful: &'a Doubtful,
+    grants_to_release: &'a GrantsToRelease,
     /// Which tenants have webhooks.
     watched: &'a Watched,
-    slim: Slim,
+    fast_path: FastPath,
 }
 
 impl Group for Complete<'_> {
@@ -55,7 +55,7 @@ impl Group for Complete<'_> {
     type Outcome = CompleteOutcome;
     type Seen = BTreeSet<SessionKey>;
 
-    fn clashes(&self, item: &CompleteSend, seen: &mut BTreeSet<SessionKey>) -> bool {
+    fn conflicts_with(&self, item: &CompleteSend, seen: &mut BTreeSet<SessionKey>) -> bool {
         !seen.insert(item.key)
     }
 
@@ -65,7 +65,7 @@ impl Group for Complete<'_> {
         items: &[&CompleteSend],
     ) -> std::result::Result<Vec<Option<CompleteOutcome>>, Fault> {
         let watched = watching(connection, self.watched).await?;
-        if self.slim.first() && items.iter().all(|item| is_plain(item, &watched)) {
+        if self.fast_path.first() && items.iter().all(|item| is_plain(item, &watched)) {
             return self.run_plain(connection, items).await;
         }
         let rows = bind(self.at, items, &watched);
@@ -191,7 +191,8 @@ impl Complete<'_> {
     fn give_back(&self, item: &CompleteSend, error: &Error) {
         let session = item.key.session;
         tracing::error!(session.id = %session, %error, "the next send could not be taken");
-        self.doubtful.remember([(item.key, item.lease.token.0)]);
+        self.grants_to_release
+            .remember([(item.key, item.lease.token.0)]);
     }
 
     /// Starts the next sends that the statement counted but did not see in its snapshot. A lost

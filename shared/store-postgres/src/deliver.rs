@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::accept::{Known, lookup};
 use crate::columns::text;
-use crate::group::{Group, Unheard, drive};
+use crate::group::{Group, LostResponse, drive};
 use crate::ledger::{Ledger, NewItem};
 use crate::retry::{Fault, Pool, sql};
 use crate::rows::{Fields, key_columns};
@@ -28,7 +28,7 @@ pub(crate) async fn deliver(
     let group = Deliver {
         at,
         boot,
-        unheard: Unheard::default(),
+        lost_response: LostResponse::default(),
     };
     drive(pool, &group, items).await
 }
@@ -36,7 +36,7 @@ pub(crate) async fn deliver(
 struct Deliver {
     at: Option<Timestamp>,
     boot: BootId,
-    unheard: Unheard,
+    lost_response: LostResponse,
 }
 
 impl Group for Deliver {
@@ -44,7 +44,7 @@ impl Group for Deliver {
     type Outcome = DeliverOutcome;
     type Seen = ();
 
-    fn clashes(&self, _: &DeliverItem, (): &mut ()) -> bool {
+    fn conflicts_with(&self, _: &DeliverItem, (): &mut ()) -> bool {
         false
     }
 
@@ -58,7 +58,8 @@ impl Group for Deliver {
         let mut tx = connection.begin().await?;
         let keys = items.iter().map(|item| item.key);
         let mut ledger = Ledger::lock(&mut tx, self.at, self.boot, keys).await?;
-        let mut state = DeliverState::open(&mut tx, &mut ledger, items, self.unheard.any()).await?;
+        let mut state =
+            DeliverState::open(&mut tx, &mut ledger, items, self.lost_response.any()).await?;
         let outcomes: Vec<Option<DeliverOutcome>> = items
             .iter()
             .enumerate()
@@ -79,7 +80,7 @@ impl Group for Deliver {
         _: &mut PgConnection,
         items: &[&DeliverItem],
     ) -> std::result::Result<Vec<Option<DeliverOutcome>>, Fault> {
-        self.unheard.note();
+        self.lost_response.note();
         Ok(items.iter().map(|_| None).collect())
     }
 

@@ -31,7 +31,7 @@ pub(crate) trait Group: Sync {
 
     /// Whether an item must not share a statement with those recorded in `seen`. If it may, it is
     /// added to `seen`.
-    fn clashes(&self, item: &Self::Item, seen: &mut Self::Seen) -> bool;
+    fn conflicts_with(&self, item: &Self::Item, seen: &mut Self::Seen) -> bool;
 
     /// Runs a group in one transaction. An item without an outcome had no effect and must be run
     /// again.
@@ -128,9 +128,9 @@ impl Effect for PostOutcome {
 /// Whether an earlier transaction of a call may have committed although its response was lost.
 /// Steps that recognize their own effects are not read back: they run again and consult this flag.
 #[derive(Debug, Default)]
-pub(crate) struct Unheard(AtomicBool);
+pub(crate) struct LostResponse(AtomicBool);
 
-impl Unheard {
+impl LostResponse {
     pub(crate) fn note(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -144,9 +144,9 @@ impl Unheard {
 /// tried once: the items that it leaves unsettled, and everything after a lost response, use the
 /// general statement.
 #[derive(Debug, Default)]
-pub(crate) struct Slim(AtomicBool);
+pub(crate) struct FastPath(AtomicBool);
 
-impl Slim {
+impl FastPath {
     /// True on the first call only.
     pub(crate) fn first(&self) -> bool {
         !self.0.swap(true, Ordering::Relaxed)
@@ -358,10 +358,10 @@ fn split<G: Group>(group: &G, items: &[G::Item]) -> Vec<Vec<usize>> {
     let mut batch = Vec::new();
     let mut seen = G::Seen::default();
     for (index, item) in items.iter().enumerate() {
-        if group.clashes(item, &mut seen) {
+        if group.conflicts_with(item, &mut seen) {
             batches.push(std::mem::take(&mut batch));
             seen = G::Seen::default();
-            group.clashes(item, &mut seen);
+            group.conflicts_with(item, &mut seen);
         }
         batch.push(index);
     }

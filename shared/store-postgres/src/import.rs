@@ -37,7 +37,7 @@ impl Group for Import {
     /// Whether the statement has an item: each transcript gets its own.
     type Seen = bool;
 
-    fn clashes(&self, _: &ImportSession, seen: &mut bool) -> bool {
+    fn conflicts_with(&self, _: &ImportSession, seen: &mut bool) -> bool {
         std::mem::replace(seen, true)
     }
 

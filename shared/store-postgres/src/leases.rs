@@ -17,7 +17,14 @@ impl Leases for PostgresStore {
         boot: BootId,
         items: Vec<ClaimSession>,
     ) -> Result<Vec<ClaimOutcome>> {
-        claim::claim(&self.pools.claimers, &self.doubtful, self.at, boot, items).await
+        claim::claim(
+            &self.pools.claimers,
+            &self.grants_to_release,
+            self.at,
+            boot,
+            items,
+        )
+        .await
     }
 
     async fn append_rounds(&self, items: Vec<AppendRound>) -> Result<Vec<AppendOutcome>> {
@@ -27,7 +34,7 @@ impl Leases for PostgresStore {
     async fn complete_sends(&self, items: Vec<CompleteSend>) -> Result<Vec<CompleteOutcome>> {
         complete::complete(
             &self.pools.writers,
-            &self.doubtful,
+            &self.grants_to_release,
             &self.watched,
             self.at,
             items,

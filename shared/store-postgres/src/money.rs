@@ -352,7 +352,7 @@ async fn settle(
 }
 
 /// Applies a tenant's new limits to the ledger, in the transaction that changes them.
-pub(crate) async fn follow(
+pub(crate) async fn apply_limits(
     connection: &mut PgConnection,
     tenant: TenantId,
     limits: &Limits,
@@ -376,7 +376,7 @@ pub(crate) async fn lock_for_agent(
 
 /// Applies an agent's new limits to the ledger, in the transaction that changes them, under the
 /// lock of its tenant's row.
-pub(crate) async fn follow_agent(
+pub(crate) async fn apply_agent_limits(
     connection: &mut PgConnection,
     key: &AgentKey,
     (before, after): (&AgentLimits, &AgentLimits),

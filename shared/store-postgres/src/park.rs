@@ -66,7 +66,7 @@ impl Group for Park {
     type Outcome = Answer;
     type Seen = BTreeSet<SessionKey>;
 
-    fn clashes(&self, item: &ParkSend, seen: &mut BTreeSet<SessionKey>) -> bool {
+    fn conflicts_with(&self, item: &ParkSend, seen: &mut BTreeSet<SessionKey>) -> bool {
         !seen.insert(item.key)
     }
 

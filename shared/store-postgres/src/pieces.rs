@@ -14,7 +14,7 @@ pub(crate) struct Piece {
     /// The maximum number of items.
     pub(crate) limit: u32,
     /// The number of items to skip before the first.
-    pub(crate) behind: u32,
+    pub(crate) skip: u32,
 }
 
 /// The ranges left to try: first all items at once, then, if an item's data is bad, in halves.
@@ -38,7 +38,7 @@ impl Pieces {
         let limit = self.left.pop()?;
         Some(Piece {
             limit,
-            behind: self.passed_over,
+            skip: self.passed_over,
         })
     }
 
@@ -89,7 +89,7 @@ mod tests {
         let (mut served, mut tries) = (Vec::new(), 0);
         while let Some(piece) = pieces.next() {
             tries += 1;
-            let mine = due.iter().skip(piece.behind as usize);
+            let mine = due.iter().skip(piece.skip as usize);
             let mine: Vec<u32> = mine.take(piece.limit as usize).copied().collect();
             let outcome = if mine.iter().any(|item| sick.contains(item)) {
                 Err(corrupt())

@@ -20,7 +20,7 @@ pub(crate) struct Found {
 }
 
 /// Reads the projections of these sessions from these messages on, in order.
-pub(crate) async fn behind(pool: &Pool, from: &[(SessionKey, i64)]) -> Result<Vec<Found>> {
+pub(crate) async fn read_from(pool: &Pool, from: &[(SessionKey, i64)]) -> Result<Vec<Found>> {
     let (tenants, sessions) = key_columns(from.iter().map(|(key, _)| *key));
     let begins: Vec<i64> = from.iter().map(|(_, begin)| *begin).collect();
     let rows = fetch(pool, || {

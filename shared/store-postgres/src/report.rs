@@ -165,16 +165,16 @@ async fn due(
     named: Option<&[(TenantId, SendId)]>,
     piece: Piece,
 ) -> std::result::Result<Vec<Due>, Fault> {
-    let (limit, behind) = (i64::from(piece.limit), i64::from(piece.behind));
+    let (limit, skip) = (i64::from(piece.limit), i64::from(piece.skip));
     let query = match named {
-        None => sql!("sends/unreported").bind(limit).bind(behind),
+        None => sql!("sends/unreported").bind(limit).bind(skip),
         Some(named) => {
             let (tenants, ids) = send_columns(named.iter().copied());
             sql!("sends/unreported_of")
                 .bind(limit)
                 .bind(tenants)
                 .bind(ids)
-                .bind(behind)
+                .bind(skip)
         }
     };
     let rows = query.fetch_all(connection).await?;

@@ -12,9 +12,9 @@ use sqlx::query::Query;
 use sqlx::{Connection, PgConnection, PgPool, Postgres};
 use tokio::time::{Instant, timeout};
 
-use crate::kept::Kept;
+use crate::recent::RecentConnections;
 use crate::row_security;
-use crate::silence::Silence;
+use crate::silence::SilentConnections;
 
 /// A statement with its arguments.
 pub(crate) type PgQuery = Query<'static, Postgres, PgArguments>;
@@ -77,11 +77,11 @@ pub(crate) struct Pool {
     /// The connections.
     pub(crate) connections: PgPool,
     /// The most recently used connections, kept outside the pool.
-    pub(crate) kept: Arc<Kept>,
+    pub(crate) recent: Arc<RecentConnections>,
     /// How long to wait for a response; longer than the statement timeout.
     pub(crate) patience: Duration,
     /// Silent connections, tracked across all pools of the store.
-    pub(crate) silence: Arc<Silence>,
+    pub(crate) silence: Arc<SilentConnections>,
     /// Sessions that were recently found locked.
     pub(crate) contended: Arc<Contended>,
     /// Whether the server restricts steps on behalf of one tenant to its rows.
@@ -91,7 +91,7 @@ pub(crate) struct Pool {
 impl Pool {
     /// How many connections are open and idle, and how many callers wait for one.
     pub(crate) fn used(&self, pool: &'static str) -> Connections {
-        let (kept, waiting) = self.kept.used();
+        let (kept, waiting) = self.recent.used();
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Connections {
             pool,
@@ -368,7 +368,7 @@ impl Attempts {
                 return done;
             }
         }
-        held.give_back(&pool.kept);
+        held.give_back(&pool.recent);
         done
     }
 
@@ -377,7 +377,7 @@ impl Attempts {
     async fn connection(&self, pool: &Pool) -> std::result::Result<Held, Fault> {
         let mut broken = 0;
         loop {
-            let taken = pool.kept.take(&pool.connections, &pool.silence).await?;
+            let taken = pool.recent.take(&pool.connections, &pool.silence).await?;
             let mut held = Held(Some(taken));
             if self.losses == 0 {
                 return Ok(held);
@@ -406,9 +406,9 @@ impl Held {
         connection
     }
 
-    fn give_back(mut self, kept: &Kept) {
+    fn give_back(mut self, recent: &RecentConnections) {
         if let Some((connection, taken)) = self.0.take() {
-            kept.give_back(connection, taken);
+            recent.give_back(connection, taken);
         }
     }
 }

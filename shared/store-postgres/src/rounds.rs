@@ -34,7 +34,7 @@ impl Group for Append {
     type Outcome = AppendOutcome;
     type Seen = BTreeSet<SessionKey>;
 
-    fn clashes(&self, item: &AppendRound, seen: &mut BTreeSet<SessionKey>) -> bool {
+    fn conflicts_with(&self, item: &AppendRound, seen: &mut BTreeSet<SessionKey>) -> bool {
         !seen.insert(item.key)
     }
 

@@ -129,7 +129,7 @@ impl Group for Create {
     type Seen = BTreeSet<(TenantId, String, String)>;
 
     /// Of two runs with the same key, the second must find the first.
-    fn clashes(&self, item: &NewRun, seen: &mut Self::Seen) -> bool {
+    fn conflicts_with(&self, item: &NewRun, seen: &mut Self::Seen) -> bool {
         let key = item.idempotency.as_ref();
         key.is_some_and(|key| !seen.insert((key.tenant, key.route.clone(), key.key.clone())))
     }

@@ -2,7 +2,7 @@
 //! is taken with a claim, under the lock of the tenant's row of limits. Ending a send does not
 //! touch seats: a seat counts while its session's send is running.
 
-mod follow;
+mod apply_limits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ use crate::retry::{Fault, Pool, fetch, repeatable, sql};
 use crate::rows::{Fields, key_columns, priority_of};
 use crate::store::PostgresStore;
 
-pub(crate) use self::follow::{follow, follow_agent, lock_for_agent};
+pub(crate) use self::apply_limits::{apply_agent_limits, apply_limits, lock_for_agent};
 
 /// Attempts to claim sessions without their next send or agent changing in between.
 const ATTEMPTS: u32 = 3;
@@ -70,7 +70,7 @@ pub(crate) async fn claim(
             Err(error) => {
                 tracing::debug!(tenant = %tenant, %error, "no seats were taken");
                 let given = asked.iter().map(|item| (item.key, item.token.0));
-                claim.doubtful.remember(given);
+                claim.grants_to_release.remember(given);
                 for ord in ords {
                     outcomes[ord] = ClaimOutcome::Busy;
                 }
@@ -84,8 +84,8 @@ impl Group for Seated<'_> {
     type Outcome = ClaimOutcome;
     type Seen = BTreeSet<SessionKey>;
 
-    fn clashes(&self, item: &ClaimSession, seen: &mut BTreeSet<SessionKey>) -> bool {
-        self.claim.clashes(item, seen)
+    fn conflicts_with(&self, item: &ClaimSession, seen: &mut BTreeSet<SessionKey>) -> bool {
+        self.claim.conflicts_with(item, seen)
     }
 
     async fn run(

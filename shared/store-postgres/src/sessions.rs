@@ -107,7 +107,7 @@ impl Group for Create {
     type Outcome = CreateOutcome;
     type Seen = BTreeSet<SessionKey>;
 
-    fn clashes(&self, item: &Self::Item, seen: &mut BTreeSet<SessionKey>) -> bool {
+    fn conflicts_with(&self, item: &Self::Item, seen: &mut BTreeSet<SessionKey>) -> bool {
         !seen.insert(item.0.key)
     }
 

@@ -10,7 +10,7 @@ use mainspring_shared::store::Result;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 
 use crate::retry::{Pool, refused};
-use crate::silence::Silence;
+use crate::silence::SilentConnections;
 
 /// What to do about the schema when the store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -204,7 +204,7 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
     // assumes few rows and chooses nested loops over all of them. With those, a session of 1 200
     // sends took 4.1 s, and 0.16 s without.
     let auditors = within(settings.audit_timeout).options([("enable_nestloop", "off")]);
-    let silence = Arc::new(Silence::default());
+    let silence = Arc::new(SilentConnections::default());
     let pool = |connections: u32, timeout: Duration, options| {
         let heard = silence.clone();
         let pool = PgPoolOptions::new()
@@ -219,7 +219,7 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
             .connect_lazy_with(options);
         Pool {
             connections: pool,
-            kept: Arc::default(),
+            recent: Arc::default(),
             patience: timeout + ON_ITS_WAY,
             silence: silence.clone(),
             contended: Arc::default(),

@@ -16,12 +16,12 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// When a connection of the store's pools was last found silent.
 #[derive(Debug, Default)]
-pub(crate) struct Silence {
+pub(crate) struct SilentConnections {
     /// When a connection was last found silent.
     found: watch::Sender<Option<Instant>>,
 }
 
-impl Silence {
+impl SilentConnections {
     /// Runs `work` until it is done. `None` if it takes longer than `patience`, or if it is not
     /// done soon after another connection was found silent: then its outcome is unknown.
     pub(crate) async fn answer<T>(
@@ -61,7 +61,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_silent_connection_makes_older_ones_suspects() {
-        let silence = Silence::default();
+        let silence = SilentConnections::default();
         assert_eq!(silence.answer(PATIENCE, ready(7)).await, Some(7));
         assert!(!silence.suspects(Duration::MAX), "nothing was silent");
 
@@ -73,7 +73,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn work_under_way_ends_soon_after_another_connection_was_silent() {
-        let silence = Silence::default();
+        let silence = SilentConnections::default();
         let start = Instant::now();
         let first = silence.answer(PATIENCE, pending::<()>());
         let second = async {

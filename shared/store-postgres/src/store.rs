@@ -7,7 +7,7 @@ use mainspring_shared::store::{Result, Watched};
 use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgConnectOptions;
 
-use crate::claim::Doubtful;
+use crate::claim::GrantsToRelease;
 use crate::migrate;
 use crate::settings::{Pools, Settings, pools};
 
@@ -16,7 +16,7 @@ use crate::settings::{Pools, Settings, pools};
 #[derive(Clone)]
 pub struct PostgresStore {
     pub(crate) pools: Pools,
-    pub(crate) doubtful: Arc<Doubtful>,
+    pub(crate) grants_to_release: Arc<GrantsToRelease>,
     pub(crate) watched: Arc<Watched>,
     /// Whether pgvector compares vectors in the database.
     pub(crate) pgvector: bool,
@@ -37,7 +37,7 @@ impl PostgresStore {
             pgvector,
             pools: pools(settings)?,
             server: settings.server()?,
-            doubtful: Arc::default(),
+            grants_to_release: Arc::default(),
             watched: Arc::new(Watched::among_others()),
             at: None,
         })
@@ -50,7 +50,7 @@ impl PostgresStore {
             pgvector: false,
             pools: pools(settings)?,
             server: settings.server()?,
-            doubtful: Arc::default(),
+            grants_to_release: Arc::default(),
             watched: Arc::new(Watched::among_others()),
             at: None,
         })
@@ -64,7 +64,7 @@ impl PostgresStore {
     /// Closes all connections; waits for those in use.
     pub async fn close(&self) {
         for (_, pool) in self.pools.named() {
-            pool.kept.close();
+            pool.recent.close();
             pool.connections.close().await;
         }
     }

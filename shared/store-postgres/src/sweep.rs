@@ -197,7 +197,7 @@ async fn due(
     let rows = sql!("sweeps/due")
         .bind(now.0)
         .bind(i64::from(piece.limit))
-        .bind(i64::from(piece.behind))
+        .bind(i64::from(piece.skip))
         .fetch_all(connection)
         .await?;
     let due = rows.iter().map(|row| {

@@ -201,7 +201,7 @@ async fn create(
         .bind(new.pools.stored().map(json));
     let created = tenant(&insert.fetch_one(&mut *tx).await?)?;
     if let Some(limits) = SeatLimits::of(&new.limits) {
-        seats::follow(&mut tx, at, created.id, Some(limits)).await?;
+        seats::apply_limits(&mut tx, at, created.id, Some(limits)).await?;
     }
     if let Some(key) = key {
         // The lock keeps others from taking the key for another tenant.
@@ -259,8 +259,8 @@ pub(crate) async fn update(
         .bind(patch.pools.as_ref().map(stored_pools));
     let changed = one(&mut tx, change, tenant).await?;
     if let Some(limits) = patch.limits.as_ref().filter(|_| is_here) {
-        seats::follow(&mut tx, at, id, SeatLimits::of(limits)).await?;
-        money::follow(&mut tx, id, limits).await?;
+        seats::apply_limits(&mut tx, at, id, SeatLimits::of(limits)).await?;
+        money::apply_limits(&mut tx, id, limits).await?;
     }
     tx.commit().await?;
     let changed = changed.map(Box::new);

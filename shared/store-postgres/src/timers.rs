@@ -97,7 +97,7 @@ impl Group for Create {
 
     /// A timer with `armed_max` would not count those of its session that the same statement
     /// creates.
-    fn clashes(&self, (new, _): &Item, seen: &mut Self::Seen) -> bool {
+    fn conflicts_with(&self, (new, _): &Item, seen: &mut Self::Seen) -> bool {
         let Some(session) = new.target.session() else {
             return false;
         };

@@ -7,21 +7,21 @@ use mainspring_shared::store::Connections;
 use mainspring_shared::time::Timestamp;
 use mainspring_store_core::Value;
 use mainspring_store_core::db::{
-    Commit, Conn, Connection, Database, Doing, Done, Durable, SchemaFault, Server, Statement,
-    Transaction, Visit,
+    Commit, Conn, Connection, Database, DbFuture, Durable, SchemaFault, Server, Statement,
+    StatementResult, Transaction, Visit,
 };
 use mainspring_store_core::fault::{Class, Fault, Result};
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
-use crate::disk::Disk;
 use crate::driver::Driver;
 use crate::fault::fault;
 use crate::lock::DirLock;
+use crate::log_sync::LogSync;
 use crate::migrate::{self, MigratePolicy};
 use crate::options::SqliteOptions;
 use crate::readers::{Reader, Readers};
 use crate::schema::faults;
-use crate::turns::Turns;
+use crate::writer_thread::WriterThread;
 
 /// Attempts to begin a transaction while another program has locked the file. Each one waits for
 /// the connection's busy timeout.
@@ -34,9 +34,9 @@ pub(crate) struct SqliteDb {
     readers: Readers,
     writer: Arc<Mutex<Writer>>,
     /// Tracks which commits are durable.
-    disk: Arc<Disk>,
+    log_sync: Arc<LogSync>,
     /// The thread that runs write transactions.
-    turns: Turns,
+    writer_thread: WriterThread,
     /// Whether the schema may be changed.
     migrate: MigratePolicy,
 }
@@ -58,10 +58,10 @@ impl SqliteDb {
         lock: Option<DirLock>,
         options: SqliteOptions,
     ) -> Result<Self> {
-        let disk = if driver.is_read_only().map_err(fault)? {
-            Disk::unused()?
+        let log_sync = if driver.is_read_only().map_err(fault)? {
+            LogSync::unused()?
         } else {
-            Disk::start(&mut driver)?
+            LogSync::start(&mut driver)?
         };
         let writer = Writer {
             driver,
@@ -71,8 +71,8 @@ impl SqliteDb {
         let unavailable = |error| Fault::database(error, Class::Unavailable);
         Ok(Self {
             writer: Arc::new(Mutex::new(writer)),
-            disk: Arc::new(disk),
-            turns: Turns::start().map_err(unavailable)?,
+            log_sync: Arc::new(log_sync),
+            writer_thread: WriterThread::start().map_err(unavailable)?,
             migrate: options.migrate,
             readers: Readers::new(options),
         })
@@ -86,13 +86,13 @@ impl Database for SqliteDb {
         at: Option<Timestamp>,
     ) -> BoxFuture<'_, Result<(Box<dyn Transaction>, Timestamp)>> {
         async move {
-            self.disk.works()?;
+            self.log_sync.check()?;
             let writer = self.writer.clone().lock_owned().await;
             let (writer, now) = begin(writer, at)?;
             let tx = Write {
                 writer,
                 commit,
-                disk: self.disk.clone(),
+                log_sync: self.log_sync.clone(),
             };
             let tx: Box<dyn Transaction> = Box::new(tx);
             Ok((tx, now))
@@ -100,8 +100,8 @@ impl Database for SqliteDb {
         .boxed()
     }
 
-    fn carry_out(&self, transaction: BoxFuture<'static, ()>) {
-        self.turns.take(transaction);
+    fn spawn_transaction(&self, transaction: BoxFuture<'static, ()>) {
+        self.writer_thread.submit(transaction);
     }
 
     fn reader(&self) -> BoxFuture<'_, Result<Box<dyn Connection>>> {
@@ -122,8 +122,8 @@ impl Database for SqliteDb {
         .boxed()
     }
 
-    fn seen(&self) -> Durable {
-        self.disk.kept(self.disk.last())
+    fn wait_for_reads_durable(&self) -> Durable {
+        self.log_sync.durable(self.log_sync.last_started())
     }
 
     fn index_steps(&self) -> BoxFuture<'_, Result<()>> {
@@ -133,9 +133,9 @@ impl Database for SqliteDb {
                 end(&mut writer, "ROLLBACK").ok();
             }
             let migrate = || migrate::index_steps(&mut writer.driver, self.migrate);
-            let (number, done) = self.disk.commit(migrate);
+            let (number, done) = self.log_sync.commit(migrate);
             done?;
-            self.disk.kept(number).await
+            self.log_sync.durable(number).await
         }
         .boxed()
     }
@@ -145,7 +145,7 @@ impl Database for SqliteDb {
             pool: "writers",
             open: 1,
             idle: u32::from(self.writer.try_lock().is_ok()),
-            waiting: self.turns.waiting(),
+            waiting: self.writer_thread.waiting(),
         };
         vec![writer, self.readers.connections()]
     }
@@ -161,7 +161,7 @@ impl Database for SqliteDb {
 struct Write {
     writer: OwnedMutexGuard<Writer>,
     commit: Commit,
-    disk: Arc<Disk>,
+    log_sync: Arc<LogSync>,
 }
 
 fn begin(
@@ -214,16 +214,16 @@ impl Transaction for Write {
             let Self {
                 writer,
                 commit,
-                disk,
+                log_sync,
             } = &mut *self;
-            let (number, committed) = disk.commit(|| end(writer, "COMMIT"));
+            let (number, committed) = log_sync.commit(|| end(writer, "COMMIT"));
             if let Err(fault) = committed {
                 // A failed commit may have left its transaction open: make sure that it is rolled
                 // back.
                 self.undo();
                 return Err(fault);
             }
-            Ok(disk.kept(match commit {
+            Ok(log_sync.durable(match commit {
                 Commit::Durable => number,
                 // The earlier commits, which this transaction may have seen.
                 Commit::Relaxed => number - 1,
@@ -320,20 +320,20 @@ impl Transaction for Snapshot {
 }
 
 impl Write {
-    fn step(&mut self, text: &'static str, arguments: Vec<Value>) -> Doing<'_, Done> {
+    fn step(&mut self, text: &'static str, arguments: Vec<Value>) -> DbFuture<'_, StatementResult> {
         async move { self.driver().run(text, &arguments).map_err(fault) }.boxed()
     }
 }
 
 impl Read {
-    fn step(&mut self, text: &'static str, arguments: Vec<Value>) -> Doing<'_, Done> {
+    fn step(&mut self, text: &'static str, arguments: Vec<Value>) -> DbFuture<'_, StatementResult> {
         async move { self.driver().run(text, &arguments).map_err(fault) }.boxed()
     }
 }
 
 impl Snapshot {
     /// Runs a statement on a separate thread: it may take long, and its caller may give up waiting.
-    fn step(&mut self, text: &'static str, arguments: Vec<Value>) -> Doing<'_, Done> {
+    fn step(&mut self, text: &'static str, arguments: Vec<Value>) -> DbFuture<'_, StatementResult> {
         async move {
             let Some(mut driver) = self.0.lend() else {
                 return Err(Fault::database(
@@ -367,7 +367,7 @@ macro_rules! connection {
                 &'c mut self,
                 statement: &'static Statement,
                 arguments: Vec<Value>,
-            ) -> Doing<'c, Done> {
+            ) -> DbFuture<'c, StatementResult> {
                 self.step(statement.text.as_str(), arguments)
             }
 
@@ -376,20 +376,20 @@ macro_rules! connection {
                 statement: &'static Statement,
                 arguments: Vec<Value>,
                 visit: Visit<'c>,
-            ) -> Doing<'c, ()> {
+            ) -> DbFuture<'c, ()> {
                 let text = statement.text.as_str();
                 ready(self.driver().scan(text, &arguments, visit).map_err(fault)).boxed()
             }
 
-            fn server(&mut self) -> Doing<'_, Server> {
+            fn server(&mut self) -> DbFuture<'_, Server> {
                 ready(server(self.driver())).boxed()
             }
 
-            fn schema_faults(&mut self) -> Doing<'_, Vec<SchemaFault>> {
+            fn schema_faults(&mut self) -> DbFuture<'_, Vec<SchemaFault>> {
                 ready(faults(self.driver())).boxed()
             }
 
-            fn clock(&mut self) -> Doing<'_, Timestamp> {
+            fn clock(&mut self) -> DbFuture<'_, Timestamp> {
                 ready(clock(self.driver())).boxed()
             }
         }
@@ -434,7 +434,7 @@ mod tests {
         Write {
             writer,
             commit,
-            disk: db.disk.clone(),
+            log_sync: db.log_sync.clone(),
         }
     }
 
@@ -456,13 +456,13 @@ mod tests {
         for commit in [
             Durable, Relaxed, Durable, Relaxed, Relaxed, Durable, Durable, Relaxed,
         ] {
-            let before = db.disk.last();
+            let before = db.log_sync.last_started();
             let tx = begin(&db, commit).await;
             self::commit(tx).await;
-            let number = db.disk.last();
+            let number = db.log_sync.last_started();
             assert_eq!(number, before + 1, "{commit:?}");
             // A round for it starts, whether or not anything waits for it.
-            db.disk.kept(number).await.expect("the disk works");
+            db.log_sync.durable(number).await.expect("the disk works");
         }
         // The log is synced before a checkpoint writes it into the file.
         let mut tx = begin(&db, Durable).await;

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use mainspring_store_core::db::{Done, Visit};
+use mainspring_store_core::db::{StatementResult, Visit};
 use mainspring_store_core::{Columns, Row, Value};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, Error, OpenFlags, Result};
@@ -94,8 +94,12 @@ impl Driver {
     }
 
     /// Runs the statements of a text, which share the arguments, and returns all rows.
-    pub(crate) fn run(&mut self, text: &'static str, arguments: &[Value]) -> Result<Done> {
-        let mut done = Done::default();
+    pub(crate) fn run(
+        &mut self,
+        text: &'static str,
+        arguments: &[Value],
+    ) -> Result<StatementResult> {
+        let mut done = StatementResult::default();
         let (conn, pieces) = self.pieces(text)?;
         for piece in pieces {
             let mut statement = piece.bound(conn, arguments)?;

@@ -2,17 +2,17 @@
 #![warn(missing_docs)]
 
 mod db;
-mod disk;
 mod driver;
 mod fault;
 mod lock;
+mod log_sync;
 mod migrate;
 mod open;
 mod options;
 mod readers;
 mod schema;
 mod split;
-mod turns;
+mod writer_thread;
 
 /// The store on one SQLite file. The data directory stays locked until the store is dropped and all
 /// work in flight has ended.

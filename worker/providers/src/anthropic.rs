@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use mainspring_shared::time::Clock;
 
 use self::reader::Answer;
-use self::request::{BINDING_BETA, Way};
+use self::request::{BINDING_BETA, Capabilities};
 use crate::answer::ChunkSink;
 use crate::gate::Gate;
 use crate::http::Endpoint;
@@ -61,8 +61,8 @@ impl Anthropic {
         })
     }
 
-    fn way(&self) -> Way {
-        Way {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
             caches: self.caches,
             streams: self.endpoint.streams(),
             binding: self.binding,
@@ -78,7 +78,7 @@ impl Model for Anthropic {
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
-        let body = || request::body(request, self.way());
+        let body = || request::body(request, self.capabilities());
         let mut answer = Answer::new(self.endpoint.told());
         self.endpoint
             .ask(request, &body, &mut answer, &mut ChunkSink::new(on_chunk))
@@ -95,7 +95,7 @@ impl Model for Anthropic {
     }
 
     fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
-        let body = request::body(request, self.way());
+        let body = request::body(request, self.capabilities());
         Some(self.endpoint.whole_body(request, body))
     }
 }

@@ -18,9 +18,9 @@ use mainspring_shared::usage::Usage;
 
 use super::{Fault, FoldCall, Notebook, Writing, Written};
 use crate::Kernel;
+use crate::db_retry::Outage;
 use crate::hook::{At, Moment};
 use crate::metrics;
-use crate::patience::Outage;
 use crate::writes::publish_step;
 
 /// Maximum number of folds at a time; sends that end beyond that leave it to later ones.

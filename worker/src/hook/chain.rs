@@ -45,7 +45,7 @@ pub(crate) struct Refusal {
 
 /// The combined decision of hooks.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Judged<T> {
+pub(crate) enum CombinedVerdict<T> {
     /// It may happen.
     Go,
     /// It does not happen; this is its outcome instead.
@@ -59,11 +59,11 @@ pub(crate) type Words = Vec<(String, Vec<ContentPart>)>;
 
 /// The combined decision of hooks at a point where they may inject messages.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Heard<T> {
+pub(crate) enum VerdictOrMessages<T> {
     /// A decision without messages.
-    Judged(Judged<T>),
+    Verdict(CombinedVerdict<T>),
     /// These messages are told first.
-    Say(Words),
+    Messages(Words),
 }
 
 /// The result of a call that a policy does not allow.
@@ -143,9 +143,9 @@ impl Hooks {
         for hook in &self.list {
             let decided = hook.memory_recalled(at, &found);
             match self.judged(hook.as_ref(), decided).await {
-                Ok(Judged::Go) => {}
-                Ok(Judged::Instead(other)) => found = other,
-                Ok(Judged::End) => {
+                Ok(CombinedVerdict::Go) => {}
+                Ok(CombinedVerdict::Instead(other)) => found = other,
+                Ok(CombinedVerdict::End) => {
                     return Err(format!("{}: nothing is to be shown", hook.name()));
                 }
                 Err(refusal) => return Err(refusal.message),
@@ -163,9 +163,9 @@ impl Hooks {
         for hook in &self.list {
             let decided = hook.before_fold(at, part);
             match self.judged(hook.as_ref(), decided).await {
-                Ok(Judged::Go) => {}
-                Ok(Judged::Instead(text)) => return Ok(Some(text)),
-                Ok(Judged::End) => {
+                Ok(CombinedVerdict::Go) => {}
+                Ok(CombinedVerdict::Instead(text)) => return Ok(Some(text)),
+                Ok(CombinedVerdict::End) => {
                     return Err(format!("{}: nothing is to be folded", hook.name()));
                 }
                 Err(refusal) => return Err(refusal.message),
@@ -175,16 +175,20 @@ impl Hooks {
     }
 
     /// What all calls of an answer get instead of being made, if hooks decide so.
-    pub(crate) async fn before_calls(&self, at: At, calls: &[ToolCall]) -> Judged<CallResult> {
+    pub(crate) async fn before_calls(
+        &self,
+        at: At,
+        calls: &[ToolCall],
+    ) -> CombinedVerdict<CallResult> {
         for hook in &self.list {
             let decided = hook.before_calls(at, calls);
             match self.judged(hook.as_ref(), decided).await {
-                Ok(Judged::Go) => {}
-                Ok(judged) => return judged,
-                Err(refusal) => return Judged::Instead(denied(&refusal)),
+                Ok(CombinedVerdict::Go) => {}
+                Ok(verdict) => return verdict,
+                Err(refusal) => return CombinedVerdict::Instead(denied(&refusal)),
             }
         }
-        Judged::Go
+        CombinedVerdict::Go
     }
 
     /// What to do about a failed call.
@@ -211,10 +215,10 @@ impl Hooks {
         &self,
         at: At,
         request: &mut Request,
-    ) -> Result<Judged<Reply>, Refusal> {
+    ) -> Result<CombinedVerdict<Reply>, Refusal> {
         match self.before_round_call(at, request, &[]).await? {
-            Heard::Judged(judged) => Ok(judged),
-            Heard::Say(_) => Ok(Judged::Go),
+            VerdictOrMessages::Verdict(verdict) => Ok(verdict),
+            VerdictOrMessages::Messages(_) => Ok(CombinedVerdict::Go),
         }
     }
 
@@ -225,14 +229,14 @@ impl Hooks {
         at: At,
         request: &mut Request,
         said: &[String],
-    ) -> Result<Heard<Reply>, Refusal> {
+    ) -> Result<VerdictOrMessages<Reply>, Refusal> {
         let mut words = Vec::new();
         for hook in &self.list {
             let decided = hook.before_model(at, request);
             let decided = heard(decided, &mut words, said, (at, "before_model", hook.name()));
             match self.judged(hook.as_ref(), decided).await? {
-                Judged::Go => {}
-                judged => return Ok(Heard::Judged(judged)),
+                CombinedVerdict::Go => {}
+                verdict => return Ok(VerdictOrMessages::Verdict(verdict)),
             }
         }
         Ok(said_or_go(words))
@@ -243,7 +247,7 @@ impl Hooks {
         &self,
         at: At,
         said: &[String],
-    ) -> Result<Heard<()>, Refusal> {
+    ) -> Result<VerdictOrMessages<()>, Refusal> {
         let mut words = Vec::new();
         for hook in &self.list {
             let decided = hook.round_started(at);
@@ -254,8 +258,8 @@ impl Hooks {
                 (at, "round_started", hook.name()),
             );
             match self.judged(hook.as_ref(), decided).await? {
-                Judged::Go => {}
-                judged => return Ok(Heard::Judged(judged)),
+                CombinedVerdict::Go => {}
+                verdict => return Ok(VerdictOrMessages::Verdict(verdict)),
             }
         }
         Ok(said_or_go(words))
@@ -270,9 +274,9 @@ impl Hooks {
         for hook in &self.list {
             let decided = hook.after_model(at, &mut reply);
             match self.judged(hook.as_ref(), decided).await? {
-                Judged::Go => {}
-                Judged::Instead(other) => return Ok((other, false)),
-                Judged::End => return Ok((reply, true)),
+                CombinedVerdict::Go => {}
+                CombinedVerdict::Instead(other) => return Ok((other, false)),
+                CombinedVerdict::End => return Ok((reply, true)),
             }
         }
         Ok((reply, false))
@@ -283,9 +287,9 @@ impl Hooks {
         for hook in &self.list {
             let decided = hook.before_tool(at, call);
             match self.judged(hook.as_ref(), decided).await {
-                Ok(Judged::Go) => {}
-                Ok(Judged::Instead(result)) => return Some(result),
-                Ok(Judged::End) => {
+                Ok(CombinedVerdict::Go) => {}
+                Ok(CombinedVerdict::Instead(result)) => return Some(result),
+                Ok(CombinedVerdict::End) => {
                     return Some(denied(&Refusal {
                         code: Code::PolicyDenied,
                         message: format!("{}: the work is to end", hook.name()),
@@ -336,15 +340,15 @@ impl Hooks {
         &self,
         hook: &dyn Hook,
         decided: impl Future<Output = Decision<T>>,
-    ) -> Result<Judged<T>, Refusal> {
+    ) -> Result<CombinedVerdict<T>, Refusal> {
         let refusal = |code, message: String| Refusal {
             code,
             message: format!("{}: {message}", hook.name()),
         };
         let error = match self.asked(decided).await {
-            Ok(Verdict::Go) => return Ok(Judged::Go),
-            Ok(Verdict::Instead(outcome)) => return Ok(Judged::Instead(outcome)),
-            Ok(Verdict::End) => return Ok(Judged::End),
+            Ok(Verdict::Go) => return Ok(CombinedVerdict::Go),
+            Ok(Verdict::Instead(outcome)) => return Ok(CombinedVerdict::Instead(outcome)),
+            Ok(Verdict::End) => return Ok(CombinedVerdict::End),
             Ok(Verdict::Refuse(why)) => return Err(refusal(Code::PolicyDenied, why)),
             Ok(Verdict::Say(_)) => "nothing can be said at this point".to_owned(),
             Err(error) => error,
@@ -353,7 +357,7 @@ impl Hooks {
         if hook.traits().fails_closed {
             return Err(refusal(Code::PolicyUnavailable, error));
         }
-        Ok(Judged::Go)
+        Ok(CombinedVerdict::Go)
     }
 
     /// The result of a hook call within its time limit.
@@ -397,11 +401,11 @@ async fn heard<T>(
     }
 }
 
-fn said_or_go<T>(words: Words) -> Heard<T> {
+fn said_or_go<T>(words: Words) -> VerdictOrMessages<T> {
     if words.is_empty() {
-        Heard::Judged(Judged::Go)
+        VerdictOrMessages::Verdict(CombinedVerdict::Go)
     } else {
-        Heard::Say(words)
+        VerdictOrMessages::Messages(words)
     }
 }
 

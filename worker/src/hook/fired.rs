@@ -6,7 +6,7 @@ use mainspring_shared::id::TimerId;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::time::Timestamp;
 
-use super::{At, Hooks, Judged, Refusal};
+use super::{At, CombinedVerdict, Hooks, Refusal};
 
 /// A timer that fired.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,10 +49,10 @@ impl Hooks {
         for hook in &self.list {
             let decided = hook.timer_fired(at, &fired);
             match self.judged(hook.as_ref(), decided).await? {
-                Judged::Go => {}
-                Judged::Instead(OnFired::Input(other)) => fired.input = other,
-                Judged::Instead(later) => return Ok(Fate::PutOff(later, fired.input)),
-                Judged::End => return Ok(Fate::Skipped),
+                CombinedVerdict::Go => {}
+                CombinedVerdict::Instead(OnFired::Input(other)) => fired.input = other,
+                CombinedVerdict::Instead(later) => return Ok(Fate::PutOff(later, fired.input)),
+                CombinedVerdict::End => return Ok(Fate::Skipped),
             }
         }
         Ok(Fate::Input(fired.input))

@@ -28,7 +28,7 @@ const VALID_AWAY: Duration = Duration::from_mins(10);
 const KNOWN_MAX: NonZeroUsize = NonZeroUsize::new(1_024).expect("it is not 0");
 
 /// A client that may use a key.
-pub(crate) trait Asks {
+pub(crate) trait KeyedClient {
     /// The same client with a tenant's own key; `None` if it uses no key.
     fn with_own(&self, key: &Secret) -> Option<Result<Arc<Self>, Error>>;
 
@@ -36,7 +36,7 @@ pub(crate) trait Asks {
     fn has_key(&self) -> bool;
 }
 
-impl Asks for dyn Model {
+impl KeyedClient for dyn Model {
     fn with_own(&self, key: &Secret) -> Option<Result<Arc<Self>, Error>> {
         Some(self.keyed()?.with_key(key))
     }
@@ -46,7 +46,7 @@ impl Asks for dyn Model {
     }
 }
 
-impl Asks for dyn Embedder {
+impl KeyedClient for dyn Embedder {
     fn with_own(&self, key: &Secret) -> Option<Result<Arc<Self>, Error>> {
         let made = self.keyed()?.with_key(key.expose());
         // An error during setup never contains a key.
@@ -70,7 +70,7 @@ pub(crate) struct TenantKeys<M: ?Sized = dyn Model> {
     known: Mutex<Found<M>>,
 }
 
-impl<M: Asks + ?Sized> Default for TenantKeys<M> {
+impl<M: KeyedClient + ?Sized> Default for TenantKeys<M> {
     fn default() -> Self {
         Self::new(None)
     }
@@ -100,7 +100,7 @@ impl<M: ?Sized> Known<M> {
     }
 }
 
-impl<M: Asks + ?Sized> TenantKeys<M> {
+impl<M: KeyedClient + ?Sized> TenantKeys<M> {
     pub(super) fn new(sealer: Option<Arc<Sealer>>) -> Self {
         Self {
             sealer,

@@ -115,7 +115,7 @@ impl Run<'_> {
     pub(super) async fn said_first(&mut self, said: Words) -> Option<Event> {
         let (round, attempt) = (self.bill.totals.rounds, self.bill.totals.attempts);
         self.asking.asked = None;
-        self.hold.owed().asked = None;
+        self.lease_state.owed().asked = None;
         for (id, content) in said {
             if self.asking.hooked.injected.insert(round, id) {
                 let message = NewMessage::user(content, round);
@@ -226,7 +226,7 @@ impl Run<'_> {
         let results = calls.unwrap_or_default().into_iter();
         let code = results.filter_map(|call| call.result?.code).next_back();
         self.asking.asked = None;
-        self.hold.owed().asked = None;
+        self.lease_state.owed().asked = None;
         self.cannot(Failure::new(code.unwrap_or(Code::ToolFailed), message))
     }
 
@@ -285,7 +285,7 @@ impl Run<'_> {
             self.pay_estimated();
         }
         let asked = self.asking.asked.take();
-        self.hold.owed().asked = None;
+        self.lease_state.owed().asked = None;
         if code == Code::LlmContextOverflow
             && let Some(asked) = asked
             && let Some(event) = self.overflowed(&asked.request)
@@ -316,7 +316,7 @@ impl Run<'_> {
         // The answer timeout starts once there is money for it.
         self.asking.tries.since = None;
         self.asking.asked = None;
-        self.hold.owed().asked = None;
+        self.lease_state.owed().asked = None;
         metrics::waited_for_money();
         let fraction = self.kernel.parts.entropy.fraction();
         let not_failed = self.asking.not_failed();

@@ -57,7 +57,7 @@ impl Run<'_> {
         self.bill.note_background(Some(open));
         self.asking.call = None;
         self.asking.asked = None;
-        self.hold.owed().asked = None;
+        self.lease_state.owed().asked = None;
     }
 
     /// Tells the provider that the answer is not wanted.

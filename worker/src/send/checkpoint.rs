@@ -10,7 +10,7 @@ use mainspring_shared::send::machine::Event;
 use mainspring_shared::session::shown::{BEGUN_BYTES_MAX, Begun, Shown};
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 
-use super::hold::Pending;
+use super::lease_state::Pending;
 use super::run::Run;
 
 /// How long an answer streams before its first checkpoint, and between checkpoints.
@@ -64,8 +64,12 @@ impl Run<'_> {
         let now = self.kernel.parts.clock.monotonic();
         self.asking.streaming.checkpoint.wait(now);
         let (round, attempt) = (self.bill.totals.rounds, self.bill.totals.attempts);
-        let unpaid = self.hold.owed().asked.as_ref().map(Pending::so_far);
-        let begun = Begun::new(round, &self.hold.handles.said.text(), unpaid.map(Box::new));
+        let unpaid = self.lease_state.owed().asked.as_ref().map(Pending::so_far);
+        let begun = Begun::new(
+            round,
+            &self.lease_state.handles.said.text(),
+            unpaid.map(Box::new),
+        );
         let bytes = begun.text.len();
         if bytes <= self.asking.streaming.checkpoint.kept || begun.text.trim().is_empty() {
             return None;
@@ -89,9 +93,9 @@ impl Run<'_> {
         self.asking.streaming.checkpoint.kept = bytes;
         self.asking.streaming.checkpoint.wait(now);
         if signals & SIGNAL_CANCEL != 0 {
-            self.hold.handles.cancel.cancel();
+            self.lease_state.handles.cancel.cancel();
         }
-        self.hold.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
+        self.lease_state.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
         // The write lowered the signal, so nothing else would check.
         let interrupts = signals & SIGNAL_INTERRUPT != 0 && self.has_news().await;
         interrupts.then_some(Event::Interrupted)
@@ -99,7 +103,7 @@ impl Run<'_> {
 
     /// Enters the cost, as far as it was kept, of a call whose worker crashed in the middle of an
     /// answer. It is stored with the next write, and nothing else enters it.
-    pub(super) fn pay_for_the_dead(&mut self) {
+    pub(super) fn bill_crashed_call(&mut self) {
         let shown = self.bill.totals.shown.as_mut();
         if let Some(row) = shown.and_then(Shown::take_unpaid) {
             self.bill.allowance.found();

@@ -111,7 +111,7 @@ impl Run<'_> {
         let item = self.with_pending_messages(Vec::new());
         match self.append(item).await {
             Ok(signals) => {
-                self.hold.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
+                self.lease_state.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
                 let cancelled = signals & SIGNAL_CANCEL != 0;
                 Event::Decided(Decision::Asked { cancelled })
             }

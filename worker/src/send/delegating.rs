@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::children::{self, CHILDREN_MAX, ParentSend};
 use super::run::Run;
-use crate::patience::{Outage, StoreResult};
+use crate::db_retry::{Outage, StoreResult};
 use crate::tool::Effect;
 use crate::{Parts, signals, writes};
 
@@ -59,7 +59,7 @@ impl Run<'_> {
             return true;
         }
         let store = &self.kernel.parts.store;
-        let found = self.patience().ask(|| async {
+        let found = self.db_retry().ask(|| async {
             let sends = if sends.is_empty() {
                 Vec::new()
             } else {
@@ -116,7 +116,7 @@ impl Run<'_> {
             let child = if made {
                 None
             } else {
-                let asks = Asks {
+                let request = ChildRequest {
                     store: self.kernel.parts.store.as_ref(),
                     key: self.send.record.key,
                     send: &self.send,
@@ -124,7 +124,7 @@ impl Run<'_> {
                     delegation: self.delegation(),
                     budget: self.bill.child_budget(&record.call_id, self.time_left()),
                 };
-                match self.patience().ask(|| asks.child()).await {
+                match self.db_retry().ask(|| request.child()).await {
                     Some(Ok(child)) => Some(child),
                     Some(Err(refused)) => {
                         self.settle(place, refused);
@@ -144,9 +144,9 @@ impl Run<'_> {
                 }
             }
             let Some(child) = child else { continue };
-            let (parts, boot) = (&self.kernel.parts, self.hold.lease.boot);
+            let (parts, boot) = (&self.kernel.parts, self.lease_state.lease.boot);
             let accept = || accept_child(parts, boot, child.clone());
-            match self.patience().ask(accept).await {
+            match self.db_retry().ask(accept).await {
                 Some(Ok(())) => drop(self.round.made.insert(child.id.0)),
                 Some(Err(refused)) => self.settle(place, refused),
                 None => return Some(self.release_as_lost().await),
@@ -158,10 +158,10 @@ impl Run<'_> {
     /// Deletes ephemeral children that have answered. This happens before their answers are stored
     /// as told: a worker that takes over before that is told again and deletes them again.
     pub(super) async fn forget_children(&mut self) {
-        let boot = self.hold.lease.boot;
+        let boot = self.lease_state.lease.boot;
         let store = self.kernel.parts.store.clone();
         while let Some(key) = self.round.answered.last().copied() {
-            let deleted = self.patience().ask(|| async {
+            let deleted = self.db_retry().ask(|| async {
                 let below = store.list_children(key).await?;
                 Ok((below, store.delete_session(key, boot).await?))
             });
@@ -189,7 +189,7 @@ impl Run<'_> {
     pub(super) async fn end_children(&mut self) {
         let mut outage = Outage::default();
         for _ in 0..CHILDREN_ASKED_MAX {
-            if self.ask_children_to_end().await || !self.patience().pause(&mut outage).await {
+            if self.ask_children_to_end().await || !self.db_retry().pause(&mut outage).await {
                 return;
             }
         }
@@ -201,7 +201,7 @@ impl Run<'_> {
         let parts = &self.kernel.parts;
         let below = cancel_below(
             parts.store.as_ref(),
-            self.hold.lease.boot,
+            self.lease_state.lease.boot,
             self.send.record.key,
             self.send.record.id,
         );
@@ -275,7 +275,7 @@ impl Run<'_> {
 }
 
 /// The inputs for creating the child that a call asks for.
-struct Asks<'a> {
+struct ChildRequest<'a> {
     store: &'a dyn Store,
     key: SessionKey,
     send: &'a StartedSend,
@@ -284,7 +284,7 @@ struct Asks<'a> {
     budget: Option<Budget>,
 }
 
-impl Asks<'_> {
+impl ChildRequest<'_> {
     /// The child that a call asks for, unless it is refused.
     async fn child(&self) -> StoreResult<Granted<AcceptSend>> {
         let refuse = |code, text: &str| Ok(Err(CallResult::error(code, format!("error: {text}"))));

@@ -23,13 +23,13 @@ const SOONEST: Duration = Duration::from_secs(1);
 /// What hooks decided about the send, and what of that is still to be done.
 #[derive(Debug, Default)]
 pub(super) struct Fired {
-    judged: Judged,
+    decision: TimerDecision,
     /// Whether its input was changed and that is not stored yet.
     is_reworded: bool,
 }
 
 #[derive(Debug, Default)]
-enum Judged {
+enum TimerDecision {
     /// It runs; so does a send that no timer fired.
     #[default]
     Goes,
@@ -54,7 +54,7 @@ impl Run<'_> {
         };
         let hooks = self.kernel.parts.hooks.clone();
         if let Some(at) = record.shown.as_ref().and_then(|shown| shown.put_off) {
-            self.prompt.fired.judged = Judged::PutOff(at);
+            self.prompt.fired.decision = TimerDecision::PutOff(at);
             return;
         }
         let decided = record.shown.as_ref().is_some_and(|shown| shown.let_go);
@@ -67,14 +67,14 @@ impl Run<'_> {
             due_at: by.due_at,
             input: record.input.clone(),
         };
-        let mut judged = Err(Refusal {
+        let mut decision = Err(Refusal {
             code: Code::PolicyUnavailable,
             message: "the send was stopped".to_owned(),
         });
         let place = self.place();
-        let asked = async { judged = hooks.timer_fired(place, fired).await };
+        let asked = async { decision = hooks.timer_fired(place, fired).await };
         self.observed(asked, true).await;
-        self.prompt.fired.judged = match judged {
+        self.prompt.fired.decision = match decision {
             Ok(Fate::PutOff(later, input)) => {
                 let soonest = self.now().after(SOONEST);
                 let at = match later {
@@ -87,25 +87,25 @@ impl Run<'_> {
                 self.bill.totals.shown.get_or_insert_default().put_off = Some(at);
                 // Stored before anything is done about it, like changed input.
                 self.prompt.fired.is_reworded = true;
-                Judged::PutOff(at)
+                TimerDecision::PutOff(at)
             }
             Ok(Fate::Input(input)) => {
                 self.bill.totals.shown.get_or_insert_default().let_go = true;
                 self.reword(input);
-                Judged::Goes
+                TimerDecision::Goes
             }
-            Ok(Fate::Skipped) => Judged::Skipped,
-            Err(refusal) => Judged::Refused(refusal),
+            Ok(Fate::Skipped) => TimerDecision::Skipped,
+            Err(refusal) => TimerDecision::Refused(refusal),
         };
     }
 
     /// Whether hooks let the model see the send. If not, nothing is loaded for the model.
     pub(super) fn is_said(&self) -> bool {
-        match &self.prompt.fired.judged {
-            Judged::Goes | Judged::Open => true,
-            Judged::Skipped | Judged::PutOff(_) => false,
+        match &self.prompt.fired.decision {
+            TimerDecision::Goes | TimerDecision::Open => true,
+            TimerDecision::Skipped | TimerDecision::PutOff(_) => false,
             // A hook that could not be reached is asked again.
-            Judged::Refused(refusal) => refusal.code != Code::PolicyDenied,
+            TimerDecision::Refused(refusal) => refusal.code != Code::PolicyDenied,
         }
     }
 
@@ -126,13 +126,13 @@ impl Run<'_> {
 
     /// Acts on the decision of hooks if they did not simply let the send run. Changes are stored
     /// before the model is told of them.
-    pub(super) async fn heed_fired(&mut self, attempt: i32) -> Option<Event> {
-        if matches!(self.prompt.fired.judged, Judged::Open) {
+    pub(super) async fn apply_timer_decision(&mut self, attempt: i32) -> Option<Event> {
+        if matches!(self.prompt.fired.decision, TimerDecision::Open) {
             self.judge_fired().await;
         }
-        match std::mem::take(&mut self.prompt.fired.judged) {
-            Judged::Goes => {}
-            Judged::PutOff(at) => {
+        match std::mem::take(&mut self.prompt.fired.decision) {
+            TimerDecision::Goes => {}
+            TimerDecision::PutOff(at) => {
                 if std::mem::take(&mut self.prompt.fired.is_reworded)
                     && let Some(event) = self.store_changes(Vec::new()).await
                 {
@@ -144,16 +144,16 @@ impl Run<'_> {
                 self.prompt.pending_messages = PendingMessages::default();
                 return Some(self.answered(Err(NoReply::Ended)));
             }
-            Judged::Skipped => {
+            TimerDecision::Skipped => {
                 self.prompt.pending_messages = PendingMessages::default();
                 return Some(self.answered(Err(NoReply::Ended)));
             }
-            Judged::Refused(refusal) => {
+            TimerDecision::Refused(refusal) => {
                 self.bill.totals.attempts = attempt;
-                self.prompt.fired.judged = Judged::Open;
+                self.prompt.fired.decision = TimerDecision::Open;
                 return Some(self.answered(Err(NoReply::Policy(refusal))));
             }
-            Judged::Open => self.prompt.fired.judged = Judged::Open,
+            TimerDecision::Open => self.prompt.fired.decision = TimerDecision::Open,
         }
         if std::mem::take(&mut self.prompt.fired.is_reworded) {
             return self.store_changes(Vec::new()).await;
@@ -188,7 +188,7 @@ impl Run<'_> {
         };
         let store = &self.kernel.parts.store;
         let arm = || store.create_timers(vec![(timer.clone(), Some(key.clone()))]);
-        let Some(outcomes) = self.patience().ask(arm).await else {
+        let Some(outcomes) = self.db_retry().ask(arm).await else {
             return false;
         };
         for outcome in outcomes {

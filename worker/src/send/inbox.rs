@@ -3,7 +3,7 @@
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::store::ReadInbox;
 
-use super::hold::Inbox;
+use super::lease_state::Inbox;
 use super::run::Run;
 
 /// Maximum number of inbox items that one round tells the model.
@@ -26,7 +26,7 @@ impl Run<'_> {
         let items = read.await.unwrap_or_default();
         let news = self.prompt.pending_messages.lacks(&items);
         if news {
-            self.hold.inbox = Inbox::Raised;
+            self.lease_state.inbox = Inbox::Raised;
         }
         news
     }
@@ -41,7 +41,7 @@ impl Run<'_> {
     pub(super) async fn lacks_words(&mut self) -> Option<bool> {
         let query = self.pending_items();
         let store = &self.kernel.parts.store;
-        let items = self.patience().ask(|| store.read_inbox(query)).await?;
+        let items = self.db_retry().ask(|| store.read_inbox(query)).await?;
         Some(self.is_full(&items) || self.prompt.pending_messages.lacks(&items))
     }
 
@@ -49,17 +49,17 @@ impl Run<'_> {
     pub(super) async fn gather(&mut self, round: i32) -> bool {
         let query = self.pending_items();
         let store = &self.kernel.parts.store;
-        let Some(items) = self.patience().ask(|| store.read_inbox(query)).await else {
+        let Some(items) = self.db_retry().ask(|| store.read_inbox(query)).await else {
             return false;
         };
         // What did not fit comes with the next round.
         let fits = !self.is_full(&items);
         let new = self.prompt.pending_messages.new_of(items);
         if !self.roll_up_items(&new).await {
-            self.hold.inbox = Inbox::Lowered;
+            self.lease_state.inbox = Inbox::Lowered;
             return false;
         }
-        self.hold.inbox = if fits { Inbox::Known } else { Inbox::Lowered };
+        self.lease_state.inbox = if fits { Inbox::Known } else { Inbox::Lowered };
         self.prompt
             .pending_messages
             .items(new, self.send.record.id, round);

@@ -23,7 +23,9 @@ use super::output::Fault;
 use super::vet::{Vetted, Vetting};
 use super::{output, settle};
 use crate::content::Content;
-use crate::hook::{At, Heard, Hooks, Judged, Moment, Refusal, ToolCall, Words};
+use crate::hook::{
+    At, CombinedVerdict, Hooks, Moment, Refusal, ToolCall, VerdictOrMessages, Words,
+};
 use crate::llm::{self, Chunk, Finish, Reply, Request, Traced};
 
 pub(super) type Call = BoxFuture<'static, Result<Answered, Unanswered>>;
@@ -105,7 +107,7 @@ pub(super) struct Partial {
 
 /// What identifies a question to the model.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Asks {
+pub(super) struct QuestionId {
     pub(super) digest: Option<Digest>,
     /// The newest fold that it shows, 0 for none.
     pub(super) folded: Option<i64>,
@@ -125,7 +127,7 @@ pub(super) struct ModelCallState {
     /// The beginning of the answer, if it was truncated and is being continued.
     pub(super) partial: Option<Partial>,
     /// Identifies the question of the answer in flight.
-    pub(super) question: Asks,
+    pub(super) question: QuestionId,
     /// Receives the provider's id of the answer if it works on it in the background.
     pub(super) background: Option<oneshot::Receiver<String>>,
     /// The attempts of the open round.
@@ -261,29 +263,29 @@ impl Attempt {
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Answered, Unanswered> {
         let (hooks, at) = (self.vetting.hooks.clone(), self.vetting.at);
-        let heard = if hooks.is_empty() {
-            Heard::Judged(Judged::Go)
+        let verdict = if hooks.is_empty() {
+            VerdictOrMessages::Verdict(CombinedVerdict::Go)
         } else {
             Box::pin(self.begin(&hooks, at)).await?;
             // Hooks may change the request but not exceed the budget's bound.
             let bound = self.request.max_tokens;
             let request = Arc::make_mut(&mut self.request);
-            let heard = Box::pin(hooks.before_round_call(at, request, &self.injected)).await;
+            let verdict = Box::pin(hooks.before_round_call(at, request, &self.injected)).await;
             request.max_tokens = request.max_tokens.min(bound);
-            heard.map_err(NoReply::Policy)?
+            verdict.map_err(NoReply::Policy)?
         };
-        let reply = match heard {
-            Heard::Say(said) => return Err(Unanswered::Message(said)),
-            Heard::Judged(Judged::Instead(reply)) => reply,
-            Heard::Judged(Judged::End) => return Err(NoReply::Ended.into()),
-            Heard::Judged(Judged::Go) => {
+        let reply = match verdict {
+            VerdictOrMessages::Messages(said) => return Err(Unanswered::Message(said)),
+            VerdictOrMessages::Verdict(CombinedVerdict::Instead(reply)) => reply,
+            VerdictOrMessages::Verdict(CombinedVerdict::End) => return Err(NoReply::Ended.into()),
+            VerdictOrMessages::Verdict(CombinedVerdict::Go) => {
                 let filled = self.content.fill(at.session.tenant, &mut self.request);
                 Box::pin(filled).await.map_err(NoReply::Model)?;
                 self.asked(on_chunk).await.map_err(NoReply::Model)?
             }
         };
-        let judged = Box::pin(hooks.after_model(at, reply)).await;
-        let (mut reply, mut ends) = judged.map_err(NoReply::Policy)?;
+        let verdict = Box::pin(hooks.after_model(at, reply)).await;
+        let (mut reply, mut ends) = verdict.map_err(NoReply::Policy)?;
         if ends {
             end_with(&mut reply);
         }
@@ -330,9 +332,11 @@ impl Attempt {
         let begun = begun.map_err(NoReply::Policy)?;
         self.started.store(at.round, Ordering::Relaxed);
         match begun {
-            Heard::Judged(Judged::Go | Judged::Instead(())) => Ok(()),
-            Heard::Judged(Judged::End) => Err(NoReply::Ended.into()),
-            Heard::Say(said) => Err(Unanswered::Message(said)),
+            VerdictOrMessages::Verdict(CombinedVerdict::Go | CombinedVerdict::Instead(())) => {
+                Ok(())
+            }
+            VerdictOrMessages::Verdict(CombinedVerdict::End) => Err(NoReply::Ended.into()),
+            VerdictOrMessages::Messages(said) => Err(Unanswered::Message(said)),
         }
     }
 

@@ -28,7 +28,7 @@ impl Run<'_> {
     /// The event for a pause that is in the way.
     pub(super) fn paused(&mut self, pause: PauseKey) -> Event {
         tracing::debug!(send.id = %self.send.record.id, %pause, "a send waits for the end of a pause");
-        self.hold.paused = Some(pause);
+        self.lease_state.paused = Some(pause);
         Event::Paused {
             within: AGAIN_AFTER,
         }

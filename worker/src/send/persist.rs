@@ -12,14 +12,14 @@ use mainspring_shared::store::{AppendOutcome, AppendRound};
 use mainspring_shared::time::Timestamp;
 
 use super::run::Run;
+use crate::db_retry::DbRetry;
 use crate::hook::Moment;
-use crate::patience::Patience;
 
 impl<'a> Run<'a> {
     /// The retry policy for this run's database requests.
-    pub(super) fn patience(&self) -> Patience<'a> {
-        let lost = self.hold.handles.lost.clone();
-        Patience::new(&self.kernel.parts, lost, self.send.record.id)
+    pub(super) fn db_retry(&self) -> DbRetry<'a> {
+        let lost = self.lease_state.handles.lost.clone();
+        DbRetry::new(&self.kernel.parts, lost, self.send.record.id)
     }
 
     /// Stores a step that does not end the send; returns the signals that it lowered. If it is
@@ -37,7 +37,7 @@ impl<'a> Run<'a> {
         let writes = &self.kernel.writes;
         let write = || writes.append(AppendRound::clone(&item));
         let appended = self
-            .patience()
+            .db_retry()
             .write(write, |outcome| matches!(outcome, AppendOutcome::Locked));
         let Ok(AppendOutcome::Appended {
             first_seq,
@@ -49,10 +49,10 @@ impl<'a> Run<'a> {
             // Whatever refused the write, nothing of the lease may stay behind.
             return Err(self.release_as_lost().await);
         };
-        self.hold.wrote();
-        self.hold.owed().rows.clear();
+        self.lease_state.wrote();
+        self.lease_state.owed().rows.clear();
         self.bill.stored(item.totals, !item.messages.is_empty());
-        self.hold.lowered(counters.signals);
+        self.lease_state.lowered(counters.signals);
         self.show_stored(&item.messages, first_seq, true).await;
         let AppendRound {
             messages,
@@ -93,10 +93,9 @@ impl<'a> Run<'a> {
         first_seq: i64,
         at: Timestamp,
     ) -> bool {
-        let stored = messages
-            .into_iter()
-            .zip(first_seq..)
-            .map(|(message, seq)| message.at(seq, self.send.record.id, at, self.hold.lease.epoch));
+        let stored = messages.into_iter().zip(first_seq..).map(|(message, seq)| {
+            message.at(seq, self.send.record.id, at, self.lease_state.lease.epoch)
+        });
         self.prompt.window.extend(stored).is_ok()
     }
 }

@@ -33,7 +33,7 @@ impl Run<'_> {
         let next_seq = self.prompt.window.next_seq();
         let (store, key) = (self.kernel.parts.store.as_ref(), self.send.record.key);
         let read = self
-            .patience()
+            .db_retry()
             .ask(|| read_messages(store, key, begin, next_seq));
         let Some(Some(read)) = read.await else {
             return false;

@@ -25,7 +25,7 @@ impl Run<'_> {
         }
         let store = &self.kernel.parts.store;
         let read = self
-            .patience()
+            .db_retry()
             .ask(|| own.read(store.as_ref(), self.send.record.key));
         let Some(texts) = read.await else {
             return false;

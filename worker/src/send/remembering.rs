@@ -81,7 +81,7 @@ impl Run<'_> {
 
     fn enter_vectors(&mut self, paid: Vec<PaidCall>) {
         for call in paid {
-            let row = self.bill.row_of_vectors(self.hold.lease.epoch, call);
+            let row = self.bill.row_of_vectors(self.lease_state.lease.epoch, call);
             self.enter(row);
         }
     }
@@ -153,7 +153,7 @@ impl Run<'_> {
             },
         };
         let store = &parts.store;
-        let owed = self.patience().ask(|| store.owe_extraction(item.clone()));
+        let owed = self.db_retry().ask(|| store.owe_extraction(item.clone()));
         owed.await.is_some()
     }
 
@@ -163,7 +163,7 @@ impl Run<'_> {
             return Some(spec.namespace.parse().map_err(none));
         }
         let (key, store) = (self.send.record.key, &self.kernel.parts.store);
-        let session = self.patience().ask(|| store.get_session(key)).await?;
+        let session = self.db_retry().ask(|| store.get_session(key)).await?;
         let metadata = session.map(|session| session.metadata).unwrap_or_default();
         let rendered = Namespace::render(&spec.namespace, &metadata, key.session);
         Some(rendered.map_err(none))
@@ -198,8 +198,8 @@ impl Run<'_> {
         tokio::select! {
             biased;
             found = found => found,
-            () = self.hold.handles.lost.cancelled() => Err(stopped()),
-            () = self.hold.handles.cancel.cancelled() => Err(stopped()),
+            () = self.lease_state.handles.lost.cancelled() => Err(stopped()),
+            () = self.lease_state.handles.cancel.cancelled() => Err(stopped()),
         }
     }
 }

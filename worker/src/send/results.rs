@@ -17,7 +17,7 @@ impl Run<'_> {
         let (key, send) = (self.send.record.key, self.send.record.id);
         let store = &self.kernel.parts.store;
         let records = self
-            .patience()
+            .db_retry()
             .ask(|| store.read_round(key, send, round))
             .await;
         let is_known = records.is_some();

@@ -22,14 +22,14 @@ use mainspring_shared::store::{Counters, Resumed, SendTotals, StartedSend, Then}
 use mainspring_shared::time::Timestamp;
 use tracing::{Instrument as _, Span};
 
-use super::apart::Apart;
 use super::background::told;
 use super::bill::Bill;
 use super::calls::CallOutcome;
+use super::cell::CellState;
 use super::commands::{Beside, Folding};
 use super::deciding::Deciding;
 use super::fired::Fired;
-use super::hold::{Hold, SendHandles};
+use super::lease_state::{LeaseState, SendHandles};
 use super::load;
 use super::model_call::{Answered, Call, Hooked, ModelCallState, NoReply, Tries, Unanswered};
 use super::output::Output;
@@ -56,7 +56,7 @@ pub(crate) struct Run<'a> {
     pub(super) kernel: &'a Arc<Kernel>,
     pub(super) send: StartedSend,
     pub(super) rules: Rules,
-    pub(super) hold: Hold,
+    pub(super) lease_state: LeaseState,
     pub(super) prompt: Prompt<'a>,
     pub(super) asking: ModelCallState,
     pub(super) folding: Folding,
@@ -81,7 +81,7 @@ pub(super) struct Prompt<'a> {
     /// What hooks decided about a send that a timer fired.
     pub(super) fired: Fired,
     /// Whether an isolated agent's cell is available.
-    pub(super) apart: Apart,
+    pub(super) cell: CellState,
 }
 
 /// How the run ends.
@@ -146,7 +146,7 @@ impl<'a> Run<'a> {
         let mut run = Self {
             kernel,
             rules: load::rules(&send, &kernel.parts.config, !kernel.parts.hooks.is_empty()),
-            hold: Hold::new(turn.lease, handles, signals, send.resumed.is_some()),
+            lease_state: LeaseState::new(turn.lease, handles, signals, send.resumed.is_some()),
             prompt: Prompt {
                 window: turn.window,
                 version: turn.version,
@@ -154,7 +154,7 @@ impl<'a> Run<'a> {
                 offers: Offers::default(),
                 output: Ok(None),
                 fired: Fired::default(),
-                apart: Apart::default(),
+                cell: CellState::default(),
             },
             asking: ModelCallState {
                 tries: Tries {
@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
             },
             send,
         };
-        run.pay_for_the_dead();
+        run.bill_crashed_call();
         run
     }
 
@@ -195,7 +195,7 @@ impl<'a> Run<'a> {
         // resets the count of crashes.
         if self.send.record.crashes == 0
             && !self.time_is_up()
-            && !self.hold.handles.cancel.is_cancelled()
+            && !self.lease_state.handles.cancel.is_cancelled()
             && let Some(pause) = self.held_back()
         {
             let event = self.paused(pause);
@@ -319,7 +319,7 @@ impl<'a> Run<'a> {
         let parts = &self.kernel.parts;
         match load::offers(&parts.tools, parts.clock.as_ref(), &self.send).await {
             Ok(offers) => self.prompt.offers = offers,
-            Err(why) => self.prompt.apart = Apart::Failed(why),
+            Err(why) => self.prompt.cell = CellState::Failed(why),
         }
         let clock = self.kernel.parts.clock.as_ref();
         self.prompt.output = Output::of(clock, &self.send, self.prompt.window.held()).await;
@@ -458,28 +458,28 @@ impl<'a> Run<'a> {
         let clock = &kernel.parts.clock;
         let ends_at = [self.send.record.deadline_at, self.ends_at()];
         let deadline = ends_at.into_iter().flatten().min();
-        let deadline = deadline.filter(|_| !self.hold.seen.deadline);
+        let deadline = deadline.filter(|_| !self.lease_state.seen.deadline);
         let now = kernel.boot.database_time(&kernel.parts);
         let deadline = pin!(sleep(clock.as_ref(), deadline.map(|at| at.since(now))));
         let pause = pin!(sleep(clock.as_ref(), self.asking.tries.wait));
         let keep = pin!(sleep(clock.as_ref(), self.checkpoint_in()));
         let flush = pin!(sleep(clock.as_ref(), self.round.flush));
-        let (cancel_seen, drain_seen) = (self.hold.seen.cancel, self.hold.seen.drain);
-        let handles = self.hold.handles.clone();
+        let (cancel_seen, drain_seen) = (self.lease_state.seen.cancel, self.lease_state.seen.drain);
+        let handles = self.lease_state.handles.clone();
         let event = tokio::select! {
             biased;
             () = handles.lost.cancelled() => Event::LeaseLost,
             () = handles.cancel.cancelled(), if !cancel_seen => {
-                self.hold.seen.cancel = true;
+                self.lease_state.seen.cancel = true;
                 Event::CancelRaised
             }
             () = kernel.lifecycle.aborting() => Event::DrainOver,
             () = kernel.lifecycle.stopping(), if !drain_seen => {
-                self.hold.seen.drain = true;
+                self.lease_state.seen.drain = true;
                 Event::DrainAsked
             }
             () = deadline => {
-                self.hold.seen.deadline = true;
+                self.lease_state.seen.deadline = true;
                 Event::DeadlinePassed
             }
             () = handles.interrupt.notified() => return Happening::Interrupt,
@@ -518,9 +518,9 @@ impl<'a> Run<'a> {
         tokio::select! {
             biased;
             () = looks => {}
-            () = self.hold.handles.lost.cancelled() => {}
+            () = self.lease_state.handles.lost.cancelled() => {}
             () = lifecycle.aborting() => {}
-            () = self.hold.handles.cancel.cancelled(), if begins => {}
+            () = self.lease_state.handles.cancel.cancelled(), if begins => {}
             () = lifecycle.stopping(), if begins => {}
             () = sleep(self.kernel.parts.clock.as_ref(), deadline), if begins => {}
         }
@@ -533,7 +533,7 @@ impl<'a> Run<'a> {
             send: self.send.record.id,
             round: self.bill.totals.rounds,
             attempt: self.bill.totals.attempts,
-            life: self.hold.lease.epoch,
+            life: self.lease_state.lease.epoch,
         }
     }
 

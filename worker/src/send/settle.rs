@@ -15,7 +15,7 @@ use mainspring_shared::store::{CallBegin, NewCall};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{Approval, CallRecord, CallResult, Repeat, answers, call_id};
 
-use super::model_call::Asks;
+use super::model_call::QuestionId;
 use super::plan;
 use super::vet::Vetted;
 use crate::llm::{Error, Finish, Reply};
@@ -41,7 +41,12 @@ pub(super) fn classify(reply: &Reply) -> Result<Answer, Error> {
 }
 
 /// The round for the event log.
-pub(super) fn round_ref(reply: &Reply, index: i32, asked: Asks, shown: Option<&Shown>) -> RoundRef {
+pub(super) fn round_ref(
+    reply: &Reply,
+    index: i32,
+    asked: QuestionId,
+    shown: Option<&Shown>,
+) -> RoundRef {
     let memory = shown.and_then(|shown| shown.memory.as_ref());
     RoundRef {
         index,

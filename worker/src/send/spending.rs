@@ -14,7 +14,7 @@ use mainspring_shared::usage::Usage;
 use mainspring_shared::workflow::run::Starter;
 
 use super::children::is_ephemeral;
-use super::hold::Pending;
+use super::lease_state::Pending;
 use super::model_call::BegunCall;
 use super::run::Run;
 use crate::llm::{estimate_request_tokens, expect_request_tokens};
@@ -34,7 +34,7 @@ impl Run<'_> {
     /// Whether its time is up; the machine is told only once.
     pub(super) fn time_is_up(&mut self) -> bool {
         let up = self.time_left().is_some_and(|left| left.is_zero());
-        self.hold.seen.deadline |= up;
+        self.lease_state.seen.deadline |= up;
         up
     }
 
@@ -91,11 +91,11 @@ impl Run<'_> {
             self.pay_estimated();
         }
         self.asking.asked = None;
-        self.hold.owed().asked = None;
+        self.lease_state.owed().asked = None;
     }
 
     fn enter_answer(&mut self, model: String, usage: Usage) {
-        self.hold.owed().asked = None;
+        self.lease_state.owed().asked = None;
         let row = self.bill.row(model, usage);
         self.enter(row);
     }
@@ -104,7 +104,7 @@ impl Run<'_> {
     /// its run crashes first.
     pub(super) fn enter(&mut self, row: UsageRow) {
         let session = self.bill.enter(row.clone());
-        let mut owed = self.hold.owed();
+        let mut owed = self.lease_state.owed();
         owed.rows.push(row);
         owed.session = session;
     }
@@ -118,7 +118,7 @@ impl Run<'_> {
         };
         let row = self.bill.row(asked.request.model.clone(), usage);
         let session = self.bill.allowance.session(&self.bill.totals);
-        let mut owed = self.hold.owed();
+        let mut owed = self.lease_state.owed();
         owed.session = session;
         owed.asked = Some(Pending {
             row,
@@ -159,7 +159,7 @@ impl Run<'_> {
         let runs: Vec<_> = runs.into_iter().map(|run| RunKey { tenant, run }).collect();
         let sends: Vec<_> = sends.into_iter().map(|send| (tenant, send)).collect();
         let store = &self.kernel.parts.store;
-        let ended = self.patience().ask(|| async {
+        let ended = self.db_retry().ask(|| async {
             let runs = store.get_runs(runs.clone()).await?;
             let mut children = Vec::new();
             for child in store.get_sends(sends.clone()).await?.into_iter().flatten() {

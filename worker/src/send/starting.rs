@@ -53,7 +53,7 @@ impl Run<'_> {
                 }
                 continue;
             }
-            let asks = Asks {
+            let request = RunRequest {
                 parts: &self.kernel.parts,
                 key: self.send.record.key,
                 send: &self.send,
@@ -61,7 +61,7 @@ impl Run<'_> {
                 delegation: self.delegation(),
                 budget: self.bill.child_budget(&record.call_id, self.time_left()),
             };
-            let Some(started) = self.patience().ask(|| asks.run()).await else {
+            let Some(started) = self.db_retry().ask(|| request.create()).await else {
                 return Some(self.release_as_lost().await);
             };
             match started {
@@ -75,7 +75,7 @@ impl Run<'_> {
 }
 
 /// A call that asks for a run.
-struct Asks<'a> {
+struct RunRequest<'a> {
     parts: &'a Parts,
     key: SessionKey,
     send: &'a StartedSend,
@@ -84,10 +84,10 @@ struct Asks<'a> {
     budget: Option<Budget>,
 }
 
-impl Asks<'_> {
+impl RunRequest<'_> {
     /// Creates the run that a call asks for; a run left behind by a crash is found by its
     /// idempotency key. Returns a receipt if the caller does not wait.
-    async fn run(
+    async fn create(
         &self,
     ) -> Result<Result<Option<CallResult>, CallResult>, mainspring_shared::store::Error> {
         let (store, record) = (&self.parts.store, self.call);

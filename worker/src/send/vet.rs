@@ -11,7 +11,7 @@ use mainspring_shared::time::Clock;
 use mainspring_shared::tool::{CallResult, call_id};
 use serde_json::Value;
 
-use crate::hook::{At, Hooks, Judged, ToolCall};
+use crate::hook::{At, CombinedVerdict, Hooks, ToolCall};
 use crate::tool::{Executor, Offers};
 
 /// Maximum number of calls of one answer; further calls are refused. More means the model ran wild.
@@ -47,9 +47,9 @@ impl Vetting {
     /// Vets every call of an answer; `None` if the send ends without them.
     pub(super) async fn calls(&self, calls: &[Asked]) -> Option<Vec<Vetted>> {
         let instead = match self.instead(calls).await {
-            Judged::Go => None,
-            Judged::Instead(result) => Some(result),
-            Judged::End => return None,
+            CombinedVerdict::Go => None,
+            CombinedVerdict::Instead(result) => Some(result),
+            CombinedVerdict::End => return None,
         };
         if let Some(result) = instead {
             let vetted = calls.iter().map(|call| Vetted {
@@ -65,9 +65,9 @@ impl Vetting {
     }
 
     /// The result that hooks give all calls of an answer instead, if any.
-    async fn instead(&self, calls: &[Asked]) -> Judged<CallResult> {
+    async fn instead(&self, calls: &[Asked]) -> CombinedVerdict<CallResult> {
         if self.hooks.is_empty() {
-            return Judged::Go;
+            return CombinedVerdict::Go;
         }
         let asked = calls.iter().enumerate().map(|(place, call)| ToolCall {
             call_id: call_id(self.at.send, self.at.round, place),

@@ -7,7 +7,7 @@ use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
 use super::*;
-use crate::hand::Hand;
+use crate::manual_clock::ManualClock;
 
 const LOUD: TenantId = TenantId(1);
 const QUIET: TenantId = TenantId(2);
@@ -19,9 +19,9 @@ fn key(tenant: TenantId, n: u128) -> SessionKey {
     }
 }
 
-fn slots(total: usize) -> (Arc<Hand>, Arc<Slots>) {
-    let hand = Arc::new(Hand::default());
-    (hand.clone(), Slots::new(total, hand))
+fn slots(total: usize) -> (Arc<ManualClock>, Arc<Slots>) {
+    let clock = Arc::new(ManualClock::default());
+    (clock.clone(), Slots::new(total, clock))
 }
 
 /// As many as there are for a tenant.
@@ -39,7 +39,7 @@ fn wait(slots: &Arc<Slots>, key: SessionKey) -> Waiting<'_> {
 
 #[test]
 fn a_tenant_that_is_alone_has_all_and_leaves_some_as_soon_as_another_comes() {
-    let (hand, slots) = slots(32);
+    let (clock, slots) = slots(32);
     let mut loud = all(&slots, LOUD);
     assert_eq!((loud.len(), slots.free()), (32, 0));
     assert!(slots.is_at_its_share(LOUD));
@@ -52,15 +52,15 @@ fn a_tenant_that_is_alone_has_all_and_leaves_some_as_soon_as_another_comes() {
     loud.truncate(20);
     let more = all(&slots, LOUD);
     assert_eq!(more.len(), 6, "all but four of 32");
-    hand.at(Duration::from_mins(5));
+    clock.at(Duration::from_mins(5));
     assert!(
         slots.try_take(LOUD).is_none(),
         "the other one is at it still"
     );
     drop((quiet, more));
-    hand.at(Duration::from_secs(359));
+    clock.at(Duration::from_secs(359));
     assert_eq!(all(&slots, LOUD).len(), 8);
-    hand.at(Duration::from_mins(6));
+    clock.at(Duration::from_mins(6));
     assert_eq!(all(&slots, LOUD).len(), 12, "it is alone again");
 }
 

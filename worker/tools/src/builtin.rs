@@ -36,10 +36,10 @@ use crate::files::{self, FileTools};
 use crate::http::{Caller, CallerSettings};
 use crate::pass_turn;
 use crate::sandbox::cell::{Cells, Isolating};
-use crate::sandbox::{CHILDREN_MAX, Isolated, Jail, JailSettings, Strictness};
+use crate::sandbox::{CHILDREN_MAX, ChildRole, Isolated, Jail, JailSettings};
 use crate::shell::commands::{self, Commands};
 use crate::shell::{self, Local, Runs, Templated};
-use crate::skills::{Beside, PlaceFiles, Shelf};
+use crate::skills::{PlaceFiles, Shelf, WithSkillFiles};
 use mainspring_worker::tool::{Tool, Tools, ToolsError};
 
 /// Registers the tools that the settings allow. Everything that the settings name must be
@@ -110,7 +110,7 @@ fn placed(skills: Option<Arc<Shelf>>, placing: Arc<dyn Tool>) -> Option<Arc<Shel
 /// Wraps a workspace tool so that it finds the files of its agent's skills there.
 fn beside(skills: Option<&Arc<Shelf>>, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
     match skills {
-        Some(shelf) => Arc::new(Beside {
+        Some(shelf) => Arc::new(WithSkillFiles {
             inner,
             shelf: shelf.clone(),
         }),
@@ -166,7 +166,7 @@ fn confined(
         Arc::new(Isolated {
             inner,
             jail: jail.clone(),
-            strictness: Strictness::Tools,
+            role: ChildRole::Tools,
         }) as Arc<dyn Tool>
     };
     let skills = placed(skills, isolated(placing));

@@ -33,7 +33,7 @@ use self::board::Board;
 use self::entries::Remembers;
 use self::notes::Notes;
 use self::shared::MemoryTools;
-pub(crate) use self::shared::patiently;
+pub(crate) use self::shared::retry_while_unavailable;
 use crate::catalogue::{Listed, NOTHING, insert_all, tool};
 
 pub use self::remote::HttpMemory;

@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::child::run as run_child;
 pub use self::confine::{conceal, confine};
-use self::frame::{Begin, Up};
+use self::frame::{Begin, FromChild};
 pub use self::outside::Outside;
 use self::outside::WireCell;
 use self::process::{Handle, NotAsked, PendingCall, Question};
@@ -172,7 +172,7 @@ pub(crate) struct Jail {
 
 /// Why a child was not asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub(crate) enum Unmade {
+pub(crate) enum CallNotMade {
     /// The error that the model is shown.
     #[error(transparent)]
     Reply(ToolError),
@@ -222,7 +222,7 @@ impl Jail {
     }
 
     /// Acquires a slot for one more child; an idle child is ended to make room.
-    async fn slot(&self, stop: &CancellationToken) -> Result<OwnedSemaphorePermit, Unmade> {
+    async fn slot(&self, stop: &CancellationToken) -> Result<OwnedSemaphorePermit, CallNotMade> {
         loop {
             if self.slots.available_permits() == 0 {
                 let children = self.children();
@@ -234,25 +234,25 @@ impl Jail {
                 slot = self.slots.clone().acquire_owned() => {
                     return Ok(slot.expect("is never closed"));
                 }
-                () = stop.cancelled() => return Err(Unmade::Reply(stopped())),
+                () = stop.cancelled() => return Err(CallNotMade::Reply(stopped())),
                 () = self.clock.sleep(LOOK_INTERVAL) => {}
             }
         }
     }
 
     /// The directory that a child works in.
-    async fn room(
+    async fn session_dir(
         &self,
         session: SessionKey,
         stop: &CancellationToken,
-    ) -> Result<Option<PathBuf>, Unmade> {
+    ) -> Result<Option<PathBuf>, CallNotMade> {
         let Some(workspace) = self.settings.workspace.clone() else {
             return Ok(None);
         };
-        let room = blocking(stop, move |_| {
-            Ok(workspace.room(session)?.path().to_owned())
+        let session_dir = blocking(stop, move |_| {
+            Ok(workspace.session_dir(session)?.path().to_owned())
         });
-        room.await.map(Some).map_err(Unmade::Reply)
+        session_dir.await.map(Some).map_err(CallNotMade::Reply)
     }
 
     /// The child of the send, started by its first call. With `cell` it is the cell of an isolated
@@ -262,14 +262,14 @@ impl Jail {
         owner: CellOwner,
         stop: &CancellationToken,
         cell: Option<&Arc<WireCell>>,
-    ) -> Result<Arc<Handle>, Unmade> {
+    ) -> Result<Arc<Handle>, CallNotMade> {
         let CellOwner { session, send } = owner;
         let known = self.children().get(&(session, send)).cloned();
         if let Some(child) = known.filter(|child| !child.is_over()) {
             return Ok(child);
         }
         let slot = self.slot(stop).await?;
-        let room = self.room(session, stop).await?;
+        let session_dir = self.session_dir(session, stop).await?;
         // Another call of the send may have been faster; use its child then.
         let mut children = self.children();
         let known = children.get(&(session, send));
@@ -279,8 +279,8 @@ impl Jail {
         let settings = &self.settings;
         let begin = Begin {
             token: settings.launcher.entropy.random_id().simple().to_string(),
-            root: room.clone(),
-            shell: if room.is_some() {
+            root: session_dir.clone(),
+            shell: if session_dir.is_some() {
                 self.shell.clone()
             } else {
                 frame::WireShell::Off
@@ -289,7 +289,7 @@ impl Jail {
             limits: settings.limits.clone(),
             cell: cell.map(|cell| cell.as_ref().clone()),
         };
-        let directory = room.unwrap_or_else(|| PathBuf::from("/"));
+        let directory = session_dir.unwrap_or_else(|| PathBuf::from("/"));
         let words = settings
             .launcher
             .words(&directory, session, send, self.path());
@@ -298,7 +298,7 @@ impl Jail {
         let started = process::start(&words, self.path(), &directory, token, clock, slot);
         let started = started.map_err(|error| {
             tracing::warn!(session.id = %session.session, %error, "no process for tools");
-            Unmade::NoStart
+            CallNotMade::NoStart
         })?;
         let child = started.handle.clone();
         let aborted = settings.launcher.lifecycle.aborting();
@@ -318,7 +318,7 @@ impl Jail {
         stop: &CancellationToken,
         cell: Option<&Arc<WireCell>>,
         question: impl Fn() -> Question<'a>,
-    ) -> Result<(Arc<Handle>, PendingCall), Unmade> {
+    ) -> Result<(Arc<Handle>, PendingCall), CallNotMade> {
         loop {
             let child = self.child(owner, stop, cell).await?;
             match child.ask(question()) {
@@ -327,7 +327,7 @@ impl Jail {
                 Err(NotAsked::Over) => {}
                 Err(NotAsked::Refused(why)) => {
                     let why = format!("the call was not made: {why}");
-                    return Err(Unmade::Reply(ToolError::reply(why)));
+                    return Err(CallNotMade::Reply(ToolError::reply(why)));
                 }
             }
         }
@@ -336,7 +336,7 @@ impl Jail {
 
 /// What a child means to its send.
 #[derive(Debug)]
-pub(crate) enum Strictness {
+pub(crate) enum ChildRole {
     /// It only runs the workspace tools: if it dies, the model is told.
     Tools,
     /// It is the cell of an isolated agent: if it dies, the send is taken up again.
@@ -352,7 +352,7 @@ pub(crate) enum Strictness {
 pub(crate) struct Isolated {
     pub(crate) inner: Arc<dyn Tool>,
     pub(crate) jail: Arc<Jail>,
-    pub(crate) strictness: Strictness,
+    pub(crate) role: ChildRole,
 }
 
 #[async_trait]
@@ -375,9 +375,9 @@ impl Tool for Isolated {
             session: invocation.session,
             send: invocation.send_id,
         };
-        let (wire, declared) = match &self.strictness {
-            Strictness::Tools => (None, None),
-            Strictness::Cell { wire, declared } => (Some(wire), declared.as_deref()),
+        let (wire, declared) = match &self.role {
+            ChildRole::Tools => (None, None),
+            ChildRole::Cell { wire, declared } => (Some(wire), declared.as_deref()),
         };
         let name = self.inner.spec().name;
         let question = || Question::Call {
@@ -387,8 +387,8 @@ impl Tool for Isolated {
         };
         let asked = self.jail.ask(owner, &stop, wire, question).await;
         let (child, mut asked) = asked.map_err(|why| match why {
-            Unmade::Reply(error) => error,
-            Unmade::NoStart => self.no_start(),
+            CallNotMade::Reply(error) => error,
+            CallNotMade::NoStart => self.no_start(),
         })?;
         let said = tokio::select! {
             said = asked.answer() => said,
@@ -398,7 +398,7 @@ impl Tool for Isolated {
             }
         };
         match said {
-            Some(Up::Done {
+            Some(FromChild::Done {
                 content,
                 value,
                 failed,
@@ -408,15 +408,16 @@ impl Tool for Isolated {
                 value,
                 failed,
             }),
-            Some(Up::Failed { code, message, .. }) => Err(ToolError::Reply { code, message }),
-            Some(Up::Aborted { message, .. }) => Err(ToolError::Abort { message }),
-            Some(Up::Ready { .. } | Up::Listed { .. } | Up::Away { .. }) | None => {
-                Err(if child.was_ready() {
-                    self.broken_off()
-                } else {
-                    self.no_start()
-                })
+            Some(FromChild::Failed { code, message, .. }) => {
+                Err(ToolError::Reply { code, message })
             }
+            Some(FromChild::Aborted { message, .. }) => Err(ToolError::Abort { message }),
+            Some(FromChild::Ready { .. } | FromChild::Listed { .. } | FromChild::Away { .. })
+            | None => Err(if child.was_ready() {
+                self.broken_off()
+            } else {
+                self.no_start()
+            }),
         }
     }
 }
@@ -424,9 +425,9 @@ impl Tool for Isolated {
 impl Isolated {
     /// The error when no child could be started.
     fn no_start(&self) -> ToolError {
-        match self.strictness {
-            Strictness::Tools => ToolError::reply(NO_START),
-            Strictness::Cell { .. } => ToolError::Lost {
+        match self.role {
+            ChildRole::Tools => ToolError::reply(NO_START),
+            ChildRole::Cell { .. } => ToolError::Lost {
                 message: NO_START.to_owned(),
             },
         }
@@ -434,7 +435,7 @@ impl Isolated {
 
     /// The error when the child died during the call.
     fn broken_off(&self) -> ToolError {
-        if let Strictness::Cell { .. } = self.strictness {
+        if let ChildRole::Cell { .. } = self.role {
             return ToolError::Lost {
                 message: "the process of the send's tools ended while one of them ran".to_owned(),
             };

@@ -25,7 +25,7 @@ use mainspring_worker::tool::{
 use serde_json::{Map, Value, json};
 
 use crate::catalogue::{Listed, NOTHING, insert_all, tool};
-use crate::memory::patiently;
+use crate::memory::retry_while_unavailable;
 
 pub(crate) use self::place::PlaceFiles;
 
@@ -105,7 +105,7 @@ impl Shelf {
             }]
         };
         let find = || self.store.find_skills(tenant, refs());
-        let found = patiently(self.clock.as_ref(), "the skill", find).await?;
+        let found = retry_while_unavailable(self.clock.as_ref(), "the skill", find).await?;
         found.into_iter().next().flatten().ok_or_else(|| {
             let name = skill.name();
             ToolError::reply(format!(
@@ -126,7 +126,7 @@ impl Shelf {
             self.store
                 .read_skill_files(tenant, name, record.hash, paths)
         };
-        patiently(self.clock.as_ref(), "the skill", read).await
+        retry_while_unavailable(self.clock.as_ref(), "the skill", read).await
     }
 
     /// Makes sure that the files of a version are in the session's workspace.
@@ -222,13 +222,13 @@ async fn ask(
 
 /// A workspace tool that places the files of skills before a call that names them.
 #[derive(Debug)]
-pub(crate) struct Beside {
+pub(crate) struct WithSkillFiles {
     pub(crate) inner: Arc<dyn Tool>,
     pub(crate) shelf: Arc<Shelf>,
 }
 
 #[async_trait]
-impl Tool for Beside {
+impl Tool for WithSkillFiles {
     fn spec(&self) -> ToolSpec {
         self.inner.spec()
     }

@@ -9,7 +9,7 @@ use mainspring_shared::id::BootId;
 use mainspring_shared::store::{BootRecord, Role, alive};
 
 /// How long a count is used. In the second half of that time, one request counts again.
-const BELIEVED: Duration = Duration::from_secs(5);
+const CACHE_TTL: Duration = Duration::from_secs(5);
 
 /// The schedulers, as last counted.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Default for Counted {
 impl Counted {
     /// Whether the caller has to count again at this time.
     fn is_due(&mut self, now: Duration) -> bool {
-        let half = BELIEVED / 2;
+        let half = CACHE_TTL / 2;
         let due = self.at.is_none_or(|at| {
             now.saturating_sub(at) >= half && now.saturating_sub(self.asked) >= half
         });

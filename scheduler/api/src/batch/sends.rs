@@ -99,7 +99,7 @@ impl Batch for Sends {
 
     async fn prepare(app: &App, item: &mut AcceptSend, at: &str) -> Result<(), Error> {
         pin_item(app.store.as_ref(), item, &format!("{at}/session/agent")).await?;
-        blobs::of_send(app, item, at).await
+        blobs::prepare_send(app, item, at).await
     }
 
     fn room(app: &App, count: usize) -> Result<Option<OwnedSemaphorePermit>, Error> {

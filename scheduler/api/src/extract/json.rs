@@ -4,7 +4,7 @@ use mainspring_scheduler::error::Error;
 use mainspring_shared::error::Code;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::{BESIDE, beside_if};
+use super::{BLOCKING_MIN_BYTES, run_blocking_if};
 
 /// Parses a JSON object. The pointer to a fault begins with `at`.
 pub(crate) fn parse<T: DeserializeOwned>(json: &[u8], at: &str) -> Result<T, Error> {
@@ -13,7 +13,7 @@ pub(crate) fn parse<T: DeserializeOwned>(json: &[u8], at: &str) -> Result<T, Err
     if json.trim_ascii_start().first() == Some(&b'[') {
         return Err(Error::invalid(at, "must be an object"));
     }
-    beside_if(json.len() > BESIDE, || {
+    run_blocking_if(json.len() > BLOCKING_MIN_BYTES, || {
         serde_json::from_slice(json).or_else(|error| {
             // Invalid JSON stays invalid however its numbers are written, so it is not rewritten.
             let whole = error.is_data().then(|| whole_numbers(json)).flatten();

@@ -9,7 +9,7 @@ use super::PAGE;
 pub(super) const BYTES: &str = "application/octet-stream";
 
 /// The content of a response.
-pub(super) enum Holds {
+pub(super) enum ResponseContent {
     Nothing,
     Bytes,
     Text,
@@ -29,19 +29,19 @@ pub(super) struct Operation {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) id: String,
-    pub(super) says: String,
+    pub(super) summary: String,
     /// Query parameters and headers.
-    pub(super) takes: Vec<Value>,
+    pub(super) parameters: Vec<Value>,
     /// The name of a schema, or [`LINES`], and whether a body is required.
     pub(super) body: Option<(String, bool)>,
     pub(super) answers: Vec<String>,
-    pub(super) holds: Holds,
+    pub(super) content: ResponseContent,
 }
 
 impl Operation {
     /// Whether it has a parameter of this name.
-    pub(super) fn takes(&self, name: &str) -> bool {
-        self.takes.iter().any(|one| one["name"] == name)
+    pub(super) fn has_parameter(&self, name: &str) -> bool {
+        self.parameters.iter().any(|one| one["name"] == name)
     }
 
     /// All operations of a document.
@@ -64,15 +64,15 @@ impl Operation {
             // `{*` is how the router marks a parameter that may contain slashes.
             path: path.replace("{*", "{"),
             id: text(&described["operationId"]),
-            says: text(&described["summary"]),
-            takes: parameters.cloned().collect(),
+            summary: text(&described["summary"]),
+            parameters: parameters.cloned().collect(),
             body: body(&described["requestBody"]),
             answers: answers
                 .into_iter()
                 .flatten()
                 .map(|(status, _)| status.clone())
                 .collect(),
-            holds: holds(content.map_or(&Value::Null, |answer| &answer["content"])),
+            content: response_content(content.map_or(&Value::Null, |answer| &answer["content"])),
         }
     }
 }
@@ -92,23 +92,23 @@ fn body(described: &Value) -> Option<(String, bool)> {
     required.or_else(|| Some((optional?, false)))
 }
 
-fn holds(content: &Value) -> Holds {
+fn response_content(content: &Value) -> ResponseContent {
     let Some((kind, content)) = content
         .as_object()
         .and_then(|content| content.iter().next())
     else {
-        return Holds::Nothing;
+        return ResponseContent::Nothing;
     };
     match (kind.as_str(), name(&content["schema"])) {
-        ("text/event-stream", Some(name)) => Holds::Events(name),
-        ("text/markdown", _) => Holds::Page,
-        (LINES, _) => Holds::Lines,
-        (BYTES, _) => Holds::Bytes,
-        ("text/plain", _) => Holds::Text,
-        (_, None) => Holds::Object,
+        ("text/event-stream", Some(name)) => ResponseContent::Events(name),
+        ("text/markdown", _) => ResponseContent::Page,
+        (LINES, _) => ResponseContent::Lines,
+        (BYTES, _) => ResponseContent::Bytes,
+        ("text/plain", _) => ResponseContent::Text,
+        (_, None) => ResponseContent::Object,
         (_, Some(name)) => match name.strip_prefix(PAGE) {
-            Some(item) => Holds::Many(item.to_owned()),
-            None => Holds::One(name),
+            Some(item) => ResponseContent::Many(item.to_owned()),
+            None => ResponseContent::One(name),
         },
     }
 }

@@ -20,7 +20,7 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 use crate::access::Caller;
-use crate::extract::{Whole, beside, expect_kind, is_json, parse, push, read_body};
+use crate::extract::{Whole, expect_kind, is_json, parse, push, read_body, run_blocking};
 use crate::idempotency;
 use crate::router::Api;
 
@@ -85,7 +85,7 @@ pub(super) async fn read(
             Some(idempotency::key(caller, ROUTE, key, hash))
         }
     };
-    let skill = beside(|| skill(&whole, is_archive))?;
+    let skill = run_blocking(|| skill(&whole, is_archive))?;
     Ok((skill, key))
 }
 

@@ -103,7 +103,7 @@ impl Batch for Timers {
     }
 
     async fn prepare(app: &App, item: &mut Self::Item, at: &str) -> Result<(), Error> {
-        blobs::of_timer(app, &mut item.0, at).await
+        blobs::prepare_timer(app, &mut item.0, at).await
     }
 
     /// Reserves nothing: a batch of timers is a single statement, whatever its size.

@@ -6,7 +6,7 @@ use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::SessionId;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::workflow::nodes::{Agent, Body, Lifecycle, NamedLeaf};
-use mainspring_shared::workflow::run::{GoesOn, LeafEnd};
+use mainspring_shared::workflow::run::{LeafEnd, ResumeIn};
 use mainspring_shared::workflow::spec::NodeIx;
 use mainspring_shared::workflow::template::{render, render_value};
 use serde_json::{Map, Value};
@@ -63,15 +63,15 @@ impl Leaf for Agent {
             .is_some_and(|more| done < u64::from(more.max) && (todo_left || !more.needs_todo))
     }
 
-    fn goes_on(&self, run: &Run, slot: SlotIx, input: &str) -> Option<GoesOn> {
+    fn resume_in(&self, run: &Run, slot: SlotIx, input: &str) -> Option<ResumeIn> {
         if run.continued(slot) == 0 {
-            return Some(GoesOn {
+            return Some(ResumeIn {
                 session: run.previous_session(slot)?,
                 input: vec![ContentPart::text(input)],
                 max_rounds: None,
             });
         }
-        Some(GoesOn {
+        Some(ResumeIn {
             session: run.slots[slot].record.earlier.last()?.session_id?,
             input: vec![ContentPart::text(GO_ON)],
             max_rounds: self.continuation.map(|more| more.extra_rounds),

@@ -198,7 +198,7 @@ impl Fixture {
         for start in &advance.start {
             self.ids += 1;
             let send = SendId(Uuid::from_u128(self.ids));
-            let there = start.goes_on.as_ref().map(|there| there.session);
+            let there = start.resume_in.as_ref().map(|there| there.session);
             let session = there.unwrap_or(SessionId(Uuid::from_u128(self.ids)));
             self.run.started(&start.path, session, send);
             self.started

@@ -21,7 +21,7 @@ fn under_way(fixture: &Fixture) -> (SessionId, String, Option<u32>) {
         .run
         .node(&live.start.path)
         .and_then(|node| node.session);
-    let there = live.start.goes_on.as_ref();
+    let there = live.start.resume_in.as_ref();
     let told = there.map_or(&live.start.input, |there| &there.input);
     let rounds = there.and_then(|there| there.max_rounds);
     (session.expect("a session"), plain_text(told), rounds)

@@ -37,7 +37,7 @@ pub(super) struct Wanted {
 
 /// Which steps to write, by their time.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct When {
+pub(super) struct TimeBounds {
     /// Steps before this time have already been written, by a process that still remembered the
     /// session.
     pub(super) floor: Timestamp,
@@ -75,32 +75,36 @@ struct Found {
 }
 
 /// The first lines of a session that are still to be written.
-pub(super) async fn first(source: &Source, wanted: Wanted, when: When) -> Result<Piece, Fault> {
+pub(super) async fn first(
+    source: &Source,
+    wanted: Wanted,
+    bounds: TimeBounds,
+) -> Result<Piece, Fault> {
     if let Some(known) = wanted.known {
-        return behind(source, wanted, known, when).await;
+        return lines_after(source, wanted, known, bounds).await;
     }
     let mut back = BEFORE;
     loop {
         let after = (wanted.first - 1 - back).max(0);
         let found = read(source, wanted, after).await?;
         let oldest = found.steps.first();
-        let reaches = oldest.is_none_or(|step| step.at < when.floor);
+        let reaches = oldest.is_none_or(|step| step.at < bounds.floor);
         if after == 0 || reaches {
-            return piece(source, wanted, found, when).await;
+            return piece(source, wanted, found, bounds).await;
         }
         back *= 4;
     }
 }
 
 /// The lines that follow step `after`.
-pub(super) async fn behind(
+pub(super) async fn lines_after(
     source: &Source,
     wanted: Wanted,
     after: i64,
-    when: When,
+    bounds: TimeBounds,
 ) -> Result<Piece, Fault> {
     let found = read(source, wanted, after).await?;
-    piece(source, wanted, found, when).await
+    piece(source, wanted, found, bounds).await
 }
 
 /// Steps of a session, without those that cannot be read.
@@ -141,13 +145,18 @@ async fn one_by_one(source: &Source, wanted: Wanted, after: i64) -> Result<Found
     Ok(found)
 }
 
-async fn piece(source: &Source, wanted: Wanted, found: Found, when: When) -> Result<Piece, Fault> {
+async fn piece(
+    source: &Source,
+    wanted: Wanted,
+    found: Found,
+    bounds: TimeBounds,
+) -> Result<Piece, Fault> {
     let Found {
         mut steps,
         mut next,
         mut unreadable,
     } = found;
-    let is_fresh = |step: &Step| step.at >= when.settled && step.at < when.ahead;
+    let is_fresh = |step: &Step| step.at >= bounds.settled && step.at < bounds.ahead;
     if let Some(fresh) = steps.iter().position(is_fresh) {
         // The steps after it are left for later too.
         unreadable = unreadable.filter(|n| *n < steps[fresh].n);
@@ -155,7 +164,7 @@ async fn piece(source: &Source, wanted: Wanted, found: Found, when: When) -> Res
         next = None;
     }
     if wanted.known.is_none() {
-        steps.retain(|step| step.n >= wanted.first || step.at >= when.floor);
+        steps.retain(|step| step.n >= wanted.first || step.at >= bounds.floor);
     }
     let mut lines = Vec::with_capacity(steps.len());
     let mut rest = &steps[..];

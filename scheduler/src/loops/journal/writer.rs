@@ -12,7 +12,7 @@ use mainspring_shared::store::{FindSteps, FoundSteps};
 use mainspring_shared::time::Timestamp;
 use serde::Deserialize;
 
-use super::lines::{self, Piece, Wanted, When};
+use super::lines::{self, Piece, TimeBounds, Wanted};
 use super::{Behind, Fault, Now, Source};
 use crate::metrics::JOURNAL_LINES;
 
@@ -356,7 +356,7 @@ impl Journal {
         now: Now,
     ) -> Result<(), Fault> {
         let at = now.on(source);
-        let when = When {
+        let bounds = TimeBounds {
             floor: self.reached.complete,
             settled: before(at, SETTLED_MS),
             // Steps with a later timestamp were written before the clock was set back.
@@ -374,12 +374,12 @@ impl Journal {
         });
         let wanted: Vec<Wanted> = wanted.collect();
         let pieces = futures::stream::iter(wanted.into_iter().map(|wanted| async move {
-            let piece = lines::first(source, wanted, when).await?;
+            let piece = lines::first(source, wanted, bounds).await?;
             Ok::<_, Fault>((wanted, piece))
         }));
         let mut pieces = pieces.buffered(SESSIONS);
         while let Some((wanted, piece)) = pieces.try_next().await? {
-            self.session(source, wanted, piece, when).await?;
+            self.session(source, wanted, piece, bounds).await?;
         }
         Ok(())
     }
@@ -390,7 +390,7 @@ impl Journal {
         source: &Source,
         wanted: Wanted,
         mut piece: Piece,
-        when: When,
+        bounds: TimeBounds,
     ) -> Result<(), Fault> {
         loop {
             for line in piece.lines {
@@ -411,7 +411,7 @@ impl Journal {
             let Some(after) = piece.next else {
                 return Ok(());
             };
-            piece = lines::behind(source, wanted, after, when).await?;
+            piece = lines::lines_after(source, wanted, after, bounds).await?;
         }
     }
 

@@ -199,7 +199,7 @@ async fn started(
     leaf.options.traceparent = telemetry::traceparent();
     let tenant = kept.run.record().key.tenant;
     let mut continued = None;
-    if let Some(there) = leaf.goes_on.take() {
+    if let Some(there) = leaf.resume_in.take() {
         let key = SessionKey {
             tenant,
             session: there.session,

@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::error::Error;
 
 /// How long a session's agent is cached.
-const BELIEVED: Duration = Duration::from_secs(5);
+const CACHE_TTL: Duration = Duration::from_secs(5);
 
 /// Maximum number of sessions whose agents are cached.
 const SESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("it is not 0");
@@ -145,7 +145,7 @@ async fn agent_of_session(app: &App, key: SessionKey) -> Result<Option<AgentName
     let now = app.clock.monotonic();
     let known = app.known.agents.sessions().get(&key).cloned();
     if let Some((at, agent)) = known
-        && now.saturating_sub(at) < BELIEVED
+        && now.saturating_sub(at) < CACHE_TTL
     {
         return Ok(agent);
     }

@@ -31,7 +31,7 @@ pub(super) const KEPT: Duration = Duration::from_secs(1);
 
 /// The places of all tenants that were reserved ahead.
 #[derive(Debug, Default)]
-pub(super) struct Ahead(Mutex<HashMap<TenantId, Spares>>);
+pub(super) struct SparePlaces(Mutex<HashMap<TenantId, Spares>>);
 
 /// A reserved place that is not used yet.
 #[derive(Debug, Clone, Copy)]
@@ -58,9 +58,9 @@ struct Spares {
     max: u32,
     /// Whether a task is reserving more.
     is_filling: bool,
-    /// When spares were last renounced: places that were requested before then go only to waiting
+    /// When spares were last discarded: places that were requested before then go only to waiting
     /// requests.
-    renounced: Option<Duration>,
+    discarded: Option<Duration>,
 }
 
 /// What a request finds.
@@ -84,15 +84,15 @@ pub(super) struct Fill {
     pub(super) at: Duration,
 }
 
-impl Ahead {
+impl SparePlaces {
     fn with<T>(&self, tenant: TenantId, what: impl FnOnce(&mut Spares) -> T) -> T {
         let mut tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         what(tenants.entry(tenant).or_default())
     }
 
     /// Counts a request of a tenant that may have `max` open sends, and finds a place for its send.
-    /// Also returns whether the caller has to call [`Ahead::fill`], and repeat it until it returns
-    /// none.
+    /// Also returns whether the caller has to call [`SparePlaces::fill`], and repeat it until it
+    /// returns none.
     pub(super) fn next(&self, tenant: TenantId, max: u32, now: Duration) -> (Found, bool) {
         self.with(tenant, |spares| spares.next(max, now))
     }
@@ -103,7 +103,7 @@ impl Ahead {
     }
 
     /// How many places to reserve now, if any are needed. The caller reports them to
-    /// [`Ahead::put`].
+    /// [`SparePlaces::put`].
     pub(super) fn fill(&self, tenant: TenantId, now: Duration) -> Option<Fill> {
         self.with(tenant, |spares| spares.fill(now))
     }
@@ -124,12 +124,12 @@ impl Ahead {
 
     /// Removes all spare places, to be given back, because sends with later ids come first. Places
     /// being reserved go only to waiting requests.
-    pub(super) fn renounce(&self, tenant: TenantId, now: Duration) -> Vec<SendId> {
+    pub(super) fn discard_spares(&self, tenant: TenantId, now: Duration) -> Vec<SendId> {
         let mut tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(spares) = tenants.get_mut(&tenant) else {
             return Vec::new();
         };
-        spares.renounced = Some(now);
+        spares.discarded = Some(now);
         spares.remove(|_, _| true)
     }
 }
@@ -221,7 +221,7 @@ impl Spares {
             // themselves, and nothing is reserved ahead until enough of them have come.
             (self.before, self.period.1) = (0, 0);
         }
-        if self.renounced.is_some_and(|renounced| fill.at <= renounced) {
+        if self.discarded.is_some_and(|discarded| fill.at <= discarded) {
             return left.into();
         }
         let (at, max) = (fill.at, fill.max);
@@ -259,8 +259,13 @@ mod tests {
     }
 
     /// Makes `count` requests. Returns what they found, and how many of them are to fill up.
-    fn requests(ahead: &Ahead, max: u32, now: Duration, count: usize) -> (Vec<Found>, usize) {
-        let found = (0..count).map(|_| ahead.next(TENANT, max, now));
+    fn requests(
+        spares: &SparePlaces,
+        max: u32,
+        now: Duration,
+        count: usize,
+    ) -> (Vec<Found>, usize) {
+        let found = (0..count).map(|_| spares.next(TENANT, max, now));
         let (found, begins): (Vec<_>, Vec<_>) = found.unzip();
         (found, begins.into_iter().filter(|it| *it).count())
     }
@@ -273,45 +278,45 @@ mod tests {
         }
     }
 
-    fn count(ahead: &Ahead, now: Duration) -> Option<usize> {
-        ahead.fill(TENANT, now).map(|fill| fill.count)
+    fn count(spares: &SparePlaces, now: Duration) -> Option<usize> {
+        spares.fill(TENANT, now).map(|fill| fill.count)
     }
 
-    /// An `Ahead` with these spare places, of a tenant that sends a lot.
-    fn with(places: Range<u128>, now: Duration) -> Ahead {
-        let ahead = Ahead::default();
-        let (_waiting, begins) = requests(&ahead, MAX, now, MANY);
+    /// A `SparePlaces` with these spare places, of a tenant that sends a lot.
+    fn with(places: Range<u128>, now: Duration) -> SparePlaces {
+        let spares = SparePlaces::default();
+        let (_waiting, begins) = requests(&spares, MAX, now, MANY);
         assert_eq!(begins, 1);
-        let fill = ahead.fill(TENANT, now).expect("somebody waits");
+        let fill = spares.fill(TENANT, now).expect("somebody waits");
         assert_eq!(fill.count, 1 + MANY);
         let fill = Fill { count: 0, ..fill };
         let waits = places.start.checked_sub(1).expect("one is for who waits");
-        assert!(ahead.put(TENANT, fill, &ids(waits..places.end)).is_empty());
-        ahead
+        assert!(spares.put(TENANT, fill, &ids(waits..places.end)).is_empty());
+        spares
     }
 
     #[test]
     fn a_few_take_their_own_and_many_wait_for_one_that_takes_for_all() {
-        let ahead = Ahead::default();
-        let (found, begins) = requests(&ahead, MAX, at(0), 50);
+        let spares = SparePlaces::default();
+        let (found, begins) = requests(&spares, MAX, at(0), 50);
         assert_eq!(begins, 1);
         let own = |found: &&Found| matches!(found, Found::Nothing);
         assert_eq!(found.iter().take_while(own).count(), MANY - 1);
         let waiting = found.len() - (MANY - 1);
-        let fill = ahead.fill(TENANT, at(0)).expect("many wait");
+        let fill = spares.fill(TENANT, at(0)).expect("many wait");
         assert_eq!(fill.count, waiting + 50);
         let taken = ids(0..fill.count as u128);
-        assert!(ahead.put(TENANT, fill, &taken).is_empty());
+        assert!(spares.put(TENANT, fill, &taken).is_empty());
         let got: Vec<_> = found.into_iter().filter_map(placed).collect();
         assert_eq!(got, taken[..waiting]);
-        assert_eq!(ahead.fill(TENANT, at(1)), None);
+        assert_eq!(spares.fill(TENANT, at(1)), None);
         // There are enough places, in the order of their ids, until half of them are used.
-        let (found, begins) = requests(&ahead, MAX, at(2), 16);
+        let (found, begins) = requests(&spares, MAX, at(2), 16);
         assert_eq!(begins, 0);
         let got: Vec<_> = found.into_iter().filter_map(placed).collect();
         assert_eq!(got, taken[waiting..waiting + 16]);
-        assert_eq!(requests(&ahead, MAX, at(2), 1).1, 1);
-        assert_eq!(count(&ahead, at(2)), Some(67 - 33));
+        assert_eq!(requests(&spares, MAX, at(2), 1).1, 1);
+        assert_eq!(count(&spares, at(2)), Some(67 - 33));
     }
 
     #[test]
@@ -322,14 +327,14 @@ mod tests {
             (u32::MAX, Some(BLOCK_MAX)),
         ];
         for (max, most) in most {
-            let ahead = Ahead::default();
-            let (found, _) = requests(&ahead, max, at(0), 10_000);
+            let spares = SparePlaces::default();
+            let (found, _) = requests(&spares, max, at(0), 10_000);
             let waiting = found
                 .iter()
                 .filter(|it| matches!(it, Found::Wait(_)))
                 .count();
             assert_eq!(
-                count(&ahead, at(0)),
+                count(&spares, at(0)),
                 most.map(|most| waiting + most),
                 "{max}"
             );
@@ -338,69 +343,69 @@ mod tests {
 
     #[test]
     fn who_waits_is_told_that_there_are_no_more() {
-        let ahead = Ahead::default();
-        let (found, _) = requests(&ahead, MAX, at(0), MANY + 2);
-        let fill = ahead.fill(TENANT, at(0)).expect("three wait");
-        assert!(ahead.put(TENANT, fill, &ids(0..1)).is_empty());
+        let spares = SparePlaces::default();
+        let (found, _) = requests(&spares, MAX, at(0), MANY + 2);
+        let fill = spares.fill(TENANT, at(0)).expect("three wait");
+        assert!(spares.put(TENANT, fill, &ids(0..1)).is_empty());
         let got: Vec<_> = found.into_iter().map(placed).collect();
         assert_eq!(got[MANY - 1], ids(0..1).pop());
         assert_eq!(got[MANY..], [None, None]);
         // Nothing is reserved ahead until enough requests have come.
-        assert_eq!(ahead.fill(TENANT, at(1)), None);
-        let (found, begins) = requests(&ahead, MAX, at(2), MANY - 1);
+        assert_eq!(spares.fill(TENANT, at(1)), None);
+        let (found, begins) = requests(&spares, MAX, at(2), MANY - 1);
         assert_eq!(begins, 0);
         assert!(found.iter().all(|it| matches!(it, Found::Nothing)));
-        assert_eq!(requests(&ahead, MAX, at(3), 1).1, 1);
+        assert_eq!(requests(&spares, MAX, at(3), 1).1, 1);
     }
 
     #[test]
     fn who_gave_up_leaves_the_place_to_the_next() {
-        let ahead = Ahead::default();
-        let (mut found, _) = requests(&ahead, MAX, at(0), MANY + 1);
+        let spares = SparePlaces::default();
+        let (mut found, _) = requests(&spares, MAX, at(0), MANY + 1);
         let last = found.pop().expect("is last");
         drop(found);
-        let fill = ahead.fill(TENANT, at(0)).expect("two wait");
+        let fill = spares.fill(TENANT, at(0)).expect("two wait");
         let fill = Fill { count: 1, ..fill };
-        assert!(ahead.put(TENANT, fill, &ids(0..1)).is_empty());
+        assert!(spares.put(TENANT, fill, &ids(0..1)).is_empty());
         assert_eq!(placed(last), ids(0..1).pop());
     }
 
     #[test]
     fn what_nobody_needed_is_given_back() {
-        let ahead = with(1..3, at(0));
-        assert!(ahead.expired(TENANT, at(999)).is_empty());
-        assert!(ahead.left(TENANT, at(1_000)).is_none());
-        assert_eq!(ahead.expired(TENANT, at(1_000)), ids(1..3));
-        assert!(ahead.expired(TENANT, at(1_000)).is_empty());
+        let spares = with(1..3, at(0));
+        assert!(spares.expired(TENANT, at(999)).is_empty());
+        assert!(spares.left(TENANT, at(1_000)).is_none());
+        assert_eq!(spares.expired(TENANT, at(1_000)), ids(1..3));
+        assert!(spares.expired(TENANT, at(1_000)).is_empty());
     }
 
     #[test]
     fn what_was_taken_under_a_higher_limit_is_given_back() {
-        let ahead = with(1..3, at(0));
-        let found = ahead.next(TENANT, MAX - 1, at(1)).0;
+        let spares = with(1..3, at(0));
+        let found = spares.next(TENANT, MAX - 1, at(1)).0;
         assert!(matches!(found, Found::Wait(_)));
-        assert_eq!(ahead.expired(TENANT, at(1)), ids(1..3));
+        assert_eq!(spares.expired(TENANT, at(1)), ids(1..3));
     }
 
     #[test]
     fn what_is_renounced_is_for_nobody_but_those_who_wait() {
-        let ahead = with(1..3, at(0));
-        assert_eq!(ahead.renounce(TENANT, at(1)), ids(1..3));
-        let waits = ahead.next(TENANT, MAX, at(1)).0;
-        let fill = ahead.fill(TENANT, at(1)).expect("one waits");
-        assert!(ahead.renounce(TENANT, at(1)).is_empty());
-        assert_eq!(ahead.put(TENANT, fill, &ids(3..8)), ids(4..8));
+        let spares = with(1..3, at(0));
+        assert_eq!(spares.discard_spares(TENANT, at(1)), ids(1..3));
+        let waits = spares.next(TENANT, MAX, at(1)).0;
+        let fill = spares.fill(TENANT, at(1)).expect("one waits");
+        assert!(spares.discard_spares(TENANT, at(1)).is_empty());
+        assert_eq!(spares.put(TENANT, fill, &ids(3..8)), ids(4..8));
         assert_eq!(placed(waits), ids(3..4).pop());
         // Places that are requested later are kept as usual.
         let later = Fill { at: at(2), ..fill };
-        assert!(ahead.put(TENANT, later, &ids(8..9)).is_empty());
-        assert_eq!(ahead.left(TENANT, at(2)), ids(8..9).pop());
+        assert!(spares.put(TENANT, later, &ids(8..9)).is_empty());
+        assert_eq!(spares.left(TENANT, at(2)), ids(8..9).pop());
     }
 
     #[test]
     fn tenants_have_their_own() {
-        let ahead = with(1..3, at(0));
-        assert!(ahead.left(TenantId(8), at(0)).is_none());
-        assert!(ahead.left(TENANT, at(0)).is_some());
+        let spares = with(1..3, at(0));
+        assert!(spares.left(TenantId(8), at(0)).is_none());
+        assert!(spares.left(TENANT, at(0)).is_some());
     }
 }

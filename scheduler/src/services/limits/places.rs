@@ -14,7 +14,7 @@ use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 
-use super::ahead::{Ahead, Found, KEPT};
+use super::ahead::{Found, KEPT, SparePlaces};
 use crate::app::App;
 use crate::error::Error;
 
@@ -74,7 +74,7 @@ pub(crate) struct PlaceTaker {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     group: Group<Wanted, Result<usize, Error>>,
-    ahead: Arc<Ahead>,
+    spares: Arc<SparePlaces>,
 }
 
 impl PlaceTaker {
@@ -94,7 +94,7 @@ impl PlaceTaker {
             clock,
             entropy,
             group,
-            ahead: Arc::new(Ahead::default()),
+            spares: Arc::new(SparePlaces::default()),
         }
     }
 
@@ -106,7 +106,9 @@ impl PlaceTaker {
         sends: Vec<SendId>,
     ) -> Result<usize, Error> {
         if of.holder == PlaceHolder::Tenant {
-            let old = self.ahead.renounce(of.tenant, self.clock.monotonic());
+            let old = self
+                .spares
+                .discard_spares(of.tenant, self.clock.monotonic());
             self.give_back(of, old).await;
         }
         self.reserve(of, max, sends).await
@@ -121,7 +123,7 @@ impl PlaceTaker {
         send: &mut SendId,
     ) -> Result<bool, Error> {
         let of = PlaceOwner::tenant(tenant);
-        let (found, begins) = self.ahead.next(tenant, max, self.clock.monotonic());
+        let (found, begins) = self.spares.next(tenant, max, self.clock.monotonic());
         if begins {
             let taker = self.clone();
             tokio::spawn(async move { taker.fill(tenant).await });
@@ -135,7 +137,7 @@ impl PlaceTaker {
             Some(place) => place,
             None if self.reserve(of, max, vec![*send]).await? > 0 => *send,
             // The place that is missing may be among those that were taken ahead.
-            None => match self.ahead.left(tenant, self.clock.monotonic()) {
+            None => match self.spares.left(tenant, self.clock.monotonic()) {
                 Some(place) => place,
                 None => return Ok(false),
             },
@@ -147,17 +149,17 @@ impl PlaceTaker {
     /// Takes places ahead until there are enough, and gives back those that are not used.
     async fn fill(&self, tenant: TenantId) {
         let of = PlaceOwner::tenant(tenant);
-        while let Some(fill) = self.ahead.fill(tenant, self.clock.monotonic()) {
+        while let Some(fill) = self.spares.fill(tenant, self.clock.monotonic()) {
             let sends = (0..fill.count).map(|_| SendId(self.entropy.ordered_id()));
             let sends: Vec<SendId> = sends.collect();
             let taken = self.reserve(of, fill.max, sends.clone()).await;
             // If it fails, the waiting requests try for themselves and get the error.
             let taken = taken.unwrap_or_default().min(sends.len());
-            let left = self.ahead.put(tenant, fill, &sends[..taken]);
+            let left = self.spares.put(tenant, fill, &sends[..taken]);
             self.give_back(of, left).await;
         }
         self.clock.sleep(KEPT).await;
-        let old = self.ahead.expired(tenant, self.clock.monotonic());
+        let old = self.spares.expired(tenant, self.clock.monotonic());
         self.give_back(of, old).await;
     }
 

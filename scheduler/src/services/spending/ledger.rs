@@ -13,7 +13,7 @@ use mainspring_shared::tenant::{
 };
 use mainspring_shared::time::Timestamp;
 
-use super::{BELIEVED, MINUTE, of_usage};
+use super::{CACHE_TTL, MINUTE, of_usage};
 use crate::app::App;
 use crate::error::{Error, Quota};
 
@@ -84,7 +84,7 @@ async fn entered(app: &App, owner: &Owner) -> Result<Option<LedgerSpent>, Error>
     let now = app.clock.monotonic();
     let known = || {
         let said = with(app, owner, |entered| entered.said);
-        said.filter(|(of, at, _)| *of == minute && now.saturating_sub(*at) < BELIEVED)
+        said.filter(|(of, at, _)| *of == minute && now.saturating_sub(*at) < CACHE_TTL)
     };
     if let Some((_, _, spent)) = known() {
         return Ok(spent);

@@ -53,7 +53,7 @@ impl Layers {
         layers.environment(sources.environment);
         for (path, text) in sources.flags {
             let origin = format!("--{}", path.replace(['.', '_'], "-"));
-            layers.spelled(path, text, &origin);
+            layers.set_from_text(path, text, &origin);
         }
         layers
     }
@@ -148,7 +148,7 @@ impl Layers {
             let mut names = names.chain(key.fallback.iter().map(|name| (*name).to_owned()));
             let found = names.find_map(|name| Some((environment.get(&name)?, name)));
             if let Some((text, name)) = found {
-                self.spelled(key.path, text, &name);
+                self.set_from_text(key.path, text, &name);
             }
         }
         // A provider's API key may be in any variable that the configuration names.
@@ -173,7 +173,7 @@ impl Layers {
     }
 
     /// Sets the value at a path, as given by a flag or a variable.
-    pub fn spelled(&mut self, path: &str, text: &str, origin: &str) {
+    pub fn set_from_text(&mut self, path: &str, text: &str, origin: &str) {
         if let Some(key) = self.keys.find(path) {
             self.put(path, key.kind.parse(text), origin);
         }

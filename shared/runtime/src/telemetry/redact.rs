@@ -58,7 +58,7 @@ const KEYS: [(&str, usize); 15] = [
 
 /// A value as JSON, bounded and without secrets. A list that is too long loses items from its
 /// start.
-pub(super) fn told(value: Value) -> String {
+pub(super) fn redacted_json(value: Value) -> String {
     let mut value = redacted(value);
     loop {
         let text = value.to_string();
@@ -287,7 +287,7 @@ mod tests {
             "text": "use sk-proj-0123456789abcdef, or Bearer abcdefgh12345 at https://me:pw@a.example/x",
             "url": "postgres://u:hunter2@db/x",
         });
-        let told = told(value);
+        let told = redacted_json(value);
         for secret in ["plain", "\"a\"", "0123456789", "abcdefgh", "pw@", "hunter2"] {
             assert!(!told.contains(secret), "{secret}: {told}");
         }
@@ -413,7 +413,7 @@ mod tests {
 
     #[test]
     fn what_is_long_is_cut_and_says_so() {
-        let text = told(json!("é".repeat(3_000)));
+        let text = redacted_json(json!("é".repeat(3_000)));
         assert!(
             text.ends_with("… [1000 more characters]\""),
             "{}",
@@ -422,7 +422,7 @@ mod tests {
         let many: Vec<String> = (0..100)
             .map(|n| format!("{n}:{}", "x".repeat(5_000)))
             .collect();
-        let text = told(json!(many));
+        let text = redacted_json(json!(many));
         assert!(
             text.len() <= BYTES_MAX && text.contains("\"99:"),
             "its end is kept"

@@ -80,7 +80,7 @@ pub fn failed(span: &Span, code: Code) {
 /// Records content on a span, redacted and bounded. To be called only if content was asked for.
 pub fn content(span: &Span, of: Content, value: Json) {
     if !span.is_disabled() {
-        set(span, of.name(), redact::told(value));
+        set(span, of.name(), redact::redacted_json(value));
     }
 }
 

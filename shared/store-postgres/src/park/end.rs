@@ -36,7 +36,7 @@ impl Group for End {
     type Outcome = ParkOutcome;
     type Seen = BTreeSet<SessionKey>;
 
-    fn clashes(&self, item: &ParkSend, seen: &mut BTreeSet<SessionKey>) -> bool {
+    fn conflicts_with(&self, item: &ParkSend, seen: &mut BTreeSet<SessionKey>) -> bool {
         !seen.insert(item.key)
     }
 

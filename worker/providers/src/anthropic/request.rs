@@ -198,7 +198,7 @@ struct WireTool<'a> {
     clippy::struct_excessive_bools,
     reason = "each is a capability of its own"
 )]
-pub(super) struct Way {
+pub(super) struct Capabilities {
     /// Whether requests contain cache marks.
     pub(super) caches: bool,
     pub(super) streams: bool,
@@ -209,13 +209,16 @@ pub(super) struct Way {
 }
 
 /// The body of a request; the same request always gives the same bytes.
-pub(super) fn body(request: &Request, way: Way) -> Result<Vec<u8>, Error> {
+pub(super) fn body(request: &Request, capabilities: Capabilities) -> Result<Vec<u8>, Error> {
     let (thinking, effort) = if request.adaptive {
-        (adaptive(request, way.binding), effort(request))
+        (adaptive(request, capabilities.binding), effort(request))
     } else {
         (thinking(request), None)
     };
-    let output = request.output.as_deref().filter(|_| way.native_schema);
+    let output = request
+        .output
+        .as_deref()
+        .filter(|_| capabilities.native_schema);
     let format = output.map(|output| Format::JsonSchema {
         schema: &output.schema,
     });
@@ -237,9 +240,9 @@ pub(super) fn body(request: &Request, way: Way) -> Result<Vec<u8>, Error> {
         output_config: (effort.is_some() || format.is_some())
             .then_some(OutputConfig { effort, format }),
         stop_sequences: &request.stop,
-        stream: way.streams,
+        stream: capabilities.streams,
     };
-    if way.caches {
+    if capabilities.caches {
         mark(&mut body, places);
     }
     if let Some(tail) = &request.tail {
@@ -537,13 +540,13 @@ mod tests {
                 adaptive: true,
                 ..crate::answer::tests::request()
             };
-            let way = Way {
+            let capabilities = Capabilities {
                 caches: true,
                 streams: true,
                 binding,
                 native_schema: false,
             };
-            let body = body(&request, way).expect("JSON");
+            let body = body(&request, capabilities).expect("JSON");
             let body: Value = serde_json::from_slice(&body).expect("JSON");
             body["thinking"].clone()
         };

@@ -4,8 +4,8 @@ use mainspring_shared::store::{ProviderKeys as _, SetProviderKey};
 use mainspring_store_model::ModelStore;
 
 use super::*;
-use crate::hand::Hand;
 use crate::llm::{Chunk, Keyed, Reply, Request, bare_request};
+use crate::manual_clock::ManualClock;
 
 /// A model that knows its key, and answers nothing.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Keyed for WithKey {
 
 struct World {
     store: ModelStore,
-    clock: Hand,
+    clock: ManualClock,
     sealer: Arc<Sealer>,
     keys: TenantKeys,
     shared: Arc<dyn Model>,
@@ -50,7 +50,7 @@ impl World {
         let sealer = Arc::new(sealer);
         Self {
             store: ModelStore::open(Arc::new(SystemClock::new())),
-            clock: Hand::default(),
+            clock: ManualClock::default(),
             keys: TenantKeys::new(Some(Arc::clone(&sealer))),
             sealer,
             shared: Arc::new(WithKey(Secret::new("shared"))),

@@ -18,9 +18,11 @@ use tokio::sync::oneshot;
 use crate::llm::{Chunk, Error, Finish, Reply, Request, Resolved, Traced, estimate_tokens};
 use crate::metrics::{self, Timing};
 use crate::partial_answer::PartialAnswer;
-use crate::send::hold::Inbox;
+use crate::send::lease_state::Inbox;
 use crate::send::load::{self, Question};
-use crate::send::model_call::{Answered, Asks, Attempt, BegunCall, Partial, Streamed, Unanswered};
+use crate::send::model_call::{
+    Answered, Attempt, BegunCall, Partial, QuestionId, Streamed, Unanswered,
+};
 use crate::send::output::Output;
 use crate::send::run::Run;
 use crate::send::vet::Vetting;
@@ -77,7 +79,7 @@ impl Run<'_> {
         self.round.passed = false;
         self.asking.streaming.cut_short = None;
         // Whatever raised a signal by now is told with this question.
-        self.hold.heard = 0;
+        self.lease_state.heard = 0;
         let resolved = match self.resolve_unpaused() {
             Ok(Ok(resolved)) => resolved,
             Ok(Err(pause)) => return Some(self.paused(pause)),
@@ -146,7 +148,7 @@ impl Run<'_> {
         };
         self.owe(&asked);
         self.asking.asked = Some(asked);
-        let said = self.hold.handles.said.clone();
+        let said = self.lease_state.handles.said.clone();
         if !goes_on {
             said.begin(round, label);
         }
@@ -190,7 +192,7 @@ impl Run<'_> {
         if self.asking.partial.is_none() {
             let folded = fold::newest(self.prompt.window.folds());
             let shown = self.bill.totals.shown.as_ref();
-            self.asking.question = Asks {
+            self.asking.question = QuestionId {
                 digest: Some(request.digest()),
                 folded: Some(folded),
                 aged_to: shown.and_then(|shown| shown.aged_to),
@@ -201,19 +203,19 @@ impl Run<'_> {
     /// Does what comes before a model call: hooks of a timer's send, and new inbox items.
     async fn catch_up(&mut self, round: i32, attempt: i32) -> Option<Event> {
         if round == 0
-            && let Some(event) = Box::pin(self.heed_fired(attempt)).await
+            && let Some(event) = Box::pin(self.apply_timer_decision(attempt)).await
         {
             return Some(event);
         }
-        if self.hold.handles.news.swap(false, Ordering::Relaxed) {
-            self.hold.inbox = Inbox::Raised;
+        if self.lease_state.handles.news.swap(false, Ordering::Relaxed) {
+            self.lease_state.inbox = Inbox::Raised;
         }
-        if self.hold.inbox == Inbox::Raised
+        if self.lease_state.inbox == Inbox::Raised
             && let Some(event) = self.store_changes(Vec::new()).await
         {
             return Some(event);
         }
-        if self.hold.inbox != Inbox::Known && !self.gather(round).await {
+        if self.lease_state.inbox != Inbox::Known && !self.gather(round).await {
             return Some(self.release_as_lost().await);
         }
         None
@@ -344,13 +346,13 @@ impl Run<'_> {
     /// next worker if this worker is stopping or has lost the session; otherwise it is cancelled.
     pub(in crate::send) fn abort_asking(&mut self) {
         if let Some(open) = self.forget_background() {
-            if self.kernel.lifecycle.is_stopping() || self.hold.handles.lost.is_cancelled() {
+            if self.kernel.lifecycle.is_stopping() || self.lease_state.handles.lost.is_cancelled() {
                 self.leave_background(open);
                 return;
             }
             self.abandon(open);
         }
-        self.asking.streaming.cut_short = Some(self.hold.handles.said.text());
+        self.asking.streaming.cut_short = Some(self.lease_state.handles.said.text());
         self.asking.tries.interrupted = self.asking.not_failed() + 1;
         self.asking.call = None;
         self.asking.partial = None;

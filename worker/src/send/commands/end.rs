@@ -13,9 +13,9 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tool::CallResult;
 
+use crate::db_retry::Unwritten;
 use crate::hook::Moment;
-use crate::patience::Unwritten;
-use crate::send::hold::Inbox;
+use crate::send::lease_state::Inbox;
 use crate::send::pending_messages::PendingMessages;
 use crate::send::run::{Run, RunOutcome};
 use crate::send::settle;
@@ -38,13 +38,13 @@ impl Run<'_> {
         }
         // The signal is lowered, so nobody would check again for what arrived. An answer that was
         // made without it is followed by another round; any other end tells it.
-        if self.hold.inbox == Inbox::Lowered {
+        if self.lease_state.inbox == Inbox::Lowered {
             let answers = (self.asking.reply.is_some() || self.round.passed)
                 && matches!(end, End::Completed(_));
             if answers {
                 match self.lacks_words().await {
                     Some(true) => return Event::Undelivered,
-                    Some(false) => self.hold.inbox = Inbox::Known,
+                    Some(false) => self.lease_state.inbox = Inbox::Known,
                     None => return self.release_as_lost().await,
                 }
             } else {
@@ -61,7 +61,7 @@ impl Run<'_> {
             let writes = &self.kernel.writes;
             let write = || writes.complete(item.clone(), began.clone());
             let ended = self
-                .patience()
+                .db_retry()
                 .write(write, |outcome| matches!(outcome, CompleteOutcome::Locked));
             match ended.await {
                 Ok(CompleteOutcome::Completed(completed)) => {
@@ -69,11 +69,11 @@ impl Run<'_> {
                     return self.ended(Box::new(item), completed).await;
                 }
                 Ok(CompleteOutcome::Undelivered) => {
-                    self.hold.wrote();
+                    self.lease_state.wrote();
                     // The signals are lowered now. If this round's question already told what
                     // raised them, the answer stands and the model is not asked again.
                     if self.lacks_nothing(&item).await {
-                        item.lease = self.hold.lease();
+                        item.lease = self.lease_state.lease();
                         continue;
                     }
                     return self.goes_on(item);
@@ -83,7 +83,7 @@ impl Run<'_> {
                     refused += 1;
                     let failure = Failure::new(error.code(), "the answer could not be stored");
                     item.result = SendResult::failed(StopReason::Internal, failure);
-                    unsay(&mut item, refused > 1);
+                    strip_refused_answer(&mut item, refused > 1);
                     (item.projections, projected_to) = self.projections(&item.messages);
                 }
                 // An earlier attempt may have ended the send and kept the lease for the next one.
@@ -96,7 +96,7 @@ impl Run<'_> {
 
     /// Does what follows from a durable end.
     async fn ended(&mut self, item: Box<CompleteSend>, completed: Box<Completed>) -> Event {
-        self.hold.wrote();
+        self.lease_state.wrote();
         self.bill.unpaid.clear();
         metrics::send_ended(completed.status);
         let record = &self.send.record;
@@ -174,7 +174,7 @@ impl Run<'_> {
             ..PendingMessages::default()
         };
         self.bill.totals.rounds -= i32::from(answered);
-        self.hold.inbox = Inbox::Lowered;
+        self.lease_state.inbox = Inbox::Lowered;
         Event::Undelivered
     }
 
@@ -249,7 +249,7 @@ impl Run<'_> {
         }
         CompleteSend {
             key: self.send.record.key,
-            lease: self.hold.lease(),
+            lease: self.lease_state.lease(),
             send_id: self.send.record.id,
             messages,
             changes,
@@ -286,7 +286,7 @@ impl Run<'_> {
 /// Results of calls that were made here may be what is refused; with `results_too` they are
 /// replaced with an error of ours. Results that someone else posted are stored already. Inbox items
 /// stay for the next send.
-fn unsay(item: &mut CompleteSend, results_too: bool) {
+fn strip_refused_answer(item: &mut CompleteSend, results_too: bool) {
     const LOST: &str = "the result could not be stored";
     item.messages.retain(|message| message.role == Role::Tool);
     item.deliveries.clear();

@@ -428,7 +428,7 @@ impl Run<'_> {
                     let stored = hook::Moment::FoldStored(&fold);
                     self.show(self.place(), stored, false).await;
                 }
-                self.hold.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
+                self.lease_state.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
                 self.save_notes(notes).await;
                 let cancelled = signals & SIGNAL_CANCEL != 0;
                 Event::Folded { cancelled }
@@ -442,7 +442,7 @@ impl Run<'_> {
         let (notebook, fold) = (self.notebook(), *self.prompt.version);
         tokio::select! {
             () = notebook.save(notes, fold) => {}
-            () = self.hold.handles.lost.cancelled() => {}
+            () = self.lease_state.handles.lost.cancelled() => {}
         }
     }
 
@@ -450,9 +450,9 @@ impl Run<'_> {
         Notebook {
             kernel: Arc::clone(self.kernel),
             at: self.place(),
-            boot: self.hold.lease.boot,
+            boot: self.lease_state.lease.boot,
             offers: self.prompt.offers.clone(),
-            stop: self.hold.handles.cancel.clone(),
+            stop: self.lease_state.handles.cancel.clone(),
         }
     }
 
@@ -485,7 +485,7 @@ impl Run<'_> {
     }
 
     fn enter_fold(&mut self, model: String, usage: Usage) {
-        let (epoch, call) = (self.hold.lease.epoch, self.folding.calls);
+        let (epoch, call) = (self.lease_state.lease.epoch, self.folding.calls);
         self.enter(UsageRow::of_fold(epoch, call, model, usage));
     }
 }

@@ -17,7 +17,7 @@ impl Run<'_> {
         if let Some(event) = self.flush_results().await {
             return event;
         }
-        let paused = self.hold.paused.take();
+        let paused = self.lease_state.paused.take();
         let is_paused = paused.is_some();
         let after = match paused {
             Some(pause) => match self.before_pause(pause).await {
@@ -38,7 +38,7 @@ impl Run<'_> {
         let after = [after, self.time_left()].into_iter().flatten().min();
         let item = ParkSend {
             key: self.send.record.key,
-            lease: self.hold.lease(),
+            lease: self.lease_state.lease(),
             send_id: self.send.record.id,
             on,
             until: after.map_or(ParkUntil::Asked, ParkUntil::After),
@@ -55,7 +55,7 @@ impl Run<'_> {
             totals: self.bill.sums_so_far(not_failed),
         };
         // The store does not know of signals that a step lowered meanwhile.
-        if self.hold.heard & item.unless != 0 {
+        if self.lease_state.heard & item.unless != 0 {
             return match self.open_after(0).await {
                 Ok(open) => Event::Woken { open },
                 Err(event) => event,
@@ -64,7 +64,7 @@ impl Run<'_> {
         let writes = &self.kernel.writes;
         let write = || writes.park(item.clone());
         let parked = self
-            .patience()
+            .db_retry()
             .write(write, |outcome| matches!(outcome, ParkOutcome::Locked));
         match parked.await {
             Ok(ParkOutcome::Parked { .. }) => {
@@ -81,7 +81,7 @@ impl Run<'_> {
                 Event::Stored
             }
             Ok(ParkOutcome::Woken { signals }) => {
-                self.hold.wrote();
+                self.lease_state.wrote();
                 match self.open_after(signals).await {
                     Ok(open) => Event::Woken { open },
                     Err(event) => event,

@@ -25,12 +25,12 @@ impl Run<'_> {
     pub(in crate::send) async fn give_back(&mut self) -> Event {
         let item = ReleaseSession {
             key: self.send.record.key,
-            lease: self.hold.lease,
+            lease: self.lease_state.lease,
             lost: self.lost(),
         };
         let writes = &self.kernel.writes;
         let write = || writes.release(item);
-        self.ending.outcome = match self.patience().write(write, |_| false).await {
+        self.ending.outcome = match self.db_retry().write(write, |_| false).await {
             Ok(true) => RunOutcome::Done(None),
             Ok(false) | Err(_) => RunOutcome::Lost,
         };

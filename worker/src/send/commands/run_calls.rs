@@ -37,9 +37,12 @@ impl Run<'_> {
         }
         for place in 0..self.round.records.len() {
             let record = &self.round.records[place];
-            if let Some(result) =
-                plan::verdict(record, &self.prompt.offers, self.hold.lease.epoch, now)
-            {
+            if let Some(result) = plan::verdict(
+                record,
+                &self.prompt.offers,
+                self.lease_state.lease.epoch,
+                now,
+            ) {
                 self.round.give_up(place, result, now);
             }
         }
@@ -89,7 +92,7 @@ impl Run<'_> {
                     None => self.calls_over(),
                 });
             }
-            let marks = self.round.begin(&places, self.hold.lease.epoch);
+            let marks = self.round.begin(&places, self.lease_state.lease.epoch);
             if !marks.is_empty()
                 && let Some(event) = self.store_changes(marks).await
             {
@@ -123,7 +126,7 @@ impl Run<'_> {
         };
         self.announce_call(place);
         let clock = self.kernel.parts.clock.clone();
-        let asking = (self.send.record.key, self.hold.lease.boot);
+        let asking = (self.send.record.key, self.lease_state.lease.boot);
         self.round.calls.begin(clock, asking, &record, begin);
     }
 
@@ -177,7 +180,7 @@ impl Run<'_> {
             return None;
         }
         self.round.flush = None;
-        if self.hold.handles.cancel.is_cancelled() {
+        if self.lease_state.handles.cancel.is_cancelled() {
             return Some(self.calls_over());
         }
         self.begin_next().await
@@ -214,6 +217,6 @@ impl Run<'_> {
     pub(in crate::send) fn interrupt_calls(&mut self) {
         self.round.calls.stop(false);
         self.round
-            .interrupt(true, self.hold.lease.epoch, self.now());
+            .interrupt(true, self.lease_state.lease.epoch, self.now());
     }
 }

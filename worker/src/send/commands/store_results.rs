@@ -48,9 +48,9 @@ impl Run<'_> {
         match self.append(item).await {
             Ok(signals) => {
                 if signals & SIGNAL_CANCEL != 0 {
-                    self.hold.handles.cancel.cancel();
+                    self.lease_state.handles.cancel.cancel();
                 }
-                self.hold.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
+                self.lease_state.heard |= signals & (SIGNAL_RESULT | SIGNAL_INTERRUPT);
                 None
             }
             Err(event) => Some(event),
@@ -79,7 +79,7 @@ impl Run<'_> {
         AppendRound {
             fold: None,
             key: self.send.record.key,
-            lease: self.hold.lease(),
+            lease: self.lease_state.lease(),
             send_id: self.send.record.id,
             messages: Vec::new(),
             calls: Vec::new(),
@@ -93,8 +93,8 @@ impl Run<'_> {
 
     /// What the open round needs after a step that lowered `signals`.
     pub(in crate::send) async fn open_after(&mut self, signals: i32) -> Result<Open, Event> {
-        let signals = signals | std::mem::take(&mut self.hold.heard);
-        self.hold.lowered(signals);
+        let signals = signals | std::mem::take(&mut self.lease_state.heard);
+        self.lease_state.lowered(signals);
         if signals & SIGNAL_RESULT != 0
             && let Some(round) = self.round.records.first().map(|record| record.round)
             && !self.read_round(round).await
@@ -103,7 +103,7 @@ impl Run<'_> {
         }
         if signals & SIGNAL_INTERRUPT != 0 {
             self.round
-                .interrupt(false, self.hold.lease.epoch, self.now());
+                .interrupt(false, self.lease_state.lease.epoch, self.now());
             if let Some(event) = self.first_word().await {
                 return Err(event);
             }

@@ -33,7 +33,7 @@ impl Run<'_> {
             key: self.send.record.key,
             send: self.send.record.id,
             round: index,
-            epoch: self.hold.lease.epoch,
+            epoch: self.lease_state.lease.epoch,
             now: self.now(),
             stopping: self.kernel.lifecycle.is_stopping(),
             answer_within: self.kernel.parts.config.answer_within,
@@ -60,7 +60,7 @@ impl Run<'_> {
         let item = AppendRound {
             fold: None,
             key: self.send.record.key,
-            lease: self.hold.lease(),
+            lease: self.lease_state.lease(),
             send_id: self.send.record.id,
             messages,
             calls: round.calls,
@@ -78,7 +78,7 @@ impl Run<'_> {
         match self.append(item).await {
             Ok(signals) => {
                 // Earlier result signals belong to a round that is over.
-                self.hold.heard = signals & SIGNAL_INTERRUPT;
+                self.lease_state.heard = signals & SIGNAL_INTERRUPT;
                 if !answered {
                     self.round.records = round.records;
                     self.announce_waiting();

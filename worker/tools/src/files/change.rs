@@ -8,7 +8,7 @@ use crate::files::diff::unified;
 use crate::files::stamps::{Digest, Known};
 use crate::files::text::Editable;
 use crate::files::work::blocking;
-use crate::files::workspace::{Present, Room, Workspace};
+use crate::files::workspace::{Present, SessionDir, Workspace};
 use mainspring_worker::tool::{Invocation, Output, ToolError};
 
 /// Changes an existing text file: `change` gets its text and returns the new text and a sentence
@@ -21,16 +21,16 @@ pub(crate) async fn change_text(
 ) -> Result<Output, ToolError> {
     let (session, call_id) = (invocation.session, invocation.call_id.clone());
     blocking(&invocation.stop, move |stop| {
-        let room = workspace.room(session)?;
+        let session_dir = workspace.session_dir(session)?;
         // Resolved first, because resolving a write target would create the directories on its
         // path.
-        let real = room.file(&path)?.real;
-        let target = room.target(&path)?;
-        let _alone = workspace.lock(&room, &real);
+        let real = session_dir.file(&path)?.real;
+        let target = session_dir.target(&path)?;
+        let _alone = workspace.lock(&session_dir, &real);
         let Some(present) = target.read(workspace.limits.file_bytes_max)? else {
             return Err(ToolError::reply(format!("{path} does not exist")));
         };
-        require_seen(&workspace, &room, &path, target.real(), &present)?;
+        require_seen(&workspace, &session_dir, &path, target.real(), &present)?;
         let editable = Editable::of(&path, &present.bytes)?;
         let (text, done) = change(editable.text)?;
         if text == editable.text {
@@ -42,7 +42,9 @@ pub(crate) async fn change_text(
         check_size(&workspace, content)?;
         target.put(content, Some(&present), &call_id, stop)?;
         let digest = Digest::of(content);
-        workspace.stamps.note(room.session(), target.real(), digest);
+        workspace
+            .stamps
+            .note(session_dir.session(), target.real(), digest);
         Ok(Output::text(format!("{done}\n{difference}")).with_digest(done))
     })
     .await
@@ -51,14 +53,14 @@ pub(crate) async fn change_text(
 /// Writes a whole file. Idempotent.
 pub(crate) fn write_whole(
     workspace: &Workspace,
-    room: &Room,
+    session_dir: &SessionDir,
     wanted: &Whole<'_>,
     stop: &CancellationToken,
 ) -> Result<String, ToolError> {
     let Whole { path, content, .. } = *wanted;
     check_size(workspace, content.as_bytes())?;
-    let target = room.target(path)?;
-    let _alone = workspace.lock(room, target.real());
+    let target = session_dir.target(path)?;
+    let _alone = workspace.lock(session_dir, target.real());
     let present = target.read(workspace.limits.file_bytes_max)?;
     let digest = Digest::of(content.as_bytes());
     let said = match &present {
@@ -68,7 +70,7 @@ pub(crate) fn write_whole(
             return Err(ToolError::reply(format!("{path} exists already")));
         }
         Some(before) => {
-            require_seen(workspace, room, path, target.real(), before)?;
+            require_seen(workspace, session_dir, path, target.real(), before)?;
             target.put(content.as_bytes(), Some(before), wanted.call_id, stop)?;
             let (now, was) = (content.len(), before.bytes.len());
             format!("{path} is written: {now} bytes instead of {was}")
@@ -78,7 +80,9 @@ pub(crate) fn write_whole(
             format!("{path} is made: {} bytes", content.len())
         }
     };
-    workspace.stamps.note(room.session(), target.real(), digest);
+    workspace
+        .stamps
+        .note(session_dir.session(), target.real(), digest);
     Ok(said)
 }
 
@@ -94,12 +98,14 @@ pub(crate) struct Whole<'a> {
 
 fn require_seen(
     workspace: &Workspace,
-    room: &Room,
+    session_dir: &SessionDir,
     given: &str,
     real: &std::path::Path,
     present: &Present,
 ) -> Result<(), ToolError> {
-    let known = workspace.stamps.known(room.session(), real, present.digest);
+    let known = workspace
+        .stamps
+        .known(session_dir.session(), real, present.digest);
     let why = match known {
         Known::Current => return Ok(()),
         Known::Outdated => "has changed since you read it: read it again",

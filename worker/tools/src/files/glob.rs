@@ -12,9 +12,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::files::list_dir::here;
-use crate::files::walk::{self, Bounds, Scope, Short};
+use crate::files::walk::{self, CutShort, Scope, WalkLimits};
 use crate::files::work::{arguments, blocking, stopped};
-use crate::files::workspace::{Room, Workspace};
+use crate::files::workspace::{SessionDir, Workspace};
 use crate::words::counted;
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
@@ -89,29 +89,39 @@ impl Tool for Glob {
         let arguments: Arguments = arguments(invocation.arguments)?;
         let (workspace, clock) = (self.workspace.clone(), self.clock.clone());
         blocking(&invocation.stop, move |stop| {
-            let room = workspace.room(invocation.session)?;
-            let mut bounds = Bounds::new(&workspace.limits, clock, stop.clone());
-            search(&room, &arguments, &mut bounds)
+            let session_dir = workspace.session_dir(invocation.session)?;
+            let mut limits = WalkLimits::new(&workspace.limits, clock, stop.clone());
+            search(&session_dir, &arguments, &mut limits)
         })
         .await
     }
 }
 
-fn search(room: &Room, wanted: &Arguments, bounds: &mut Bounds) -> Result<Output, ToolError> {
+fn search(
+    session_dir: &SessionDir,
+    wanted: &Arguments,
+    limits: &mut WalkLimits,
+) -> Result<Output, ToolError> {
     let pattern = walk::pattern(&wanted.pattern)?;
     let mut scope = Scope::new(wanted.include_hidden, wanted.include_ignored);
     scope.name(&wanted.pattern);
     let mut found = Vec::new();
-    let short = walk::walk(room, &wanted.path, &scope, bounds, &mut |_, entry| {
-        if pattern.is_match(entry.below) {
-            let changed = entry.dir.symlink_metadata(entry.name);
-            let changed = changed.and_then(|kind| kind.modified()).ok();
-            let changed = changed.map(SystemTime::into_std);
-            found.push((changed, entry.path.to_string_lossy().into_owned()));
-        }
-        ControlFlow::Continue(())
-    })?;
-    if short == Some(Short::Stopped) {
+    let cut_short = walk::walk(
+        session_dir,
+        &wanted.path,
+        &scope,
+        limits,
+        &mut |_, entry| {
+            if pattern.is_match(entry.below) {
+                let changed = entry.dir.symlink_metadata(entry.name);
+                let changed = changed.and_then(|kind| kind.modified()).ok();
+                let changed = changed.map(SystemTime::into_std);
+                found.push((changed, entry.path.to_string_lossy().into_owned()));
+            }
+            ControlFlow::Continue(())
+        },
+    )?;
+    if cut_short == Some(CutShort::Stopped) {
         return Err(stopped());
     }
     found.sort_by(|(new, a), (old, b)| old.cmp(new).then_with(|| a.cmp(b)));
@@ -126,8 +136,8 @@ fn search(room: &Room, wanted: &Arguments, bounds: &mut Bounds) -> Result<Output
     } else if found.len() > max {
         let _ = writeln!(text, "[… {} more files]", found.len() - max);
     }
-    if let Some(short) = short {
-        let _ = writeln!(text, "{}", short.said());
+    if let Some(cut_short) = cut_short {
+        let _ = writeln!(text, "{}", cut_short.said());
     }
     if found.is_empty() {
         return Ok(Output::text(text));

@@ -16,9 +16,9 @@ use serde_json::json;
 
 use self::sink::Hits;
 use crate::files::list_dir::here;
-use crate::files::walk::{self, Bounds, Scope, Short};
+use crate::files::walk::{self, CutShort, Scope, WalkLimits};
 use crate::files::work::{arguments, blocking, invalid, stopped};
-use crate::files::workspace::{Room, Workspace, open_regular};
+use crate::files::workspace::{SessionDir, Workspace, open_regular};
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
 /// Matching lines shown unless the call sets a limit.
@@ -126,11 +126,11 @@ impl Tool for Grep {
         let arguments: Arguments = arguments(invocation.arguments)?;
         let (workspace, clock) = (self.workspace.clone(), self.clock.clone());
         blocking(&invocation.stop, move |stop| {
-            let room = workspace.room(invocation.session)?;
-            let mut bounds = Bounds::new(&workspace.limits, clock, stop.clone());
+            let session_dir = workspace.session_dir(invocation.session)?;
+            let mut limits = WalkLimits::new(&workspace.limits, clock, stop.clone());
             let bytes_max = workspace.limits.file_bytes_max;
             let mut search = Search::new(&arguments, bytes_max)?;
-            let said = search.run(&room, &arguments, &mut bounds)?;
+            let said = search.run(&session_dir, &arguments, &mut limits)?;
             let digest = search.hits.counted(&arguments.pattern);
             Ok(Output::text(said).with_digest(digest))
         })
@@ -177,42 +177,48 @@ impl Search {
 
     fn run(
         &mut self,
-        room: &Room,
+        session_dir: &SessionDir,
         wanted: &Arguments,
-        bounds: &mut Bounds,
+        limits: &mut WalkLimits,
     ) -> Result<String, ToolError> {
         let only = wanted.include.as_deref().map(walk::pattern).transpose()?;
         let mut scope = Scope::new(wanted.include_hidden, wanted.include_ignored);
         scope.name(wanted.include.as_deref().unwrap_or_default());
-        let mut short = None;
-        if room.directory(&wanted.path).is_ok() {
-            short = walk::walk(room, &wanted.path, &scope, bounds, &mut |bounds, entry| {
-                let meant = only.as_ref().is_none_or(|only| only.is_match(entry.below));
-                // A symbolic link is skipped: its target is searched at its own path.
-                if meant
-                    && !entry.is_link
-                    && let Ok(file) = open_regular(entry.dir, entry.name)
-                {
-                    self.file(entry.path, &file, bounds);
-                }
-                if self.hits.full() {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            })?;
+        let mut cut_short = None;
+        if session_dir.directory(&wanted.path).is_ok() {
+            cut_short = walk::walk(
+                session_dir,
+                &wanted.path,
+                &scope,
+                limits,
+                &mut |limits, entry| {
+                    let meant = only.as_ref().is_none_or(|only| only.is_match(entry.below));
+                    // A symbolic link is skipped: its target is searched at its own path.
+                    if meant
+                        && !entry.is_link
+                        && let Ok(file) = open_regular(entry.dir, entry.name)
+                    {
+                        self.file(entry.path, &file, limits);
+                    }
+                    if self.hits.full() {
+                        ControlFlow::Break(())
+                    } else {
+                        ControlFlow::Continue(())
+                    }
+                },
+            )?;
         } else {
-            let found = room.file(&wanted.path)?;
-            self.file(&found.real, &found.open, bounds);
+            let found = session_dir.file(&wanted.path)?;
+            self.file(&found.real, &found.open, limits);
         }
         // A stop in the middle of a file shows only here.
-        match short.or_else(|| bounds.reached()) {
-            Some(Short::Stopped) => Err(stopped()),
-            short => Ok(self.hits.said(&wanted.pattern, self.large, short)),
+        match cut_short.or_else(|| limits.reached()) {
+            Some(CutShort::Stopped) => Err(stopped()),
+            cut_short => Ok(self.hits.said(&wanted.pattern, self.large, cut_short)),
         }
     }
 
-    fn file(&mut self, path: &Path, file: &cap_std::fs::File, bounds: &Bounds) {
+    fn file(&mut self, path: &Path, file: &cap_std::fs::File, limits: &WalkLimits) {
         if file
             .metadata()
             .is_ok_and(|kind| kind.len() > self.file_bytes_max)
@@ -221,7 +227,7 @@ impl Search {
             return;
         }
         let path = path.to_string_lossy();
-        let sink = self.hits.in_file(&path, bounds);
+        let sink = self.hits.in_file(&path, limits);
         // A file that cannot be read to its end is searched as far as possible.
         let searched = self.searcher.search_reader(&self.matcher, file, sink);
         if let Err(error) = searched {

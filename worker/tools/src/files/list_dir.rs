@@ -67,7 +67,9 @@ impl Tool for ListDir {
         let Arguments { path } = arguments(invocation.arguments)?;
         let workspace = self.workspace.clone();
         blocking(&invocation.stop, move |_| {
-            let (dir, real) = workspace.room(invocation.session)?.directory(&path)?;
+            let (dir, real) = workspace
+                .session_dir(invocation.session)?
+                .directory(&path)?;
             listing(&path, &real.to_string_lossy(), &dir)
         })
         .await

@@ -13,7 +13,7 @@ use crate::files::page::{self, Page};
 use crate::files::stamps::Digest;
 use crate::files::text::is_binary;
 use crate::files::work::{arguments, blocking};
-use crate::files::workspace::{File, Room, Workspace, fault, read_whole};
+use crate::files::workspace::{File, SessionDir, Workspace, fault, read_whole};
 use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
 /// Lines of a page unless the call sets a limit.
@@ -83,20 +83,24 @@ impl Tool for ReadFile {
         let arguments: Arguments = arguments(invocation.arguments)?;
         let workspace = self.workspace.clone();
         blocking(&invocation.stop, move |_| {
-            let room = workspace.room(invocation.session)?;
-            read(&workspace, &room, &arguments)
+            let session_dir = workspace.session_dir(invocation.session)?;
+            read(&workspace, &session_dir, &arguments)
         })
         .await
     }
 }
 
-fn read(workspace: &Workspace, room: &Room, arguments: &Arguments) -> Result<Output, ToolError> {
+fn read(
+    workspace: &Workspace,
+    session_dir: &SessionDir,
+    arguments: &Arguments,
+) -> Result<Output, ToolError> {
     let given = &arguments.path;
     // A model that reads a directory wants its listing.
-    if let Ok((dir, real)) = room.directory(given) {
+    if let Ok((dir, real)) = session_dir.directory(given) {
         return listing(given, &real.to_string_lossy(), &dir);
     }
-    let mut file = room.file(given)?;
+    let mut file = session_dir.file(given)?;
     let limits = &workspace.limits;
     let wanted = page::Wanted {
         first: arguments.offset.unwrap_or(1).max(1),
@@ -113,7 +117,9 @@ fn read(workspace: &Workspace, room: &Room, arguments: &Arguments) -> Result<Out
             // Recorded even if only a part is shown: the session can ask for the rest, and the
             // stamp is there to detect changes that others make from now on.
             let digest = Digest::of(&bytes);
-            workspace.stamps.note(room.session(), &file.real, digest);
+            workspace
+                .stamps
+                .note(session_dir.session(), &file.real, digest);
             Page::read(bytes.as_slice(), &wanted)
         }
         None if arguments.limit.is_none() => {
@@ -122,7 +128,7 @@ fn read(workspace: &Workspace, room: &Room, arguments: &Arguments) -> Result<Out
                 file.bytes
             )));
         }
-        None => large(given, room, &wanted)?,
+        None => large(given, session_dir, &wanted)?,
     };
     let page = page.map_err(|error| fault(given, &error))?;
     let shown = page.show(given, &wanted).map_err(ToolError::reply)?;
@@ -133,10 +139,14 @@ fn read(workspace: &Workspace, room: &Room, arguments: &Arguments) -> Result<Out
 }
 
 /// A page of a file that is too large to hold in memory.
-fn large(given: &str, room: &Room, wanted: &page::Wanted) -> Result<io::Result<Page>, ToolError> {
+fn large(
+    given: &str,
+    session_dir: &SessionDir,
+    wanted: &page::Wanted,
+) -> Result<io::Result<Page>, ToolError> {
     let File {
         mut open, bytes, ..
-    } = room.file(given)?;
+    } = session_dir.file(given)?;
     let sample = page::sample(&mut open).map_err(|error| fault(given, &error))?;
     if is_binary(&sample) {
         return Err(not_text(given, bytes));

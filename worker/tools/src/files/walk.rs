@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::ignores::Ignores;
 use crate::files::work::invalid;
-use crate::files::workspace::Room;
+use crate::files::workspace::SessionDir;
 use crate::settings::Limits;
 use mainspring_worker::tool::ToolError;
 
@@ -92,7 +92,7 @@ pub(crate) struct Entry<'a> {
 
 /// Why a walk did not visit everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Short {
+pub(crate) enum CutShort {
     Time,
     Entries,
     Stopped,
@@ -100,14 +100,14 @@ pub(crate) enum Short {
 
 /// The limits at which a walk gives up.
 #[derive(Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct WalkLimits {
     clock: Arc<dyn Clock>,
     until: Duration,
     stop: CancellationToken,
     entries: usize,
 }
 
-impl Bounds {
+impl WalkLimits {
     pub(crate) fn new(limits: &Limits, clock: Arc<dyn Clock>, stop: CancellationToken) -> Self {
         Self {
             until: clock.monotonic() + limits.walk_time_max,
@@ -118,18 +118,18 @@ impl Bounds {
     }
 
     /// The limit that has been reached, if any.
-    pub(crate) fn reached(&self) -> Option<Short> {
+    pub(crate) fn reached(&self) -> Option<CutShort> {
         if self.stop.is_cancelled() {
-            Some(Short::Stopped)
+            Some(CutShort::Stopped)
         } else if self.clock.monotonic() >= self.until {
-            Some(Short::Time)
+            Some(CutShort::Time)
         } else {
-            (self.entries == 0).then_some(Short::Entries)
+            (self.entries == 0).then_some(CutShort::Entries)
         }
     }
 }
 
-impl Short {
+impl CutShort {
     /// A note for the model, appended to what was found.
     pub(crate) fn said(self) -> &'static str {
         match self {
@@ -143,42 +143,42 @@ impl Short {
 /// Visits every file below a directory, in the order of their names, until `visit` breaks or a
 /// limit is reached.
 pub(crate) fn walk(
-    room: &Room,
+    session_dir: &SessionDir,
     given: &str,
     scope: &Scope,
-    bounds: &mut Bounds,
-    visit: &mut dyn FnMut(&Bounds, Entry<'_>) -> ControlFlow<()>,
-) -> Result<Option<Short>, ToolError> {
-    let (dir, real) = room.directory(given)?;
+    limits: &mut WalkLimits,
+    visit: &mut dyn FnMut(&WalkLimits, Entry<'_>) -> ControlFlow<()>,
+) -> Result<Option<CutShort>, ToolError> {
+    let (dir, real) = session_dir.directory(given)?;
     let real = match real.strip_prefix(".") {
         Ok(inner) => inner.to_owned(),
         Err(_) => real,
     };
     let mut ignores = Ignores::default();
     if !scope.ignored {
-        let (root, _) = room.directory(".")?;
+        let (root, _) = session_dir.directory(".")?;
         ignores.above(&root, &real);
     }
     let mut walk = Walk {
         start: real.clone(),
         scope,
-        bounds,
+        limits,
         ignores,
         visit,
-        short: None,
+        cut_short: None,
     };
-    // `short` says whether it was cut short; if `visit` broke off, the caller knows.
+    // `cut_short` says whether it was cut short; if `visit` broke off, the caller knows.
     let _ = walk.directory(&dir, &real, 0);
-    Ok(walk.short)
+    Ok(walk.cut_short)
 }
 
 struct Walk<'a> {
     start: PathBuf,
     scope: &'a Scope,
-    bounds: &'a mut Bounds,
+    limits: &'a mut WalkLimits,
     ignores: Ignores,
-    visit: &'a mut dyn FnMut(&Bounds, Entry<'_>) -> ControlFlow<()>,
-    short: Option<Short>,
+    visit: &'a mut dyn FnMut(&WalkLimits, Entry<'_>) -> ControlFlow<()>,
+    cut_short: Option<CutShort>,
 }
 
 impl Walk<'_> {
@@ -196,19 +196,19 @@ impl Walk<'_> {
         let mut names = Vec::new();
         // Unreadable entries are treated as absent.
         for entry in dir.entries().into_iter().flatten().flatten() {
-            if let Some(short) = self.bounds.reached() {
-                self.short = Some(short);
+            if let Some(cut_short) = self.limits.reached() {
+                self.cut_short = Some(cut_short);
                 return ControlFlow::Break(());
             }
-            self.bounds.entries -= 1;
+            self.limits.entries -= 1;
             if let Ok(kind) = entry.file_type() {
                 names.push((entry.file_name(), kind.is_dir(), kind.is_symlink()));
             }
         }
         names.sort();
         for (name, is_dir, is_link) in names {
-            if let Some(short @ (Short::Stopped | Short::Time)) = self.bounds.reached() {
-                self.short = Some(short);
+            if let Some(cut_short @ (CutShort::Stopped | CutShort::Time)) = self.limits.reached() {
+                self.cut_short = Some(cut_short);
                 return ControlFlow::Break(());
             }
             let path = path.join(&name);
@@ -224,7 +224,7 @@ impl Walk<'_> {
                     below,
                     is_link,
                 };
-                (self.visit)(self.bounds, entry)?;
+                (self.visit)(self.limits, entry)?;
             } else if depth < DEPTH_MAX
                 // It may have become a link by now, which cannot lead out of this directory.
                 && let Ok(inner) = dir.open_dir(&name)

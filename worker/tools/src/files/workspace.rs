@@ -5,7 +5,7 @@
 //! symbolic links exist and however they change meanwhile. No path is checked first and then opened
 //! by name. The real path of a file is looked up only to show it and to find its stamp.
 
-mod room;
+mod session_dir;
 mod target;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -22,7 +22,7 @@ use crate::files::stamps::Stamps;
 use crate::settings::{Limits, WorkspaceSettings};
 use mainspring_worker::tool::ToolError;
 
-pub(crate) use room::{File, Room, fault, open_regular, read_whole};
+pub(crate) use session_dir::{File, SessionDir, fault, open_regular, read_whole};
 pub(crate) use target::Present;
 
 /// Number of file locks. Files that hash to different locks are changed concurrently.
@@ -55,7 +55,7 @@ impl Workspace {
     }
 
     /// The directory of a session, created on first use.
-    pub(crate) fn room(&self, session: SessionKey) -> Result<Room, ToolError> {
+    pub(crate) fn session_dir(&self, session: SessionKey) -> Result<SessionDir, ToolError> {
         let opened = if self.shared {
             self.root.try_clone().map(|dir| (dir, self.path.clone()))
         } else {
@@ -64,7 +64,7 @@ impl Workspace {
             dir.map(|dir| (dir, self.path.join(name)))
         };
         match opened {
-            Ok((dir, path)) => Ok(Room::new(dir, path, session)),
+            Ok((dir, path)) => Ok(SessionDir::new(dir, path, session)),
             Err(error) => {
                 tracing::warn!(session.id = %session.session, %error, "no workspace");
                 Err(ToolError::reply("the workspace cannot be opened"))
@@ -92,9 +92,9 @@ impl Workspace {
     }
 
     /// Keeps everyone else in this worker from changing the file until the guard is dropped.
-    pub(crate) fn lock(&self, room: &Room, file: &Path) -> MutexGuard<'_, ()> {
+    pub(crate) fn lock(&self, session_dir: &SessionDir, file: &Path) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();
-        (room.path(), file).hash(&mut hasher);
+        (session_dir.path(), file).hash(&mut hasher);
         let lock = hasher.finish() as usize % LOCKS;
         let lock = &self.locks[lock];
         // The lock guards the file system, where a change is made whole or not at all, so poisoning

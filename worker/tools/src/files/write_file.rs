@@ -72,14 +72,14 @@ impl Tool for WriteFile {
         let workspace = self.workspace.clone();
         let (session, call_id) = (invocation.session, invocation.call_id);
         blocking(&invocation.stop, move |stop| {
-            let room = workspace.room(session)?;
+            let session_dir = workspace.session_dir(session)?;
             let whole = Whole {
                 path: &arguments.path,
                 content: &arguments.content,
                 overwrite: arguments.overwrite,
                 call_id: &call_id,
             };
-            let said = write_whole(&workspace, &room, &whole, stop)?;
+            let said = write_whole(&workspace, &session_dir, &whole, stop)?;
             Ok(Output::text(said.clone()).with_digest(said))
         })
         .await

@@ -36,14 +36,18 @@ pub(crate) struct MemoryTools {
 impl MemoryTools {
     /// The session that asks, in its current state.
     pub(super) async fn session(&self, key: SessionKey) -> Result<SessionRecord, ToolError> {
-        let found = self.patiently(|| self.store.get_session(key)).await?;
+        let found = self
+            .retry_while_unavailable(|| self.store.get_session(key))
+            .await?;
         found.ok_or_else(gone)
     }
 
     /// A send of this session.
     pub(super) async fn send(&self, key: SessionKey, id: SendId) -> Result<SendRecord, ToolError> {
         let ids = || vec![(key.tenant, id)];
-        let found = self.patiently(|| self.store.get_sends(ids())).await?;
+        let found = self
+            .retry_while_unavailable(|| self.store.get_sends(ids()))
+            .await?;
         let send = found.into_iter().next().flatten();
         send.filter(|send| send.key == key).ok_or_else(gone)
     }
@@ -53,12 +57,14 @@ impl MemoryTools {
         &self,
         key: SessionKey,
     ) -> Result<Option<SessionRecord>, ToolError> {
-        self.patiently(|| self.store.get_session(key)).await
+        self.retry_while_unavailable(|| self.store.get_session(key))
+            .await
     }
 
     /// The sessions that a session started, oldest first.
     pub(super) async fn children(&self, key: SessionKey) -> Result<Vec<SessionKey>, ToolError> {
-        self.patiently(|| self.store.list_children(key)).await
+        self.retry_while_unavailable(|| self.store.list_children(key))
+            .await
     }
 
     /// Messages of a session, newest first.
@@ -66,13 +72,13 @@ impl MemoryTools {
         &self,
         query: FindMessages,
     ) -> Result<Vec<Message>, ToolError> {
-        self.patiently(|| self.store.find_messages(query.clone()))
+        self.retry_while_unavailable(|| self.store.find_messages(query.clone()))
             .await
     }
 
     /// Sends of a session, newest first.
     pub(super) async fn list_sends(&self, query: ListSends) -> Result<Page<SendRecord>, ToolError> {
-        self.patiently(|| self.store.list_sends(query.clone()))
+        self.retry_while_unavailable(|| self.store.list_sends(query.clone()))
             .await
     }
 
@@ -102,7 +108,7 @@ impl MemoryTools {
     }
 
     pub(super) async fn read(&self, tenant: TenantId, name: ListName) -> Result<List, ToolError> {
-        self.patiently(|| self.store.read_list(tenant, name.clone()))
+        self.retry_while_unavailable(|| self.store.read_list(tenant, name.clone()))
             .await
     }
 
@@ -122,7 +128,7 @@ impl MemoryTools {
             change,
             bounds,
         };
-        let outcome = self.patiently(|| self.store.write_list(item.clone()));
+        let outcome = self.retry_while_unavailable(|| self.store.write_list(item.clone()));
         match outcome.await? {
             ListOutcome::Written { written, list } => Ok((written, list)),
             ListOutcome::Refused(refusal) => Err(ToolError::reply(refusal.to_string())),
@@ -130,16 +136,16 @@ impl MemoryTools {
         }
     }
 
-    async fn patiently<T, F>(&self, ask: impl Fn() -> F) -> Result<T, ToolError>
+    async fn retry_while_unavailable<T, F>(&self, ask: impl Fn() -> F) -> Result<T, ToolError>
     where
         F: Future<Output = store::Result<T>>,
     {
-        patiently(self.clock.as_ref(), "the list", ask).await
+        retry_while_unavailable(self.clock.as_ref(), "the list", ask).await
     }
 }
 
 /// Retries a database request while the database is unavailable; only the call's timeout ends this.
-pub(crate) async fn patiently<T, F>(
+pub(crate) async fn retry_while_unavailable<T, F>(
     clock: &dyn Clock,
     what: &str,
     ask: impl Fn() -> F,

@@ -10,12 +10,12 @@ use mainspring_shared::time::Clock;
 use mainspring_shared::tool::{DeclaredTool, Repeat};
 use tokio_util::sync::CancellationToken;
 
-use super::frame::{Up, WireTool};
+use super::frame::{FromChild, WireTool};
 use super::outside::{Outside, WireCell};
 use super::process::Question;
-use super::{Isolated, Jail, START_WAIT, Strictness, Unmade};
+use super::{CallNotMade, ChildRole, Isolated, Jail, START_WAIT};
 use crate::http::Caller;
-use crate::skills::{self, Beside, Shelf};
+use crate::skills::{self, Shelf, WithSkillFiles};
 use mainspring_worker::tool::{
     Away, Cell, CellOwner, Invocation, Isolator, NoCell, Output, Tool, ToolError, ToolSpec, Traits,
 };
@@ -59,8 +59,8 @@ impl Isolator for Isolating {
             }
         };
         let child = child.map_err(|error| match error {
-            Unmade::Reply(error) => refused(&error.to_string()),
-            Unmade::NoStart => refused("the worker's log says why"),
+            CallNotMade::Reply(error) => refused(&error.to_string()),
+            CallNotMade::NoStart => refused("the worker's log says why"),
         })?;
         if !child.begun().await {
             return Err(refused(
@@ -84,7 +84,7 @@ impl SendCell {
         Arc::new(Isolated {
             inner,
             jail: self.cells.jail.clone(),
-            strictness: Strictness::Cell {
+            role: ChildRole::Cell {
                 wire: self.wire.clone(),
                 declared: declared.cloned().map(Box::new),
             },
@@ -114,8 +114,8 @@ impl SendCell {
             .ask(self.owner, &stop, Some(&self.wire), question);
         let (_child, mut asked) = asked.await.map_err(|why| (which(), why.to_string()))?;
         match asked.answer().await {
-            Some(Up::Listed { tools, .. }) => Ok(tools),
-            Some(Up::Away { which, why, .. }) => Err((which, why)),
+            Some(FromChild::Listed { tools, .. }) => Ok(tools),
+            Some(FromChild::Away { which, why, .. }) => Err((which, why)),
             Some(_) => Err((which(), "the process answers something else".to_owned())),
             None => Err((which(), "the process ended".to_owned())),
         }
@@ -131,7 +131,7 @@ impl Cell for SendCell {
         }
         let inner = self.isolated(self.cells.named.get(name)?.clone(), None);
         Some(match shelf {
-            Some(shelf) => Arc::new(Beside { inner, shelf }),
+            Some(shelf) => Arc::new(WithSkillFiles { inner, shelf }),
             None => inner,
         })
     }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::cell::described;
-use super::frame::{Begin, Down, Up, line, next_line};
+use super::frame::{Begin, FromChild, ToChild, line, next_line};
 use crate::builtin::register;
 use crate::http::Caller;
 use crate::mcp::Pool;
@@ -29,7 +29,7 @@ use mainspring_worker::tool::{
 };
 
 /// A question in progress, which resolves to its answer.
-type Work = BoxFuture<'static, (u64, Up)>;
+type Work = BoxFuture<'static, (u64, FromChild)>;
 
 /// What a child runs calls with.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub async fn run(
     }
     let token = begin.token.clone();
     let kit = Arc::new(Kit::new(begin, clock)?);
-    let ready = Up::Ready {
+    let ready = FromChild::Ready {
         token: token.clone(),
     };
     write(&mut output, &line(&ready)?).await?;
@@ -87,7 +87,7 @@ pub async fn run(
 }
 
 /// Parses a frame. What it says of an agent may have been stored by a newer release.
-fn read(frame: &[u8]) -> io::Result<Down> {
+fn read(frame: &[u8]) -> io::Result<ToChild> {
     let text = std::str::from_utf8(frame).map_err(io::Error::other)?;
     Ok(stored::read(text)?)
 }
@@ -96,19 +96,19 @@ fn read(frame: &[u8]) -> io::Result<Down> {
 fn begun(
     kit: &Arc<Kit>,
     token: &str,
-    frame: Down,
+    frame: ToChild,
     (stop, stops): (&CancellationToken, &BTreeMap<u64, CancellationToken>),
 ) -> io::Result<Option<(u64, Work)>> {
     let (kit, own) = (kit.clone(), token.to_owned());
     match frame {
-        Down::Stop { token: given, id } => {
+        ToChild::Stop { token: given, id } => {
             known(token, &given)?;
             if let Some(stop) = stops.get(&id) {
                 stop.cancel();
             }
             Ok(None)
         }
-        Down::List {
+        ToChild::List {
             token: given,
             id,
             declared,
@@ -117,7 +117,7 @@ fn begun(
             let work = async move { (id, kit.list(own, id, &declared).await) };
             Ok(Some((id, work.boxed())))
         }
-        Down::Call {
+        ToChild::Call {
             token: given,
             id,
             tool,
@@ -194,14 +194,14 @@ impl Kit {
         }
     }
 
-    async fn list(&self, token: String, id: u64, declared: &DeclaredTool) -> Up {
+    async fn list(&self, token: String, id: u64, declared: &DeclaredTool) -> FromChild {
         match self.declared(declared).await {
-            Ok(tools) => Up::Listed {
+            Ok(tools) => FromChild::Listed {
                 token,
                 id,
                 tools: tools.iter().map(|tool| described(tool.as_ref())).collect(),
             },
-            Err(Away { which, why }) => Up::Away {
+            Err(Away { which, why }) => FromChild::Away {
                 token,
                 id,
                 which,
@@ -238,29 +238,29 @@ fn known(token: &str, given: &str) -> io::Result<()> {
     Err(io::Error::other("a frame has another token"))
 }
 
-fn answer(token: &str, id: u64, called: Result<Output, ToolError>) -> Up {
+fn answer(token: &str, id: u64, called: Result<Output, ToolError>) -> FromChild {
     let token = token.to_owned();
     match called {
         Ok(Output {
             content,
             value,
             failed,
-        }) => Up::Done {
+        }) => FromChild::Done {
             token,
             id,
             content,
             value,
             failed,
         },
-        Err(ToolError::Reply { code, message }) => Up::Failed {
+        Err(ToolError::Reply { code, message }) => FromChild::Failed {
             token,
             id,
             code,
             message,
         },
-        Err(ToolError::Abort { message }) => Up::Aborted { token, id, message },
+        Err(ToolError::Abort { message }) => FromChild::Aborted { token, id, message },
         // A child has no cell of its own that could be lost.
-        Err(ToolError::Lost { message }) => Up::Failed {
+        Err(ToolError::Lost { message }) => FromChild::Failed {
             token,
             id,
             code: Code::ToolUnknownOutcome,

@@ -74,7 +74,7 @@ impl WireShell {
 /// A frame to the child.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum Down {
+pub(crate) enum ToChild {
     Call {
         token: String,
         id: u64,
@@ -103,7 +103,7 @@ pub(crate) enum Down {
 /// A frame from the child.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum Up {
+pub(crate) enum FromChild {
     Ready {
         token: String,
     },
@@ -149,7 +149,7 @@ pub(crate) struct WireTool {
     pub(crate) timeout: Duration,
 }
 
-impl Up {
+impl FromChild {
     /// Its token, and the id of the call that it answers.
     pub(crate) fn about(&self) -> (&str, Option<u64>) {
         match self {

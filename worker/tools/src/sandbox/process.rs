@@ -16,7 +16,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::frame::{Begin, Down, Up, line, next_line};
+use super::frame::{Begin, FromChild, ToChild, line, next_line};
 use crate::shell::end_marked;
 use mainspring_worker::tool::Invocation;
 
@@ -45,7 +45,7 @@ const COMPLAINT_BYTES_MAX: usize = 2_000;
 #[derive(Debug)]
 struct Waiting {
     call_id: String,
-    answer: oneshot::Sender<Up>,
+    answer: oneshot::Sender<FromChild>,
 }
 
 /// The worker's handle to a child.
@@ -90,7 +90,7 @@ pub(crate) enum NotAsked {
 pub(crate) struct PendingCall {
     child: Arc<Handle>,
     id: u64,
-    answer: oneshot::Receiver<Up>,
+    answer: oneshot::Receiver<FromChild>,
 }
 
 impl Handle {
@@ -143,7 +143,7 @@ impl Handle {
                 declared,
                 invocation,
             } => {
-                let frame = Down::Call {
+                let frame = ToChild::Call {
                     token,
                     id,
                     tool: tool.to_owned(),
@@ -160,7 +160,7 @@ impl Handle {
                 let declared = Box::new(declared.clone());
                 (
                     String::new(),
-                    Down::List {
+                    ToChild::List {
                         token,
                         id,
                         declared,
@@ -216,13 +216,13 @@ impl Handle {
 
 impl PendingCall {
     /// The child's answer; `None` if it ended without one.
-    pub(crate) async fn answer(&mut self) -> Option<Up> {
+    pub(crate) async fn answer(&mut self) -> Option<FromChild> {
         (&mut self.answer).await.ok()
     }
 
     /// Tells the child to stop the call.
     pub(crate) fn stop(&self) {
-        let frame = Down::Stop {
+        let frame = ToChild::Stop {
             token: self.child.token.clone(),
             id: self.id,
         };
@@ -252,7 +252,7 @@ struct Group {
 impl Group {
     /// Waits until the leader has exited, without reaping it. The end of its output is no sign of
     /// that, because processes that it started may hold its pipes.
-    async fn headless(leader: Option<Pid>, clock: &dyn Clock) {
+    async fn leader_exited(leader: Option<Pid>, clock: &dyn Clock) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         loop {
             clock.sleep(LOOK_INTERVAL).await;
@@ -379,7 +379,7 @@ impl Started {
             tokio::select! {
                 ended = wire.carry(&begin) => ended,
                 () = always(listen(complaints, &mut complaint)) => Ok(()),
-                () = Group::headless(self.group.leader, clock.as_ref()) => {
+                () = Group::leader_exited(self.group.leader, clock.as_ref()) => {
                     Err(io::Error::other("the child went away"))
                 }
                 () = aborted => {
@@ -504,7 +504,7 @@ impl Wire<'_> {
     async fn greet(&mut self, begin: &Begin) -> io::Result<()> {
         self.input.write_all(&line(begin)?).await?;
         match heard(self.handle, self.output, &mut self.held).await? {
-            Up::Ready { .. } => Ok(()),
+            FromChild::Ready { .. } => Ok(()),
             _ => Err(io::Error::other("the child does not begin with a greeting")),
         }
     }
@@ -515,10 +515,10 @@ async fn heard(
     handle: &Handle,
     output: &mut BufReader<ChildStdout>,
     held: &mut Vec<u8>,
-) -> io::Result<Up> {
+) -> io::Result<FromChild> {
     let said = next_line(output, held).await?;
     let said = said.ok_or_else(|| io::Error::other("the child went away"))?;
-    let up: Up = serde_json::from_slice(&said)
+    let up: FromChild = serde_json::from_slice(&said)
         .map_err(|_| io::Error::other("what the child says makes no sense"))?;
     if up.about().0 == handle.token {
         Ok(up)

@@ -185,11 +185,11 @@ impl Commands {
         let (workspace, backend) = (self.workspace.clone(), self.backend.clone());
         let (session, call_id) = (invocation.session, invocation.call_id.clone());
         blocking(&invocation.stop, move |_| {
-            let room = workspace.room(session)?;
-            let (_, cwd) = room.directory(&wanted.cwd)?;
+            let session_dir = workspace.session_dir(session)?;
+            let (_, cwd) = session_dir.directory(&wanted.cwd)?;
             let command = ShellCommand {
                 command: &wanted.command,
-                workspace: room.path(),
+                workspace: session_dir.path(),
                 cwd: &cwd,
                 session,
                 call_id: &call_id,

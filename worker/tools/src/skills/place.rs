@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::files::work::{arguments, blocking, stopped};
-use crate::files::workspace::{Room, Workspace, read_whole};
+use crate::files::workspace::{SessionDir, Workspace, read_whole};
 
 /// Places the files of a skill wherever the workspace is: in the worker, or in the child that has
 /// it. Models do not call it.
@@ -53,7 +53,7 @@ impl Tool for PlaceFiles {
         let workspace = self.workspace.clone();
         let (session, call_id) = (invocation.session, invocation.call_id);
         blocking(&invocation.stop, move |stop| {
-            let room = workspace.room(session)?;
+            let session_dir = workspace.session_dir(session)?;
             let mut missing = Vec::new();
             for file in &wanted.files {
                 if stop.is_cancelled() {
@@ -62,13 +62,13 @@ impl Tool for PlaceFiles {
                 let path = format!("{}/{}", wanted.folder, file.path);
                 let target = std::path::Path::new(&path);
                 // Two calls of one round may place the same file.
-                let _turn = workspace.lock(&room, target);
-                if is_there(&room, &path, file) {
+                let _turn = workspace.lock(&session_dir, target);
+                if is_there(&session_dir, &path, file) {
                     continue;
                 }
                 match wanted.contents.get(&file.path) {
                     None => missing.push(file.path.clone()),
-                    Some(content) => write(&room, &path, file, content, &call_id)?,
+                    Some(content) => write(&session_dir, &path, file, content, &call_id)?,
                 }
             }
             Ok(Output {
@@ -81,8 +81,8 @@ impl Tool for PlaceFiles {
 }
 
 /// Whether the file is there exactly as in the version.
-fn is_there(room: &Room, path: &str, file: &SkillFile) -> bool {
-    let Ok(mut found) = room.file(path) else {
+fn is_there(session_dir: &SessionDir, path: &str, file: &SkillFile) -> bool {
+    let Ok(mut found) = session_dir.file(path) else {
         return false;
     };
     let runs = found
@@ -98,7 +98,7 @@ fn is_there(room: &Room, path: &str, file: &SkillFile) -> bool {
 }
 
 fn write(
-    room: &Room,
+    session_dir: &SessionDir,
     path: &str,
     file: &SkillFile,
     content: &str,
@@ -110,5 +110,5 @@ fn write(
         ToolError::reply(format!("{path} is not what the skill's version says it is"))
     })?;
     let mode = if file.executable { 0o755 } else { 0o644 };
-    room.target(path)?.place(&content, mode, call_id)
+    session_dir.target(path)?.place(&content, mode, call_id)
 }

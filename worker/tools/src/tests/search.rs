@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::bed::{Bed, files};
 use crate::builtin::{Limits, Settings, WorkspaceSettings};
-use crate::files::walk::{Bounds, Scope, Short, walk};
+use crate::files::walk::{CutShort, Scope, WalkLimits, walk};
 use crate::files::workspace::Workspace;
 
 fn aged(bed: &Bed, path: &str, age: u64) {
@@ -199,18 +199,26 @@ fn a_walk_ends_at_each_of_its_bounds() {
     let settings = WorkspaceSettings::shared(dir.path());
     let walked = |limits: Limits, stop: &CancellationToken, end_at: usize| {
         let workspace = Workspace::open(&settings, limits).expect("opens");
-        let room = workspace.room(super::bed::session(1)).expect("opens");
+        let session_dir = workspace
+            .session_dir(super::bed::session(1))
+            .expect("opens");
         let clock = Arc::new(Hurrying::default());
-        let mut bounds = Bounds::new(&workspace.limits, clock, stop.clone());
+        let mut limits = WalkLimits::new(&workspace.limits, clock, stop.clone());
         let mut seen = 0;
-        let short = walk(&room, ".", &Scope::default(), &mut bounds, &mut |_, _| {
-            seen += 1;
-            if seen == end_at {
-                stop.cancel();
-            }
-            std::ops::ControlFlow::Continue(())
-        });
-        (short.expect("walks"), seen)
+        let cut_short = walk(
+            &session_dir,
+            ".",
+            &Scope::default(),
+            &mut limits,
+            &mut |_, _| {
+                seen += 1;
+                if seen == end_at {
+                    stop.cancel();
+                }
+                std::ops::ControlFlow::Continue(())
+            },
+        );
+        (cut_short.expect("walks"), seen)
     };
     let limits = |entries, seconds| Limits {
         walk_entries_max: entries,
@@ -221,16 +229,16 @@ fn a_walk_ends_at_each_of_its_bounds() {
     assert_eq!(walked(limits(100, 1_000), &stop, 0), (None, 40));
     assert_eq!(
         walked(limits(39, 1_000), &stop, 0),
-        (Some(Short::Entries), 0)
+        (Some(CutShort::Entries), 0)
     );
-    let (short, seen) = walked(limits(100, 60), &stop, 0);
+    let (cut_short, seen) = walked(limits(100, 60), &stop, 0);
     assert!(
-        short == Some(Short::Time) && (1..40).contains(&seen),
+        cut_short == Some(CutShort::Time) && (1..40).contains(&seen),
         "{seen}"
     );
     assert_eq!(
         walked(limits(100, 1_000), &stop, 7),
-        (Some(Short::Stopped), 7)
+        (Some(CutShort::Stopped), 7)
     );
 }
 

@@ -18,7 +18,7 @@ use crate::fold::{
     Fault, FoldCall, Job, NOTE_TOOLS, Part, Taken, Writing, Written, ask_own, ask_service, distill,
     prompt, summarize,
 };
-use crate::hook::{self, Judged};
+use crate::hook::{self, CombinedVerdict};
 use crate::llm::Error;
 use crate::send::load;
 use crate::send::run::Run;
@@ -137,7 +137,7 @@ impl Run<'_> {
                 let url = spec.url.clone().unwrap_or_default();
                 let agent = &self.send.agent;
                 let isolated = (agent.isolation != Isolation::None).then(|| agent.clone());
-                let by = (self.hold.lease.boot, isolated);
+                let by = (self.lease_state.lease.boot, isolated);
                 self.folding.writing =
                     Some(self.within(span, Box::pin(ask_service(tools, url, job, by))));
                 return true;
@@ -192,9 +192,9 @@ impl Run<'_> {
                 if !hooks.is_empty() {
                     let bound = request.max_tokens;
                     let asking = Arc::make_mut(&mut request);
-                    let judged = hooks.before_model(at, asking).await;
+                    let verdict = hooks.before_model(at, asking).await;
                     asking.max_tokens = asking.max_tokens.min(bound);
-                    if !matches!(judged, Ok(Judged::Go)) {
+                    if !matches!(verdict, Ok(CombinedVerdict::Go)) {
                         let why = "a hook does not let the model be asked for it";
                         return Err(Fault::Service(why.to_owned()));
                     }

@@ -88,11 +88,11 @@ impl Run<'_> {
             return Some(attached);
         };
         if cancelled {
-            self.hold.handles.cancel.cancel();
+            self.lease_state.handles.cancel.cancel();
         }
-        if self.hold.heard & SIGNAL_INTERRUPT != 0 {
+        if self.lease_state.heard & SIGNAL_INTERRUPT != 0 {
             // This step lowered the signal, so the run must be told to check what arrived.
-            self.hold.handles.interrupt.notify_one();
+            self.lease_state.handles.interrupt.notify_one();
         }
         None
     }
@@ -126,7 +126,7 @@ impl Run<'_> {
         FoldAtRest {
             key: self.send.record.key,
             send_id: self.send.record.id,
-            boot: self.hold.lease.boot,
+            boot: self.lease_state.lease.boot,
             context_version: *self.prompt.version,
             fold: None,
             usage,

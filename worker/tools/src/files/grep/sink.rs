@@ -6,7 +6,7 @@ use std::io;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
 
 use crate::files::text::short_line;
-use crate::files::walk::{Bounds, Short};
+use crate::files::walk::{CutShort, WalkLimits};
 use crate::words::counted;
 
 /// Characters shown of a line.
@@ -41,12 +41,12 @@ impl Hits {
         self.count >= self.max
     }
 
-    pub(crate) fn in_file<'a>(&'a mut self, path: &'a str, bounds: &'a Bounds) -> InFile<'a> {
+    pub(crate) fn in_file<'a>(&'a mut self, path: &'a str, limits: &'a WalkLimits) -> InFile<'a> {
         self.began = (self.text.len(), self.count);
         InFile {
             hits: self,
             path,
-            bounds,
+            limits,
         }
     }
 
@@ -64,7 +64,7 @@ impl Hits {
     }
 
     /// The whole result, in words.
-    pub(crate) fn said(&self, pattern: &str, large: usize, short: Option<Short>) -> String {
+    pub(crate) fn said(&self, pattern: &str, large: usize, cut_short: Option<CutShort>) -> String {
         let mut said = self.text.clone();
         if self.count == 0 {
             let _ = writeln!(said, "no line matches {pattern}");
@@ -78,8 +78,8 @@ impl Hits {
         if large > 0 {
             let _ = writeln!(said, "[{large} files were too large to be searched]");
         }
-        if let Some(short) = short {
-            let _ = writeln!(said, "{}", short.said());
+        if let Some(cut_short) = cut_short {
+            let _ = writeln!(said, "{}", cut_short.said());
         }
         said
     }
@@ -97,7 +97,7 @@ impl Hits {
 pub(crate) struct InFile<'a> {
     hits: &'a mut Hits,
     path: &'a str,
-    bounds: &'a Bounds,
+    limits: &'a WalkLimits,
 }
 
 impl Sink for InFile<'_> {
@@ -110,7 +110,7 @@ impl Sink for InFile<'_> {
         self.hits.count += 1;
         let (number, bytes) = (found.line_number(), found.bytes());
         self.hits.line(self.path, ':', number, bytes);
-        Ok(self.bounds.reached().is_none())
+        Ok(self.limits.reached().is_none())
     }
 
     fn context(&mut self, _: &Searcher, around: &SinkContext<'_>) -> Result<bool, io::Error> {

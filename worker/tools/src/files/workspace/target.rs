@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cap_std::fs::{Dir, OpenOptions, Permissions, PermissionsExt as _};
 use tokio_util::sync::CancellationToken;
 
-use super::room::{fault, open_regular, read_whole};
+use super::session_dir::{fault, open_regular, read_whole};
 use crate::files::stamps::Digest;
 use crate::files::work::stopped;
 use mainspring_worker::tool::ToolError;

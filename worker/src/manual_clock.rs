@@ -8,9 +8,9 @@ use mainspring_shared::time::{Clock, Timestamp};
 
 /// A clock that is set by hand. Sleeping on it never ends.
 #[derive(Debug, Default)]
-pub(crate) struct Hand(Mutex<Duration>);
+pub(crate) struct ManualClock(Mutex<Duration>);
 
-impl Hand {
+impl ManualClock {
     /// Sets the time.
     pub(crate) fn at(&self, time: Duration) {
         *self.0.lock().expect("nobody panics with it") = time;
@@ -23,7 +23,7 @@ impl Hand {
 }
 
 #[async_trait]
-impl Clock for Hand {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp(0)
     }

@@ -1,4 +1,4 @@
-//! Patience with the database: requests that it does not answer are retried with backoff.
+//! Retries of requests that the database does not answer, with backoff.
 
 use std::future::Future;
 use std::time::Duration;
@@ -24,13 +24,13 @@ pub(crate) enum Unwritten {
 
 /// Retries for a send's run, for as long as the lease lasts.
 #[derive(Debug, Clone)]
-pub(crate) struct Patience<'a> {
+pub(crate) struct DbRetry<'a> {
     parts: &'a Parts,
     lost: CancellationToken,
     send: SendId,
 }
 
-impl<'a> Patience<'a> {
+impl<'a> DbRetry<'a> {
     /// Retries until the lease is lost.
     pub(crate) fn new(parts: &'a Parts, lost: CancellationToken, send: SendId) -> Self {
         Self { parts, lost, send }

@@ -15,7 +15,7 @@ use mainspring_worker::tool::ToolError;
 
 /// A session's directory. No path can leave it.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct SessionDir {
     dir: Dir,
     path: PathBuf,
     session: SessionKey,
@@ -30,7 +30,7 @@ pub(crate) struct File {
     pub(crate) bytes: u64,
 }
 
-impl Room {
+impl SessionDir {
     pub(crate) fn new(dir: Dir, path: PathBuf, session: SessionKey) -> Self {
         Self { dir, path, session }
     }

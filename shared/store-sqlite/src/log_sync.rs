@@ -25,7 +25,7 @@ type Keep = Box<dyn FnMut() -> io::Result<()> + Send>;
 
 /// The state of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum SyncState {
     /// The first so many commits are durable.
     Commits(u64),
     /// A sync failed. What is durable is unknown, and a later sync may report success all the same.
@@ -34,16 +34,16 @@ enum Kept {
 
 /// Numbers commits, and tracks which of them are durable. The thread ends once this is dropped.
 #[derive(Debug)]
-pub(crate) struct Disk {
+pub(crate) struct LogSync {
     /// The number of the last commit that started and so may be visible.
-    begun: AtomicU64,
+    last_started: AtomicU64,
     /// The number of the last commit that finished.
     committed: Arc<AtomicU64>,
-    kept: watch::Receiver<Kept>,
+    durable: watch::Receiver<SyncState>,
     next: Sender<()>,
 }
 
-impl Disk {
+impl LogSync {
     /// Starts the thread for the file of this connection, in WAL mode. Everything that the log
     /// contains already is durable afterwards, whether or not its writer synced it.
     pub(crate) fn start(driver: &mut Driver) -> Result<Self> {
@@ -66,24 +66,24 @@ impl Disk {
 
     /// For a file that is only read.
     pub(crate) fn unused() -> Result<Self> {
-        let disk = Self::with(Box::new(|| Ok(())));
-        disk.map_err(|error| Fault::database(error, Class::Unavailable))
+        let log_sync = Self::with(Box::new(|| Ok(())));
+        log_sync.map_err(|error| Fault::database(error, Class::Unavailable))
     }
 
     fn with(keep: Keep) -> io::Result<Self> {
         let committed = Arc::new(AtomicU64::new(0));
-        let (kept, waiting) = watch::channel(Kept::Commits(0));
+        let (durable, waiting) = watch::channel(SyncState::Commits(0));
         let (next, rounds) = channel();
         std::thread::Builder::new()
             .name("sqlite-disk".to_owned())
             .spawn({
                 let committed = committed.clone();
-                move || run(&rounds, &committed, &kept, keep)
+                move || run(&rounds, &committed, &durable, keep)
             })?;
         Ok(Self {
-            begun: AtomicU64::new(0),
+            last_started: AtomicU64::new(0),
             committed,
-            kept: waiting,
+            durable: waiting,
             next,
         })
     }
@@ -91,39 +91,39 @@ impl Disk {
     /// Runs a commit, one at a time, and starts a round after it. Returns the number and the result
     /// of the commit.
     pub(crate) fn commit<T>(&self, commit: impl FnOnce() -> T) -> (u64, T) {
-        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let number = self.last_started.fetch_add(1, Ordering::SeqCst) + 1;
         let done = commit();
         self.committed.store(number, Ordering::SeqCst);
-        // A thread that has ended has reported its failure, which `kept` returns.
+        // A thread that has ended has reported its failure, which `durable` returns.
         let _ = self.next.send(());
         (number, done)
     }
 
     /// The number of the last commit that may be visible.
-    pub(crate) fn last(&self) -> u64 {
-        self.begun.load(Ordering::SeqCst)
+    pub(crate) fn last_started(&self) -> u64 {
+        self.last_started.load(Ordering::SeqCst)
     }
 
     /// Waits until the commits up to this number are durable.
-    pub(crate) fn kept(&self, number: u64) -> BoxFuture<'static, Result<()>> {
-        let mut kept = self.kept.clone();
+    pub(crate) fn durable(&self, number: u64) -> BoxFuture<'static, Result<()>> {
+        let mut durable = self.durable.clone();
         Box::pin(async move {
-            let is_over = |kept: &Kept| match kept {
-                Kept::Commits(commits) => *commits >= number,
-                Kept::Failed => true,
+            let is_over = |durable: &SyncState| match durable {
+                SyncState::Commits(commits) => *commits >= number,
+                SyncState::Failed => true,
             };
-            match kept.wait_for(is_over).await.as_deref() {
-                Ok(Kept::Commits(_)) => Ok(()),
-                Ok(Kept::Failed) | Err(_) => Err(failed()),
+            match durable.wait_for(is_over).await.as_deref() {
+                Ok(SyncState::Commits(_)) => Ok(()),
+                Ok(SyncState::Failed) | Err(_) => Err(failed()),
             }
         })
     }
 
     /// Fails once the disk has failed.
-    pub(crate) fn works(&self) -> Result<()> {
-        match *self.kept.borrow() {
-            Kept::Commits(_) => Ok(()),
-            Kept::Failed => Err(failed()),
+    pub(crate) fn check(&self) -> Result<()> {
+        match *self.durable.borrow() {
+            SyncState::Commits(_) => Ok(()),
+            SyncState::Failed => Err(failed()),
         }
     }
 }
@@ -133,7 +133,12 @@ fn failed() -> Fault {
     Fault::database(why, Class::Unavailable)
 }
 
-fn run(rounds: &Receiver<()>, committed: &AtomicU64, kept: &watch::Sender<Kept>, mut keep: Keep) {
+fn run(
+    rounds: &Receiver<()>,
+    committed: &AtomicU64,
+    durable: &watch::Sender<SyncState>,
+    mut keep: Keep,
+) {
     while rounds.recv().is_ok() {
         // One round covers all of these.
         while rounds.try_recv().is_ok() {}
@@ -142,10 +147,10 @@ fn run(rounds: &Receiver<()>, committed: &AtomicU64, kept: &watch::Sender<Kept>,
             // The system may have dropped the pages that it could not write, and report success for
             // the next round.
             tracing::error!(%error, "the disk failed to keep the log of the database");
-            kept.send_replace(Kept::Failed);
+            durable.send_replace(SyncState::Failed);
             return;
         }
-        kept.send_replace(Kept::Commits(number));
+        durable.send_replace(SyncState::Commits(number));
     }
 }
 
@@ -157,7 +162,7 @@ mod tests {
     use super::*;
 
     /// A disk whose rounds end when and how the test says.
-    fn held() -> (Disk, Sender<io::Result<()>>, Receiver<()>) {
+    fn held() -> (LogSync, Sender<io::Result<()>>, Receiver<()>) {
         let (end, ends) = channel();
         let (begun, begins) = channel();
         let ends = Mutex::new(ends);
@@ -166,52 +171,63 @@ mod tests {
             let ends = ends.lock().expect("no panic");
             ends.recv().expect("the test ends it")
         };
-        (Disk::with(Box::new(keep)).expect("a thread"), end, begins)
+        (
+            LogSync::with(Box::new(keep)).expect("a thread"),
+            end,
+            begins,
+        )
     }
 
-    fn commit(disk: &Disk) -> u64 {
-        disk.commit(|| ()).0
+    fn commit(log_sync: &LogSync) -> u64 {
+        log_sync.commit(|| ()).0
     }
 
-    async fn waits(disk: &Disk, number: u64) -> bool {
-        let kept = disk.kept(number);
-        tokio::time::timeout(Duration::from_millis(20), kept)
+    async fn waits(log_sync: &LogSync, number: u64) -> bool {
+        let durable = log_sync.durable(number);
+        tokio::time::timeout(Duration::from_millis(20), durable)
             .await
             .is_err()
     }
 
     #[tokio::test]
     async fn a_round_is_for_what_was_committed_before_it_began() {
-        let (disk, end, begins) = held();
-        assert_eq!(disk.last(), 0);
-        disk.kept(0).await.expect("nothing to wait for");
-        assert_eq!(commit(&disk), 1);
+        let (log_sync, end, begins) = held();
+        assert_eq!(log_sync.last_started(), 0);
+        log_sync.durable(0).await.expect("nothing to wait for");
+        assert_eq!(commit(&log_sync), 1);
         begins.recv().expect("it begins");
-        assert_eq!((commit(&disk), commit(&disk), disk.last()), (2, 3, 3));
-        assert!(waits(&disk, 1).await);
+        assert_eq!(
+            (
+                commit(&log_sync),
+                commit(&log_sync),
+                log_sync.last_started()
+            ),
+            (2, 3, 3)
+        );
+        assert!(waits(&log_sync, 1).await);
         end.send(Ok(())).expect("it waits");
-        disk.kept(1).await.expect("it is kept");
+        log_sync.durable(1).await.expect("it is kept");
         begins.recv().expect("a round for both");
-        assert!(waits(&disk, 2).await && waits(&disk, 3).await);
+        assert!(waits(&log_sync, 2).await && waits(&log_sync, 3).await);
         end.send(Ok(())).expect("it waits");
-        disk.kept(2).await.expect("it is kept");
-        disk.kept(3).await.expect("in the same round");
-        disk.works().expect("it works");
+        log_sync.durable(2).await.expect("it is kept");
+        log_sync.durable(3).await.expect("in the same round");
+        log_sync.check().expect("it works");
         // A reader that may see an unfinished commit waits for it.
-        let (number, seen) = disk.commit(|| disk.last());
+        let (number, seen) = log_sync.commit(|| log_sync.last_started());
         assert_eq!(number, seen);
     }
 
     #[tokio::test]
     async fn a_disk_that_failed_is_never_believed_again() {
-        let (disk, end, begins) = held();
-        let first = commit(&disk);
+        let (log_sync, end, begins) = held();
+        let first = commit(&log_sync);
         begins.recv().expect("it begins");
-        let second = commit(&disk);
+        let second = commit(&log_sync);
         end.send(Err(io::Error::other("broken"))).expect("it waits");
-        for number in [first, second, commit(&disk)] {
-            disk.kept(number).await.expect_err("it failed");
+        for number in [first, second, commit(&log_sync)] {
+            log_sync.durable(number).await.expect_err("it failed");
         }
-        disk.works().expect_err("it does not");
+        log_sync.check().expect_err("it does not");
     }
 }

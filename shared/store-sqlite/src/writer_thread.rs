@@ -12,12 +12,12 @@ use futures::future::BoxFuture;
 /// thread: neither their statements nor waiting for the disk blocks an async task. The thread ends
 /// once this is dropped and all of them are done.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct WriterThread {
     next: Sender<BoxFuture<'static, ()>>,
     waiting: Arc<AtomicU32>,
 }
 
-impl Turns {
+impl WriterThread {
     pub(crate) fn start() -> io::Result<Self> {
         let (next, turns) = channel::<BoxFuture<'static, ()>>();
         std::thread::Builder::new()
@@ -34,7 +34,7 @@ impl Turns {
     }
 
     /// Submits work to run after everything submitted before. It must not panic.
-    pub(crate) fn take(&self, work: BoxFuture<'static, ()>) {
+    pub(crate) fn submit(&self, work: BoxFuture<'static, ()>) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let waiting = self.waiting.clone();
         let work = Box::pin(async move {

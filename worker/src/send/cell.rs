@@ -11,7 +11,7 @@ use crate::tool::NoCell;
 
 /// Whether the cell that the agent's tools run in is available.
 #[derive(Debug, Default)]
-pub(super) enum Apart {
+pub(super) enum CellState {
     /// It is, or none is needed.
     #[default]
     There,
@@ -29,7 +29,7 @@ impl Run<'_> {
     /// counts as failed. A send that was interrupted by a crash continues as long as its crashes
     /// are counted.
     pub(super) fn waits_for_cell(&self) -> Option<Event> {
-        let is_busy = matches!(self.prompt.apart, Apart::Failed(NoCell::Busy));
+        let is_busy = matches!(self.prompt.cell, CellState::Failed(NoCell::Busy));
         let waits = is_busy && self.send.record.crashes == 0;
         waits.then_some(Event::Paused { within: BUSY_WAIT })
     }
@@ -37,7 +37,7 @@ impl Run<'_> {
     /// Whether calls must be made in a cell that the next worker may be able to start. That counts
     /// as a crash, so that no call is lost and no send is retried forever.
     pub(super) fn lacks_cell(&mut self, open: Open) -> bool {
-        let Apart::Failed(why) = &self.prompt.apart else {
+        let CellState::Failed(why) = &self.prompt.cell else {
             return false;
         };
         let lacks = open == Open::Here && !why.is_permanent();
@@ -50,21 +50,21 @@ impl Run<'_> {
 
     /// What the open round needs: without a cell nothing runs here, and the send ends.
     pub(super) fn without_cell(&self, open: Open) -> Open {
-        match self.prompt.apart {
-            Apart::Failed(_) if open == Open::Here => Open::Nothing,
-            Apart::There | Apart::Failed(_) | Apart::Away => open,
+        match self.prompt.cell {
+            CellState::Failed(_) if open == Open::Here => Open::Nothing,
+            CellState::There | CellState::Failed(_) | CellState::Away => open,
         }
     }
 
     /// Makes sure the cell is available before the model is asked; returns an event if it is not.
     pub(super) async fn enter_cell(&mut self) -> Option<Event> {
-        match std::mem::replace(&mut self.prompt.apart, Apart::Away) {
-            Apart::There => {
-                self.prompt.apart = Apart::There;
+        match std::mem::replace(&mut self.prompt.cell, CellState::Away) {
+            CellState::There => {
+                self.prompt.cell = CellState::There;
                 None
             }
-            Apart::Failed(why) => Some(self.no_cell(&why)),
-            Apart::Away => {
+            CellState::Failed(why) => Some(self.no_cell(&why)),
+            CellState::Away => {
                 let parts = &self.kernel.parts;
                 let again = load::offers(&parts.tools, parts.clock.as_ref(), &self.send).await;
                 Some(match again {

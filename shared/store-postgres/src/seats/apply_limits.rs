@@ -13,7 +13,7 @@ use crate::retry::sql;
 use crate::rows::Fields;
 
 /// Applies a tenant's new limits to its seats, in the transaction that changes them.
-pub(crate) async fn follow(
+pub(crate) async fn apply_limits(
     connection: &mut PgConnection,
     at: Option<Timestamp>,
     tenant: TenantId,
@@ -63,7 +63,7 @@ pub(crate) async fn lock_for_agent(
 }
 
 /// Applies an agent's new limit, which must be stored, to its tenant's seats, which must be locked.
-pub(crate) async fn follow_agent(
+pub(crate) async fn apply_agent_limits(
     connection: &mut PgConnection,
     key: &AgentKey,
     is_limited: bool,

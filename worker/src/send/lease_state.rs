@@ -109,7 +109,7 @@ pub(super) struct Seen {
 
 /// A lease and what arrives under it.
 #[derive(Debug)]
-pub(super) struct Hold {
+pub(super) struct LeaseState {
     /// The lease as it was granted.
     pub(super) lease: Lease,
     pub(super) handles: SendHandles,
@@ -122,7 +122,7 @@ pub(super) struct Hold {
     pub(super) seen: Seen,
 }
 
-impl Hold {
+impl LeaseState {
     /// Starts with the signals of the claim; `resumed` if an earlier worker had the send.
     pub(super) fn new(lease: Lease, handles: SendHandles, signals: i32, resumed: bool) -> Self {
         Self {

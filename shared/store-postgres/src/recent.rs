@@ -13,7 +13,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{PgPool, Postgres};
 use tokio::time::Instant;
 
-use crate::silence::Silence;
+use crate::silence::SilentConnections;
 
 /// As many as there are lanes that use one pool all the time.
 const KEPT_MAX: usize = 2;
@@ -26,39 +26,39 @@ const KEPT_FOR: Duration = Duration::from_mins(1);
 
 /// The connections that are kept beside one pool.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Mutex<State>);
+pub(crate) struct RecentConnections(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    spare: Vec<Spare>,
+    idle: Vec<IdleConnection>,
     /// Callers that wait for the pool: connections given back go to them.
     waiting: usize,
     closed: bool,
 }
 
 #[derive(Debug)]
-struct Spare {
+struct IdleConnection {
     connection: PoolConnection<Postgres>,
     taken: Instant,
     used: Instant,
 }
 
-impl Kept {
+impl RecentConnections {
     /// Takes a connection; also returns since when it is out of the pool.
     pub(crate) async fn take(
         &self,
         pool: &PgPool,
-        silence: &Silence,
+        silence: &SilentConnections,
     ) -> sqlx::Result<(PoolConnection<Postgres>, Instant)> {
-        let unfit = |spare: &Spare| {
-            spare.used.elapsed() > UNUSED_MAX || silence.suspects(spare.taken.elapsed())
+        let unfit = |idle: &IdleConnection| {
+            idle.used.elapsed() > UNUSED_MAX || silence.suspects(idle.taken.elapsed())
         };
         {
             let mut state = self.state();
-            match state.spare.pop() {
-                Some(spare) if !unfit(&spare) => return Ok((spare.connection, spare.taken)),
+            match state.idle.pop() {
+                Some(idle) if !unfit(&idle) => return Ok((idle.connection, idle.taken)),
                 // The ones below it were used even longer ago.
-                Some(_) => state.spare.clear(),
+                Some(_) => state.idle.clear(),
                 None => {}
             }
             state.waiting += 1;
@@ -72,11 +72,11 @@ impl Kept {
         let mut state = self.state();
         let keep = !state.closed
             && state.waiting == 0
-            && state.spare.len() < KEPT_MAX
+            && state.idle.len() < KEPT_MAX
             && taken.elapsed() < KEPT_FOR;
         if keep {
             let used = Instant::now();
-            state.spare.push(Spare {
+            state.idle.push(IdleConnection {
                 connection,
                 taken,
                 used,
@@ -87,14 +87,14 @@ impl Kept {
     /// How many are kept, and how many callers wait for the pool.
     pub(crate) fn used(&self) -> (usize, usize) {
         let state = self.state();
-        (state.spare.len(), state.waiting)
+        (state.idle.len(), state.waiting)
     }
 
     /// Returns all connections to the pool, and keeps none from now on.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
-        state.spare.clear();
+        state.idle.clear();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -102,18 +102,18 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for RecentConnections {
     fn drop(&mut self) {
         // Not through the pool, which would need a runtime.
         let state = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for spare in state.spare.drain(..) {
-            drop(spare.connection.detach());
+        for idle in state.idle.drain(..) {
+            drop(idle.connection.detach());
         }
     }
 }
 
 /// Counts a caller that waits for the pool, until it is dropped.
-struct Waiting<'a>(&'a Kept);
+struct Waiting<'a>(&'a RecentConnections);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
