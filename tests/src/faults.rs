@@ -28,7 +28,7 @@ use mainspring_shared::time::{Clock as _, Timestamp};
 
 pub use alarms::Alarms;
 pub use caller::Caller;
-pub use cluster::{Cluster, Recipe, alone, beside, binary, say, skipped};
+pub use cluster::{Cluster, Machine, Recipe, alone, beside, binary, say, skipped};
 pub use evidence::{Ended, Evidence, Told, violations};
 pub use fan_out::FanOut;
 pub use fault_log::{Effect, Fault, FaultLog};

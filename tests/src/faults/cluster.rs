@@ -39,6 +39,15 @@ const REMAINS: [(&str, &str); 3] = [
     ("steps", "SELECT * FROM steps ORDER BY session_id, n"),
 ];
 
+/// Who may use the machine while a cluster runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Machine {
+    /// Other clusters too: most of the time, they all wait.
+    Shared,
+    /// No other one: the test measures time, and the load of others would show.
+    Own,
+}
+
 /// What a cluster is made of.
 #[derive(Debug, Clone)]
 pub struct Recipe<'a> {
@@ -54,8 +63,8 @@ pub struct Recipe<'a> {
     pub script: &'a str,
     /// Whether the model's ledger keeps whole requests.
     pub keep_bodies: bool,
-    /// Whether it has the machine to itself: what its test measures would show the load of others.
-    pub alone: bool,
+    /// Who else may use the machine meanwhile.
+    pub machine: Machine,
     /// Settings of every process besides those that name servers; leases are short unless these
     /// say otherwise.
     pub environment: &'a [(&'a str, &'a str)],
@@ -70,7 +79,7 @@ impl Default for Recipe<'_> {
             proxied: false,
             script: "[[stream 4x40ms]]",
             keep_bodies: false,
-            alone: false,
+            machine: Machine::Shared,
             environment: &[],
         }
     }
@@ -110,7 +119,10 @@ impl Cluster {
         if skipped() {
             return Ok(None);
         }
-        let turn = blocking(if recipe.alone { alone } else { beside })?;
+        let turn = blocking(match recipe.machine {
+            Machine::Shared => beside,
+            Machine::Own => alone,
+        })?;
         let binary = binary()?;
         let model = FakeModel::start(Options {
             script: recipe.script.parse()?,

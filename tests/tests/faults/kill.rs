@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use mainspring_benches::client::Client;
 use mainspring_tests::faults::{
-    Caller, Cluster, Effect, Load, Recipe, Shape, any_of, between, blocking, dose, kills,
+    Caller, Cluster, Effect, Load, Machine, Recipe, Shape, any_of, between, blocking, dose, kills,
     monotonic, pause, say, settle,
 };
 use serde_json::json;
@@ -206,7 +206,7 @@ async fn a_send_of_a_killed_worker_is_taken_over_within_the_lease() -> Result<()
     let recipe = Recipe {
         schedulers: 1,
         workers: 2,
-        alone: true,
+        machine: Machine::Own,
         environment: &environment,
         ..Recipe::default()
     };

@@ -7,7 +7,8 @@ use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::stats::percentile;
 use mainspring_shared::time::Timestamp;
 use mainspring_tests::faults::{
-    Caller, Cluster, Effect, Load, Recipe, RowLock, Shape, dose, monotonic, now, pause, say, settle,
+    Caller, Cluster, Effect, Load, Machine, Recipe, RowLock, Shape, dose, monotonic, now, pause,
+    say, settle,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -165,7 +166,7 @@ async fn neighbours(cluster: &Cluster, length: Duration) -> Result<Waits> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_is_locked_from_outside_delays_no_other() -> Result<()> {
     let recipe = Recipe {
-        alone: true,
+        machine: Machine::Own,
         ..Recipe::default()
     };
     let Some(cluster) = Cluster::start(recipe).await? else {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use mainspring_tests::faults::{Caller, Cluster, Recipe, dose, monotonic, pause, say};
+use mainspring_tests::faults::{Caller, Cluster, Machine, Recipe, dose, monotonic, pause, say};
 use serde_json::json;
 
 const WORKERS: usize = 8;
@@ -35,7 +35,7 @@ async fn at(percent: u32) -> Result<()> {
         schedulers: 1,
         workers: WORKERS,
         script: "[[stream 2x150ms]]",
-        alone: true,
+        machine: Machine::Own,
         ..Recipe::default()
     };
     let Some(cluster) = Cluster::start(recipe).await? else {
