@@ -78,7 +78,7 @@ pub trait Sessions: Send + Sync {
     /// if unknown or deleted.
     async fn session_usage(&self, key: SessionKey) -> Result<Option<SessionUsage>>;
 
-    /// How many of this session's children have sends that are not final.
+    /// How many of this session's children have a send that is queued, runs or waits.
     async fn open_children(&self, key: SessionKey) -> Result<u64>;
 }
 

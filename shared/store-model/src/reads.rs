@@ -219,7 +219,10 @@ pub(crate) fn open_children(state: &State, key: SessionKey) -> u64 {
     let children = children(state, key);
     let open = children.iter().filter(|child| {
         let session = state.sessions.get(child);
-        session.is_some_and(|session| session.hot.pending > 0)
+        session.is_some_and(|session| {
+            let mut sends = session.sends.values();
+            sends.any(|send| send.finished_at.is_none() && send.position.is_some())
+        })
     });
     open.count() as u64
 }

@@ -1,6 +1,9 @@
--- How many of the sessions that one created as its children have sends that are not final, by
--- sessions_children and the primary key of session_hot.
+-- Counts the sessions that one created as its children and that have a send which is queued, runs or
+-- waits, by sessions_children and sends_open.
 SELECT count(*) AS n
 FROM sessions s
-JOIN session_hot h ON h.tenant = s.tenant AND h.session_id = s.session_id
-WHERE s.tenant = $1 AND s.parent_session = $2 AND h.pending > 0;
+WHERE s.tenant = $1 AND s.parent_session = $2 AND EXISTS (
+    SELECT 1 FROM sends o
+    WHERE o.tenant = s.tenant AND o.session_id = s.session_id AND o.finished_at IS NULL
+      AND o.position IS NOT NULL
+);

@@ -105,6 +105,7 @@ pub async fn a_child_is_open_as_long_as_it_has_work(store: &dyn Inspect) {
     accept(store, 1, child(3, 3, 1, "call_z")).await;
     assert_eq!((open(store, 1).await, open(store, 2).await), (2, 0));
     let claimed = claim(store, 21, 1, 2, 2).await;
+    assert_eq!(open(store, 1).await, 2, "one of them runs");
     complete(store, 22, ending(&claimed, Then::Continue)).await;
     assert_eq!(open(store, 1).await, 1);
     assert_eq!(children(store, 1).await.len(), 2);
