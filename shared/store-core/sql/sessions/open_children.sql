@@ -1,5 +1,5 @@
--- How many of the sessions that one created as its children have sends that are not final, by
--- sessions_children and the primary key of session_hot.
+-- How many children of a session have queued sends, by sessions_children and the primary key of
+-- session_hot.
 SELECT count(*) AS n
 FROM sessions s
 JOIN session_hot h ON h.tenant = s.tenant AND h.session_id = s.session_id
