@@ -1,4 +1,4 @@
-//! Stores: what each of them must do, in [`suite`]; and what concerns one of them alone.
+//! Store tests: [`suite`] holds what every store must do, the other modules cover one store each.
 
 mod mysql;
 mod placed;
