@@ -1,5 +1,5 @@
-//! A worker inside a program of one's own, with a tool of one's own: a send goes in, the model calls
-//! the tool, the answer comes out. One process, one SQLite file, no key.
+//! A program that embeds a worker with a tool of its own: it accepts a send, the model calls the
+//! tool, and the answer is printed. One process, one SQLite file, no API key.
 //!
 //! ```sh
 //! cargo run -p mainspring-tests --example own_tool
@@ -32,7 +32,7 @@ use mainspring_worker::tool::{Invocation, Output, Tool, ToolError, ToolSpec, Too
 use mainspring_worker::{Parts, Sources, WorkerConfig};
 use serde_json::{Map, json};
 
-/// Tells how much of something is in store.
+/// Reports how many of an article are in stock.
 #[derive(Debug)]
 struct Stock;
 
@@ -52,7 +52,7 @@ impl Tool for Stock {
     }
 
     fn traits(&self) -> Traits {
-        // It only looks: after a worker's death it is simply asked again.
+        // Read-only: if the worker dies, the call is simply repeated.
         Traits::new(Repeat::Safe)
     }
 
@@ -100,7 +100,7 @@ async fn main() -> anyhow::Result<()> {
         r#"!tool stock {"article": "tea"}"#,
     )
     .await?;
-    // What a scheduler does after each accept, and again for whatever a crash left behind.
+    // A scheduler does this after each accept, and again for anything a crash left behind.
     let lane = Lane {
         pool: ready.pool,
         priority: ready.priority,

@@ -1,7 +1,8 @@
-//! Databases on the servers that tests are given, each for one test at a time.
+//! Test databases on the configured servers, each lent to one test at a time.
 //!
-//! To make a database with its schema takes a server longer than most tests do. A database whose test passed
-//! is therefore emptied and lent again. All are dropped when the process ends, however it ends.
+//! Creating a database with its schema takes a server longer than most tests run. So the database
+//! of a test that passed is emptied and lent again. All are dropped when the process ends, however
+//! it ends.
 
 use std::io::Write as _;
 use std::process::{Child, Command, Output, Stdio};
@@ -16,17 +17,17 @@ use crate::suites::store::harness::environment;
 /// A kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// The one of `MAINSPRING_TEST_POSTGRES_URL`, `postgres://USER@HOST:PORT/DATABASE`.
+    /// The server of `MAINSPRING_TEST_POSTGRES_URL`, `postgres://USER@HOST:PORT/DATABASE`.
     Postgres,
-    /// The one of `MAINSPRING_TEST_MYSQL_URL`, `mysql://USER@HOST:PORT/`.
+    /// The server of `MAINSPRING_TEST_MYSQL_URL`, `mysql://USER@HOST:PORT/`.
     Mysql,
 }
 
-/// Databases of this process that no test uses.
+/// This process's databases that no test is using.
 #[derive(Debug, Default)]
 struct Idle {
     names: Vec<String>,
-    /// Drops the databases whose names it is told, once its pipe is closed by the end of this process.
+    /// Reads the names of databases from a pipe, and drops them once the end of this process closes it.
     dropper: Option<Child>,
 }
 
@@ -40,14 +41,14 @@ impl Idle {
     };
 }
 
-/// Reads names until the pipe ends, then hands each to the client that the arguments are.
+/// Reads names until the pipe closes, then has the client command given as arguments drop each.
 const DROPPER: &str = r#"
 trap '' INT TERM HUP
 names=$(cat)
 for name in $names; do "$@" "DROP DATABASE $name"; done
 "#;
 
-/// A database that is one test's own until this is dropped.
+/// A database lent to one test; dropping this gives it back.
 #[derive(Debug)]
 pub struct Lent {
     server: Server,
@@ -56,7 +57,7 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// Where it is, as the store takes it.
+    /// The database URL, in the form the store takes.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -64,7 +65,7 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // What a failed test still does to its database must not reach the next one.
+        // A failed test may still be using its database, so that one is not lent again.
         if !std::thread::panicking() {
             let name = std::mem::take(&mut self.name);
             self.server.idle().names.push(name);
@@ -72,7 +73,7 @@ impl Drop for Lent {
     }
 }
 
-/// The address of another database on the same server.
+/// The URL of another database on the same server.
 fn beside(server: &str, database: &str) -> String {
     let (address, options) = match server.split_once('?') {
         Some((address, options)) => (address, format!("?{options}")),
@@ -87,8 +88,8 @@ fn beside(server: &str, database: &str) -> String {
 }
 
 impl Server {
-    /// An empty database with the schema that `migrate` brings to the address that it gets; none if there is no
-    /// such server.
+    /// Lends an empty database with the schema that `migrate` creates at the given URL; `None`
+    /// without such a server.
     pub async fn lend(self, migrate: impl AsyncFnOnce(&str)) -> Option<Lent> {
         let server = self.given()?;
         let lent = |name: String| Lent {
@@ -119,8 +120,8 @@ impl Server {
         Some(lent)
     }
 
-    /// The address of a database without anything in it, for a program that makes the schema itself; none if there is
-    /// no such server. Nobody else gets it afterwards.
+    /// The URL of a database without a schema, for a program that creates its own; `None` without
+    /// such a server. It is never lent to anyone else.
     pub fn empty_database(self) -> Option<String> {
         let server = self.given()?;
         let name = format!("mainspring_test_{}", OsEntropy.random_id().simple());
@@ -164,7 +165,7 @@ impl Server {
         idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The client with all but the statement; the database of the address if none is named.
+    /// The client command up to the statement, connecting to the database in the URL if none is named.
     fn client(self, database: &str) -> Command {
         let server = self.given().expect("the server was there before");
         match self {
@@ -203,7 +204,7 @@ impl Server {
         String::from_utf8_lossy(&stdout).into_owned()
     }
 
-    /// Keeps what the migrations themselves store, for [`Server::empty`].
+    /// The statement that saves the rows inserted by migrations, for [`Server::empty`].
     fn keeping(self) -> &'static str {
         match self {
             Self::Postgres => {
@@ -213,8 +214,8 @@ impl Server {
         }
     }
 
-    /// Deletes all but what the migrations stored. False if something is still connected to the database: a store
-    /// may outlive its test for a moment.
+    /// Deletes everything but the rows that migrations inserted. Returns false if something is
+    /// still connected to the database: a store may outlive its test for a moment.
     fn empty(self, name: &str) -> bool {
         let (statement, tables) = match self {
             Self::Postgres => (
@@ -242,7 +243,7 @@ impl Server {
         true
     }
 
-    /// Has a database dropped when this process ends.
+    /// Registers a database to be dropped when this process ends.
     fn told(self, name: &str) {
         let mut idle = self.idle();
         let dropper = idle.dropper.get_or_insert_with(|| {

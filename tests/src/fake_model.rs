@@ -1,17 +1,17 @@
-//! A provider for tests and benchmarks: all three protocols over a real socket, misbehaving as told.
+//! A fake provider for tests and benchmarks: all three protocols over a real socket, misbehaving on
+//! demand.
 //!
-//! Without a word it answers `echo: <the last user text>`; to results of tools it answers
-//! `results: <their texts>`. What it does instead is written into the last user text, in
-//! directives that [`Script`] lists, or into the script for every request, which directives of the
-//! same name in a text replace. Each request is in the [`Ledger`], readable in the same process
-//! and, as JSON lines, from any other:
+//! By default it answers `echo: <the last user text>`, or `results: <their texts>` to tool results.
+//! Directives in the last user text change that; [`Script`] lists them. A script set for every
+//! request provides defaults, which directives of the same name in a text replace. Each request is
+//! recorded in the [`Ledger`], readable in the same process and, as JSON lines, from any other:
 //!
 //! | path | |
 //! |---|---|
 //! | `POST /v1/chat/completions`, `POST /v1/responses`, `POST /v1/messages` | the protocols, streaming or not |
-//! | `GET /ledger` | every request so far; `?session=` and `?send=` narrow it; `DELETE` forgets |
+//! | `GET /ledger` | every request so far; `?session=` and `?send=` filter; `DELETE` clears it |
 //! | `GET /stats` | counts: requests, in flight now and at most |
-//! | `PUT /script` | the script for every request from now on |
+//! | `PUT /script` | sets the script for every request from now on |
 
 mod answer;
 mod anthropic;
@@ -47,23 +47,23 @@ pub use self::prompt::Protocol;
 pub use self::quota::Counted;
 pub use self::script::{Script, ScriptError};
 
-/// The largest request that is taken.
+/// The largest request body accepted.
 const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Connections that may wait to be accepted; the kernel's own bound is usually lower still.
+/// Connections that may wait to be accepted; the kernel's own limit is usually lower.
 const BACKLOG: u32 = 8_192;
 
 /// How the server behaves.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What it does with every request.
+    /// The default script of every request.
     pub script: Script,
-    /// Requests that the ledger keeps; of later ones it only counts. 0 keeps none, and attempts
-    /// are then not counted either.
+    /// How many requests the ledger keeps; later ones are only counted. With 0 none are kept, and
+    /// attempts are not counted either.
     pub ledger_entries_max: usize,
     /// Whether the ledger keeps whole bodies besides their hashes.
     pub keep_bodies: bool,
-    /// When present, requests with any other key are refused with 401.
+    /// If set, requests with any other key are refused with 401.
     pub api_key: Option<String>,
 }
 
@@ -125,8 +125,8 @@ impl Shared {
     }
 }
 
-/// A listener whose queue holds a burst of thousands of clients; with a shorter one the kernel
-/// drops the rest, and each comes back a second later.
+/// A listener with a backlog for a burst of thousands of clients. With a shorter one the kernel
+/// drops the excess connections, and each is retried only a second later.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()?
@@ -138,8 +138,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves on `listener` until dropped. For programs that have nothing else to do; tests start a
-/// [`FakeModel`].
+/// Serves on `listener` until dropped, for programs that do nothing else; tests start a [`FakeModel`].
 pub async fn serve(listener: TcpListener, options: Options) -> io::Result<()> {
     run(listener, Arc::new(Shared::new(options))).await
 }
@@ -155,14 +154,14 @@ async fn run(listener: TcpListener, shared: Arc<Shared>) -> io::Result<()> {
         .route("/script", put(set_script))
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
         .with_state(shared);
-    // Small writes are the point here: every chunk is to be seen when it is sent.
+    // Small writes are the point here: every chunk must be visible as soon as it is sent.
     let listener = listener.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });
     axum::serve(listener, router).await
 }
 
-/// A server in this process, on a free port, that ends when dropped.
+/// A server in this process, on a free port, that stops when dropped.
 #[derive(Debug)]
 pub struct FakeModel {
     address: SocketAddr,
@@ -171,7 +170,7 @@ pub struct FakeModel {
 }
 
 impl FakeModel {
-    /// Starts a server on the present Tokio runtime; it accepts connections from here on.
+    /// Starts a server on the current Tokio runtime; it accepts connections once this returns.
     pub fn start(options: Options) -> io::Result<Self> {
         let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)))?;
         let address = listener.local_addr()?;
@@ -189,23 +188,23 @@ impl FakeModel {
         format!("http://{}/v1", self.address)
     }
 
-    /// Everything it was asked.
+    /// Every request so far.
     pub fn ledger(&self) -> &Ledger {
         &self.shared.ledger
     }
 
-    /// Has the account make so many requests a minute, of which some seconds' worth are left at first; any number
-    /// without a limit.
+    /// Sets the account's quota of requests per minute, starting nearly used up; `None` removes the
+    /// limit.
     pub fn set_requests_per_minute(&self, limit: Option<u32>) {
         self.shared.quota.set(limit, self.shared.clock.monotonic());
     }
 
-    /// What was answered and refused since the limit was set.
+    /// What was answered and what refused since the limit was set.
     pub fn counted(&self) -> Counted {
         self.shared.quota.counted()
     }
 
-    /// Changes the script for every request from now on: an outage begins, or ends.
+    /// Changes the script for every request from now on, for example to start or end an outage.
     pub fn set_script(&self, script: Script) {
         self.shared.set_script(script);
     }
@@ -248,7 +247,7 @@ async fn read_ledger(State(shared): State<Arc<Shared>>, Query(which): Query<Whic
     let mut lines = Vec::new();
     for entry in shared.ledger.entries() {
         if wanted(&which.session, &entry.session) && wanted(&which.send, &entry.send) {
-            // Into memory, and of plain members: neither can fail.
+            // Cannot fail: it serializes plain fields into memory.
             let _ = serde_json::to_writer(&mut lines, &entry);
             lines.push(b'\n');
         }

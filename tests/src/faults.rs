@@ -1,9 +1,10 @@
-//! Faults put into real processes on real servers, while clients send and two ledgers are kept
+//! Fault injection into real processes on real servers, while clients send and two ledgers are kept
 //! outside: what clients were told, and what the model was asked.
 //!
-//! [`Cluster`] starts Postgres, Redis, a model and `mainspring` processes; [`Load`] is the clients;
-//! a test injects faults meanwhile, records them in [`FaultLog`], and ends with [`settle`], which lets the
-//! system come to rest, runs `mainspring audit` and compares database, clients and model.
+//! [`Cluster`] starts Postgres, Redis, a model and `mainspring` processes; [`Load`] is the clients.
+//! Meanwhile a test injects faults and records them in [`FaultLog`]. It ends with [`settle`], which
+//! waits for the system to come to rest, runs `mainspring audit`, and compares the database, the
+//! clients and the model.
 
 mod alarms;
 mod caller;
@@ -40,52 +41,52 @@ pub use stream::{Event, Events};
 pub use tenants::{Holder, ROOT_KEY, SECRETS_KEY, furnished, new_tenant};
 pub use verdict::{Report, settle};
 
-/// How long faults are injected in each test: `MAINSPRING_FAULT_SECONDS`, else a few seconds.
+/// How long each test injects faults: `MAINSPRING_FAULT_SECONDS`, or 3 seconds.
 pub fn dose() -> Duration {
     Duration::from_secs(asked("MAINSPRING_FAULT_SECONDS").unwrap_or(3))
 }
 
-/// How many leaves run at once where a test is about many: `MAINSPRING_FAULT_LEAVES`, if that is set.
+/// How many leaves a fan-out test runs at once: `MAINSPRING_FAULT_LEAVES`, if set.
 pub fn leaves() -> Option<usize> {
     asked("MAINSPRING_FAULT_LEAVES")
 }
 
-/// How many kills a test makes that counts them: `MAINSPRING_FAULT_KILLS`, else a few.
+/// How many kills a test that counts them makes: `MAINSPRING_FAULT_KILLS`, or 4.
 pub fn kills() -> usize {
     asked("MAINSPRING_FAULT_KILLS").unwrap_or(4)
 }
 
-/// What a variable of the environment says, if it says anything of the kind.
+/// The parsed value of an environment variable, if it is set and valid.
 fn asked<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var_os(name)?.into_string().ok()?.parse().ok()
 }
 
-/// Goes on after a while, in true time: the processes under test have no other.
+/// Waits in real time, the only time that the processes under test have.
 pub async fn pause(duration: Duration) {
     clock().sleep(duration).await;
 }
 
-/// The time of day, as the model's ledger has it.
+/// The wall time, from the same clock as the model's ledger.
 pub fn now() -> Timestamp {
     clock().now()
 }
 
-/// A reading that never goes back.
+/// The monotonic time.
 pub fn monotonic() -> Duration {
     clock().monotonic()
 }
 
-/// A length of time between two.
+/// A random duration between two bounds.
 pub fn between(least: Duration, most: Duration) -> Duration {
     least + most.saturating_sub(least).mul_f64(OsEntropy.fraction())
 }
 
-/// A number below `count`.
+/// A random number below `count`.
 pub fn any_of(count: usize) -> usize {
     ((count as f64 * OsEntropy.fraction()) as usize).min(count.saturating_sub(1))
 }
 
-/// Runs what blocks this thread, such as starting a server, without keeping the others waiting.
+/// Runs blocking work, such as starting a server, without stalling other tasks.
 pub fn blocking<T>(work: impl FnOnce() -> T) -> T {
     tokio::task::block_in_place(work)
 }

@@ -1,10 +1,9 @@
-//! What clients asked and what they were told, and whether one system that keeps its promises can
-//! have told them so.
+//! What clients requested and were told, and a check whether a correct system could have told them that.
 //!
-//! Clients note each operation with the moments of its begin and its end; an operation without an
-//! end, or without a definite answer, may have happened or not. The check is made afterwards and
-//! needs nothing of the system: in the manner of register and list checks, it compares answers with
-//! each other and with the order in which they were asked for in real time.
+//! Clients record each operation with the moments at which it began and ended. An operation without
+//! a definite answer may or may not have happened. The check runs afterwards and needs nothing from
+//! the system: like register and list checkers, it compares answers with each other and with the
+//! real-time order of the requests.
 
 mod check;
 mod streams;
@@ -15,73 +14,73 @@ use serde_json::Value;
 
 pub use check::violations;
 
-/// What a client asked for.
+/// An operation that a client requested.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
-    /// A send, a steering word or an interruption, under an idempotency key.
+    /// A send, a steering message or an interruption, under an idempotency key.
     Send {
-        /// The key: whatever is asked under it is one request.
+        /// The key: all requests with it are the same request.
         key: String,
         /// The session.
         session: String,
-        /// Whether it takes its place in the session when it is accepted, so that places follow the
-        /// order of requests.
+        /// Whether it takes its position in the session when it is accepted, so that positions
+        /// follow the order of requests.
         in_order: bool,
     },
-    /// The end of a send.
+    /// A cancellation of a send.
     Cancel {
         /// The send.
         send: String,
     },
-    /// An answer to a call.
+    /// A posted result of a call.
     Post {
         /// The call.
         call: String,
-        /// What was answered, as the transcript shows it.
+        /// The result, as the transcript shows it.
         text: String,
     },
-    /// A send as it is.
+    /// A read of a send.
     Read {
         /// The send.
         send: String,
     },
-    /// A session's whole transcript.
+    /// A read of a session's whole transcript.
     Transcript {
         /// The session.
         session: String,
     },
 }
 
-/// What it was told.
+/// What the client was told.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Told {
-    /// Nothing definite: it may have happened or not.
+    /// Nothing definite: it may or may not have happened.
     Unknown,
-    /// No, for good: it did not happen and will not.
+    /// A definite refusal: it did not happen and never will.
     No(String),
-    /// The answer: a send, or what became of a posted answer, or the messages.
+    /// The answer: a send, the outcome of a posted result, or the messages.
     Yes(Value),
 }
 
 /// One operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Who asked.
+    /// The client.
     pub client: usize,
-    /// When, in the order of everything noted.
+    /// When it began, in the order of everything recorded.
     pub begun: u64,
-    /// When it was answered.
+    /// When it ended.
     pub ended: u64,
-    /// What was asked.
+    /// The request.
     pub op: Op,
-    /// What was answered.
+    /// The answer.
     pub told: Told,
 }
 
-/// A durable event as a reader saw it, or a piece of text.
+/// A durable event, or a piece of text, as a reader saw it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
-    /// Where a reader resumes; none of a live event.
+    /// The ID to resume after; `None` for live events.
     pub id: Option<String>,
     /// Its type.
     pub name: String,
@@ -89,27 +88,27 @@ pub struct Seen {
     pub data: Value,
 }
 
-/// What one reader of a session saw, from the first event on.
+/// What one reader of a session saw, starting with the first event.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Reading {
     /// The session.
     pub session: String,
-    /// The events, in the order of their arrival. A reader that went on elsewhere goes on here.
+    /// The events, in order of arrival. A reader that reconnects elsewhere continues here.
     pub events: Vec<Seen>,
-    /// Whether it is to have seen everything.
+    /// Whether it should have seen everything.
     pub whole: bool,
 }
 
-/// Everything that was noted.
+/// Everything recorded.
 #[derive(Debug, Clone, Default)]
 pub struct History {
-    /// The operations, by the end of each.
+    /// The operations, in the order in which they ended.
     pub entries: Vec<Entry>,
-    /// The readers.
+    /// What readers saw.
     pub readings: Vec<Reading>,
 }
 
-/// A book in which clients note. Clones write into the same book.
+/// The book in which clients record operations. Clones share the same book.
 #[derive(Debug, Clone, Default)]
 pub struct Book(Arc<Mutex<Pages>>);
 
@@ -120,14 +119,14 @@ struct Pages {
 }
 
 impl Book {
-    /// A moment behind all that were given before.
+    /// A new moment, after all given out before.
     pub fn moment(&self) -> u64 {
         let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         pages.moment += 1;
         pages.moment
     }
 
-    /// Notes an operation that began at `begun` and has just ended.
+    /// Records an operation that began at `begun` and has just ended.
     pub fn note(&self, client: usize, begun: u64, op: Op, told: Told) {
         let ended = self.moment();
         let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,14 +139,14 @@ impl Book {
         });
     }
 
-    /// What was noted so far.
+    /// The operations recorded so far.
     pub fn entries(&self) -> Vec<Entry> {
         let pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         pages.entries.clone()
     }
 }
 
-/// Whether nothing can change a send any more.
+/// Whether a send is in a final state.
 pub(crate) fn is_final(send: &Value) -> bool {
     matches!(
         send["status"].as_str(),

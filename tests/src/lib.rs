@@ -1,4 +1,5 @@
-//! mainspring-tests
+//! The testkit: simulated worlds, a fake model, suites for stores and queues, fault injection,
+//! simulation.
 
 pub mod databases;
 pub mod fake_model;

@@ -1,5 +1,5 @@
-//! What providers refuse whole requests for, checked more strictly than they do: who speaks when,
-//! and that every call has exactly one result, where it belongs.
+//! Rules whose violation makes providers reject a whole request, checked more strictly than they
+//! do: the order of speakers, and that every call has exactly one result, in its place.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use std::sync::Arc;
 use mainspring_shared::message::{Message, Role};
 use serde_json::Value;
 
-/// Longest name and id that every provider takes.
+/// Longest name and ID accepted by every provider.
 const NAME_CHARS_MAX: usize = 64;
 
-/// Fails unless each of the stored messages' calls has one result, directly behind the message that
-/// asked, in the order of the calls, and the last word is not the assistant's.
+/// Fails unless each call in the stored messages has one result, directly after the message that
+/// made the call and in the order of the calls, and the last message is not the assistant's.
 pub fn stored(messages: &[Arc<Message>]) -> Result<(), String> {
     let mut open: Vec<&str> = Vec::new();
     let mut known = BTreeSet::new();
@@ -41,7 +41,7 @@ pub fn stored(messages: &[Arc<Message>]) -> Result<(), String> {
     Ok(())
 }
 
-/// The same of a request for chat completions.
+/// Checks the same for a chat completions request.
 pub fn openai(body: &Value) -> Result<(), String> {
     let messages = body["messages"].as_array().ok_or("no messages")?;
     let mut open: Vec<&str> = Vec::new();
@@ -93,7 +93,7 @@ fn openai_calls(message: &Value, at: usize) -> Result<Vec<&str>, String> {
     Ok(ids)
 }
 
-/// The same of a request for Messages.
+/// Checks the same for a Messages request.
 pub fn anthropic(body: &Value) -> Result<(), String> {
     let messages = body["messages"].as_array().ok_or("no messages")?;
     let mut open: Vec<&str> = Vec::new();
@@ -105,7 +105,7 @@ pub fn anthropic(body: &Value) -> Result<(), String> {
         if is_empty(&message["content"]) {
             return Err(format!("{at}: it says nothing"));
         }
-        // A plain text is a block of its own, and no result.
+        // Plain string content is a block of its own, and never a result.
         let blocks = message["content"].as_array().map(Vec::as_slice);
         let blocks = blocks.unwrap_or_default();
         let asked = std::mem::take(&mut open);
@@ -120,7 +120,7 @@ pub fn anthropic(body: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The calls of a message's blocks; an error unless they begin with the results that are due.
+/// The calls in a message's blocks; fails unless the blocks start with the results that are due.
 fn anthropic_blocks<'b>(
     blocks: &'b [Value],
     mut due: Vec<&str>,

@@ -1,9 +1,9 @@
-//! Worlds that are drawn from a seed: real schedulers and workers in one thread and in virtual time,
-//! a random workload through the real API, and random faults at random places.
+//! Worlds generated from a seed: real schedulers and workers on one thread and in virtual time, a
+//! random workload through the real API, and random faults at random places.
 //!
-//! A seed is one course of events, the same on every machine: what is drawn, which process goes
-//! first and how long each call takes all follow from it. A world that fails says so with its
-//! violations, and is made smaller by leaving out parts of it for as long as it still fails.
+//! A seed determines one course of events, the same on every machine: random values, the order in
+//! which processes run and the duration of each call all derive from it. A failing world reports
+//! its violations and is then shrunk by leaving out parts of it for as long as it still fails.
 
 mod actors;
 mod chance;
@@ -32,7 +32,7 @@ use system::Core;
 pub use chance::Chance;
 pub use plan::{Fault, Harm, Op, Plan, Trouble, What};
 
-/// Where a world keeps what it knows.
+/// Where a world stores its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backing {
     /// The model store.
@@ -41,25 +41,25 @@ pub enum Backing {
     Sqlite,
 }
 
-/// What became of a world.
+/// The outcome of a world.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// A digest of everything that happened, in order.
     pub digest: String,
-    /// What is not as it has to be; nothing, in a sound system.
+    /// The violations found; none in a correct system.
     pub violations: Vec<String>,
-    /// What happened, where that was asked for.
+    /// The log of events, if requested.
     pub trace: Vec<String>,
-    /// Its length, in virtual milliseconds.
+    /// The duration, in virtual milliseconds.
     pub took_ms: u64,
 }
 
 thread_local! {
-    /// The panics of the world that runs in this thread.
+    /// The panics of the world running on this thread.
     static PANICS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// Panics inside of a world are violations of it, and are not printed.
+/// Makes panics inside a world count as violations of it instead of being printed.
 fn hear_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -79,7 +79,7 @@ fn hear_panics() {
     });
 }
 
-/// Runs a plan to its end. With `tell`, what happened is kept line by line.
+/// Runs a plan to its end. With `tell`, what happened is logged line by line.
 pub fn run(plan: &Plan, backing: Backing, tell: bool) -> Outcome {
     hear_panics();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -103,7 +103,7 @@ pub fn run(plan: &Plan, backing: Backing, tell: bool) -> Outcome {
     outcome
 }
 
-/// A store of SQLite with the runtime that it lives in.
+/// A SQLite store, with the runtime its threads belong to.
 struct Sqlite {
     runtime: Option<tokio::runtime::Runtime>,
     _folder: tempfile::TempDir,
@@ -205,7 +205,7 @@ async fn course(plan: &Plan, backing: Backing, tell: bool) -> Outcome {
     }
 }
 
-/// Waits for rest, reads everything once more as clients do, and judges.
+/// Waits for the system to come to rest, reads everything again as clients do, and judges.
 async fn ended(known: &Arc<Known>, sessions: &[String]) -> Vec<String> {
     let core = &known.core;
     if let Err(hangs) = verdict::rest(core, core.time.ms()).await {
@@ -213,7 +213,7 @@ async fn ended(known: &Arc<Known>, sessions: &[String]) -> Vec<String> {
         found.append(&mut locked(&known.strange));
         return found;
     }
-    // Whatever comes late has its chance to do harm: troubles, sleepers that wake up.
+    // Give late events a chance to do harm: remaining troubles, and sleepers that wake up.
     core.calm();
     let now = core.time.ms();
     let late = core.over_ms().saturating_sub(now) + 15_000;
@@ -225,7 +225,7 @@ async fn ended(known: &Arc<Known>, sessions: &[String]) -> Vec<String> {
     for session in sessions {
         known.transcript(99, session.clone()).await;
     }
-    // Each session's events once more, from the first on.
+    // Reads each session's events again, from the first.
     let followed = locked(&known.readings).len();
     for n in 0..followed {
         let session = locked(&known.readings)[n].session.clone();
@@ -247,15 +247,15 @@ async fn ended(known: &Arc<Known>, sessions: &[String]) -> Vec<String> {
     verdict::judged(known).await
 }
 
-/// What kind of violation it is: its words without those that name something.
+/// The kind of a violation: its text without the words that name something specific.
 fn kind(violation: &str) -> String {
     let words = violation.split_whitespace();
     let plain = words.filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
     plain.take(4).collect::<Vec<_>>().join(" ")
 }
 
-/// The smallest plan found that fails as this one does, by leaving out faults and operations one by
-/// one, at most `tries` times.
+/// The smallest plan found that fails in the same way as this one, by leaving out faults and
+/// operations one by one, in at most `tries` runs.
 pub fn shrunk(plan: &Plan, backing: Backing, mut tries: usize) -> Plan {
     let first = run(plan, backing, false).violations.into_iter().next();
     let Some(wanted) = first.map(|violation| kind(&violation)) else {

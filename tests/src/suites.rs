@@ -1,4 +1,4 @@
-//! One suite per port: plain cases over the trait, run by every backend.
+//! One test suite per port: plain cases over the trait, run by every backend.
 
 pub mod queue;
 pub mod store;

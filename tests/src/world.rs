@@ -1,8 +1,8 @@
-//! A whole system in one process and in simulated time: the model store, a queue and a bus in
-//! memory, scripted models, any number of workers, and faults at any position.
+//! A whole system in one process and in simulated time: the model store, an in-memory queue and
+//! bus, scripted models, any number of workers, and faults at any position.
 //!
 //! Meant for `#[tokio::test(start_paused = true)]`: time jumps to the next timer whenever nothing
-//! else can run, so that lease expiry and parked retries cost nothing.
+//! else can run, so lease expiry and parked retries cost nothing.
 
 mod alone;
 mod audits;
@@ -66,7 +66,7 @@ pub use stores::Backing;
 pub use tools::{Act, Acts};
 pub use wires::{Mail, Wire, WireBus};
 
-/// Tokio's clock, which stands still while anything can run.
+/// Tokio's paused clock, which advances only when nothing can run.
 #[derive(Debug, Clone, Copy)]
 pub struct SimulatedClock {
     start: tokio::time::Instant,
@@ -92,7 +92,7 @@ impl Clock for SimulatedClock {
     }
 }
 
-/// A clock whose time of day is wrong.
+/// A clock whose wall time is off by a constant.
 #[derive(Debug)]
 struct Skewed {
     inner: Arc<dyn Clock>,
@@ -114,7 +114,7 @@ impl Clock for Skewed {
     }
 }
 
-/// Chance that repeats: a counter, spread over the bits.
+/// Reproducible randomness: a counter, spread over the bits.
 #[derive(Debug, Default)]
 pub struct CountingEntropy(AtomicU64);
 
@@ -138,35 +138,35 @@ impl Entropy for CountingEntropy {
     }
 }
 
-/// How long a blob store may take.
+/// Timeout of each blob store operation.
 pub const BLOB_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The system.
+/// A simulated system.
 #[derive(Debug)]
 pub struct World {
-    /// The truth, without faults.
+    /// The real store, without injected faults.
     pub store: Arc<dyn Inspect>,
     /// The models' script and ledger.
     pub script: Arc<Script>,
-    /// What the tools did.
+    /// The tools' executions.
     pub acts: Arc<Acts>,
     tools: Arc<Tools>,
-    /// Given to the workers that are started from now on.
+    /// Hooks of the workers started from now on.
     pub hooks: Hooks,
-    /// What those workers believe of models.
+    /// Model facts that the workers started from now on are configured with.
     pub facts: BTreeMap<String, FactsOverride>,
-    /// The same: providers of memory beside the one in the store.
+    /// Memory providers of the workers started from now on, besides the store's own.
     pub memories: Vec<(String, Arc<dyn Memory>)>,
-    /// The same: what makes vectors of the entries in the store.
+    /// The embedder of the workers started from now on, for the memory entries in the store.
     pub embedder: Option<(Arc<dyn Embedder>, Duration)>,
-    /// Given to the schedulers that are started from now on.
+    /// Webhook settings of the schedulers started from now on.
     pub webhooks: WebhookParts,
-    /// Where the bytes of blobs are.
+    /// The blob store that holds the bytes.
     pub blobs: Arc<FaultyBlobs>,
-    /// How the processes that are started from now on reach them, where that is another way.
+    /// How processes started from now on reach the blobs, if not directly.
     pub blobs_of_next: Option<Arc<dyn Blobs>>,
     clock: Arc<dyn Clock>,
-    /// That of the processes that are started from now on.
+    /// The clock of the processes started from now on.
     theirs: Arc<dyn Clock>,
     entropy: Arc<CountingEntropy>,
     wire: Wire,
@@ -174,24 +174,24 @@ pub struct World {
     boot: BootId,
     lifecycle: Lifecycle,
     sweeps_every: Arc<Mutex<Duration>>,
-    /// Whether its rows are in a database, and not in the model.
+    /// Whether its rows are in a database rather than in the model store.
     has_database: bool,
 }
 
 impl World {
-    /// A system without workers. Its sweeps run.
+    /// A system without workers. Its sweep loop is running.
     pub async fn new() -> Self {
         Self::with_tools(|_, _, _| {}).await
     }
 
-    /// The same, with further tools.
+    /// A new system with additional tools.
     pub async fn with_tools(
         more: impl FnOnce(&mut Tools, &Arc<dyn Inspect>, &Arc<dyn Clock>),
     ) -> Self {
         Self::over(&Backing::Model, more).await
     }
 
-    /// The same, with its rows in another store.
+    /// A new system with additional tools, over the given store.
     pub async fn over(
         backing: &Backing,
         more: impl FnOnce(&mut Tools, &Arc<dyn Inspect>, &Arc<dyn Clock>),
@@ -210,7 +210,7 @@ impl World {
         let held: (Arc<dyn Store>, Arc<dyn Entropy>) = (store.clone(), entropy.clone());
         register_wakeups(&held.0, &held.1, &mut tools).expect("no name is taken");
         more(&mut tools, &store, &clock);
-        // What a test brings comes first.
+        // Sources that the test added take precedence.
         tools.add_source(Arc::new(Caller::default()));
         let world = Self {
             tools: Arc::new(tools),
@@ -240,7 +240,7 @@ impl World {
             name: "scheduler".into(),
             pool: String::new(),
             concurrency: 0,
-            // A scheduler that never dies: its own lease is not what these tests are about.
+            // This scheduler never dies: its lease is not under test.
             ttl: Duration::from_hours(1000),
             protocol: mainspring_shared::store::PROTOCOL,
             tools: mainspring_shared::tool::Published::default(),
@@ -261,24 +261,24 @@ impl World {
         world
     }
 
-    /// The time of this world.
+    /// The clock of this world.
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.clock.clone()
     }
 
-    /// Makes the time of day of the processes that are started from now on wrong by so much; the
-    /// store's stays.
+    /// Skews the wall clock of the processes started from now on; the store's clock stays right.
     pub fn skew(&mut self, by_ms: i64) {
         let inner = self.clock.clone();
         self.theirs = Arc::new(Skewed { inner, by_ms });
     }
 
-    /// Makes sweeps as rare as this, from the next one on. Each is ten statements, whatever there is to do.
+    /// Sets the interval between sweeps, from the next one on. Each sweep costs ten statements even
+    /// if there is nothing to do.
     pub fn sweep_every(&self, interval: Duration) {
         *self.sweeps_every.lock().expect("nothing panics under it") = interval;
     }
 
-    /// Ends the sweeps of this world: whatever schedulers do is left to those that a test starts.
+    /// Stops this world's own sweep loop, leaving the work to schedulers that the test starts.
     pub fn leave_to_schedulers(&self) {
         self.lifecycle.stop();
     }
@@ -287,22 +287,22 @@ impl World {
     pub fn worker(&self, name: &str, store: Arc<dyn Store>) -> Lifecycle {
         let config = WorkerConfig {
             name: name.into(),
-            // Longer than the default one: simulated hours have fewer renewals then.
+            // Longer than the default, so that simulated hours have fewer renewals.
             lease_ttl: Duration::from_secs(10),
             ..WorkerConfig::default()
         };
         self.worker_with(config, store)
     }
 
-    /// The source of ids of all processes.
+    /// The ID source shared by all processes.
     pub fn entropy(&self) -> Arc<dyn Entropy> {
         self.entropy.clone()
     }
 
-    /// The blobs of a process with this store.
+    /// The blob depot of a process that uses this store.
     pub(crate) fn depot(&self, store: &Arc<dyn Store>) -> Arc<Depot> {
         let (store, entropy) = (store.clone(), self.entropy.clone());
-        // Each process has its own way to them.
+        // Each process gets its own path to the blobs.
         let blobs: Arc<dyn Blobs> = match &self.blobs_of_next {
             Some(blobs) => blobs.clone(),
             None => self.blobs.clone(),
@@ -311,7 +311,7 @@ impl World {
         Arc::new(Depot::new(store, Arc::new(blobs), entropy))
     }
 
-    /// Starts a worker with other bounds.
+    /// Starts a worker with another configuration.
     pub fn worker_with(&self, config: WorkerConfig, store: Arc<dyn Store>) -> Lifecycle {
         let mut memories = Memories::new(store.clone(), self.theirs.clone(), self.embedder.clone());
         for (name, memory) in &self.memories {
@@ -336,14 +336,14 @@ impl World {
         let lifecycle = Lifecycle::new();
         let running = lifecycle.clone();
         lifecycle.spawn(async move {
-            // A worker whose store never answers again does not end; a test that kills one does
-            // not wait for it.
+            // A worker whose store never answers again does not end; a test that kills one does not
+            // wait for it.
             let _ = mainspring_worker::run(parts, running).await;
         });
         lifecycle
     }
 
-    /// A new session.
+    /// Creates a session.
     pub async fn session(&self, agent: AgentSpec) -> SessionKey {
         let session = SessionId(self.entropy.ordered_id());
         let key = SessionKey {
@@ -368,7 +368,7 @@ impl World {
         self.send_with(key, text, SendOptions::default()).await
     }
 
-    /// Accepts a send without ringing.
+    /// Accepts a send without enqueueing its session.
     pub async fn accept(&self, key: SessionKey, text: &str) -> SendId {
         let input = vec![ContentPart::text(text)];
         self.accepted(key, input, SendOptions::default()).await.0
@@ -380,7 +380,7 @@ impl World {
         self.send_parts(key, input, options).await
     }
 
-    /// The same, with any parts.
+    /// Accepts a send with any content parts and options, and enqueues its session.
     pub async fn send_parts(
         &self,
         key: SessionKey,
@@ -426,8 +426,8 @@ impl World {
         }
     }
 
-    /// Tells the keeper of a session that it was granted it. Where it does not listen, the session is given back,
-    /// and somebody else has to be told.
+    /// Dispatches a granted session to its keeper. If the keeper is not listening, the grant is
+    /// returned and the session has to be enqueued instead.
     async fn dispatch(&self, item: AcceptSend, accepted: &mut Accepted) -> Option<ReadySession> {
         let (keeper, dispatch) = Dispatch::of(item, accepted)?;
         let json = serde_json::to_vec(&[&dispatch]).expect("it is JSON");
@@ -444,7 +444,7 @@ impl World {
             .map(|granted| granted.ready.clone())
     }
 
-    /// Asks a send to end, as a scheduler does.
+    /// Cancels a send, as a scheduler does.
     pub async fn cancel(&self, key: SessionKey, id: SendId) {
         let items = vec![(key.tenant, id)];
         let outcome = self
@@ -481,7 +481,7 @@ impl World {
         outcome
     }
 
-    /// Brings words to a session that may be busy, as a scheduler does.
+    /// Delivers a message to a session that may be busy, as a scheduler does.
     pub async fn deliver(&self, key: SessionKey, text: &str, mode: OnBusy) -> DeliverOutcome {
         let item = DeliverItem {
             key,
@@ -506,13 +506,13 @@ impl World {
         outcome
     }
 
-    /// Lets a send that waits for recovery go on, as a scheduler does; the sweep enqueues it.
+    /// Resumes a send that waits for recovery, as a scheduler does; the sweep enqueues it.
     pub async fn resume(&self, key: SessionKey) -> Option<SendId> {
         let resumed = self.store.resume_recovery(self.boot, key).await;
         resumed.expect("never fails")
     }
 
-    /// Rings for a session in a pool that need not be its own.
+    /// Enqueues a session in a pool, which need not be its own.
     pub async fn ring_in(&self, pool: &str, key: SessionKey) {
         let lane = Lane {
             pool: pool.to_owned(),
@@ -537,12 +537,12 @@ impl World {
             .await;
     }
 
-    /// From now on this becomes of messages to the workers that were granted sessions.
+    /// Sets what happens from now on to messages for workers that were granted sessions.
     pub fn set_mail(&self, mail: Mail) {
         self.bus.set_mail(mail);
     }
 
-    /// Tells every worker of signals of a session.
+    /// Notifies every worker of a session's signals.
     pub fn signal(&self, key: SessionKey, signals: i32) {
         self.bus.signal(key, signals);
     }

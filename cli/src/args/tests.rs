@@ -1,4 +1,4 @@
-//! What lines of arguments mean.
+//! How command lines are parsed.
 
 use clap::CommandFactory;
 
@@ -108,7 +108,7 @@ fn an_unknown_option_is_no_text() {
         assert_eq!(error.exit_code(), 2, "{words:?}");
         assert!(error.to_string().contains("'-- --typo'"), "{error}");
     }
-    // Nor is a known one what another one's value was forgotten for.
+    // Nor is a known option taken as another option's missing value.
     let line = ["mainspring", "run", "spec.json", "--input", "--detach"];
     let error = Cli::try_parse_from(line).expect_err("a usage error");
     assert_eq!(error.exit_code(), 2);

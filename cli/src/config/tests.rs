@@ -61,7 +61,7 @@ fn the_defaults_are_what_the_manual_says() {
 #[test]
 fn the_manual_says_the_defaults_of_every_component() {
     let mut config = load(&[]);
-    // It is no default but what follows from having no provider.
+    // Not a default setting: it follows from having no provider.
     assert_eq!(config.llm.model.take().as_deref(), Some("demo"));
     let ours = Config {
         printed: config.printed.clone(),

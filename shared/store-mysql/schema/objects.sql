@@ -1,4 +1,4 @@
--- Tables, columns, primary keys and indexes of the schema, each with what it is.
+-- Tables, columns, primary keys and indexes of the schema, each with its definition.
 SELECT 'table' AS kind, t.table_name AS name, '' AS definition
 FROM information_schema.tables t
 WHERE t.table_schema = database() AND t.table_type = 'BASE TABLE' AND t.table_name <> '_sqlx_migrations'

@@ -1,9 +1,10 @@
--- The audit's queries that MySQL says differently: those over the members of JSON documents.
+-- MySQL's own audit queries: those over the members of JSON documents.
 
 -- name: audit/budget.kept
--- Sends that took more rounds, used more before their last answer, or set aside more than their budget
--- has; and completed ones with something set aside for a child that reported to them, unless others work
--- on below that one. A send whose budget a hook has let it exceed is left out.
+-- Sends that took more rounds, used more before their last answer, or reserved more than their
+-- budget allows; and completed sends that still reserve something for a child that reported to
+-- them, unless others still work below that child. Sends that a hook allowed to exceed their budget
+-- are left out.
 WITH capped AS (
     SELECT tenant, session_id, send_id, rounds, JSON_EXTRACT(options, '$.budget') AS budget
     FROM sends
@@ -70,7 +71,7 @@ ORDER BY tenant, session_id, send_id
 LIMIT $1;
 
 -- name: audit/call.asked
--- Calls that no message of their send asks for. The cast lets the join use an index of its own.
+-- Calls that no message of their send asks for.
 WITH asked AS (
     SELECT m.tenant, m.session_id, m.send_id, c.call_id
     FROM messages m, JSON_TABLE(m.tool_calls, '$[*]' COLUMNS (
@@ -91,8 +92,8 @@ LIMIT $1;
 -- Messages with tool calls that are not followed directly by one message per call, in order and in
 -- the same send, or whose calls are not settled; and answers to calls that nobody made. The last
 -- message of a send that runs or waits may have open calls. Copied messages, of epoch 0, have no
--- calls of their own, and those of old sends went with them.
--- What a deleted session left behind goes in no order that anybody may rely on.
+-- calls of their own, and the calls of old sends were removed with them.
+-- Rows of deleted sessions are not checked: they are removed in no particular order.
 WITH asked AS (
     SELECT m.tenant, m.session_id, m.send_id, m.seq, m.epoch, c.call_id,
            m.seq + c.place AS due,
@@ -135,9 +136,9 @@ ORDER BY tenant, session_id, seq, call_id
 LIMIT $1;
 
 -- name: audit/skill.complete
--- Listed skills whose version is not there, and files that a version lists and does not have, or has and
--- does not list.
--- MySQL takes no MATERIALIZED, and has JSON_TABLE for json_each.
+-- Listed skills whose version is missing, files that a version lists but does not have, and files
+-- that it has but does not list.
+-- MySQL has no MATERIALIZED, and JSON_TABLE instead of json_each.
 WITH listed AS (
     SELECT v.tenant, v.name, v.hash, j.path AS path, j.bytes AS bytes
     FROM skill_versions v, JSON_TABLE(v.body, '$.files[*]' COLUMNS (

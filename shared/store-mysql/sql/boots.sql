@@ -1,7 +1,7 @@
--- What MySQL says differently about the lives of processes.
+-- MySQL's own statements for boots.
 
 -- name: boots/give_back
--- Gives back what a boot owns; the attempt that a running send was in counts. Sessions are locked
+-- Releases what a boot owns; the attempt that a running send was making counts. Sessions are locked
 -- before their sends, as everywhere.
 SELECT session_id FROM session_hot
 WHERE owner_boot = $1 AND ready_since IS NOT NULL

@@ -1,8 +1,9 @@
--- What MySQL says differently about calibrations.
+-- MySQL's own statements for calibrations.
 
 -- name: calibrations/save
--- Joins what a worker learned with what is stored: a higher ratio holds at once, a lower one goes half of
--- the way. Index: the primary key. Assignments run from left to right, and none reads what another wrote.
+-- Merges what a worker learned into what is stored: a higher ratio applies at once, a lower one
+-- moves the stored one halfway. Index: the primary key. Assignments run from left to right, and
+-- none reads what another wrote.
 INSERT INTO calibrations (provider, model, ratio, counts, updated_at)
 SELECT e.of_provider, e.of_model, e.learned, e.heard, $2
 FROM JSON_TABLE($1, '$[*]' COLUMNS (

@@ -1,4 +1,4 @@
--- What MySQL says differently about tool calls: rows come as one JSON array.
+-- MySQL's own statements for tool calls: rows are passed as one JSON array.
 
 -- name: calls/insert
 -- Stores the calls of a message.
@@ -17,7 +17,7 @@ FROM JSON_TABLE($4, '$[*]' COLUMNS (
 )) e;
 
 -- name: calls/change
--- Stores what became of calls; one that has its result keeps it.
+-- Stores what became of calls; one that has a result keeps it.
 UPDATE tool_calls c
 JOIN JSON_TABLE($3, '$[*]' COLUMNS (
     call_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.call_id', waits_on VARCHAR(32) CHARACTER SET utf8mb4 PATH '$.waits_on',

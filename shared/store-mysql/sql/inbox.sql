@@ -1,7 +1,7 @@
--- What MySQL says differently about the inbox.
+-- MySQL's own statements for the inbox.
 
 -- name: inbox/deliver
--- Stores which messages of send $3 items became; one that has its fate keeps it.
+-- Stores which messages of send $3 items became; one that has a fate keeps it.
 UPDATE inbox i
 JOIN JSON_TABLE($4, '$[*]' COLUMNS (
     item_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.item_id', seq BIGINT PATH '$.seq'

@@ -1,4 +1,4 @@
--- What MySQL says differently about transcripts: rows come as one JSON array.
+-- MySQL's own statements for transcripts: rows are passed as one JSON array.
 
 -- name: messages/insert
 -- Stores the messages of a step.
@@ -14,7 +14,7 @@ FROM JSON_TABLE($39, '$[*]' COLUMNS (
 )) e;
 
 -- name: messages/copy
--- Stores copied messages; a page that comes again changes nothing.
+-- Stores copied messages; a repeated page changes nothing.
 INSERT INTO messages (tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id,
                       name, failed, round, asked_at_seq, epoch, created_at)
 SELECT $1, $2, e.seq, unhex(e.send), e.role, e.content, e.tool_calls, e.tool_call_id, e.name, e.failed,
@@ -29,8 +29,8 @@ FROM JSON_TABLE($3, '$[*]' COLUMNS (
 ON DUPLICATE KEY UPDATE messages.seq = messages.seq;
 
 -- name: messages/window
--- The messages of the window that begins at $3, or at the question where $3 answers one, less what
--- the claimer has: from $4 to before $5.
+-- The messages of the window that begins at $3, or, if a tool's message is there, at the message
+-- that asked, without those that the claimer has: from $4 up to, but not including, $5.
 SELECT m.tenant, m.session_id, {m.message}
 FROM (
     SELECT coalesce((SELECT a.asked_at_seq FROM messages a

@@ -1,8 +1,8 @@
--- What MySQL says differently about runs.
+-- MySQL's own statements for runs.
 
 -- name: runs/claimable
--- Runs with news at $1 that boot $2 may take, those first that waited longest, at most $3; of a
--- language up to version $4, and none of those in $5.
+-- Runs with news at $1 that boot $2 may claim, those that waited longest first, at most $3; with a
+-- DSL version up to $4, and none of those in $5.
 SELECT r.tenant, r.run_id, r.step
 FROM (
     SELECT tenant, news_of AS run_id FROM sends WHERE news_of IS NOT NULL
@@ -29,7 +29,7 @@ ORDER BY coalesce(t.at, r.created_at), r.tenant, r.run_id
 LIMIT $3;
 
 -- name: runs/write_nodes
--- Writes nodes, which come as one JSON array.
+-- Writes nodes, which are passed as one JSON array.
 INSERT INTO run_nodes (tenant, run_id, path, n, state, node)
 SELECT $1, $2, e.path, e.n, e.state, e.node
 FROM JSON_TABLE($3, '$[*]' COLUMNS (

@@ -1,4 +1,4 @@
--- What MySQL says differently about sends.
+-- MySQL's own statements for sends.
 
 -- name: sends/unreported
 -- Final sends that were not reported, oldest first, by sends_unreported.

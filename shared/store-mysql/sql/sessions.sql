@@ -1,7 +1,7 @@
--- What MySQL says differently about sessions. Whoever changes one locks its hot row first.
+-- MySQL's own statements for sessions. Whoever changes a session locks its hot row first.
 
 -- name: sessions/list
--- Sessions, newest first: behind $2, of status $4, of agent $5, with the members of $6 in their
+-- Sessions, newest first: older than $2, of status $4, of agent $5, with the members of $6 in their
 -- metadata.
 SELECT * FROM (
     SELECT c.tenant, c.session_id,
@@ -28,7 +28,7 @@ SELECT * FROM (
       AND ($2 IS NULL OR c.session_id < $2)
       AND ($5 IS NULL OR c.agent_name = $5)
       AND JSON_CONTAINS(c.metadata, $6)
-      -- A list contains each of its texts, but is none of them: such members have no scalar here.
+      -- JSON_CONTAINS also matches a list that contains the text: such members have no scalar here.
       AND NOT EXISTS (
           SELECT 1
           FROM JSON_TABLE(JSON_KEYS(c.metadata), '$[*]' COLUMNS (

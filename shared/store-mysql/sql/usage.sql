@@ -1,7 +1,7 @@
--- What MySQL says differently about usage.
+-- MySQL's own statements for usage.
 
 -- name: usage/insert
--- Stores what model responses cost; one that comes again replaces the first.
+-- Stores what model responses cost; a repeat replaces the first.
 INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, "usage", at,
                         purpose)
 SELECT $1, $2, $18, e.round, e.attempt, e.model, e.used, $22,

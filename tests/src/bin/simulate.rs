@@ -1,5 +1,5 @@
 //! Runs worlds from seeds: `simulate [--seeds N] [--from SEED] [--store model|sqlite] [--threads N]
-//! [--trace] [--whole]`. Started by `cargo xtask simulate`, which builds it with optimisations.
+//! [--trace] [--whole]`. Started by `cargo xtask simulate`, which builds it with optimizations.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Context as _, Result, bail};
 use mainspring_tests::simulation::{Backing, Outcome, Plan, run, shrunk};
 
-/// Worlds that are tried to make one that fails smaller.
+/// How many runs may be spent on shrinking a failing world.
 const TRIES: usize = 150;
 
-/// Failing seeds that are told of in full; the others are counted.
+/// Failing seeds that are reported in full; further ones get one line.
 const TOLD: usize = 5;
 
-/// A word about the progress after so many worlds.
+/// Worlds between progress messages.
 const PROGRESS: u64 = 5_000;
 
-/// Of so many worlds one is run twice, and has to take the same course.
+/// One world in this many is run twice, and must take the same course both times.
 const TWICE: u64 = 50;
 
 #[derive(Debug)]
@@ -66,9 +66,9 @@ fn options() -> Result<Options> {
     Ok(options)
 }
 
-/// Writes a line to whoever watches.
+/// Prints a line.
 fn say(text: &str) {
-    // Nobody is left to tell when it is gone.
+    // If stdout is closed there is nobody to report to.
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
@@ -80,7 +80,7 @@ fn again(seed: u64, options: &Options) -> String {
     format!("cargo xtask simulate --seeds 1 --from {seed} --store {store} --trace")
 }
 
-/// Tells of a world that failed, as small as it could be made.
+/// Reports a failing world, shrunk as far as possible.
 fn report(seed: u64, outcome: &Outcome, options: &Options) {
     let plan = Plan::of(seed);
     let small = if options.whole {

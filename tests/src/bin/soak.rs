@@ -1,8 +1,9 @@
-//! FaultLog of every kind to real processes for hours: `soak --hours H [--mix KIND,…] [--seed N]
-//! [--chapter SECONDS] [--workers N] [--schedulers N] [--report FILE]`. Started by `cargo xtask soak`.
+//! Injects faults of every kind into real processes for hours: `soak --hours H [--mix KIND,…]
+//! [--seed N] [--chapter SECONDS] [--workers N] [--schedulers N] [--report FILE]`. Started by
+//! `cargo xtask soak`.
 //!
-//! The time is divided into chapters. Each ends with everything compared, and is a line of the report;
-//! a soak that is started again with the same report goes on where it ended.
+//! The time is divided into chapters. Each ends with comparing everything, and adds a line to the
+//! report; a soak restarted with the same report continues where it stopped.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -17,7 +18,7 @@ use mainspring_tests::faults::{
 use mainspring_tests::simulation::Chance;
 use serde_json::{Value, json};
 
-/// What is done, by name.
+/// The kinds of faults, by name.
 const KINDS: [&str; 10] = [
     "kill-worker",
     "kill-scheduler",
@@ -31,10 +32,10 @@ const KINDS: [&str; 10] = [
     "cut",
 ];
 
-/// Upper ends of the histogram's buckets, in milliseconds; the last one has none.
+/// Upper bounds of the histogram's buckets, in milliseconds; the last bucket has none.
 const BUCKETS_MS: [u64; 7] = [500, 1_000, 2_000, 3_000, 5_000, 10_000, 15_000];
 
-/// How long a takeover is waited for.
+/// How long to wait for a takeover.
 const TAKEOVER: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -94,11 +95,11 @@ fn options() -> Result<Options> {
 }
 
 fn say(text: &str) {
-    // Nobody is left to tell when it is gone.
+    // If stdout is closed there is nobody to report to.
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// What was done and seen so far.
+/// Totals so far.
 #[derive(Debug, Default)]
 struct Tally {
     chapters: u64,
@@ -108,12 +109,12 @@ struct Tally {
     repeated: u64,
     done: BTreeMap<String, u64>,
     takeovers: [u64; BUCKETS_MS.len() + 1],
-    /// From Postgres' return to the next answer that a client saw.
+    /// Time from the return of Postgres until a client's next answer.
     recoveries: [u64; BUCKETS_MS.len() + 1],
 }
 
 impl Tally {
-    /// What the lines of a report come to.
+    /// The totals of a report's lines.
     fn read(report: &PathBuf) -> Result<Self> {
         let mut tally = Self::default();
         let text = match std::fs::read_to_string(report) {
@@ -161,14 +162,14 @@ impl Tally {
     }
 }
 
-/// The bucket of a length of time.
+/// The histogram bucket of a duration.
 fn bucket(took: Duration) -> usize {
     let ms = took.as_millis() as u64;
     let bucket = BUCKETS_MS.iter().position(|most| ms <= *most);
     bucket.unwrap_or(BUCKETS_MS.len())
 }
 
-/// Some of so many, at least one.
+/// A random, non-empty subset of the numbers below `count`.
 fn some(chance: &mut Chance, count: usize) -> Vec<usize> {
     let mut all: Vec<usize> = (0..count).collect();
     let wanted = chance.between(1, count as u64) as usize;
@@ -178,7 +179,7 @@ fn some(chance: &mut Chance, count: usize) -> Vec<usize> {
     all
 }
 
-/// One chapter: a cluster of its own, load, faults, and the comparison.
+/// Runs one chapter: a cluster of its own, load, faults, and the comparison.
 async fn chapter(options: &Options, number: u64) -> Result<Value> {
     let seed = options.seed.wrapping_add(number);
     let mut chance = Chance::new(seed);
@@ -260,7 +261,7 @@ async fn inject(
     Ok(())
 }
 
-/// Kills some workers at once, and waits until others have what they held.
+/// Kills some workers at once, and waits until others have taken over what they held.
 async fn kill_workers(
     cluster: &mut Cluster,
     chance: &mut Chance,
@@ -362,7 +363,7 @@ async fn stop(kind: &str, cluster: &mut Cluster, chance: &mut Chance) -> Result<
     Ok(sleepers.len())
 }
 
-/// Waits for the first answer that a client sees from now on.
+/// Waits until a client sees another answer.
 async fn answers_again(cluster: &Cluster, load: &Load, tally: &mut Tally) -> Result<usize> {
     let (back, before) = (monotonic(), load.done());
     let goes_on = async |_: &Cluster| Ok(load.done() > before);
@@ -371,7 +372,7 @@ async fn answers_again(cluster: &Cluster, load: &Load, tally: &mut Tally) -> Res
     Ok(1)
 }
 
-/// Cuts a few connections, one after the other; returns how many.
+/// Cuts a few connections one after another; returns how many.
 async fn cut(cluster: &Cluster, chance: &mut Chance) -> usize {
     let kinds = [
         Cut::Inside,

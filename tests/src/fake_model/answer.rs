@@ -1,4 +1,4 @@
-//! From a request to the bytes of its answer, and the pauses between them.
+//! Turning a request into the bytes of its answer and the pauses between them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use super::prompt::{Prompt, Protocol, words};
 use super::script::Script;
 use super::{Shared, anthropic, openai, responses, steps};
 
-/// Bytes that mean nothing to anyone.
+/// Bytes that are valid in no protocol.
 const GARBAGE: &[u8] = b"\x00\x9f\x92\x96data? {\"choices\": [oops]}\r\rnot json\n";
 
-/// What the model says.
+/// The content of the model's answer.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) model: String,
-    /// Part of ids: the same for equal requests.
+    /// Used in IDs; the same for equal requests.
     pub(super) mark: String,
     pub(super) reasoning: Option<String>,
     pub(super) text: String,
     pub(super) tools: Vec<(String, Value)>,
     pub(super) length: bool,
     pub(super) refuse: bool,
-    /// Words read and written; `None` reports no usage.
+    /// Words read and written; `None` to report no usage.
     pub(super) usage: Option<(usize, usize)>,
 }
 
@@ -124,7 +124,7 @@ fn enter(
         .enter(script.session.as_deref(), &prompt.text, prompt.round, fill)
 }
 
-/// Waits and fails as told, before there is an answer.
+/// Delays or fails the request before it is answered, as the script says.
 async fn spoil(
     shared: &Shared,
     protocol: Protocol,
@@ -166,7 +166,7 @@ fn script(shared: &Shared, prompt: &Prompt) -> Result<Script, String> {
     let own: Script = prompt.text.parse().map_err(|error| format!("{error}"))?;
     let mut script = own.over(shared.script());
     if script.session.is_none() {
-        // Other directives have no business in a system prompt, and brackets may mean anything.
+        // Other directives are ignored in a system prompt, where brackets may mean anything.
         let mark = prompt
             .system
             .split_once("[[session ")
@@ -230,7 +230,7 @@ fn refusal(
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = (status, axum::Json(body)).into_response();
     if let Some(wait) = retry_after {
-        // Whole seconds is what the header can say; the rest is in the other.
+        // `retry-after` takes only whole seconds; `retry-after-ms` is exact.
         let seconds = wait.as_millis().div_ceil(1_000);
         let pairs = [
             ("retry-after", seconds),

@@ -1,17 +1,17 @@
-//! Answers as Messages.
+//! Answers in the Messages format.
 
 use serde_json::{Value, json};
 
 use super::answer::Said;
 use super::steps::Events;
 
-/// The signature of every thought.
+/// The signature of every thinking block.
 const SIGNATURE: &str = "ZmFrZQ==";
 
-/// The place of the text's block; the one before it is for thoughts, and may be missing.
+/// Index of the text block; the one before it is the thinking block, which may be missing.
 const TEXT_INDEX: usize = 1;
 
-/// The whole answer.
+/// The non-streamed answer.
 pub(super) fn whole(said: &Said) -> Value {
     let mut content = Vec::new();
     if let Some(reasoning) = &said.reasoning {
@@ -31,7 +31,7 @@ pub(super) fn whole(said: &Said) -> Value {
     body
 }
 
-/// The answer as events, its text in these pieces.
+/// The answer as events, with its text split into these pieces.
 pub(super) fn events(said: &Said, pieces: &[String]) -> Events {
     let mut message = head(said);
     message["usage"] = json!({"input_tokens": said.usage.map(|(read, _)| read)});
@@ -82,12 +82,12 @@ pub(super) fn events(said: &Said, pieces: &[String]) -> Events {
     }
 }
 
-/// One piece of text.
+/// The event of one piece of text.
 pub(super) fn text_event(piece: &str) -> String {
     delta(TEXT_INDEX, &json!({"type": "text_delta", "text": piece}))
 }
 
-/// An error inside a stream.
+/// The event of an error inside a stream.
 pub(super) fn error_event(kind: &str) -> String {
     event(
         "error",

@@ -1,4 +1,4 @@
-//! One directive, read.
+//! Parsing a single directive.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 
 use super::script::{Fail, Limited, Script, ScriptError};
 
-/// Reads what follows `[[` into `script` and returns what follows `]]`.
+/// Parses the directive after `[[` into `script` and returns the text after its `]]`.
 pub(super) fn read<'t>(script: &mut Script, text: &'t str) -> Result<&'t str, ScriptError> {
-    // JSON may hold the closing brackets, so it is read before they are looked for.
+    // The JSON may itself contain `]]`, so it is parsed first.
     if let Some(after) = text.strip_prefix("tool ")
         && let Some((name, after)) = after.split_once(' ')
         && !name.contains("]]")

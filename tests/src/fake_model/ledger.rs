@@ -1,4 +1,4 @@
-//! Every request, and how it was answered.
+//! The record of every request and how it was answered.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::prompt::Protocol;
 
-/// Texts are kept up to here.
+/// Longest text kept in an entry.
 const TEXT_CHARS_MAX: usize = 4_096;
 
 /// How an answer ended.
@@ -18,16 +18,16 @@ const TEXT_CHARS_MAX: usize = 4_096;
 pub enum End {
     /// Everything was handed to the connection.
     Sent,
-    /// The client left before.
+    /// The client disconnected before.
     ClientLeft,
 }
 
 /// One request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its number, from 0, in the order of arrival.
+    /// Its number in the order of arrival, from 0.
     pub n: u64,
-    /// When it had arrived whole.
+    /// When the whole request had arrived.
     pub at: Timestamp,
     /// The protocol.
     pub protocol: Protocol,
@@ -35,44 +35,45 @@ pub struct Entry {
     pub stream: bool,
     /// The model asked for.
     pub model: String,
-    /// The mark of `[[session …]]`.
+    /// The session label, from `[[session …]]`.
     pub session: Option<String>,
-    /// The mark of `[[send …]]`.
+    /// The send label, from `[[send …]]`.
     pub send: Option<String>,
-    /// The last user text, shortened.
+    /// The last user text, truncated.
     pub text: String,
-    /// The assistant's turns since that text.
+    /// Assistant turns since that text.
     pub round: usize,
-    /// Which request this is, from 1, with the same session mark, text and round; 0 when
+    /// The attempt number, from 1, among requests with the same session label, text and round; 0 if
     /// attempts are not counted.
     pub attempt: u32,
-    /// Messages in it.
+    /// The number of messages in it.
     pub messages: usize,
-    /// SHA-256 of the body, in hex: equal for equal requests.
+    /// SHA-256 of the body, in hex.
     pub body_sha256: String,
-    /// The body, where bodies are kept.
+    /// The body, if bodies are kept.
     pub body: Option<String>,
-    /// What was answered: `reply`, `tool_calls`, or the directive that spoiled it.
+    /// What was answered: `reply`, `tool_calls`, or the directive that prevented it.
     pub answer: String,
-    /// Words read and written that are billed, from when the answer begins: all of it, whoever hears it.
+    /// Words read and written that are billed, set when the answer begins: the whole answer, even
+    /// if the client does not wait for it.
     #[serde(default)]
     pub billed: Option<(usize, usize)>,
-    /// The status that was answered.
+    /// The status of the response.
     pub status: u16,
     /// When the answer ended.
     pub ended_at: Option<Timestamp>,
-    /// How it ended; absent while it goes on.
+    /// How it ended; `None` while it is in progress.
     pub end: Option<End>,
 }
 
 /// Counts since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
-    /// Requests that arrived.
+    /// Requests received.
     pub requests: u64,
-    /// Requests being answered.
+    /// Requests in flight.
     pub in_flight: u64,
-    /// The most that were answered at once.
+    /// The most requests in flight at once.
     pub in_flight_max: u64,
 }
 
@@ -92,7 +93,7 @@ pub struct Ledger {
 struct Book {
     entries: Vec<Entry>,
     attempts: HashMap<(Option<String>, String, usize), u32>,
-    /// Times that everything was forgotten: an answer that began before finds no entry.
+    /// How often the ledger was cleared, so that an answer begun before does not touch a newer entry.
     life: u64,
 }
 
@@ -109,12 +110,12 @@ impl Ledger {
         }
     }
 
-    /// What is kept so far.
+    /// The entries kept so far.
     pub fn entries(&self) -> Vec<Entry> {
         self.book().entries.clone()
     }
 
-    /// What is kept of one send.
+    /// The entries of one send.
     pub fn of_send(&self, mark: &str) -> Vec<Entry> {
         let of = |entry: &&Entry| entry.send.as_deref() == Some(mark);
         self.book().entries.iter().filter(of).cloned().collect()
@@ -129,7 +130,7 @@ impl Ledger {
         }
     }
 
-    /// Forgets entries and attempts; counts go on.
+    /// Clears entries and attempts; the counts continue.
     pub fn forget(&self) {
         let mut book = self.book();
         let life = book.life + 1;
@@ -139,7 +140,7 @@ impl Ledger {
         };
     }
 
-    /// Enters a request; `fill` makes the entry out of its number and attempt.
+    /// Adds a request; `fill` builds the entry from its number and attempt.
     pub(super) fn enter(
         self: &Arc<Self>,
         session: Option<&str>,
@@ -190,7 +191,7 @@ impl Ledger {
     }
 }
 
-/// A request that is being answered; dropped, it ends the entry.
+/// A request in flight; dropping this closes its entry.
 #[derive(Debug)]
 pub(super) struct Open {
     ledger: Arc<Ledger>,
@@ -199,7 +200,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// Notes what is answered.
+    /// Records what is answered.
     pub(super) fn answers(&self, what: &str, status: u16) {
         self.entry(|entry| {
             what.clone_into(&mut entry.answer);
@@ -207,12 +208,12 @@ impl Open {
         });
     }
 
-    /// Notes what it costs.
+    /// Records what the answer costs.
     pub(super) fn bills(&self, words: Option<(usize, usize)>) {
         self.entry(|entry| entry.billed = words);
     }
 
-    /// Notes that nothing is left to send.
+    /// Records that everything was sent.
     pub(super) fn sent(&mut self) {
         self.sent = true;
     }

@@ -1,11 +1,11 @@
-//! Answers as chat completions.
+//! Answers in the chat completions format.
 
 use serde_json::{Value, json};
 
 use super::answer::Said;
 use super::steps::Events;
 
-/// The whole answer.
+/// The non-streamed answer.
 pub(super) fn whole(said: &Said) -> Value {
     let mut message = json!({"role": "assistant", "content": said.text});
     if let Some(reasoning) = &said.reasoning {
@@ -31,7 +31,7 @@ pub(super) fn whole(said: &Said) -> Value {
     body
 }
 
-/// The answer as events, its text in these pieces.
+/// The answer as events, with its text split into these pieces.
 pub(super) fn events(said: &Said, pieces: &[String], include_usage: bool) -> Events {
     let mut before = vec![delta(&json!({"role": "assistant", "content": ""}))];
     if let Some(reasoning) = &said.reasoning {
@@ -70,12 +70,12 @@ pub(super) fn events(said: &Said, pieces: &[String], include_usage: bool) -> Eve
     }
 }
 
-/// One piece of text.
+/// The event of one piece of text.
 pub(super) fn text_event(piece: &str) -> String {
     delta(&json!({"content": piece}))
 }
 
-/// An error inside a stream.
+/// The event of an error inside a stream.
 pub(super) fn error_event(kind: &str) -> String {
     event(&json!({"error": {"type": kind, "message": "as asked"}}))
 }

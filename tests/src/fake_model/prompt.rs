@@ -1,9 +1,9 @@
-//! What a request says, the same for all protocols.
+//! The content of a request, the same for all protocols.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The protocol that a request came in.
+/// The protocol of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -15,22 +15,22 @@ pub enum Protocol {
     Anthropic,
 }
 
-/// What matters of a request.
+/// The relevant parts of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Prompt {
     pub(super) model: String,
     pub(super) stream: bool,
     pub(super) include_usage: bool,
     pub(super) system: String,
-    /// The last text of the user.
+    /// The last user text.
     pub(super) text: String,
-    /// The assistant's turns since.
+    /// Assistant turns since that text.
     pub(super) round: usize,
-    /// The results that ask for this answer.
+    /// The tool results after it, to be answered.
     pub(super) results: Vec<String>,
     pub(super) messages: usize,
     pub(super) words: usize,
-    /// Tokens that the answer may have.
+    /// The most tokens that the answer may have.
     pub(super) tokens_max: Option<usize>,
 }
 
@@ -47,10 +47,10 @@ struct Body {
     system: Value,
     #[serde(default)]
     messages: Vec<Message>,
-    /// In Responses.
+    /// Only in Responses.
     #[serde(default)]
     instructions: Value,
-    /// In Responses: messages, calls and their results.
+    /// Only in Responses: messages, calls and their results.
     #[serde(default)]
     input: Vec<Message>,
 }
@@ -67,16 +67,16 @@ struct Message {
     role: String,
     #[serde(default)]
     content: Value,
-    /// What it is, in Responses.
+    /// The type of an item in Responses.
     #[serde(default)]
     r#type: String,
-    /// In Responses: the result of a call.
+    /// The result of a call in Responses.
     #[serde(default)]
     output: Value,
 }
 
 impl Prompt {
-    /// Reads a request's body.
+    /// Parses a request body.
     pub(super) fn read(body: &[u8]) -> serde_json::Result<Self> {
         let body: Body = serde_json::from_slice(body)?;
         let mut prompt = Self {
@@ -111,7 +111,7 @@ impl Prompt {
         Ok(prompt)
     }
 
-    /// The items of Responses. What the assistant gave in a row is one turn.
+    /// Reads the items of Responses. Consecutive items of the assistant are one turn.
     fn items(&mut self, items: &[Message]) {
         let mut inside = false;
         for item in items {
@@ -137,8 +137,8 @@ impl Prompt {
         }
     }
 
-    /// A user's message: texts, or in Messages also the results of tools. Of several texts that
-    /// were merged into one message, the last is the last.
+    /// Reads a user message: texts, and in Messages also tool results. If several texts were merged
+    /// into one message, the last one counts.
     fn user(&mut self, content: &Value) {
         if let Some(blocks) = content.as_array() {
             for block in blocks.iter().filter(|b| b["type"] == "tool_result") {

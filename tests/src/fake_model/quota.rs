@@ -1,5 +1,5 @@
-//! Requests that an account may make in a minute: a bucket that fills evenly, as providers have it, and says how full it
-//! is in every response.
+//! An account's quota of requests per minute: a token bucket that refills evenly, as providers have
+//! it, with its level reported in every response.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,19 +13,19 @@ use super::Shared;
 
 const MINUTE: f64 = 60.0;
 
-/// Seconds' worth of requests that are left at first: an account in use.
+/// Seconds' worth of requests available at the start: an account that is already in use.
 const LEFT_AT_FIRST: f64 = 1.0;
 
-/// What was answered and refused so far.
+/// Requests answered and refused so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counted {
     /// Requests within the quota.
     pub answered: u64,
-    /// Requests beyond it, each a 429.
+    /// Requests beyond the quota, each answered with 429.
     pub refused: u64,
 }
 
-/// The account's quota; none lets everything pass.
+/// The account's quota; unlimited by default.
 #[derive(Debug, Default)]
 pub(super) struct Quota(Mutex<Option<Bucket>>);
 
@@ -37,7 +37,7 @@ struct Bucket {
     counted: Counted,
 }
 
-/// How a request found the bucket.
+/// The state of the bucket as a request found it.
 #[derive(Debug, PartialEq)]
 struct Found {
     answered: bool,
@@ -92,7 +92,7 @@ impl Quota {
     }
 }
 
-/// Refuses what is beyond the quota, and tells everyone how much is left of it.
+/// Refuses requests beyond the quota, and adds the remaining quota to every response.
 pub(super) async fn limit(
     State(shared): State<Arc<Shared>>,
     request: Request,

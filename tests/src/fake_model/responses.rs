@@ -1,17 +1,17 @@
-//! Answers as Responses.
+//! Answers in the Responses format.
 
 use serde_json::{Value, json};
 
 use super::answer::Said;
 use super::steps::Events;
 
-/// The encrypted content of every thought.
+/// The encrypted content of every reasoning item.
 const ENCRYPTED: &str = "ZmFrZQ==";
 
-/// The place of the text's item; the one before it is for thoughts, and may be missing.
+/// Index of the text item; the one before it is the reasoning item, which may be missing.
 const TEXT_INDEX: usize = 1;
 
-/// The whole answer.
+/// The non-streamed answer.
 pub(super) fn whole(said: &Said) -> Value {
     let mut output = Vec::new();
     if let Some(reasoning) = &said.reasoning {
@@ -26,7 +26,7 @@ pub(super) fn whole(said: &Said) -> Value {
     response(said, &output)
 }
 
-/// The answer as events, its text in these pieces.
+/// The answer as events, with its text split into these pieces.
 pub(super) fn events(said: &Said, pieces: &[String]) -> Events {
     let mut begun = response(said, &[]);
     begun["status"] = json!("in_progress");
@@ -77,12 +77,12 @@ pub(super) fn events(said: &Said, pieces: &[String]) -> Events {
     }
 }
 
-/// One piece of text.
+/// The event of one piece of text.
 pub(super) fn text_event(piece: &str) -> String {
     delta(false, piece)
 }
 
-/// An error inside a stream.
+/// The event of an error inside a stream.
 pub(super) fn error_event(kind: &str) -> String {
     event(
         "error",

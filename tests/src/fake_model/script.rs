@@ -1,4 +1,4 @@
-//! What the server is told to do.
+//! The directives that tell the server what to do.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,23 +7,23 @@ use serde_json::Value;
 
 use super::directive;
 
-/// Directives, each written `[[NAME ARGUMENTS]]` anywhere in a text. TIMES, where it may stand,
-/// makes the directive hold for the first so many attempts only; an attempt is another request
-/// with the same session mark, last user text and round.
+/// Directives, each written `[[NAME ARGUMENTS]]` anywhere in a text. TIMES, where allowed, limits
+/// the directive to that many first attempts; an attempt is a request with the same session label,
+/// last user text and round.
 ///
 /// | directive | does |
 /// |---|---|
-/// | `[[session MARK]]`, `[[send MARK]]` | labels the ledger's entry; the first also from the system prompt |
+/// | `[[session MARK]]`, `[[send MARK]]` | labels the ledger entry; `session` also works in the system prompt |
 /// | `[[say TEXT]]` | answers this |
 /// | `[[reason TEXT]]` | thinks this first |
 /// | `[[tool NAME {json}]]` | calls a tool; several make one answer with several calls |
-/// | `[[rounds N]]` | calls the tools in the first N rounds, not in one |
+/// | `[[rounds N]]` | calls the tools in the first N rounds instead of one |
 /// | `[[delay 50ms]]` | waits before the headers |
-/// | `[[stream 20x10ms]]` | at most so many chunks of text, so far apart; 4 at once otherwise |
+/// | `[[stream 20x10ms]]` | at most this many chunks of text, this far apart; by default 4 without a pause |
 /// | `[[fail 429 TIMES 2s]]` | answers with this status, and a `Retry-After` if a time is given |
-/// | `[[hang 30s TIMES]]` | is silent this long before the headers |
-/// | `[[silent 30s TIMES]]` | is silent this long after the first chunk |
-/// | `[[cut 3 TIMES]]` | breaks the connection after so many chunks |
+/// | `[[hang 30s TIMES]]` | stays silent this long before the headers |
+/// | `[[silent 30s TIMES]]` | stays silent this long after the first chunk |
+/// | `[[cut 3 TIMES]]` | breaks the connection after this many chunks |
 /// | `[[error TYPE TIMES]]` | ends the stream with an error object of this type |
 /// | `[[garbage TIMES]]` | answers with bytes of no protocol |
 /// | `[[badutf8]]` | puts a byte that is not UTF-8 after the text |
@@ -59,14 +59,14 @@ pub struct Script {
     pub(super) bounded: bool,
 }
 
-/// A refusal by status.
+/// A refusal with an HTTP status.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fail {
     pub(super) status: u16,
     pub(super) retry_after: Option<Duration>,
 }
 
-/// What holds for the first attempts only, or always.
+/// A directive that applies to the first attempts only, or to all.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Limited<T> {
     pub(super) what: T,
@@ -74,7 +74,7 @@ pub(super) struct Limited<T> {
 }
 
 impl<T> Limited<T> {
-    /// What is to be done in `attempt`, from 1.
+    /// The directive, if it applies to `attempt`, counted from 1.
     pub(super) fn at(&self, attempt: u32) -> Option<&T> {
         self.times
             .is_none_or(|times| attempt <= times)
@@ -82,11 +82,11 @@ impl<T> Limited<T> {
     }
 }
 
-/// A directive that nobody knows, or with arguments that it does not take.
+/// A directive that is unknown or has invalid arguments.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("[[{directive}]] is not a directive")]
 pub struct ScriptError {
-    /// It, without the brackets.
+    /// The directive without its brackets.
     pub directive: String,
 }
 
@@ -104,7 +104,7 @@ impl FromStr for Script {
 }
 
 impl Script {
-    /// This script, with what `default` does besides.
+    /// This script, with `default` for the directives it does not have.
     pub(super) fn over(self, default: Self) -> Self {
         Self {
             session: self.session.or(default.session),

@@ -1,4 +1,4 @@
-//! A stream's bytes, the pauses between them, and where it breaks.
+//! The bytes of a stream, the pauses between them, and where it breaks.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,7 +17,7 @@ use super::prompt::{Prompt, Protocol};
 use super::script::Script;
 use super::{anthropic, openai, responses};
 
-/// Chunks of a stream that nobody paces.
+/// Chunks of a stream without a `stream` directive.
 const CHUNKS: usize = 4;
 
 /// A step of a stream.
@@ -30,7 +30,7 @@ pub(super) enum Step {
     Break,
 }
 
-/// A stream's events: what comes before, with, and after the text.
+/// The events of a stream: before, during and after the text.
 #[derive(Debug)]
 pub(super) struct Events {
     pub(super) before: Vec<String>,
@@ -38,7 +38,7 @@ pub(super) struct Events {
     pub(super) after: Vec<String>,
 }
 
-/// What a stream consists of.
+/// The steps of a stream.
 pub(super) fn steps(
     protocol: Protocol,
     prompt: &Prompt,
@@ -112,7 +112,7 @@ fn bad_utf8(protocol: Protocol) -> Bytes {
         Protocol::Responses => responses::text_event("\u{1}"),
         Protocol::Anthropic => anthropic::text_event("\u{1}"),
     };
-    // The place of the byte, as JSON writes it.
+    // Where the bad byte goes, as JSON escapes its placeholder.
     let (before, after) = event.split_once("\\u0001").unwrap_or((&event, ""));
     [before.as_bytes(), b"\xff", after.as_bytes()]
         .concat()
@@ -134,7 +134,7 @@ fn split(steps: VecDeque<Step>) -> VecDeque<Step> {
     split
 }
 
-/// An answer in one piece; of what can happen inside a stream, only the cut can happen to it.
+/// A non-streamed answer; of the directives for streams, only `cut` applies to it.
 pub(super) fn whole_of(
     body: &str,
     script: &Script,
@@ -157,7 +157,7 @@ pub(super) fn whole_of(
     stream_of("application/json", steps, open, clock)
 }
 
-/// Sends the steps, and closes the ledger's entry with the last.
+/// Sends the steps, and closes the ledger entry after the last.
 pub(super) fn stream_of(
     content_type: &'static str,
     steps: VecDeque<Step>,

@@ -1,4 +1,4 @@
-//! Many timers, and what became of each of their occurrences.
+//! Many timers, and a check of every occurrence.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,32 +13,32 @@ use super::fault_log::Fault;
 use super::{Cluster, now};
 use crate::fake_model::Entry;
 
-/// One of so many timers recurs.
+/// One in this many timers recurs.
 const RECURRING: usize = 10;
 
-/// Occurrences of each of those, a second apart.
+/// Occurrences of each recurring timer, a second apart.
 const TIMES: usize = 3;
 
-/// Timers of one request.
+/// Timers created by one request.
 const BATCH: usize = 500;
 
-/// Where the stamps of the database and of this process may differ.
+/// How far the timestamps of the database and of this process may differ.
 const SLACK_MS: i64 = 2;
 
 #[derive(Debug)]
 struct Alarm {
     mark: String,
-    /// When it is due, where that was said.
+    /// When it is due, if the request gave a time.
     at: Option<Timestamp>,
     times: usize,
 }
 
-/// Timers that were made, by id.
+/// The timers created, by ID.
 #[derive(Debug, Default)]
 pub struct Alarms(BTreeMap<String, Alarm>);
 
 impl Alarms {
-    /// Makes timers over the sessions in turn, due one after the other within `over`.
+    /// Creates `count` timers, spread over the sessions and due one after another within `over`.
     pub async fn arm(
         caller: &mut Caller,
         mark: &str,
@@ -76,13 +76,13 @@ impl Alarms {
         Ok(alarms)
     }
 
-    /// Occurrences that they have.
+    /// How many occurrences they have in total.
     pub fn occurrences(&self) -> usize {
         self.0.values().map(|alarm| alarm.times).sum()
     }
 
-    /// Everything in which the database and the model's ledger differ from timers that fire in
-    /// their times, once each; how often a send of theirs was asked again.
+    /// Compares the database and the model's ledger with timers that fire on time, once each.
+    /// Returns all differences, and how often the model was asked again for one of their sends.
     pub fn fired(
         &self,
         cluster: &Cluster,
@@ -186,7 +186,7 @@ fn alarm(mark: String, session: &str, n: usize, at: Timestamp) -> (Alarm, Value)
     (alarm, body)
 }
 
-/// An id as both the API and the database have it.
+/// The form of an ID common to the API and the database.
 fn bare(id: &str) -> String {
     let id = id.split_once('_').map_or(id, |(_, id)| id);
     id.replace('-', "")

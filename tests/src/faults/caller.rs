@@ -1,4 +1,4 @@
-//! A client as a careful program is one: it asks again, another replica, until it is told.
+//! A careful client: it retries, on another replica, until it gets an answer.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use super::{dose, monotonic, pause};
 
-/// What one request may take; longer than any `?wait` here.
+/// Timeout of one request; longer than any `?wait` used here.
 const REQUEST: Duration = Duration::from_secs(20);
 
-/// How long the system may go without one answer beyond the duration of the faults.
+/// How long the system may go without a single answer, in addition to the duration of the faults.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A client of several replicas.
+/// A client that talks to several replicas.
 #[derive(Debug)]
 pub struct Caller {
     urls: Vec<String>,
@@ -24,7 +24,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A client that begins with the replica number `first`.
+    /// A client that starts with replica number `first`.
     pub fn new(urls: Vec<String>, first: usize) -> Self {
         Self {
             urls,
@@ -42,19 +42,19 @@ impl Caller {
         self
     }
 
-    /// Posts until there is an answer; with the key, a repeat is the same request.
+    /// Posts until there is an answer; the key makes retries idempotent.
     pub async fn post(&mut self, path: &str, body: &Value, key: &str) -> Result<Answer> {
         let headers = [("idempotency-key", key)];
         self.ask("POST", path, body.to_string().into(), &headers)
             .await
     }
 
-    /// Changes something until there is an answer; a repeat changes it again.
+    /// Patches until there is an answer; a retry applies the change again.
     pub async fn patch(&mut self, path: &str, body: &Value) -> Result<Answer> {
         self.ask("PATCH", path, body.to_string().into(), &[]).await
     }
 
-    /// Reads until there is an answer; an error unless it is 200.
+    /// Reads until there is an answer; fails unless it is 200.
     pub async fn get(&mut self, path: &str) -> Result<Value> {
         let answer = self.ask("GET", path, Bytes::new(), &[]).await?;
         if answer.status != 200 {
@@ -63,7 +63,7 @@ impl Caller {
         answer.json()
     }
 
-    /// The status of the answer for a path.
+    /// The status of a GET of this path.
     pub async fn status(&mut self, path: &str) -> Result<u16> {
         Ok(self.ask("GET", path, Bytes::new(), &[]).await?.status)
     }
@@ -95,7 +95,7 @@ impl Caller {
         loop {
             let once = self.once(method, path, body.clone(), headers);
             let refused = match tokio::time::timeout(REQUEST, once).await {
-                // Unavailable, or too much at once: what anyone is told to try again.
+                // Unavailable or throttled: clients are told to retry these.
                 Ok(Ok(answer)) if matches!(answer.status, 429 | 503) => {
                     format!("{} {:?}", answer.status, answer.body)
                 }
@@ -119,8 +119,8 @@ impl Caller {
         body: Bytes,
         headers: &[(&str, &str)],
     ) -> Result<Answer> {
-        // Taken out meanwhile: a request that is given up leaves an answer behind that would be
-        // taken for the next one's.
+        // Taken out for the request's duration: if the request is abandoned, its response remains
+        // on the connection and would be taken for the next one's.
         let mut client = match self.client.take() {
             Some(client) => client,
             None => Client::connect(&self.urls[self.at % self.urls.len()]).await?,

@@ -1,4 +1,4 @@
-//! The cluster under a fault test: its own servers, a model with a ledger, `mainspring` processes.
+//! The cluster under test: its own servers, a model with a ledger, and `mainspring` processes.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -28,7 +28,7 @@ const PROGRAMS: [&str; 10] = [
     "redis-cli",
 ];
 
-/// What is kept of the database when a test failed.
+/// What is kept of the database when a test fails.
 const REMAINS: [(&str, &str); 3] = [
     ("boots", "SELECT * FROM boots ORDER BY started_at"),
     (
@@ -48,25 +48,24 @@ pub enum Machine {
     Own,
 }
 
-/// What a cluster is made of.
+/// What a cluster consists of.
 #[derive(Debug, Clone)]
 pub struct Recipe<'a> {
-    /// Schedulers, each on a port of its own.
+    /// Number of schedulers, each on a port of its own.
     pub schedulers: usize,
-    /// Workers.
+    /// Number of workers.
     pub workers: usize,
     /// Whether MariaDB is the database instead of Postgres.
     pub mysql: bool,
-    /// Whether a [`Proxy`] stands between them and Postgres.
+    /// Whether a [`Proxy`] stands between the processes and Postgres.
     pub proxied: bool,
     /// What the model does with every request.
     pub script: &'a str,
-    /// Whether the model's ledger keeps whole requests.
+    /// Whether the model's ledger keeps request bodies.
     pub keep_bodies: bool,
     /// Who else may use the machine meanwhile.
     pub machine: Machine,
-    /// Settings of every process besides those that name servers; leases are short unless these
-    /// say otherwise.
+    /// Settings of every process, besides those that name servers; leases are short unless set here.
     pub environment: &'a [(&'a str, &'a str)],
 }
 
@@ -85,7 +84,7 @@ impl Default for Recipe<'_> {
     }
 }
 
-/// Everything that runs. Fields drop in order: processes before servers.
+/// Everything that runs. Fields drop in order, so processes end before servers.
 #[derive(Debug)]
 pub struct Cluster {
     /// The workers.
@@ -96,25 +95,26 @@ pub struct Cluster {
     pub program: Program,
     /// The model.
     pub model: FakeModel,
-    /// What stands before Postgres.
+    /// The proxy in front of Postgres.
     pub proxy: Option<Proxy>,
     /// The queue.
     pub redis: Redis,
-    /// The truth.
+    /// The Postgres server that holds the data.
     pub postgres: Postgres,
-    /// The truth instead, where the recipe asks for it.
+    /// The MariaDB server that holds the data instead, if the recipe asks for it.
     pub mysql: Option<Mysql>,
-    /// What takes its place when it is gone.
+    /// The standby that can take over from Postgres.
     pub standby: Option<Postgres>,
-    /// What is done to all of that.
+    /// The faults injected so far.
     pub fault_log: FaultLog,
     dir: Option<tempfile::TempDir>,
     _turn: File,
 }
 
 impl Cluster {
-    /// Starts everything: beside the clusters of other tests, which mostly wait, unless the recipe wants the machine for
-    /// this one. `None`, and a message on standard error, if the program of a server is missing.
+    /// Starts everything. Clusters of several tests run side by side, since they mostly wait,
+    /// unless the recipe asks to be alone. Returns `None`, with a message on standard error, if a
+    /// server's program is missing.
     pub async fn start(recipe: Recipe<'_>) -> Result<Option<Self>> {
         if skipped() {
             return Ok(None);
@@ -181,7 +181,7 @@ impl Cluster {
         Ok(Some(cluster))
     }
 
-    /// Starts one more worker.
+    /// Starts another worker and waits until it is ready.
     pub fn add_worker(&mut self) -> Result<()> {
         let worker = self.worker(&format!("worker-{}", self.workers.len()))?;
         blocking(|| worker.wait_until_ready())?;
@@ -189,12 +189,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// Kills a worker with signal 9.
+    /// Kills a worker with `SIGKILL`.
     pub fn kill_worker(&mut self, n: usize) {
         blocking(|| self.workers[n].kill());
     }
 
-    /// Starts a worker in the place of a dead one, without waiting for it.
+    /// Starts a replacement for a dead worker, without waiting for it.
     pub fn replace_worker(&mut self, n: usize) -> Result<()> {
         self.workers[n] = self.worker(&self.workers[n].name)?;
         Ok(())
@@ -205,14 +205,14 @@ impl Cluster {
         self.program.worker_at_start(name, &environment)
     }
 
-    /// Starts a scheduler in the place, and on the port, of a dead one, without waiting for it.
+    /// Starts a replacement for a dead scheduler on the same port, without waiting for it.
     pub fn replace_scheduler(&mut self, n: usize) -> Result<()> {
         let (name, port) = (&self.schedulers[n].name, self.schedulers[n].port);
         self.schedulers[n] = self.program.scheduler_on(name, port)?;
         Ok(())
     }
 
-    /// Waits until every process says that it is ready.
+    /// Waits until every process reports that it is ready.
     pub fn all_ready(&self) -> Result<()> {
         let mut all = self.workers.iter().chain(&self.schedulers);
         blocking(|| all.try_for_each(Process::wait_until_ready))
@@ -226,7 +226,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Crashes Postgres for good. Its standby takes its place, also in the eyes of a proxy.
+    /// Crashes Postgres for good and promotes its standby, to which a proxy then connects.
     pub fn fail_over(&mut self) -> Result<()> {
         let standby = self.standby.take().context("a standby")?;
         blocking(|| {
@@ -240,7 +240,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The processes that have ended by themselves.
+    /// The names of the processes that have exited on their own.
     pub fn fallen(&mut self) -> Vec<String> {
         let all = self.workers.iter_mut().chain(&mut self.schedulers);
         all.filter_map(|process| (!process.is_alive()).then(|| process.name.clone()))
@@ -252,7 +252,7 @@ impl Cluster {
         self.schedulers.iter().map(Process::url).collect()
     }
 
-    /// What the database answers, past every proxy.
+    /// The result of a query sent straight to the database, bypassing any proxy.
     pub fn query(&self, sql: &str) -> Result<String> {
         blocking(|| self.ask(sql))
     }
@@ -264,9 +264,10 @@ impl Cluster {
         }
     }
 
-    /// A worker that holds a session at this moment, as the database has it.
+    /// A worker that holds a session right now, according to the database.
     pub async fn busy_worker(&self) -> Result<usize> {
-        // A worker that was killed a moment ago still has its lease, and another one its name.
+        // A worker killed a moment ago may still hold its lease, while its replacement has the same
+        // name.
         let (now, random) = match self.mysql {
             Some(_) => ("unix_timestamp()", "rand()"),
             None => ("extract(epoch FROM now())", "random()"),
@@ -287,14 +288,14 @@ impl Cluster {
         anyhow::bail!("no worker holds a session")
     }
 
-    /// The system's own audit: an error unless every invariant holds.
+    /// Runs the system's own audit; fails unless every invariant holds.
     pub fn audit(&self) -> Result<()> {
         let (code, out, err) = blocking(|| self.program.run(&["audit"]))?;
         ensure!(code == 0, "audit exited with {code}:\n{out}\n{err}");
         Ok(())
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     pub async fn until(
         &self,
         what: &str,
@@ -312,7 +313,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Says that the test has passed: its logs may go.
+    /// Marks the test as passed, so its logs may be deleted.
     pub fn passed(mut self) {
         self.dir = None;
     }
@@ -325,7 +326,7 @@ impl Drop for Cluster {
             for (name, sql) in REMAINS {
                 let rows = self.ask(sql);
                 let rows = rows.unwrap_or_else(|error| format!("{error:#}"));
-                // Where it cannot be written, the test's own words have to do.
+                // If this cannot be written, the test's own output has to do.
                 let _ = std::fs::write(kept.join(name), rows);
             }
             say(&format!("the logs are kept in {}", kept.display()));
@@ -333,8 +334,8 @@ impl Drop for Cluster {
     }
 }
 
-/// Whether a server's program is missing. Says so, or panics where `REQUIRE_STORES=all` forbids
-/// that.
+/// Whether a server's program is missing. Reports it, or panics if `REQUIRE_STORES=all` forbids
+/// skipping.
 pub fn skipped() -> bool {
     let missing: Vec<_> = PROGRAMS
         .into_iter()
@@ -349,7 +350,7 @@ pub fn skipped() -> bool {
     true
 }
 
-/// The program under test: `MAINSPRING_TEST_BINARY`, else what was built beside this test.
+/// The program under test: `MAINSPRING_TEST_BINARY`, or else the one built along with this test.
 pub fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("MAINSPRING_TEST_BINARY") {
         return Ok(path.into());
@@ -370,14 +371,15 @@ pub fn binary() -> Result<PathBuf> {
 
 /// Writes to the test's output.
 pub fn say(text: &str) {
-    // Where stderr is gone, nobody reads it.
+    // If stderr is closed there is nobody to report to.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Waits until no test has the machine to itself, and keeps any from taking it as long as the file is held.
+/// Waits until no test has the machine to itself, and keeps any from claiming it while the returned
+/// file is held.
 ///
 /// # Errors
-/// When a lock file cannot be opened.
+/// If a lock file cannot be opened.
 pub fn beside() -> Result<File> {
     let _turn = queue()?;
     let file = lock_file("mainspring-faults.lock")?;
@@ -385,11 +387,11 @@ pub fn beside() -> Result<File> {
     Ok(file)
 }
 
-/// Waits until no other test that takes this lock runs on this machine, and keeps them from starting as long as the
-/// file is held.
+/// Waits until no other test that takes this lock is running on this machine, and keeps them from
+/// starting while the returned file is held.
 ///
 /// # Errors
-/// When a lock file cannot be opened.
+/// If a lock file cannot be opened.
 pub fn alone() -> Result<File> {
     let _turn = queue()?;
     let file = lock_file("mainspring-faults.lock")?;
@@ -397,8 +399,8 @@ pub fn alone() -> Result<File> {
     Ok(file)
 }
 
-/// Held while a test waits for the other lock: later ones wait behind it, or tests beside each other would never let
-/// one have the machine.
+/// Serializes the tests that wait for the main lock: otherwise a steady stream of shared holders
+/// could starve a test that wants it exclusively.
 fn queue() -> Result<File> {
     let file = lock_file("mainspring-faults-queue.lock")?;
     file.lock()?;

@@ -1,5 +1,5 @@
-//! The comparison of the system's word with two ledgers that it cannot touch: a pure function, so
-//! that a test can plant every kind of lie in it.
+//! Compares what the system says with two ledgers that it cannot touch. A pure function, so that
+//! tests can plant every kind of inconsistency.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,42 +9,42 @@ use serde_json::Value;
 use super::fault_log::{Effect, Fault};
 use crate::fake_model::Entry;
 
-/// How far a stamp of this process may lag behind what it stands for, on a machine with few cores:
-/// a request that was sent before its process was killed may be read later.
+/// How far a timestamp of this process may lag behind its event on a machine with few cores: a
+/// request sent before its process was killed may be read later.
 const SLACK_MS: i64 = 500;
 
-/// How long a process that was woken up may take to finish the step in which it fell asleep.
+/// How long a resumed process may take to finish the step in which it was stopped.
 const WAKING_MS: i64 = 5_000;
 
 /// A send as its client knows it.
 #[derive(Debug, Clone)]
 pub struct Told {
-    /// Who sent it; a client's sends are in the order of its requests.
+    /// The client that sent it; a client's sends are in the order of its requests.
     pub client: usize,
-    /// The idempotency key, which is also the mark in the model's ledger.
+    /// The idempotency key, which is also the send's label in the model's ledger.
     pub key: String,
     /// The session.
     pub session: String,
-    /// The user's words.
+    /// The user text.
     pub text: String,
     /// Whether the model calls a tool first, and answers in a second round.
     pub calls_tool: bool,
-    /// The id in every answer to the key.
+    /// The ID in every answer to this key.
     pub ids: Vec<String>,
-    /// The first word of its end.
+    /// The first report that it ended.
     pub ended: Option<Ended>,
 }
 
-/// What is said of a tool that does not exist.
+/// The result of calling a tool that does not exist.
 const NO_TOOL: &str = "error: there is no tool named \"look\"";
 
 impl Told {
-    /// Rounds that it takes.
+    /// The number of rounds it takes.
     pub fn rounds(&self) -> usize {
         1 + usize::from(self.calls_tool)
     }
 
-    /// What the model answers in the end.
+    /// The model's final answer.
     fn answer(&self) -> String {
         if self.calls_tool {
             format!("results: {NO_TOOL}")
@@ -53,7 +53,7 @@ impl Told {
         }
     }
 
-    /// Its part of the transcript: who says what.
+    /// Its part of the transcript: role and text of each message.
     fn said(&self) -> Vec<(&'static str, String)> {
         let mut said = vec![("user", self.text.clone())];
         if self.calls_tool {
@@ -74,42 +74,42 @@ pub struct Ended {
     pub send: Value,
 }
 
-/// Everything that is compared.
+/// Everything to be compared.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     /// What clients were told while faults were injected.
     pub told: Vec<Told>,
-    /// Each send as it reads in the end.
+    /// Each send as read at the end.
     pub read_again: BTreeMap<String, Value>,
     /// Each session's transcript.
     pub transcripts: BTreeMap<String, Vec<Value>>,
-    /// The numbers of each watched session's steps, by its reader's events: `(n, i)`.
+    /// The step positions `(n, i)` of each watched session's events, as its reader saw them.
     pub watched: BTreeMap<String, Vec<(i64, i64)>>,
     /// The last step of each session that has events.
     pub steps: BTreeMap<String, i64>,
-    /// Steps that have none: they store what calls began, or what an attempt cost that broke off.
+    /// Steps without events: they record that calls began, or the cost of an attempt that broke off.
     pub silent: BTreeSet<(String, i64)>,
-    /// Sends in the database.
+    /// The number of sends in the database.
     pub sends: usize,
     /// Sessions in the database.
     pub sessions: BTreeSet<String>,
-    /// Sessions that jobs in the queue name.
+    /// Sessions named by jobs in the queue.
     pub queued: BTreeSet<String>,
     /// What the model was asked.
     pub calls: Vec<Entry>,
-    /// What was done to the system.
+    /// The faults injected.
     pub faults: Vec<Fault>,
 }
 
 impl Evidence {
-    /// Model calls beyond one for each round.
+    /// Model calls beyond one per round.
     pub fn repeated_calls(&self) -> usize {
         let rounds: usize = self.told.iter().map(Told::rounds).sum();
         self.calls.len().saturating_sub(rounds)
     }
 }
 
-/// Everything in which the ledgers differ; empty when all is well.
+/// All inconsistencies between the ledgers; empty if all is well.
 pub fn violations(evidence: &Evidence) -> Vec<String> {
     let mut found = Vec::new();
     ids(evidence, &mut found);
@@ -121,7 +121,7 @@ pub fn violations(evidence: &Evidence) -> Vec<String> {
     found
 }
 
-/// One key is one send, for ever, and nothing else was stored.
+/// Each key refers to exactly one send, forever, and nothing else was stored.
 fn ids(evidence: &Evidence, found: &mut Vec<String>) {
     let mut owners = BTreeMap::new();
     for told in &evidence.told {
@@ -143,7 +143,7 @@ fn ids(evidence: &Evidence, found: &mut Vec<String>) {
     }
 }
 
-/// Every send ended, completed, as its client was told then and is told now.
+/// Every send completed, and still reads as its client was told then.
 fn ends(evidence: &Evidence, found: &mut Vec<String>) {
     for told in &evidence.told {
         let Some(ended) = &told.ended else {
@@ -171,8 +171,8 @@ fn ends(evidence: &Evidence, found: &mut Vec<String>) {
     }
 }
 
-/// A session's transcript is its sends in the order of their places, each with its answer, and
-/// nothing else. A client's own sends have their places in the order of its requests.
+/// A session's transcript is its sends in order of position, each with its answer, and nothing
+/// else. Sends of one client are positioned in the order of its requests.
 fn transcripts(evidence: &Evidence, found: &mut Vec<String>) {
     let mut sessions: BTreeMap<&str, Vec<(i64, &Told)>> = BTreeMap::new();
     for told in &evidence.told {
@@ -230,12 +230,12 @@ fn says(message: &Value, (role, send, text): &(&str, &str, String)) -> bool {
     message["role"] == *role && message["send_id"] == *send && said == text
 }
 
-/// Whoever follows a session sees every step, each of its events once, in order.
+/// A reader of a session sees every step, and each of its events once and in order.
 fn readers(evidence: &Evidence, found: &mut Vec<String>) {
     for (session, seen) in &evidence.watched {
         let mut next = (1, 0);
         for (n, i) in seen {
-            // Either the step's next event, or the first of the next step that has any.
+            // Either the step's next event, or the first event of the next step that has any.
             let mut after = next.0 + i64::from(next.1 > 0);
             while evidence.silent.contains(&(session.clone(), after)) {
                 after += 1;
@@ -257,15 +257,15 @@ fn readers(evidence: &Evidence, found: &mut Vec<String>) {
     }
 }
 
-/// The queue names no session that the database has not. What it names in vain is harmless, but
-/// somebody has put it there.
+/// The queue names no session missing from the database. Such a job would be harmless, but
+/// something must have enqueued it.
 fn queue(evidence: &Evidence, found: &mut Vec<String>) {
     let strangers = evidence.queued.difference(&evidence.sessions);
     found.extend(strangers.map(|id| format!("the queue names {id}, which the database has not")));
 }
 
-/// The model was asked once for each round, and again only where a fault can have lost its answer;
-/// never for anything else, and not after the end.
+/// The model was asked once for each round, and again only if a fault could have lost the answer;
+/// never for anything else, and never after the send's end.
 fn calls(evidence: &Evidence, found: &mut Vec<String>) {
     let mut by_mark: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
     for call in &evidence.calls {
@@ -285,7 +285,7 @@ fn calls(evidence: &Evidence, found: &mut Vec<String>) {
             }
             let had = mine_alone.len();
             for pair in unexcused(&mine, &mut mine_alone) {
-                // What excuses one send excuses no other.
+                // A fault that excuses one send excuses no other.
                 if let Some(fault) = once.iter().position(|fault| lies_between(fault, pair)) {
                     once.remove(fault);
                     continue;
@@ -320,8 +320,8 @@ fn calls(evidence: &Evidence, found: &mut Vec<String>) {
     }
 }
 
-/// Pairs of calls of one round between which no fault lies that could have lost the first one's
-/// answer; each excuse counts once, and is gone then.
+/// Consecutive calls of one round without a fault between them that could have lost the first one's
+/// answer. Each excuse is used up by the pair it explains.
 pub(super) fn without_reason(
     calls: &[&Entry],
     excuses: &mut Vec<Fault>,
@@ -330,7 +330,7 @@ pub(super) fn without_reason(
     found.map(|pair| (pair[0].at, pair[1].at)).collect()
 }
 
-/// The same pairs, as they are.
+/// The same pairs, as entries.
 fn unexcused<'a, 'c>(calls: &'a [&'c Entry], excuses: &mut Vec<Fault>) -> Vec<&'a [&'c Entry]> {
     let mut found = Vec::new();
     for pair in calls.windows(2) {
@@ -345,8 +345,8 @@ fn unexcused<'a, 'c>(calls: &'a [&'c Entry], excuses: &mut Vec<Fault>) -> Vec<&'
     found
 }
 
-/// The faults that excuse a repeated call of one send, as often as they do, those that were over
-/// first in front.
+/// The faults that excuse repeated calls of one send, each as often as its effect allows, in the
+/// order in which they ended.
 pub(super) fn excuses(faults: &[Fault]) -> Vec<Fault> {
     let times = |fault: &Fault| match fault.effect {
         Effect::None | Effect::One => 0,
@@ -361,7 +361,7 @@ pub(super) fn excuses(faults: &[Fault]) -> Vec<Fault> {
     excuses
 }
 
-/// Whether the model itself failed, so that it has to be asked again.
+/// Whether the model itself failed, so that asking again is required.
 fn was_spoiled(call: &Entry) -> bool {
     !matches!(call.answer.as_str(), "reply" | "tool_calls")
 }

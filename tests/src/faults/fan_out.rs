@@ -1,4 +1,4 @@
-//! Runs that fan out, every leaf of them marked in the model's ledger, and what became of them.
+//! Runs that fan out, with every leaf labelled in the model's ledger, and checks of the outcome.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use mainspring_shared::time::Timestamp;
@@ -10,19 +10,19 @@ use super::fault_log::Fault;
 use super::{Cluster, dose, monotonic, pause};
 use crate::fake_model::Entry;
 
-/// How long a run may take once no more faults are injected.
+/// How long a run may take once faults are no longer injected.
 const END: std::time::Duration = std::time::Duration::from_mins(2);
 
-/// A run that plans, looks at many things at once, and writes one page.
+/// A run that plans, looks at many things in parallel, and writes one page.
 #[derive(Debug, Clone)]
 pub struct FanOut {
-    /// Begins the marks of its leaves; of one length for runs that are to be equal.
+    /// Prefix of its leaves' labels; of equal length for runs that are to be compared.
     pub mark: String,
-    /// Things to look at.
+    /// The number of things to look at.
     pub leaves: usize,
-    /// How many of them at once.
+    /// How many are looked at concurrently.
     pub at_once: usize,
-    /// The run, once it is started.
+    /// The run's ID, once it is started.
     pub id: String,
 }
 
@@ -74,7 +74,7 @@ impl FanOut {
         ]}})
     }
 
-    /// The marks of its leaves.
+    /// The labels of all its sends.
     fn marks(&self) -> impl Iterator<Item = String> {
         let things = (0..self.leaves).map(|n| n.to_string());
         let all = ["plan".to_owned(), "write".to_owned()]
@@ -89,7 +89,7 @@ impl FanOut {
         Ok(run["finished_at"].is_string())
     }
 
-    /// Waits for the run's end; the run and its nodes.
+    /// Waits for the run to end; returns the run and its nodes.
     pub async fn ended(&self, caller: &mut Caller) -> Result<(Value, Vec<Value>)> {
         let limit = monotonic() + dose() + END;
         while !self.is_over(caller).await? {
@@ -103,7 +103,7 @@ impl FanOut {
         Ok((caller.get(&path).await?, nodes))
     }
 
-    /// What of an ended run does not depend on when and where it ran.
+    /// The parts of a finished run that do not depend on when and where it ran.
     pub fn essence(run: &Value, nodes: &[Value]) -> Value {
         let of = |value: &Value, members: &[&str]| {
             let members = members
@@ -136,8 +136,8 @@ impl FanOut {
         json!({ "run": of(run, &members), "nodes": nodes })
     }
 
-    /// Everything in which the model's ledger is not that of a run whose leaves ran once each, but
-    /// for what the faults excuse; and how often a leaf was asked again.
+    /// Compares the model's ledger with a run whose leaves each ran once, apart from repeats that
+    /// faults excuse. Returns all differences, and how often a leaf was asked again.
     pub fn asked(
         &self,
         nodes: &[Value],
@@ -183,7 +183,7 @@ impl FanOut {
 }
 
 impl Cluster {
-    /// An error unless every send completed.
+    /// Fails unless every send completed.
     pub fn all_completed(&self) -> Result<()> {
         let rows = self.query("SELECT status, count(*) FROM sends GROUP BY status")?;
         let only = rows.lines().all(|row| row.starts_with("completed|"));

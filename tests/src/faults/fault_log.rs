@@ -6,18 +6,18 @@ use mainspring_shared::time::Timestamp;
 
 use super::now;
 
-/// What a fault excuses in the model's ledger. Whatever happens to the system, a send that a
-/// client was told of is neither lost nor changed; but a model may be asked again.
+/// What a fault excuses in the model's ledger. No fault may lose or change a send that a client was
+/// told of, but some may cause the model to be asked again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing at all: no answer may be lost by it.
+    /// Nothing: it must not lose any answer.
     None,
-    /// One answer of one send may be lost before it is stored, and asked for again.
+    /// One answer of one send may be lost before it is stored, and be asked for again.
     One,
-    /// One answer per send under way may be lost before it is stored, and asked for again.
+    /// One answer of each send in flight may be lost before it is stored, and be asked for again.
     Repeats,
-    /// The same, and the process that went to sleep may finish a step when it wakes up: it asks
-    /// once more before it knows that the send is not its own, even after the send's end.
+    /// The same; in addition, the stopped process may finish a step when it resumes. It then asks
+    /// once more before it learns that it lost the send, even after the send's end.
     Sleeps,
 }
 
@@ -30,7 +30,7 @@ pub struct Fault {
     pub effect: Effect,
     /// When it began.
     pub from: Timestamp,
-    /// When it was over; none while it goes on.
+    /// When it was over; `None` while it lasts.
     pub to: Option<Timestamp>,
 }
 
@@ -64,7 +64,7 @@ impl FaultLog {
         self.log()[index].to = Some(now());
     }
 
-    /// All of them.
+    /// All faults so far.
     pub fn faults(&self) -> Vec<Fault> {
         self.log().clone()
     }

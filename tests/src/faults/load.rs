@@ -1,4 +1,4 @@
-//! Clients that send and remember what they were told.
+//! Clients that send and record what they were told.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,28 +16,28 @@ use super::stream;
 use super::{any_of, dose, monotonic, now, pause};
 use crate::history::{self, Book, Seen};
 
-/// How many sessions a client sends to before it waits for the answers.
+/// How many sessions a client sends to before it waits for answers.
 const SESSIONS_AT_ONCE: usize = 3;
 
-/// One of so many requests is repeated at once, though it was answered.
+/// One in this many requests is repeated at once, although it was answered.
 const REPEATED: usize = 4;
 
-/// One of so many sends takes two rounds.
+/// One in this many sends takes two rounds.
 const CALLING: usize = 3;
 
-/// How long an accepted send may take once no more faults are injected.
+/// How long an accepted send may take once faults are no longer injected.
 const END: Duration = Duration::from_mins(1);
 
-/// How much is sent.
+/// The shape of the load.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// Clients, each sending one request at a time.
+    /// Number of clients, each with one request in flight.
     pub clients: usize,
-    /// Sessions; several clients send to each.
+    /// Number of sessions; several clients send to each.
     pub sessions: usize,
     /// Sends to a session before the first is answered.
     pub burst: usize,
-    /// Sessions whose events are followed through everything.
+    /// Number of sessions whose events are followed throughout.
     pub watched: usize,
 }
 
@@ -52,10 +52,10 @@ impl Default for Shape {
     }
 }
 
-/// What a reader saw of a session, in the order of its arrival.
+/// What a reader saw of a session, in order of arrival.
 pub(super) type Events = Arc<Mutex<Vec<Seen>>>;
 
-/// Clients at work.
+/// The running clients.
 #[derive(Debug)]
 pub struct Load {
     stop: CancellationToken,
@@ -116,12 +116,12 @@ impl Load {
         })
     }
 
-    /// Sends that clients saw the end of so far.
+    /// The number of sends whose end clients have seen so far.
     pub fn done(&self) -> usize {
         *self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets clients finish what they began, and returns what they were told.
+    /// Lets clients finish what they started, and returns what they were told.
     pub(super) async fn finish(&mut self) -> Result<Vec<Told>> {
         self.stop.cancel();
         let mut told = Vec::new();
@@ -131,7 +131,7 @@ impl Load {
         Ok(told)
     }
 
-    /// Waits until the readers of events have seen as many steps as each session has.
+    /// Waits until the event readers have seen every step of their sessions.
     pub(super) async fn watched(&mut self, steps: &BTreeMap<String, i64>) -> Result<()> {
         let limit = monotonic() + Duration::from_secs(20);
         for (session, ids) in &self.seen {
@@ -185,7 +185,7 @@ impl Client {
         Ok(self.told)
     }
 
-    /// Sends until told that it was accepted, or, where the request itself waits, that it ended.
+    /// Sends until it is accepted or, if the request itself waits, possibly ended.
     async fn send(&mut self, session: &str, wait: bool) -> Result<()> {
         let n = self.told.len();
         let marker = format!("c{}n{n}", self.number);
@@ -229,7 +229,7 @@ impl Client {
         Ok(())
     }
 
-    /// Asks for a send until it has ended.
+    /// Polls a send until it has ended.
     async fn wait(&mut self, n: usize) -> Result<()> {
         let limit = monotonic() + dose() + END;
         while self.told[n].ended.is_none() {
@@ -256,12 +256,12 @@ impl Client {
     }
 }
 
-/// The id of the last durable event.
+/// The ID of the last durable event.
 fn last_id(seen: &[Seen]) -> Option<String> {
     seen.iter().rev().find_map(|event| event.id.clone())
 }
 
-/// Follows a session through everything, from replica to replica, as a browser would.
+/// Follows a session throughout, moving from replica to replica as a browser would.
 async fn watch(urls: Vec<String>, session: String, seen: Events) {
     let path = format!("/v1/sessions/{session}/events");
     let mut at = 0;
@@ -270,7 +270,7 @@ async fn watch(urls: Vec<String>, session: String, seen: Events) {
         if let Ok(mut events) =
             stream::Events::open(&urls[at % urls.len()], &path, last.as_deref()).await
         {
-            // The end of a stream and a broken connection are the same here: go on elsewhere.
+            // The end of a stream and a broken connection are treated alike: resume elsewhere.
             while let Ok(Some(event)) = events.next().await {
                 if let Ok(mut seen) = seen.lock() {
                     seen.push(Seen {
@@ -286,7 +286,7 @@ async fn watch(urls: Vec<String>, session: String, seen: Events) {
     }
 }
 
-/// The send of an answer that says that it was accepted.
+/// The send in a response that accepted it.
 pub(super) fn accepted(answer: &Answer) -> Result<Value> {
     if !matches!(answer.status, 200 | 202) {
         bail!("a send was answered {} {:?}", answer.status, answer.body);
@@ -299,7 +299,7 @@ pub(super) fn accepted(answer: &Answer) -> Result<Value> {
     Ok(send)
 }
 
-/// Whether nothing can change a send any more.
+/// Whether a send is in a final state.
 pub(super) fn is_final(send: &Value) -> bool {
     matches!(
         send["status"].as_str(),
@@ -307,7 +307,7 @@ pub(super) fn is_final(send: &Value) -> bool {
     )
 }
 
-/// A member that is a text.
+/// A string member of an object.
 pub(super) fn text(value: &Value, member: &str) -> Result<String> {
     let found = value[member].as_str().map(str::to_owned);
     found.with_context(|| format!("{member} is missing in {value}"))

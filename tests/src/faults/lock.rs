@@ -1,4 +1,4 @@
-//! Rows that someone outside the system holds.
+//! Rows locked by a client outside the system.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -8,16 +8,16 @@ use mainspring_benches::servers::{Postgres, find_program};
 
 use super::blocking;
 
-/// A transaction that holds rows of a database until it is released, or dropped.
+/// A transaction that holds row locks until it is released or dropped.
 #[derive(Debug)]
 pub struct RowLock {
     psql: Child,
-    /// The session ends with its input.
+    /// The session ends when this is closed.
     input: Option<ChildStdin>,
 }
 
 impl RowLock {
-    /// Locks what a query selects, which ends in `FOR UPDATE`; returns once it holds the rows.
+    /// Locks the rows selected by a query, which must end in `FOR UPDATE`; returns once it holds them.
     pub fn hold(postgres: &Postgres, database: &str, rows: &str) -> Result<Self> {
         let mut psql = Command::new(find_program("psql")?)
             .args(["-XAtq", "-v", "ON_ERROR_STOP=1"])
@@ -37,7 +37,7 @@ impl RowLock {
         })
     }
 
-    /// Lets the rows go, and waits until they are free.
+    /// Releases the rows, and waits until they are free.
     pub fn release(self) {
         drop(self);
     }

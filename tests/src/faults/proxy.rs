@@ -1,7 +1,8 @@
-//! A proxy before Postgres that knows where a write ends, and cuts there.
+//! A proxy in front of Postgres that knows where a write ends, and can cut the connection there.
 //!
-//! It follows the client's messages far enough to tell a batch (up to `Sync`, or one simple query)
-//! that holds a write. A server must not offer TLS, since nothing could be read then.
+//! It follows the client's messages closely enough to recognize a batch (up to `Sync`, or one
+//! simple query) that contains a write. The server must not offer TLS, since the proxy could not
+//! read it.
 
 mod wire;
 
@@ -20,27 +21,27 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{any_of, pause};
 use wire::{Batch, Batches};
 
-/// How long the server may take to answer a write whose answer is dropped.
+/// How long the server may take to answer a write whose answer is discarded.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// Where a connection is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// Inside a write: the server never sees all of it, so nothing happened.
+    /// In the middle of a write: the server never sees all of it, so nothing happened.
     Inside,
-    /// When all of a write was handed over: it may happen or not.
+    /// After all of a write was passed on: it may or may not happen.
     Behind,
-    /// When the server has answered, before the client hears: it did happen.
+    /// After the server has answered, before the client learns of it: the write did happen.
     Unheard,
-    /// The same, but the client is left waiting this long before it sees the cut.
+    /// Like `Unheard`, but the client waits this long before it sees the connection close.
     Silent(Duration),
 }
 
-/// What is to be cut, and who waits for it.
+/// A pending cut, and where to report it.
 #[derive(Debug)]
 struct Order {
     how: Cut,
-    /// Writes that go by before it.
+    /// Writes to let pass first.
     behind: usize,
     done: oneshot::Sender<()>,
 }
@@ -50,12 +51,12 @@ struct Shared {
     /// The server's port.
     server: AtomicU16,
     order: Mutex<Option<Order>>,
-    /// Cancelled when the connections made till then are to fall silent.
+    /// Cancelled to make the connections existing at that time fall silent.
     silence: Mutex<CancellationToken>,
 }
 
 impl Shared {
-    /// The order that the write which comes now is for.
+    /// The order to carry out at the present write, if any.
     fn due(&self) -> Option<Order> {
         let mut order = self.lock();
         match order.as_mut() {
@@ -76,7 +77,7 @@ impl Shared {
     }
 }
 
-/// Withdraws the order when dropped: nobody waits for it any more.
+/// Withdraws the order when dropped, because nobody waits for it any more.
 struct Withdrawn<'a>(&'a Shared);
 
 impl Drop for Withdrawn<'_> {
@@ -85,7 +86,7 @@ impl Drop for Withdrawn<'_> {
     }
 }
 
-/// The proxy; it ends when dropped.
+/// The proxy; it stops when dropped.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -94,7 +95,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts before a server on a local port.
+    /// Starts in front of a server on a local port.
     pub async fn start(server: u16) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
@@ -111,23 +112,23 @@ impl Proxy {
         })
     }
 
-    /// The address of a database behind it.
+    /// The URL of a database behind it.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Leads new connections to another server on a local port.
+    /// Connects new clients to another server on a local port.
     pub fn lead_to(&self, server: u16) {
         self.shared.server.store(server, Ordering::SeqCst);
     }
 
-    /// Cuts the connection that is the next to write, and returns once that has happened. False
-    /// when nobody wrote within `limit`.
+    /// Cuts the next connection that writes, and returns once that has happened. Returns false if
+    /// nobody wrote within `limit`.
     pub async fn cut(&self, how: Cut, limit: Duration) -> bool {
         self.cut_behind(0, how, limit).await
     }
 
-    /// The same, once so many writes have gone by.
+    /// Like `cut`, after `behind` writes have passed.
     pub async fn cut_behind(&self, behind: usize, how: Cut, limit: Duration) -> bool {
         let (done, happened) = oneshot::channel();
         *self.shared.lock() = Some(Order { how, behind, done });
@@ -136,15 +137,15 @@ impl Proxy {
         matches!(cut, Ok(Ok(())))
     }
 
-    /// Lets every connection fall silent for good without closing it, as when the server's machine
-    /// loses its power. New connections are as good as ever.
+    /// Makes every connection fall silent for good without closing it, as when the server's machine
+    /// loses power. New connections work normally.
     pub fn fall_silent(&self) {
         std::mem::take(&mut *self.shared.silence()).cancel();
     }
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    // Connections end with the listener.
+    // Dropping the set ends the connections with the listener.
     let mut connections = tokio::task::JoinSet::new();
     loop {
         tokio::select! {
@@ -159,13 +160,13 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// One connection. Returning closes both ends.
+/// Serves one connection. Returning closes both ends.
 async fn serve(client: TcpStream, shared: Arc<Shared>) {
     let port = shared.server.load(Ordering::SeqCst);
     let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else {
         return;
     };
-    // Without it, an answer may wait for the next packet.
+    // Otherwise an answer may be delayed until the next packet.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let silence = shared.silence().clone();
     let link = Link::default();
@@ -183,16 +184,16 @@ async fn serve(client: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-/// What the two directions of a connection know of each other.
+/// State shared by the two directions of a connection.
 #[derive(Debug, Default)]
 struct Link {
-    /// From here on answers are read but not passed on.
+    /// Once cancelled, answers are read but not passed on.
     deaf: CancellationToken,
-    /// The answer to a write was complete after that.
+    /// Notified once a write's answer is complete after that.
     answered: Notify,
 }
 
-/// Passes the client's batches on, and carries out an order at a write. Ends with the connection.
+/// Passes on the client's batches, and carries out an order at a write. Ends with the connection.
 async fn requests(
     mut client: OwnedReadHalf,
     mut server: OwnedWriteHalf,
@@ -214,7 +215,7 @@ async fn requests(
                 continue;
             };
             cut(how, &bytes, &mut server, link).await?;
-            // Whoever ordered it may have given up.
+            // The caller that ordered the cut may have given up.
             let _ = done.send(());
             return Ok(());
         }
@@ -244,7 +245,7 @@ async fn cut(how: Cut, bytes: &[u8], server: &mut OwnedWriteHalf, link: &Link) -
     Ok(())
 }
 
-/// Passes the server's answers on; once deaf, only reads them to the end of the one under way.
+/// Passes on the server's answers; once deaf, it only reads on to detect the end of the current one.
 async fn answers(mut server: OwnedReadHalf, mut client: OwnedWriteHalf, link: &Link) {
     let mut buffer = vec![0; 16 << 10];
     let mut unheard = Vec::new();
@@ -262,7 +263,7 @@ async fn answers(mut server: OwnedReadHalf, mut client: OwnedWriteHalf, link: &L
         }
     }
     if link.deaf.is_cancelled() {
-        // The order decides when the client sees that this is over.
+        // The order decides when the client sees the connection close.
         link.answered.notify_one();
         std::future::pending::<()>().await;
     }

@@ -1,4 +1,5 @@
-//! A server for HTTP tools, in this process: a ledger of side effects, independent of what the system reports.
+//! An HTTP server for tools, in this process: a ledger of side effects, independent of what the
+//! system reports.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +18,7 @@ use tokio::task::JoinHandle;
 use super::{between, pause};
 use crate::fake_model::listen;
 
-/// A free port of the loopback interface.
+/// Any free port on the loopback interface.
 const ANY_PORT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
@@ -43,7 +44,7 @@ pub struct SideEffects {
 }
 
 impl SideEffects {
-    /// Starts it on a free port of the present runtime.
+    /// Starts it on a free port, on the current runtime.
     pub fn start() -> io::Result<Self> {
         let listener = listen(ANY_PORT)?;
         let address = listener.local_addr()?;
@@ -59,7 +60,7 @@ impl SideEffects {
         })
     }
 
-    /// Where a tool is called.
+    /// The URL of a tool.
     pub fn url(&self, tool: &str) -> String {
         format!("http://{}/{tool}", self.address)
     }
@@ -96,7 +97,7 @@ async fn act(
     let (Some(key), Some(mark)) = (key, mark) else {
         return (StatusCode::BAD_REQUEST, "a key and a mark are missing").into_response();
     };
-    // Recorded at the start: an execution that was cut off may have had its effect.
+    // Recorded at the start, because an execution that is cut off may still have had its effect.
     locked(&ledger).push(SideEffect {
         tool: tool.clone(),
         key: key.to_owned(),

@@ -1,4 +1,4 @@
-//! A reader of event streams.
+//! A reader of server-sent event streams.
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::client::{Client, Stream};
@@ -7,7 +7,7 @@ use serde_json::Value;
 /// An event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Where a reader resumes; none on a live one.
+    /// The ID to resume after; `None` for live events.
     pub id: Option<String>,
     /// Its type.
     pub name: String,
@@ -23,7 +23,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Opens a stream at a replica, behind the event `last` if there is one.
+    /// Opens a stream on a replica, after the event `last` if given.
     pub async fn open(url: &str, path: &str, last: Option<&str>) -> Result<Self> {
         let headers: Vec<_> = last.iter().map(|id| ("last-event-id", *id)).collect();
         let client = Client::connect(url).await?;
@@ -35,7 +35,7 @@ impl Events {
         })
     }
 
-    /// The next event; none at the stream's end, an error when the connection breaks.
+    /// The next event; `None` at the end of the stream. Fails if the connection breaks.
     pub async fn next(&mut self) -> Result<Option<Event>> {
         loop {
             while let Some(at) = self.unread.windows(2).position(|two| two == b"\n\n") {
@@ -51,7 +51,7 @@ impl Events {
         }
     }
 
-    /// The next event of one of these types. The others are dropped.
+    /// The next event of one of these types, skipping others.
     pub async fn until(&mut self, names: &[&str]) -> Result<Event> {
         loop {
             let event = self.next().await?.context("the stream ended")?;
@@ -62,7 +62,7 @@ impl Events {
     }
 }
 
-/// The event of a frame; none of a comment.
+/// The event in a frame; `None` for a comment.
 pub(crate) fn parse(frame: &str) -> Result<Option<Event>> {
     let mut event = Event {
         id: None,

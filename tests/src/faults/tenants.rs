@@ -1,17 +1,17 @@
-//! Tenants of tests, with everything that a tenant can have.
+//! Test tenants that have one of everything a tenant can have.
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use mainspring_benches::client::{Answer, Client, with_key};
 use serde_json::{Value, json};
 
-/// An operator's key, for `MAINSPRING_ROOT_KEY`.
+/// An operator key, for `MAINSPRING_ROOT_KEY`.
 pub const ROOT_KEY: &str = "an operator's key of a test, which is long enough";
 
-/// A key for secrets, for `MAINSPRING_SECRETS_KEY`: the base64 of 32 bytes.
+/// An encryption key for `MAINSPRING_SECRETS_KEY`: the base64 of 32 bytes.
 pub const SECRETS_KEY: &str = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
 
-/// Someone who asks one server with an API key, once.
+/// A client with an API key that sends each request to one server, once.
 #[derive(Debug, Clone, Copy)]
 pub struct Holder<'a> {
     /// The server's address.
@@ -21,7 +21,7 @@ pub struct Holder<'a> {
 }
 
 impl Holder<'_> {
-    /// The answer, whatever it is.
+    /// Sends a request and returns the answer, whatever its status.
     pub async fn ask(&self, method: &str, path: &str, body: &Value) -> Result<Answer> {
         let bytes = if body.is_null() {
             Bytes::new()
@@ -32,7 +32,7 @@ impl Holder<'_> {
         client.request(method, path, bytes).await
     }
 
-    /// Asks for what has to succeed.
+    /// Sends a request that has to succeed.
     pub async fn done(&self, method: &str, path: &str, body: &Value) -> Result<Value> {
         let answer = self.ask(method, path, body).await?;
         ensure!(
@@ -44,7 +44,7 @@ impl Holder<'_> {
         Ok(serde_json::from_slice(&answer.body).unwrap_or(Value::Null))
     }
 
-    /// Makes something, and returns its id or its name.
+    /// Creates something, and returns its ID or name.
     pub async fn made(&self, path: &str, body: &Value) -> Result<String> {
         let made = self.done("POST", path, body).await?;
         let id = made["id"].as_str().or(made["name"].as_str());
@@ -52,7 +52,7 @@ impl Holder<'_> {
     }
 }
 
-/// A new tenant's id, and a key of it with every scope.
+/// Creates a tenant; returns its ID and a key with every scope.
 pub async fn new_tenant(root: Holder<'_>, name: &str) -> Result<(String, String)> {
     let id = root.made("/v1/tenants", &json!({ "name": name })).await?;
     let key = json!({ "name": "test", "scopes": ["admin"], "tenant": id.clone() });
@@ -61,7 +61,7 @@ pub async fn new_tenant(root: Holder<'_>, name: &str) -> Result<(String, String)
     Ok((id, token.to_owned()))
 }
 
-/// Makes one of everything, as tenants use it; the paths of what was made. The server needs a key for secrets.
+/// Creates one of everything a tenant can have, and returns the paths. The server needs a secrets key.
 pub async fn furnished(caller: Holder<'_>) -> Result<Vec<String>> {
     let spec = json!({ "system_prompt": "x", "memory": { "namespace": "user/1" } });
     let agent = json!({ "name": "helper", "spec": spec });

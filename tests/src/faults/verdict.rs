@@ -11,28 +11,28 @@ use super::evidence::{self, Evidence, violations};
 use super::load::{Load, accepted, text};
 use crate::history::{self, History, Op, Reading, Told};
 
-/// Differences that are shown.
+/// The most differences printed.
 const SHOWN: usize = 20;
 
-/// What a test went through.
+/// A summary of a test.
 #[derive(Debug, Clone, Copy)]
 pub struct Report {
-    /// Sends that were accepted, and ended.
+    /// Sends that were accepted and ended.
     pub sends: usize,
     /// Model calls.
     pub calls: usize,
-    /// Faults.
+    /// Faults injected.
     pub faults: usize,
-    /// Model calls beyond one for each send: answers that a fault lost.
+    /// Model calls beyond one per round: answers that a fault lost.
     pub repeated: usize,
 }
 
-/// Lets clients finish, audits the database, compares it with what they were told and with what
-/// the model was asked, and says how much there was of everything. An error on any difference.
+/// Lets clients finish, audits the database, compares it with what clients were told and what the
+/// model was asked, and prints the totals. Fails on any difference.
 pub async fn settle(name: &str, cluster: &mut Cluster, mut load: Load) -> Result<Report> {
     let mut told = load.finish().await.context("a client gave up")?;
     let mut caller = Caller::new(cluster.urls(), 0);
-    // A key means the same send however late it is used again.
+    // A key refers to the same send no matter how late it is reused.
     for one in &mut told {
         let path = format!("/v1/sessions/{}/sends", one.session);
         let body = json!({ "input": one.text });
@@ -100,7 +100,7 @@ async fn gather(
     Ok(evidence)
 }
 
-/// The same as clients noted it while it happened, with what everything reads in the end.
+/// The clients' record made at the time, with everything as read at the end.
 fn heard(load: &Load, evidence: &Evidence) -> History {
     let book = &load.book;
     for (send, read) in &evidence.read_again {
@@ -132,12 +132,12 @@ fn place(id: &str) -> Result<(i64, i64)> {
     Ok((n.parse()?, i.parse()?))
 }
 
-/// Steps of which nobody is told: without a message and without a round.
-/// The members are looked for as text: databases read JSON differently.
+/// Steps that nobody is notified of: those without a message and without a round.
+/// The members are matched as text, because databases read JSON differently.
 const SILENT: &str = "kind IN ('round', 'calls') AND refs NOT LIKE '%\"messages\":%' \
                       AND refs NOT LIKE '%\"round\":%'";
 
-/// The last step of each session that has events, past the API.
+/// The last step with events of each session, read from the database.
 fn steps(cluster: &Cluster) -> Result<BTreeMap<String, i64>> {
     let last = format!(
         "SELECT h.session_id, coalesce(max(s.n), 0) FROM session_hot h \
@@ -146,13 +146,13 @@ fn steps(cluster: &Cluster) -> Result<BTreeMap<String, i64>> {
     Ok(numbered(cluster, &last)?.into_iter().collect())
 }
 
-/// Steps without events, past the API.
+/// Steps without events, read from the database.
 fn silent(cluster: &Cluster) -> Result<BTreeSet<(String, i64)>> {
     let which = format!("SELECT session_id, n FROM steps WHERE {SILENT}");
     Ok(numbered(cluster, &which)?.into_iter().collect())
 }
 
-/// The sessions that jobs in the queue name: `TENANT.SESSION` each, as `queue-redis` writes them.
+/// The sessions named by jobs in the queue: `TENANT.SESSION` each, as `queue-redis` writes them.
 const QUEUED: &str = "\
     local found = {} \
     for _, lane in ipairs(redis.call('KEYS', 'mainspring:*:data')) do \
@@ -162,18 +162,18 @@ const QUEUED: &str = "\
     end \
     return found";
 
-/// What each line that is not empty says.
+/// The parsed form of each non-empty line.
 fn lines(text: &str, read: impl Fn(&str) -> String) -> BTreeSet<String> {
     let filled = text.lines().filter(|line| !line.is_empty());
     filled.map(read).collect()
 }
 
-/// A session's id in the API, from its column.
+/// A session's API ID, from its database column.
 fn named(id: &str) -> String {
     format!("ses_{}", id.replace('-', ""))
 }
 
-/// The same from a job's entry; one that does not read names no session.
+/// A session's API ID, from a queue entry; an invalid entry names no session.
 fn queued(entry: &str) -> String {
     named(entry.split_once('.').map_or(entry, |(_, id)| id))
 }

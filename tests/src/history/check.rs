@@ -1,4 +1,4 @@
-//! The checks of operations: fates, registers, lists.
+//! The checks of operations: fates, registers and lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::streams::streams;
 use super::{Entry, History, Op, Told, is_final};
 
-/// Everything that no sound system can have told; empty when all is well.
+/// Everything that no correct system could have told; empty if all is well.
 pub fn violations(history: &History) -> Vec<String> {
     let mut found = Vec::new();
     fates(history, &mut found);
@@ -20,14 +20,14 @@ pub fn violations(history: &History) -> Vec<String> {
     found
 }
 
-/// An observation of a send: when it can have been true, and what was said.
+/// One observation of a send: the period in which it was made, and its content.
 struct Sight<'a> {
     begun: u64,
     ended: u64,
     send: &'a Value,
 }
 
-/// Each send's observations, whatever told them.
+/// The observations of each send, from any kind of operation.
 fn sights(history: &History) -> BTreeMap<&str, Vec<Sight<'_>>> {
     let mut sights: BTreeMap<&str, Vec<Sight>> = BTreeMap::new();
     for entry in &history.entries {
@@ -51,12 +51,12 @@ fn sights(history: &History) -> BTreeMap<&str, Vec<Sight<'_>>> {
     sights
 }
 
-/// Whether the words of a send were taken in by one that was there before.
+/// Whether a message was added to an existing send instead of creating one.
 fn absorbed(send: &Value) -> bool {
     send.get("inbox_item").is_some()
 }
 
-/// One key is one send, for ever; what was refused for good was not accepted elsewhere.
+/// Each key refers to exactly one send, forever; a key refused for good was never accepted.
 fn fates(history: &History, found: &mut Vec<String>) {
     let mut ids: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
@@ -92,8 +92,8 @@ fn fates(history: &History, found: &mut Vec<String>) {
     }
 }
 
-/// A send is a register that only moves forwards: what was seen later in real time is the same or
-/// behind, and what was seen at the end stays as it is.
+/// A send is a register that only moves forward: an observation that is later in real time shows
+/// the same state or a later one, and a final state never changes.
 fn registers(history: &History, found: &mut Vec<String>) {
     for (id, sights) in sights(history) {
         for later in &sights {
@@ -138,7 +138,7 @@ fn backwards(was: &Value, is: &Value) -> bool {
         .is_some_and(|(was, is)| is < was)
 }
 
-/// The member in which two views of a send differ, apart from what stands beside the send.
+/// The member in which two views of a send differ, ignoring what is not part of the send itself.
 fn changed<'a>(was: &'a Value, is: &Value) -> Option<&'a str> {
     let members = was.as_object()?.iter();
     members
@@ -147,7 +147,7 @@ fn changed<'a>(was: &'a Value, is: &Value) -> Option<&'a str> {
         .map(|(name, _)| name.as_str())
 }
 
-/// What was accepted can be read at once, by anybody.
+/// Whatever was accepted can be read at once, by anyone.
 fn acknowledged(history: &History, found: &mut Vec<String>) {
     let mut accepted: BTreeMap<&str, u64> = BTreeMap::new();
     for entry in &history.entries {
@@ -170,7 +170,7 @@ fn acknowledged(history: &History, found: &mut Vec<String>) {
     }
 }
 
-/// Sends of which one was acknowledged before the other was asked for stand in this order.
+/// If one send was acknowledged before another was requested, they are in this order.
 fn order(history: &History, found: &mut Vec<String>) {
     let places: BTreeMap<&str, i64> = sights(history)
         .into_iter()
@@ -216,8 +216,9 @@ fn order(history: &History, found: &mut Vec<String>) {
     }
 }
 
-/// Transcripts only grow: of two reads the shorter is the beginning of the longer, and the later is
-/// not the shorter. Each message stands at its number, and what a send was seen to answer is there.
+/// Transcripts only grow: of any two reads, one is a prefix of the other, and a later read is not
+/// shorter. Each message is at the position that its number says, and contains the answers that
+/// sends were seen to give.
 fn transcripts(history: &History, found: &mut Vec<String>) {
     let mut by_session: BTreeMap<&str, Vec<(&Entry, &Vec<Value>)>> = BTreeMap::new();
     for entry in &history.entries {
@@ -254,7 +255,7 @@ fn transcripts(history: &History, found: &mut Vec<String>) {
     answers(history, &by_session, found);
 }
 
-/// Whoever saw a send's end finds its answer in the transcript.
+/// A transcript read after a send was seen to end contains its answer.
 fn answers(
     history: &History,
     transcripts: &BTreeMap<&str, Vec<(&Entry, &Vec<Value>)>>,
@@ -283,13 +284,13 @@ fn answers(
     }
 }
 
-/// A message's text.
+/// The text of a message.
 pub(super) fn spoken(message: &Value) -> String {
     let parts = message["content"].as_array().into_iter().flatten();
     parts.filter_map(|part| part["text"].as_str()).collect()
 }
 
-/// The first answer to a call counts, and no other; it is what the model was told.
+/// Only the first answer to a call is accepted, and it is what the model was told.
 fn posts(history: &History, found: &mut Vec<String>) {
     let mut accepted: BTreeMap<&str, &str> = BTreeMap::new();
     for entry in &history.entries {

@@ -1,4 +1,4 @@
-//! The checks of event streams: against each other, against the transcript, against the sends.
+//! The checks of event streams: against each other, the transcripts and the sends.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn parsed(id: &str) -> Option<(i64, i64)> {
     Some((n.parse().ok()?, i.parse().ok()?))
 }
 
-/// Steps in order, each with its events from the first on, once. A step need not have events.
+/// Steps arrive in order, each with its events once and from the first on. A step need not have events.
 fn numbers(reading: &Reading, found: &mut Vec<String>) {
     let session = &reading.session;
     let mut next = (1, 0);
@@ -46,8 +46,8 @@ fn numbers(reading: &Reading, found: &mut Vec<String>) {
     }
 }
 
-/// Two readers of a session saw the same event under the same id; those who saw everything saw the
-/// same.
+/// Any two readers of a session saw the same event under the same ID; those who saw everything saw
+/// the same events.
 fn agree(history: &History, found: &mut Vec<String>) {
     let mut known: BTreeMap<(&str, &str), &Seen> = BTreeMap::new();
     for reading in &history.readings {
@@ -74,7 +74,7 @@ fn agree(history: &History, found: &mut Vec<String>) {
     }
 }
 
-/// One end for each send, and it is the end that whoever asks is told.
+/// Each send ends exactly once, and in the way that reads report.
 fn ends(history: &History, reading: &Reading, found: &mut Vec<String>) {
     let mut told: BTreeMap<&str, &Value> = BTreeMap::new();
     for entry in &history.entries {
@@ -117,11 +117,11 @@ fn ends(history: &History, reading: &Reading, found: &mut Vec<String>) {
     }
 }
 
-/// An attempt, and its pieces by offset.
+/// An attempt number, and the attempt's pieces by offset.
 type Attempt<'a> = (i64, Vec<(u64, &'a str)>);
 
-/// What streamed, joined by offset within a round and an attempt, is the text of the message, as far
-/// as it was heard. Pieces of an attempt whose answer was not stored count for nothing.
+/// The streamed pieces of a round's attempt, placed by offset, agree with the text of the message,
+/// as far as they were received. Pieces of an attempt whose answer was not stored are ignored.
 fn deltas(reading: &Reading, found: &mut Vec<String>) {
     let mut heard: BTreeMap<(&str, i64), Attempt> = BTreeMap::new();
     for event in &reading.events {
@@ -152,12 +152,13 @@ fn deltas(reading: &Reading, found: &mut Vec<String>) {
                     *known = (attempt, Vec::new());
                 }
             }
-            // Its worker may have left an answer half way, and nobody may have said so but this.
+            // The previous worker may have left an answer unfinished, with nothing but this event
+            // to say so.
             "send.resumed" => {
                 let resumed = data["send_id"].as_str().unwrap_or_default();
                 for ((send, _), (attempt, pieces)) in &mut heard {
                     if *send == resumed {
-                        // Its last pieces may come behind this: the bus is slower than the store.
+                        // Its last pieces may still arrive after this: the bus is slower than the store.
                         *attempt += 1;
                         pieces.clear();
                     }
@@ -170,7 +171,7 @@ fn deltas(reading: &Reading, found: &mut Vec<String>) {
                 let Some((attempt, pieces)) = heard.remove(&(send, round)) else {
                     continue;
                 };
-                // What an older attempt streamed is void; which one was stored is said by the text.
+                // Pieces of older attempts are void; the text shows which attempt was stored.
                 let fits = |(at, piece): &(u64, &str)| {
                     let rest = said.get(*at as usize..);
                     rest.is_some_and(|rest| rest.starts_with(piece))
@@ -187,7 +188,7 @@ fn deltas(reading: &Reading, found: &mut Vec<String>) {
     }
 }
 
-/// The messages of a stream are those of the transcript.
+/// The messages in a stream match those in the transcript.
 fn stored(history: &History, reading: &Reading, found: &mut Vec<String>) {
     let mut messages: BTreeMap<i64, &Value> = BTreeMap::new();
     for entry in &history.entries {

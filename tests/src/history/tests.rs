@@ -96,7 +96,7 @@ fn reading() -> Reading {
     }
 }
 
-/// Two sends one after the other, an answer that was not heard, a steering word, and readers.
+/// Two sends in sequence, an answer that was lost, a steering message, and readers.
 fn sound() -> History {
     let yes = Told::Yes;
     let entries = vec![
@@ -128,7 +128,7 @@ fn sound() -> History {
     }
 }
 
-/// Fails unless exactly the planted lie is named.
+/// Fails unless the planted violation is found.
 fn caught(history: &History, words: &str) {
     let found = violations(history);
     assert!(
@@ -212,7 +212,7 @@ fn an_acknowledged_send_that_cannot_be_read_is_found() {
     let mut history = sound();
     history.entries[3].told = Told::No("send.not_found".into());
     caught(&history, "was acknowledged and cannot be read");
-    // Whoever asked before the acknowledgement may not find it.
+    // A read that began before the acknowledgement may miss it.
     history.entries[3].begun = 3;
     let found = violations(&history);
     assert!(

@@ -1,4 +1,4 @@
-//! The model and the tools, which keep ledgers outside of the system.
+//! The model and the tools, which keep ledgers outside the system.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,18 +13,18 @@ use serde_json::Value;
 use super::gate::{Gate, Virtual};
 use crate::pairing;
 
-/// One call of the model.
+/// One model call.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
-    /// The mark of the words that it answers.
+    /// The mark of the user text that it answers.
     pub(super) mark: String,
-    /// What is wrong with the request.
+    /// What is wrong with the request, if anything.
     pub(super) fault: Option<String>,
-    /// When.
+    /// When it was made.
     pub(super) at_ms: u64,
 }
 
-/// What the model was asked.
+/// Everything the model was asked.
 #[derive(Debug, Default)]
 pub(super) struct Ledger(Mutex<(Vec<Asked>, BTreeMap<String, u64>)>);
 
@@ -34,7 +34,7 @@ impl Ledger {
         ledger.0.clone()
     }
 
-    /// Notes a call; how often words of this mark were asked about, with it.
+    /// Records a call; returns how many calls there were for this mark, including this one.
     fn note(&self, asked: Asked) -> u64 {
         let mut ledger = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let times = ledger.1.entry(asked.mark.clone()).or_default();
@@ -45,7 +45,7 @@ impl Ledger {
     }
 }
 
-/// The way of one process to the model. The words say what the model does: `MARK {"ms", "fail",
+/// One process's access to the model. The user text says what the model does: `MARK {"ms", "fail",
 /// "rounds"}`.
 #[derive(Debug)]
 pub(super) struct Mind {
@@ -54,7 +54,7 @@ pub(super) struct Mind {
     pub(super) ledger: Arc<Ledger>,
 }
 
-/// The mark of words, and what the model does with them.
+/// Parses a user text into its mark and what the model does with it.
 fn understood(words: &str) -> (String, Value) {
     let (mark, rest) = words.split_once(' ').unwrap_or((words, ""));
     let first = serde_json::Deserializer::from_str(rest).into_iter().next();
@@ -119,7 +119,7 @@ impl Model for Mind {
     }
 }
 
-/// A tool as a process can reach it.
+/// A tool as one process reaches it.
 #[derive(Debug)]
 pub(super) struct Hand {
     pub(super) gate: Gate,

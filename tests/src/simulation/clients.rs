@@ -1,5 +1,5 @@
-//! Clients, who ask the API through whichever scheduler is there, again until they are told, and
-//! note what they were told.
+//! Clients that call the API through any available scheduler, retry until they get an answer, and
+//! record what they were told.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,13 +16,13 @@ use super::system::Core;
 use crate::faults::stream::parse;
 use crate::history::{self, Book, Reading, Seen, Told};
 
-/// How long a request may take before it is given up, in virtual milliseconds.
+/// Timeout of a request, in virtual milliseconds.
 const REQUEST_MS: u64 = 8_000;
 
-/// How long a client asks again once nothing is wrong any more.
+/// How long a client keeps retrying once all faults are over, in virtual milliseconds.
 const PATIENCE_MS: u64 = 120_000;
 
-/// Tools that every session has.
+/// The tools of every session.
 const TOOLS: [&str; 7] = [
     "look",
     "put",
@@ -33,7 +33,7 @@ const TOOLS: [&str; 7] = [
     "spawn_agent",
 ];
 
-/// What all clients know.
+/// What all clients share.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) core: Arc<Core>,
@@ -42,26 +42,26 @@ pub(super) struct Known {
     pub(super) sends: Mutex<Vec<String>>,
     pub(super) timers: Mutex<Vec<String>>,
     pub(super) runs: Mutex<Vec<String>>,
-    /// Marks of words that someone said.
+    /// Marks of all user texts sent.
     pub(super) marks: Mutex<Vec<String>>,
     pub(super) readings: Mutex<Vec<Reading>>,
-    /// What clients found strange.
+    /// Anomalies that clients reported.
     pub(super) strange: Mutex<Vec<String>>,
     chance: Mutex<Chance>,
 }
 
-/// An answer.
+/// The response to a request.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
-    /// Whether an earlier request of the same key had it done.
+    /// Whether the response replays an earlier request with the same key.
     replayed: bool,
-    /// Whether an earlier attempt was not answered.
+    /// Whether an earlier attempt got no response.
     unheard: bool,
     pub(super) body: Value,
 }
 
-/// What is locked here is never left half changed.
+/// Ignores poisoning: what is locked here is never left half changed.
 pub(super) fn locked<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -91,7 +91,7 @@ impl Known {
         locked(&self.strange).push(what);
     }
 
-    /// Asks once, somewhere; none where there was no answer, or it was not heard.
+    /// Sends a request once, to any scheduler; `None` if there was no response or it was lost.
     async fn once(
         &self,
         method: &Method,
@@ -112,7 +112,7 @@ impl Known {
             request = request.header("content-type", "application/json");
         }
         let request = request.body(body).expect("a request");
-        // Some hang up before they are answered.
+        // Some clients hang up before they get a response.
         let patience = if self.draw(25) == 0 {
             self.draw(30)
         } else {
@@ -137,11 +137,12 @@ impl Known {
             answer = answered => answer,
             () = limit => None,
         };
-        // Some answers are lost on their way.
+        // Some responses are lost.
         answer.filter(|_| self.draw(25) != 0)
     }
 
-    /// Asks until there is a definite answer. None, and a complaint, where there never is one.
+    /// Retries until there is a definite answer. Returns `None`, and records a complaint, if there
+    /// never is one.
     pub(super) async fn ask(
         &self,
         method: Method,
@@ -174,7 +175,7 @@ impl Known {
         }
     }
 
-    /// Makes the sessions.
+    /// Creates the sessions.
     pub(super) async fn open(&self) {
         for n in 0..self.core.plan.sessions {
             let body = json!({ "agent": { "system_prompt": "work", "tools": TOOLS } });
@@ -199,7 +200,7 @@ impl Known {
         all.get(n.checked_rem(all.len())?).cloned()
     }
 
-    /// Does what a client does, one after the other.
+    /// Performs a client's operations one after another.
     pub(super) async fn work(&self, client: usize, ops: Vec<(usize, Op)>) {
         for (n, op) in ops {
             self.core.time.sleep(op.pause_ms).await;
@@ -266,7 +267,7 @@ impl Known {
         let mut told = self.ask(Method::POST, &path, Some(body), Some(&mark)).await;
         let joins = !matches!(mode, OnBusy::Enqueue | OnBusy::Reject);
         if let Some(told) = told.as_mut().filter(|told| joins && told.replayed) {
-            // A repeat does not say whether its words were taken in by a send that was there.
+            // A replay does not say whether its message was added to an existing send.
             told.body["inbox_item"] = Value::Null;
         }
         let op = history::Op::Send {
@@ -277,7 +278,7 @@ impl Known {
         self.book.note(client, begun, op, self.heard(told, &[202]));
     }
 
-    /// Timers and runs.
+    /// Performs operations on timers and runs.
     async fn schedule(&self, n: usize, what: What) {
         match what {
             What::Timer {
@@ -351,13 +352,13 @@ impl Known {
         }
     }
 
-    /// What an answer says for good; a send of it can be asked for by everyone.
+    /// The definite outcome in an answer, if any; a send in it becomes known to all clients.
     fn heard(&self, answer: Option<Answer>, good: &[u16]) -> Told {
         let Some(answer) = answer else {
             return Told::Unknown;
         };
         if !good.contains(&answer.status) && answer.unheard {
-            // An earlier attempt may be on its way yet: a refusal takes no key.
+            // An earlier attempt may still be in flight: a refusal does not use up the key.
             return Told::Unknown;
         }
         if !good.contains(&answer.status) {
@@ -382,7 +383,7 @@ impl Known {
             .note(client, begun, history::Op::Read { send }, told);
     }
 
-    /// Reads a whole transcript: page by page, so that it may have grown meanwhile.
+    /// Reads a whole transcript page by page; it may grow meanwhile.
     pub(super) async fn transcript(&self, client: usize, session: String) {
         let begun = self.book.moment();
         let mut messages = Vec::new();
@@ -404,7 +405,7 @@ impl Known {
         self.book.note(client, begun, op, told);
     }
 
-    /// Answers whatever waits for an answer, until everything is over.
+    /// Answers every call that waits for an answer, until aborted.
     pub(super) async fn answer(&self, client: usize) {
         let mut count = 0;
         loop {
@@ -434,7 +435,8 @@ impl Known {
         let body = json!({ "results": [{ "call_id": call, "output": text }] });
         let path = format!("/v1/sessions/{session}/tool-results");
         let begun = self.book.moment();
-        // Asked once: a repeat that is told that the call is settled would not know by whom.
+        // Without retries: if a retry learned that the call is already settled, it could not tell
+        // by whom.
         let told = self.once(&Method::POST, &path, Some(&body), None).await;
         let told = match told {
             Some(told) if told.status == 200 => {
@@ -449,7 +451,7 @@ impl Known {
             .note(client, begun, history::Op::Post { call, text }, told);
     }
 
-    /// Follows a session from its first event, from scheduler to scheduler.
+    /// Follows a session from its first event, moving between schedulers.
     pub(super) async fn follow(&self, reading: usize) {
         loop {
             let (session, last) = {
@@ -484,7 +486,7 @@ impl Known {
         }
         let mut pieces = response.into_body().into_data_stream();
         let mut unread = Vec::new();
-        // Some readers go elsewhere for no reason.
+        // Some readers reconnect for no reason.
         let hangs_up = self.core.time.ms()
             + if self.draw(3) == 0 {
                 self.draw(9_000)

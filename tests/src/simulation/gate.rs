@@ -1,5 +1,5 @@
-//! What a process passes before it does anything that is seen outside of it: closed while it stands
-//! still, and for ever once it is dead.
+//! The gate a process passes before doing anything visible outside it: closed while the process is
+//! stopped, and for good once it is dead.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,7 +15,7 @@ enum State {
     Dead,
 }
 
-/// One process's gate. Clones are the same one.
+/// The gate of one process. Clones share the same gate.
 #[derive(Debug, Clone)]
 pub(super) struct Gate(Arc<(Mutex<State>, Notify)>);
 
@@ -36,7 +36,7 @@ impl Gate {
         self.0.1.notify_waiters();
     }
 
-    /// Stops the process as signal 9 does.
+    /// Stops the process as `SIGKILL` does.
     pub(super) fn kill(&self) {
         self.set(State::Dead);
     }
@@ -46,7 +46,7 @@ impl Gate {
         self.set(State::Paused);
     }
 
-    /// Lets a paused process go on.
+    /// Resumes a paused process.
     pub(super) fn wake(&self) {
         self.set(State::Open);
     }
@@ -59,7 +59,7 @@ impl Gate {
         self.state() == State::Dead
     }
 
-    /// Returns once the process runs.
+    /// Returns once the process is running; never if it is dead.
     pub(super) async fn pass(&self) {
         loop {
             let changed = self.0.1.notified();
@@ -71,7 +71,7 @@ impl Gate {
     }
 }
 
-/// Tokio's paused clock, from the world's begin on.
+/// Tokio's paused clock, counted from the start of the world.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Virtual {
     start: tokio::time::Instant,
@@ -101,11 +101,10 @@ impl Virtual {
     }
 }
 
-/// A moment in the middle of nowhere: nothing may depend on the date.
+/// An arbitrary epoch: nothing may depend on the date.
 pub(super) const EPOCH_MS: i64 = 1_700_000_000_000;
 
-/// The clock of one process: its time of day may be wrong, and a process that stands still does not
-/// wake up.
+/// The clock of one process: its wall time may be wrong, and a stopped process does not wake up.
 #[derive(Debug)]
 pub(super) struct ProcessClock {
     pub(super) time: Virtual,

@@ -1,176 +1,175 @@
-//! What a seed stands for: a workload and the faults in it, as data, so that parts of it can be left
-//! out.
+//! What a seed stands for: a workload and its faults, as data, so that parts can be left out.
 
 use mainspring_shared::agent::OnBusy;
 use serde_json::{Value, json};
 
 use super::chance::Chance;
 
-/// How long clients ask and faults happen, in virtual milliseconds.
+/// How long clients send requests and faults start, in virtual milliseconds.
 const BUSY_MS: u64 = 25_000;
 
-/// A world's course.
+/// The course of a world.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// What ids, delays and everything else is drawn from.
+    /// The seed of IDs, delays and every other random value.
     pub seed: u64,
-    /// Workers.
+    /// Number of workers.
     pub workers: usize,
-    /// Schedulers.
+    /// Number of schedulers.
     pub schedulers: usize,
-    /// Sessions that clients share.
+    /// Number of sessions, which the clients share.
     pub sessions: usize,
-    /// Sends that a worker may have at once.
+    /// Sends that a worker may run at once.
     pub concurrency: u32,
-    /// What clients do.
+    /// The clients' operations.
     pub ops: Vec<Op>,
-    /// What is done to the system.
+    /// The faults.
     pub faults: Vec<Fault>,
 }
 
-/// A step of a client, which waits for the answer before its next one.
+/// One operation of a client, which waits for the answer before its next one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Op {
-    /// Whose.
+    /// The client.
     pub client: usize,
     /// The pause before it.
     pub pause_ms: u64,
-    /// The step.
+    /// The operation.
     pub what: What,
 }
 
-/// What a client does. Numbers of sends, timers and runs are folded into those that exist.
+/// What a client does. Indexes of sends, timers and runs are taken modulo those that exist.
 #[derive(Debug, Clone, PartialEq)]
 pub enum What {
-    /// A send.
+    /// Creates a send.
     Send {
-        /// Where.
+        /// The session.
         session: usize,
         /// What the model does with it.
         words: Value,
-        /// What if the session is busy.
+        /// What to do if the session is busy.
         mode: OnBusy,
-        /// From accept to its place.
+        /// Delay from acceptance until it may take its place in the session.
         delay_ms: Option<u64>,
-        /// From accept to the end.
+        /// Deadline, counted from acceptance.
         deadline_ms: Option<u64>,
     },
-    /// The end of a send.
+    /// Cancels a send.
     Cancel(usize),
-    /// A look at a send.
+    /// Reads a send.
     Read(usize),
-    /// A look at a transcript.
+    /// Reads a transcript.
     Transcript(usize),
-    /// A timer of a session.
+    /// Creates a timer for a session.
     Timer {
-        /// Whose.
+        /// The session.
         session: usize,
-        /// When first.
+        /// Delay until it first fires.
         after_ms: u64,
-        /// How often then.
+        /// Interval between later occurrences.
         every_s: Option<u64>,
-        /// How many times.
+        /// Number of occurrences.
         times: u64,
     },
-    /// The end of a timer.
+    /// Cancels a timer.
     CancelTimer(usize),
-    /// A run of so many leaves, one after the other or at once.
+    /// Starts a run with leaves, in sequence or in parallel.
     Run {
-        /// Leaves.
+        /// Number of leaves.
         leaves: u64,
-        /// All at once.
+        /// Whether they run in parallel.
         at_once: bool,
     },
-    /// The end of a run.
+    /// Cancels a run.
     CancelRun(usize),
 }
 
-/// What is done to the system, and when.
+/// A fault, and when it strikes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fault {
-    /// At a call of the store, by whoever makes it.
+    /// At a store call, whichever process makes it.
     Call {
         /// The method.
         method: &'static str,
-        /// Which call of it, from 0.
+        /// The number of the call, from 0.
         nth: usize,
         /// What happens.
         harm: Harm,
     },
-    /// At a moment.
+    /// At a point in time.
     At {
-        /// When.
+        /// When it starts.
         ms: u64,
-        /// For how long.
+        /// How long it lasts.
         for_ms: u64,
         /// What happens.
         trouble: Trouble,
     },
-    /// At a named point in the code, the nth time that it is passed.
+    /// At a named point in the code.
     Point {
         /// The point.
         name: &'static str,
-        /// Which time, from 0.
+        /// Which pass through the point, from 0.
         nth: usize,
     },
 }
 
-/// What happens at a call of the store.
+/// What happens at a store call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Harm {
-    /// It is not made, and the caller is told that the database is away.
+    /// The call is not made, and the caller is told that the database is unavailable.
     Before,
-    /// It is made, and the caller is told that the database is away.
+    /// The call is made, but the caller is told that the database is unavailable.
     After,
-    /// The database refuses it, and so many calls of it behind it: nothing is written.
+    /// The database refuses this call and this many more of the method: nothing is written.
     Refused(usize),
-    /// A row cannot be read, at this call and so many behind it: nothing is written.
+    /// A row cannot be read, at this call and this many more of the method: nothing is written.
     Unreadable(usize),
-    /// It is made so much later.
+    /// The call is made this many milliseconds later.
     LateBefore(u64),
-    /// Its answer comes so much later.
+    /// The answer arrives this many milliseconds later.
     LateAfter(u64),
-    /// The process dies before it, and comes back so much later.
+    /// The process dies before the call, and restarts this many milliseconds later.
     DiesBefore(u64),
-    /// The process dies behind it.
+    /// The process dies after the call, and restarts this many milliseconds later.
     DiesAfter(u64),
-    /// The process stands still so long before it.
+    /// The process is stopped for this many milliseconds before the call.
     StopsBefore(u64),
-    /// The process stands still so long behind it.
+    /// The process is stopped for this many milliseconds after the call.
     StopsAfter(u64),
 }
 
-/// What happens for a while. Numbers of processes are folded into those that there are.
+/// What happens for a while. Indexes of processes are taken modulo those that exist.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Trouble {
-    /// Nobody reaches the database.
+    /// No process can reach the database.
     Outage,
-    /// One process does not reach it.
+    /// One process cannot reach the database.
     Partition(usize),
-    /// A process dies and comes back.
+    /// A process dies and restarts.
     Death(usize),
-    /// A process stands still.
+    /// A process is stopped and resumed.
     Pause(usize),
-    /// A process is asked to stop, and is started again.
+    /// A process is asked to stop, and then restarted.
     Drain(usize),
-    /// The queue is away, and says so.
+    /// The queue is unavailable, and reports it.
     QueueAway,
-    /// The queue loses what it is given.
+    /// The queue silently loses what it is given.
     RingsLost,
-    /// The queue gives everything several times, to whoever comes.
+    /// The queue delivers jobs several times, to any worker.
     RingsRepeated,
-    /// The queue gives everything later, in another order.
+    /// The queue delivers jobs late and reordered.
     RingsLate,
-    /// The bus is away, and says so when it is back.
+    /// The bus is unavailable, and reports it once it is back.
     BusAway,
-    /// A process has a wrong time of day, by so many seconds.
+    /// A process's wall clock is wrong by this many seconds.
     Skew(usize, i64),
-    /// The database's clock jumps ahead by so much.
+    /// The database's clock jumps ahead by this many milliseconds.
     Jump(u64),
 }
 
-/// Methods at whose calls something may happen, and how often they are called at most in the time
-/// that counts.
+/// Methods at whose calls faults may strike, with about the most calls of each to expect while it
+/// matters.
 const METHODS: [(&str, u64); 25] = [
     ("accept_sends", 16),
     ("accept_sends", 16),
@@ -199,7 +198,7 @@ const METHODS: [(&str, u64); 25] = [
     ("get_sends", 20),
 ];
 
-/// Points that the code names, and how often they are passed at most in the time that counts.
+/// Named points in the code, with about the most passes through each to expect while it matters.
 const POINTS: [(&str, u64); 6] = [
     ("group.small", 40),
     ("group.unanswered", 60),
@@ -210,7 +209,7 @@ const POINTS: [(&str, u64); 6] = [
 ];
 
 impl Plan {
-    /// The plan of a seed.
+    /// The plan that a seed stands for.
     pub fn of(seed: u64) -> Self {
         let mut chance = Chance::new(seed);
         let chance = &mut chance;
@@ -229,14 +228,14 @@ impl Plan {
         let ops = ops.collect();
         let workers = chance.between(1, 3) as usize;
         let schedulers = chance.between(1, 2) as usize;
-        // A tenth of the worlds is sound: what happens there is nobody's fault.
+        // One world in ten is free of faults, so nothing that goes wrong there can be blamed on one.
         let troubled = !chance.one_in(10);
         let count = if troubled { chance.between(1, 6) } else { 0 };
         let mut deaths = 0;
         let mut faults = Vec::new();
         for _ in 0..count {
             let fault = fault(chance, workers + schedulers);
-            // Fewer than those after which a send is given up.
+            // Fewer than it takes for a send to be given up.
             deaths += usize::from(fault.is_deadly());
             if deaths < 5 || !fault.is_deadly() {
                 faults.push(fault);
@@ -253,7 +252,7 @@ impl Plan {
         }
     }
 
-    /// When the last fault that has a time is over.
+    /// When the last timed fault is over.
     pub(super) fn healed_ms(&self) -> u64 {
         let ends = self.faults.iter().map(|fault| match fault {
             Fault::At { ms, for_ms, .. } => ms + for_ms,
@@ -264,7 +263,7 @@ impl Plan {
 }
 
 impl Fault {
-    /// Whether a worker may lose its lease by it.
+    /// Whether it may cost a worker its lease.
     fn is_deadly(self) -> bool {
         match self {
             Self::Call { harm, .. } => matches!(
@@ -334,7 +333,7 @@ fn what(chance: &mut Chance, sessions: usize) -> What {
     }
 }
 
-/// What the model does with a text: how long it thinks in each round, how often it fails before, and
+/// What the model does with a text: how long it thinks in each round, how often it fails first, and
 /// the calls of each round but the last.
 fn words(chance: &mut Chance, depth: u64) -> Value {
     let mut rounds = Vec::new();
@@ -417,7 +416,7 @@ fn fault(chance: &mut Chance, processes: usize) -> Fault {
     }
 }
 
-/// Shorter than anything, about as long as a lease, longer.
+/// Shorter than any timeout, about as long as a lease, or longer.
 fn while_ms(chance: &mut Chance) -> u64 {
     match chance.below(3) {
         0 => chance.between(1, 900),

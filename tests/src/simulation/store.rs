@@ -1,5 +1,5 @@
-//! The store as one process sees it: through a network that takes time, in front of a database that
-//! may be away, at calls at which something may happen.
+//! The store as one process sees it: across a network with latency, with a database that may be
+//! unavailable, and with faults at chosen calls.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::system::Core;
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) core: Arc<Core>,
-    /// The process, and which of its lives.
+    /// The process's slot. The gate belongs to one of its lives.
     pub(super) slot: usize,
     pub(super) gate: super::gate::Gate,
 }
@@ -43,7 +43,7 @@ impl Link {
         let core = &self.core;
         self.gate.pass().await;
         let (nth, harm) = core.count(method);
-        // A millisecond or three there, and back.
+        // Up to two milliseconds of latency each way.
         let spread = mixed(core.plan.seed ^ mixed(nth as u64) ^ ((self.slot as u64) << 40));
         let (there, back) = (spread % 3, (spread >> 8) % 3);
         if there > 0 {
@@ -53,7 +53,7 @@ impl Link {
             core.say(|| format!("{method} #{nth} of {}: {harm:?}", self.slot));
         }
         if core.is_cut_off(self.slot) {
-            // Some find out at once, others by a timeout.
+            // Some callers fail at once, others only after a timeout.
             if spread.is_multiple_of(4) {
                 core.time.sleep(2_000).await;
             }
@@ -80,7 +80,7 @@ impl Link {
             Some(Harm::StopsBefore(ms)) => core.pause(self.slot, ms),
             _ => {}
         }
-        // What a process had sent before it died, or stood still, is on its way all the same.
+        // A request sent before the process died or stopped may still reach the database.
         let unsent = matches!(harm, Some(Harm::DiesBefore(_) | Harm::StopsBefore(_)));
         if unsent || (self.gate.is_dead() && spread & 16 == 0) {
             self.gate.pass().await;
@@ -102,7 +102,7 @@ impl Link {
     }
 }
 
-/// Writes out the port: `now` is the database's clock.
+/// Implements the port by forwarding each method; `now` is the database's clock.
 macro_rules! link {
     (@ $noun:ident [$($done:tt)*]) => {
         #[async_trait]

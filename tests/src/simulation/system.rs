@@ -1,4 +1,4 @@
-//! The whole system of one world: what its processes share, and what befalls them.
+//! The whole system of one world: what its processes share, and what happens to them.
 
 mod processes;
 
@@ -21,7 +21,7 @@ use super::plan::{Fault, Harm, Plan, Trouble};
 use super::wires::{Air, Jobs, QueueMood};
 use crate::world::Acts;
 
-/// Chance that goes through the seed's numbers in the order in which it is asked.
+/// Entropy that derives values from the seed in the order in which they are drawn.
 #[derive(Debug)]
 struct Drawn {
     seed: u64,
@@ -52,7 +52,7 @@ impl Entropy for Drawn {
     }
 }
 
-/// What is seen of a world's course: a digest of everything, and the lines where they are asked for.
+/// The record of a world's course: a digest of everything, and the lines if requested.
 #[derive(Debug, Default)]
 struct Trace {
     digest: Sha256,
@@ -64,8 +64,8 @@ pub(super) struct Core {
     pub(super) plan: Plan,
     pub(super) time: Virtual,
     pub(super) store: Arc<dyn Inspect>,
-    /// Where a store lives that has threads of its own: each call of it is over before anything else
-    /// happens in the world.
+    /// The runtime of a store that has its own threads. Each of its calls completes before anything
+    /// else happens in the world.
     pub(super) threads: Option<tokio::runtime::Handle>,
     pub(super) jobs: Jobs,
     pub(super) air: Air,
@@ -75,7 +75,7 @@ pub(super) struct Core {
     counts: Mutex<BTreeMap<&'static str, usize>>,
     queue_mood: Mutex<QueueMood>,
     bus_away: AtomicU32,
-    /// Outages that are under way: of everyone, and of each process.
+    /// Outages in progress, of all processes and of each.
     outages: AtomicU32,
     partitions: Vec<AtomicU32>,
     /// How far the database's clock has jumped.
@@ -83,9 +83,9 @@ pub(super) struct Core {
     skews: Vec<Arc<AtomicI64>>,
     slots: Mutex<Vec<Slot>>,
     trace: Mutex<Trace>,
-    /// When the last trouble is over, as far as is known.
+    /// When the last trouble known so far is over.
     over_ms: AtomicU64,
-    /// Whether no new trouble begins, so that what is read in the end can be read.
+    /// Whether new troubles are suppressed, so that the final reads succeed.
     calm: AtomicBool,
 }
 
@@ -137,9 +137,9 @@ impl Core {
         })
     }
 
-    // What happens, as it is told.
+    // The event log.
 
-    /// Notes something that happened.
+    /// Logs something that happened.
     pub(super) fn say(&self, what: impl FnOnce() -> String) {
         let line = format!("{} {}", self.time.ms(), what());
         let mut trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,12 +149,12 @@ impl Core {
         }
     }
 
-    /// Notes a call of the store.
+    /// Logs a store call.
     pub(super) fn trace(&self, slot: usize, method: &'static str, went_well: bool) {
         self.say(|| format!("{slot} {method} {went_well}"));
     }
 
-    /// The digest of everything that happened, and the lines.
+    /// The digest of everything that happened, and the log lines.
     pub(super) fn told(&self) -> (String, Vec<String>) {
         use std::fmt::Write as _;
 
@@ -162,7 +162,7 @@ impl Core {
         let digest = trace.digest.clone().finalize();
         let mut hex = String::new();
         for byte in digest {
-            // A text takes everything.
+            // Writing to a string cannot fail.
             let _ = write!(hex, "{byte:02x}");
         }
         (hex, trace.lines.take().unwrap_or_default())
@@ -176,12 +176,13 @@ impl Core {
         Timestamp(EPOCH_MS + jumped).after(self.time.elapsed())
     }
 
-    /// Lets no new trouble begin; what has begun goes on.
+    /// Suppresses new troubles; those in progress continue.
     pub(super) fn calm(&self) {
         self.calm.store(true, Ordering::SeqCst);
     }
 
-    /// Counts a call of the store: its number among those of its method, and what happens at it.
+    /// Counts a store call; returns its number among the calls of its method, and the fault that
+    /// strikes it.
     pub(super) fn count(&self, method: &'static str) -> (usize, Option<Harm>) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(method).or_default();
@@ -219,7 +220,7 @@ impl Core {
         (this, harm)
     }
 
-    /// Whether a named point in the code fails, this time that it is passed.
+    /// Whether a named point in the code fails on this pass.
     pub(super) fn fails(&self, point: &'static str) -> bool {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(point).or_default();
@@ -238,12 +239,12 @@ impl Core {
         self.over_ms.fetch_max(ms, Ordering::SeqCst);
     }
 
-    /// When the last trouble is over, as far as is known.
+    /// When the last trouble known so far is over, in virtual milliseconds.
     pub(super) fn over_ms(&self) -> u64 {
         self.over_ms.load(Ordering::SeqCst)
     }
 
-    /// Makes a call of the store.
+    /// Makes a store call.
     pub(super) async fn made<T: Send>(&self, call: impl Future<Output = T> + Send) -> T {
         match &self.threads {
             None => call.await,
@@ -257,18 +258,18 @@ impl Core {
         }
     }
 
-    /// Reads the store past all faults.
+    /// Reads from the store, bypassing all faults.
     pub(super) async fn read<T: Send>(&self, call: impl Future<Output = Result<T>> + Send) -> T {
         let read = self.made(call).await;
         read.unwrap_or_else(|error| panic!("the store itself fails: {error}"))
     }
 
-    /// Whether a process does not reach the database.
+    /// Whether a process cannot reach the database.
     pub(super) fn is_cut_off(&self, slot: usize) -> bool {
         self.outages.load(Ordering::SeqCst) > 0 || self.partitions[slot].load(Ordering::SeqCst) > 0
     }
 
-    // The wires.
+    // The queue and the bus.
 
     pub(super) fn queue_mood(&self) -> QueueMood {
         *self
@@ -290,12 +291,12 @@ impl Core {
         self.bus_away.load(Ordering::SeqCst)
     }
 
-    /// A number between two, both included.
+    /// A number in an inclusive range.
     pub(super) fn between(&self, least: u64, most: u64) -> u64 {
         least + self.entropy.next() % (most - least + 1)
     }
 
-    /// Lets each trouble of the plan happen at its time.
+    /// Schedules each trouble in the plan.
     pub(super) fn trouble(self: &Arc<Self>) {
         for fault in self.plan.faults.clone() {
             if let Fault::At {

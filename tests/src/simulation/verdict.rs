@@ -1,4 +1,4 @@
-//! The end of a world: when it has come to rest, and whether everything is as it has to be.
+//! The end of a world: whether it came to rest, and whether everything is as it should be.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,11 +14,11 @@ use super::plan::{Fault, Harm, What};
 use super::system::Core;
 use crate::history::{History, Op, Told, violations};
 
-/// How long after the last trouble and the last request everything has to be over, in virtual
+/// How long after the last trouble and the last request everything may take to finish, in virtual
 /// milliseconds.
 const REST_MS: u64 = 300_000;
 
-/// What is not over yet.
+/// Sends, runs and timers that are not finished.
 fn open(dump: &Dump) -> Vec<String> {
     let mut open = Vec::new();
     for session in &dump.sessions {
@@ -49,7 +49,7 @@ fn open(dump: &Dump) -> Vec<String> {
     open
 }
 
-/// Waits until everything is over; what is not, when its time is.
+/// Waits until everything is finished; if the time runs out, fails with what is not.
 pub(super) async fn rest(core: &Core, since_ms: u64) -> Result<(), String> {
     loop {
         let dump = core.read(core.store.dump()).await;
@@ -64,7 +64,7 @@ pub(super) async fn rest(core: &Core, since_ms: u64) -> Result<(), String> {
     }
 }
 
-/// Everything that is not as it has to be.
+/// All violations found.
 pub(super) async fn judged(known: &Known) -> Vec<String> {
     let core = &known.core;
     let mut found = Vec::new();
@@ -87,7 +87,7 @@ pub(super) async fn judged(known: &Known) -> Vec<String> {
     found
 }
 
-/// What was accepted is there, and nothing else; what failed had a reason.
+/// Exactly what was accepted is stored, and every failure had a reason.
 fn fates(known: &Known, dump: &Dump, found: &mut Vec<String>) {
     let plan = &known.core.plan;
     let is_unlucky = |fault: &Fault| {
@@ -108,7 +108,7 @@ fn fates(known: &Known, dump: &Dump, found: &mut Vec<String>) {
             let expected = match code {
                 None | Some(Code::SendDeadline) => true,
                 Some(Code::Internal) => unlucky,
-                // One round's calls can fail for several messages that came together.
+                // When several messages join one round, their scripted failures add up.
                 Some(Code::LlmUnavailable) => failures_add_up(known),
                 Some(_) => false,
             };
@@ -152,7 +152,7 @@ fn fates(known: &Known, dump: &Dump, found: &mut Vec<String>) {
     }
 }
 
-/// Whether a round's calls may fail more often than one message lets them.
+/// Whether messages may join so that one round fails more often than any one message says.
 fn failures_add_up(known: &Known) -> bool {
     let ops = known.core.plan.ops.iter();
     let fails = |what: &What| match what {
@@ -173,10 +173,10 @@ fn failures_add_up(known: &Known) -> bool {
     })
 }
 
-/// Whether nothing in the plan ends a send before its time.
+/// Whether nothing in the plan ends a send early.
 fn plan_without_ends(known: &Known) -> bool {
-    // A run whose step the database refuses ends as broken, and its leaves with it; a send whose
-    // answer it refuses fails, and its children end with it.
+    // If the database refuses a step of a run, the run ends as broken together with its leaves; if
+    // it refuses a send's answer, the send fails and its children end with it.
     let breaks = |fault: &Fault| {
         matches!(
             fault,
@@ -205,15 +205,15 @@ fn plan_without_ends(known: &Known) -> bool {
     !ops.any(|op| ends(&op.what) || early(&op.what))
 }
 
-/// The model and the tools were asked for what someone said, in the way that everyone takes; what
-/// may be done once was.
+/// The model and the tools were asked only for what someone sent, with valid requests, and calls
+/// that may be made only once were made once.
 fn ledgers(known: &Known, dump: &Dump, found: &mut Vec<String>) {
     let marks = locked(&known.marks).clone();
     let asked = known.core.ledger.all();
     for asked in &asked {
-        // What a child is told is in the words of its parent.
+        // The mark of a child's input comes from the arguments of its parent's call.
         let child = asked.mark.starts_with('c');
-        // An agent is told of the end of one that it did not wait for.
+        // The text that tells an agent that another one, for which it did not wait, has ended.
         let told = asked.mark == "The";
         if !child && !told && !marks.contains(&asked.mark) {
             found.push(format!("the model was asked for {:?}", asked.mark));
@@ -248,7 +248,7 @@ fn ledgers(known: &Known, dump: &Dump, found: &mut Vec<String>) {
     if sound {
         let rounds = dump.sessions.iter().flat_map(|session| &session.messages);
         let said = rounds.filter(|m| m.role == mainspring_shared::message::Role::Assistant);
-        // Failed, interrupted and cancelled calls have no message.
+        // Failed, interrupted and cancelled model calls leave no message.
         if asked.len() < said.count() {
             found.push(format!("the model was asked only {} times", asked.len()));
         }

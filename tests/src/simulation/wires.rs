@@ -16,7 +16,7 @@ use tokio::sync::{Notify, broadcast};
 use super::gate::Gate;
 use super::system::Core;
 
-/// What the queue does with what it is given.
+/// How the queue currently misbehaves.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct QueueMood {
     pub(super) away: u32,
@@ -117,14 +117,14 @@ impl Queue for Line {
                 biased;
                 () = &mut stop => return,
                 () = pushed => {}
-                // A process that was woken up, or a queue that is back, looks again.
+                // Polled, so that a resumed process or a restored queue is noticed.
                 () = self.core.time.sleep(50), if !open => {}
             }
         }
     }
 }
 
-/// What all processes' busses share.
+/// The part of the bus that all processes share.
 #[derive(Debug)]
 pub(super) struct Air {
     bus: LocalBus,
@@ -141,9 +141,9 @@ impl Default for Air {
 }
 
 impl Air {
-    /// Everyone is told that something may have been missed.
+    /// Tells every subscriber that it may have missed something.
     pub(super) fn gap(&self) {
-        // Nobody listens yet.
+        // There may be no subscribers yet.
         let _ = self.gaps.send(());
     }
 }

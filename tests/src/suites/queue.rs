@@ -1,7 +1,7 @@
-//! What every queue and every bus does, case by case.
+//! The cases that every queue and every bus must pass.
 //!
-//! A case is an async function over the port. A backend says how to open an empty one and gets a
-//! named test per case from [`queue_suite!`](crate::queue_suite) and
+//! A case is an async function over the port. A backend says how to open an empty instance, and
+//! gets a named test per case from [`queue_suite!`](crate::queue_suite) and
 //! [`bus_suite!`](crate::bus_suite).
 
 pub mod harness;
@@ -10,7 +10,7 @@ pub mod server;
 pub mod jobs;
 pub mod notices;
 
-/// Fails when a case was written but is not in a suite, so that no backend would run it.
+/// Fails if a case is missing from its suite, since no backend would run it.
 pub fn assert_complete() {
     let listed: Vec<&str> = include_str!("queue.rs").lines().map(str::trim).collect();
     for source in [
@@ -29,8 +29,8 @@ pub fn assert_complete() {
     }
 }
 
-/// One named test per case for a queue. `$open` is a function without arguments whose future gives
-/// what the queue needs to live and the queue, or none to skip.
+/// One named test per case for a queue. `$open` is a function without arguments whose future yields
+/// the queue and whatever keeps it alive, or `None` to skip.
 #[macro_export]
 macro_rules! queue_suite {
     ($open:path) => {

@@ -1,9 +1,10 @@
-//! What every store does, case by case.
+//! The cases that every store must pass.
 //!
-//! A case is an async function over `&dyn Inspect`, in the module of its noun, and listed once in
-//! [`session_cases!`](crate::session_cases) or [`installation_cases!`](crate::installation_cases). A backend says how to open an empty store and gets one
-//! named test per case from [`store_suite!`](crate::store_suite). Cases tell the time themselves,
-//! from [`prelude::START`] on, so that they do not depend on the database's clock.
+//! A case is an async function over `&dyn Inspect`, in the module of its subject, and listed once
+//! in [`session_cases!`](crate::session_cases) or
+//! [`installation_cases!`](crate::installation_cases). A backend says how to open an empty store,
+//! and gets one named test per case from [`store_suite!`](crate::store_suite). Cases set the time
+//! themselves, starting at [`prelude::START`], so that they do not depend on the database's clock.
 
 pub mod accounts;
 pub mod harness;
@@ -71,7 +72,7 @@ pub mod webhooks;
 pub mod window;
 pub mod writes;
 
-/// The modules of this folder that hold no cases.
+/// The modules in this folder without cases.
 const WITHOUT_CASES: [&str; 6] = [
     "prelude",
     "harness",
@@ -81,7 +82,7 @@ const WITHOUT_CASES: [&str; 6] = [
     "writes",
 ];
 
-/// The text of every module with cases.
+/// The source of every module with cases.
 const SOURCES: &[(&str, &str)] = &[
     ("accounts", include_str!("store/accounts.rs")),
     ("accept", include_str!("store/accept.rs")),
@@ -153,7 +154,7 @@ const LISTED: [Listed; 2] = [
     crate::installation_cases!(names),
 ];
 
-/// Fails when a case was written but is not in the list, so that no backend would run it.
+/// Fails if a case is missing from the list, since no backend would run it.
 pub fn assert_complete() {
     let modules = include_str!("store.rs").lines().filter_map(|line| {
         let name = line.strip_prefix("pub mod ")?.strip_suffix(';')?;
@@ -177,7 +178,7 @@ pub fn assert_complete() {
 }
 
 /// One named test per case for a backend. `$open` is an async function without arguments that
-/// returns an [`Opened`](crate::suites::store::harness::Opened), or none to skip.
+/// returns an [`Opened`](crate::suites::store::harness::Opened), or `None` to skip.
 #[macro_export]
 macro_rules! store_suite {
     ($open:path) => {

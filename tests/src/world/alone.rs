@@ -1,9 +1,9 @@
-//! Systems one after the other in one test.
+//! Running several systems one after another in one test.
 
-/// Runs one system in a simulated time of its own, and ends whatever is left of it.
+/// Runs a system in its own simulated time, and drops whatever is left of it afterwards.
 ///
 /// # Panics
-/// When the machine gives no runtime.
+/// If the runtime cannot be built.
 pub fn alone<T>(system: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

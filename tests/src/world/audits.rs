@@ -1,4 +1,4 @@
-//! What must hold when nothing goes on any more.
+//! Invariants that must hold once the system is at rest.
 
 use mainspring_shared::send::SendView;
 use mainspring_shared::store::{AuditKind, AuditOptions, audit_in_pieces};
@@ -9,7 +9,7 @@ impl World {
     /// Fails unless every invariant holds.
     ///
     /// # Panics
-    /// When one does not.
+    /// If an invariant is violated.
     pub async fn audit(&self) {
         let found = self
             .store
@@ -21,9 +21,9 @@ impl World {
         self.audit_notices().await;
     }
 
-    /// What holds of everything at once also holds of a few at a time, and nobody is left out.
+    /// Checks that auditing piece by piece finds no violation either, and covers every entity.
     async fn audit_pieces(&self) {
-        // The model looks through everything for each piece, which is slow and shows nothing of the queries.
+        // The model store scans everything for each piece, which is slow and exercises no query.
         if !self.has_database {
             return;
         }
@@ -41,12 +41,12 @@ impl World {
         }
     }
 
-    /// A send that came with the notice of its end is the one that is read later.
+    /// Checks that a send that came with the notice of its end equals the stored one.
     async fn audit_notices(&self) {
         let (ids, told): (Vec<_>, Vec<SendView>) = self.bus.ended().into_iter().unzip();
         let stored = self.store.get_sends(ids).await.expect("never fails");
         for (told, stored) in told.into_iter().zip(stored) {
-            // It may have been removed since.
+            // It may have been deleted since.
             if let Some(stored) = stored {
                 assert_eq!(told, SendView::from(stored));
             }

@@ -1,4 +1,4 @@
-//! A blob store in memory that is away, slow or lying.
+//! An in-memory blob store that can be unavailable, slow or corrupt.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,25 +13,25 @@ use mainspring_shared::time::Clock;
 
 use super::Faulty;
 
-/// What is wrong with the store.
+/// What is wrong with the blob store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wrong {
     /// Nothing.
     #[default]
     Nothing,
-    /// It does not answer.
+    /// It is unavailable.
     Away,
-    /// It takes so long.
+    /// Each operation takes this long.
     Slow(Duration),
-    /// It gives other bytes than it was given.
+    /// It returns bytes other than those written.
     Lying,
-    /// It gives less than it was given.
+    /// It returns fewer bytes than were written.
     Short,
     /// It has lost everything.
     Empty,
 }
 
-/// The way of one process to a blob store, whose death falls on one of its writes there.
+/// One process's access to a blob store, which kills the process at one of its writes.
 #[derive(Debug)]
 pub struct DyingBlobs {
     inner: Arc<FaultyBlobs>,
@@ -42,8 +42,8 @@ pub struct DyingBlobs {
 }
 
 impl DyingBlobs {
-    /// Over this store: the process with this database dies before its write number `at`, from 0, or
-    /// `after` it.
+    /// Wraps `inner`: the process that uses the store `process` dies before its blob write number
+    /// `at`, counted from 0, or right after that write if `after` is set.
     pub fn new(inner: Arc<FaultyBlobs>, process: Arc<Faulty>, at: usize, after: bool) -> Self {
         Self {
             inner,
@@ -111,7 +111,7 @@ impl Blobs for DyingBlobs {
     }
 }
 
-/// A blob store that tests look into.
+/// A blob store whose contents and calls tests can inspect.
 #[derive(Debug)]
 pub struct FaultyBlobs {
     clock: Arc<dyn Clock>,
@@ -125,7 +125,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl FaultyBlobs {
-    /// An empty one, whose slowness is that of the clock.
+    /// An empty store that is slow by this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
@@ -135,17 +135,17 @@ impl FaultyBlobs {
         }
     }
 
-    /// From now on this is wrong with it.
+    /// Sets what is wrong with it from now on.
     pub fn set(&self, wrong: Wrong) {
         *lock(&self.wrong) = wrong;
     }
 
-    /// What it keeps.
+    /// The places of all stored blobs.
     pub fn kept(&self) -> Vec<BlobPlace> {
         lock(&self.kept).keys().copied().collect()
     }
 
-    /// How often it was asked to do this.
+    /// How often this operation was called.
     pub fn asked(&self, what: &str) -> usize {
         lock(&self.asked)
             .iter()

@@ -1,4 +1,4 @@
-//! What a store holds in the end, without what chance and time put into it.
+//! The final contents of a store, without anything that depends on chance or time.
 
 use mainspring_shared::message::{Message, plain_text};
 use mainspring_shared::session::fold::Fold;
@@ -8,8 +8,8 @@ use mainspring_shared::tool::CallRecord;
 use mainspring_shared::workflow::run::NodeRecord;
 use serde_json::{Value, json};
 
-/// What is left of a dump once ids, times, leases and the count of steps are taken out of it: equal
-/// for two systems that did the same, whatever happened to them meanwhile.
+/// What remains of a dump without IDs, times, leases and step counts: equal for two systems that
+/// did the same work, whatever faults they went through.
 pub fn essence(dump: &Dump) -> Value {
     let sessions = dump.sessions.iter().map(session);
     let mut sessions: Vec<Value> = sessions.map(|one| without_ids(&one)).collect();
@@ -24,10 +24,10 @@ pub fn essence(dump: &Dump) -> Value {
     json!({ "sessions": sessions, "runs": runs, "timers": timers })
 }
 
-/// Characters of an id behind its prefix.
+/// Length of an ID after its prefix, in characters.
 const ID: usize = 32;
 
-/// The value with every id in its texts taken out of them.
+/// The value with every ID in its strings removed.
 fn without_ids(value: &Value) -> Value {
     match value {
         Value::String(text) => {
@@ -185,7 +185,7 @@ fn node(node: &NodeRecord) -> Value {
     })
 }
 
-/// The places in which two essences differ, with what is there.
+/// The paths at which two essences differ, with both values.
 pub fn differences(found: &Value, expected: &Value) -> Vec<String> {
     let mut differ = Vec::new();
     compare("", found, expected, &mut differ);

@@ -1,4 +1,4 @@
-//! A store that fails at a chosen position.
+//! A store that fails at a chosen write.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,12 +19,11 @@ use tokio::sync::watch;
 pub enum Fault {
     /// The write does not happen, and the caller is told so.
     FailBefore,
-    /// The write happens, and the caller is told that it may not have.
+    /// The write happens, but the caller is told that it may not have.
     FailAfter,
-    /// The write happens, and the caller is told that it may not have; for a while after it,
-    /// nothing can be written.
+    /// The write happens, but the caller is told that it may not have; the next few writes then fail.
     Outage,
-    /// The process dies just before the write: nothing of it is heard again.
+    /// The process dies just before the write and makes no further calls.
     DieBefore,
     /// The process dies just after the write.
     DieAfter,
@@ -41,27 +40,27 @@ impl Fault {
     ];
 }
 
-/// Where what goes wrong.
+/// Which write fails, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FaultPlan {
-    /// The write, from 0.
+    /// The number of the write, from 0.
     pub at: usize,
-    /// What happens there.
+    /// What happens at that write.
     pub fault: Fault,
 }
 
 impl FaultPlan {
-    /// Nothing goes wrong.
+    /// No fault.
     pub const NEVER: Self = Self {
         at: usize::MAX,
         fault: Fault::DieBefore,
     };
 }
 
-/// Writes that fail in an outage after the one that it begins with.
+/// Writes that fail in an outage, after the one that started it.
 const OUTAGE_WRITES: usize = 3;
 
-/// A store that counts the writes of one process and fails one of them.
+/// A store that counts one process's writes and fails one of them.
 pub struct Faulty {
     inner: Arc<dyn Store>,
     plan: FaultPlan,
@@ -82,7 +81,7 @@ impl fmt::Debug for Faulty {
 }
 
 impl Faulty {
-    /// A store over another, with one fault.
+    /// Wraps a store with one planned fault.
     pub fn new(inner: Arc<dyn Store>, plan: FaultPlan) -> Self {
         Self {
             inner,
@@ -96,22 +95,22 @@ impl Faulty {
         }
     }
 
-    /// Whether the fault's position was reached.
+    /// Whether the planned write was reached.
     pub fn fired(&self) -> bool {
         self.writes.load(Ordering::SeqCst) > self.plan.at
     }
 
-    /// Writes so far.
+    /// The number of writes so far.
     pub fn writes(&self) -> usize {
         self.writes.load(Ordering::SeqCst)
     }
 
-    /// The method whose write the fault fell on.
+    /// The method whose write failed.
     pub fn struck(&self) -> Option<&'static str> {
         self.struck.get().copied()
     }
 
-    /// Stops the process as signal 9 does: nothing of it is heard again.
+    /// Stops the process as `SIGKILL` does: it makes no further calls.
     pub fn kill(&self) {
         self.pause();
     }
@@ -121,28 +120,29 @@ impl Faulty {
         self.paused.send_replace(true);
     }
 
-    /// Lets a paused process go on.
+    /// Resumes a paused process.
     pub fn wake(&self) {
         self.paused.send_replace(false);
     }
 
-    /// Takes the database away from this process, or gives it back.
+    /// Makes the database unavailable to this process, or available again.
     pub fn set_away(&self, away: bool) {
         self.away.store(away, Ordering::SeqCst);
     }
 
-    /// From now on, what this method reads is no sense to this process.
+    /// From now on, reads by this method fail as corrupt in this process.
     pub fn spoil(&self, name: &'static str) {
         *self.unreadable.lock().expect("nobody panics under it") = Some(name);
     }
 
-    /// What happens right after the next call of this name, before its caller hears of it.
+    /// Runs `what` right after the next successful call of this method, before its caller gets the
+    /// result.
     pub fn then(&self, name: &'static str, what: impl Future<Output = ()> + Send + 'static) {
         *self.then.lock().expect("nobody panics under it") = Some((name, what.boxed()));
     }
 
     async fn alive(&self) {
-        // The sender lives as long as this store: waiting cannot fail.
+        // The sender lives as long as this store, so the wait cannot fail.
         let _ = self.paused.subscribe().wait_for(|paused| !paused).await;
     }
 
@@ -164,7 +164,7 @@ impl Faulty {
             let out = self.plan.fault == Fault::Outage && after <= OUTAGE_WRITES;
             return if out { Err(unavailable()) } else { call.await };
         }
-        // The position is reached once.
+        // Each write number occurs only once.
         let _ = self.struck.set(name);
         match self.plan.fault {
             Fault::FailBefore => Err(unavailable()),

@@ -1,4 +1,4 @@
-//! What became of things, and waits for it.
+//! Looking up, and waiting for, what became of things.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use mainspring_shared::store::Dump;
 use super::World;
 
 impl World {
-    /// What was streamed of a session, in order.
+    /// The live events of a session, in order.
     pub fn live(&self, key: SessionKey) -> Vec<LiveKind> {
         self.bus.live(key)
     }
 
-    /// The steps of a session that readers were told of, in order.
+    /// The session's steps that readers were notified of, in order.
     pub fn told(&self, key: SessionKey) -> Vec<i64> {
         self.bus.told(key)
     }
 
-    /// The send as it is.
+    /// The current record of a send.
     pub async fn record(&self, id: SendId) -> SendRecord {
         let read = self
             .store
@@ -33,7 +33,7 @@ impl World {
     /// Waits, in simulated time, until every given send is final.
     ///
     /// # Panics
-    /// When that takes more than a simulated hour.
+    /// If that takes more than a simulated hour.
     pub async fn settle(&self, sends: &[SendId]) -> Vec<SendRecord> {
         let begun = self.clock.monotonic();
         loop {
@@ -51,7 +51,8 @@ impl World {
         }
     }
 
-    /// Lets time pass until the next look at what was begun at an instant: the longer it takes, the rarer.
+    /// Waits before polling again something started at `begun`: the longer it takes, the longer the
+    /// pause.
     pub async fn pass_before_look(&self, begun: Duration) {
         let waited = self.clock.monotonic().saturating_sub(begun);
         let pause = (waited / 5).max(Duration::from_millis(50));
@@ -63,7 +64,7 @@ impl World {
         self.clock.sleep(time).await;
     }
 
-    /// The whole content of the store.
+    /// The entire contents of the store.
     pub async fn dump(&self) -> Dump {
         self.store.dump().await.expect("never fails")
     }

@@ -1,4 +1,5 @@
-//! How the scripted model counts and what it has room for, where a test wants it to be like a real one.
+//! How the scripted model counts tokens and how large its window is, for tests that need a
+//! realistic model.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,18 +8,18 @@ use mainspring_shared::model::expect_request_tokens;
 use mainspring_shared::usage::{Purpose, Usage};
 use mainspring_worker::llm::{Error, Request};
 
-/// What a model does beside its script.
+/// What a model does besides following its script.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Manner {
-    /// It says how many tokens it read and said: the estimate of what is expected, times this.
+    /// Reports as usage the estimated token counts times this factor.
     pub counts: Option<f64>,
-    /// It refuses requests with more tokens.
+    /// Refuses requests with more tokens than this.
     pub window: Option<u64>,
-    /// So long it takes to answer.
+    /// How long it takes to answer.
     pub answer_takes: Duration,
-    /// So long are its summaries, in characters.
+    /// Length of its summaries, in characters.
     pub summary_chars: usize,
-    /// So long it takes to write one.
+    /// How long it takes to write a summary.
     pub summary_takes: Duration,
 }
 
@@ -35,12 +36,12 @@ impl Default for Manner {
 }
 
 impl Manner {
-    /// How many tokens a request has by this model's count.
+    /// Tokens of a request, as this model counts them.
     pub fn count(&self, request: &Request) -> u64 {
         (expect_request_tokens(request) as f64 * self.counts.unwrap_or(1.0)).ceil() as u64
     }
 
-    /// An error where the request exceeds the window.
+    /// Fails if the request exceeds the window.
     pub(super) fn admit(&self, request: &Request) -> Result<(), Error> {
         let tokens = self.count(request);
         match self.window {
@@ -51,25 +52,25 @@ impl Manner {
         }
     }
 
-    /// A summary that begins like this.
+    /// A summary that starts with this text, padded to the configured length.
     pub(super) fn summary(&self, text: &str) -> String {
         let missing = self.summary_chars.saturating_sub(text.len());
         format!("{text}{}", " and so on".repeat(missing / 10))
     }
 }
 
-/// An answer that a provider gave and bills.
+/// An answer that a provider gave and charges for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bill {
     /// The worker that asked.
     pub by: String,
-    /// What for.
+    /// What the request was for.
     pub purpose: Purpose,
-    /// What it costs.
+    /// The usage charged.
     pub usage: Usage,
 }
 
-/// What a provider wrote down of the answers that it gave, all of which it bills.
+/// A provider's own record of the answers it gave, all of which it charges for.
 #[derive(Debug, Default)]
 pub struct Bills(Mutex<Vec<Bill>>);
 
@@ -78,12 +79,12 @@ impl Bills {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes down an answer.
+    /// Records an answer.
     pub fn add(&self, bill: Bill) {
         self.written().push(bill);
     }
 
-    /// All of them, in order.
+    /// All bills, in order.
     pub fn all(&self) -> Vec<Bill> {
         self.written().clone()
     }

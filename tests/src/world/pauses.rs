@@ -1,4 +1,4 @@
-//! Pausing what a world works on, as a scheduler does.
+//! Pausing parts of a world, as a scheduler does.
 
 use bytes::Bytes;
 use mainspring_shared::bus::{Bus as _, Topic};
@@ -8,7 +8,7 @@ use mainspring_shared::store::NewPause;
 use super::World;
 
 impl World {
-    /// Pauses something, and tells the workers.
+    /// Pauses a key and notifies the workers.
     pub async fn hold_back(&self, key: &PauseKey) {
         let item = NewPause {
             key: key.clone(),
@@ -18,7 +18,7 @@ impl World {
         self.bus.publish(Topic::Pauses, Bytes::new());
     }
 
-    /// Ends a pause, and tells the workers.
+    /// Lifts a pause and notifies the workers.
     pub async fn let_go(&self, key: &PauseKey) {
         self.store.resume(key.clone()).await.expect("never fails");
         self.bus.publish(Topic::Pauses, Bytes::new());

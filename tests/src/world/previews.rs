@@ -1,4 +1,4 @@
-//! Asking the workers of a world what a model call would be.
+//! Asking the workers of a world to preview a model call.
 
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -14,20 +14,20 @@ use mainspring_shared::store::Role;
 use super::World;
 
 impl World {
-    /// What the worker with this name says of a session's next model call, or of that of a send with this
-    /// input.
+    /// The named worker's preview of a session's next model call, or of the call for a send with
+    /// this input.
     ///
     /// # Panics
-    /// When no such worker is alive.
+    /// If no such worker is alive.
     pub async fn preview(&self, worker: &str, key: SessionKey, input: Option<&str>) -> Answered {
         let input = input.map(|text| vec![ContentPart::text(text)]);
         self.preview_of(worker, key, input).await
     }
 
-    /// The same with any parts, as schedulers tell them.
+    /// Like `preview`, with any content parts, in the form in which schedulers send them.
     ///
     /// # Panics
-    /// When no such worker is alive.
+    /// If no such worker is alive.
     pub async fn preview_of(
         &self,
         worker: &str,
@@ -57,7 +57,7 @@ impl World {
         }
     }
 
-    /// What the rounds of a session recorded of their requests, in order.
+    /// The request digests that the rounds of a session recorded, in order.
     ///
     /// # Panics
     /// Never: the store does not fail.

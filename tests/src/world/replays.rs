@@ -1,4 +1,4 @@
-//! What was asked in a world, rendered again.
+//! Re-rendering the requests that were made in a world.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use mainspring_worker::replay::{ReplayError, Replayer};
 use super::World;
 use super::script::AskedBy;
 
-/// What came of the rounds of a session that were rendered again.
+/// The outcome of re-rendering the rounds of a session.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Replays {
-    /// Rounds whose request is what they recorded.
+    /// Rounds whose request matches the recorded one.
     pub same: usize,
-    /// Rounds whose request is another one.
+    /// Rounds whose request differs.
     pub differ: Vec<(SendId, i32)>,
-    /// Sends that are not rendered again, and why.
+    /// Sends that cannot be re-rendered, and why.
     pub skipped: Vec<(SendId, String)>,
 }
 
 impl World {
-    /// What a worker can ask.
+    /// The providers of a worker.
     pub(super) fn providers(&self, worker: &str) -> Providers {
-        // The name is taken by a provider that ships, and then given to the script.
+        // `open` needs a provider of this name, which is then replaced by the script.
         let settings = ["script", "demo"].map(|name| ProviderSettings::new(name, Kind::Demo));
         let asked = AskedBy {
             script: self.script.clone(),
@@ -37,12 +37,12 @@ impl World {
         providers
             .insert("script", Arc::new(asked), "model")
             .expect("a good name");
-        // A window that takes what no real one does, for tests of other bounds.
+        // A window larger than any real one, for tests of other limits.
         let roomy = FactsOverride {
             window: Some(1_000_000_000),
             ..FactsOverride::default()
         };
-        // One that reads nothing but words.
+        // A model that accepts only text.
         let blind = FactsOverride {
             input: Some(Vec::new()),
             ..FactsOverride::default()
@@ -52,10 +52,10 @@ impl World {
         providers.with_facts(facts)
     }
 
-    /// Renders the rounds of a session's sends again and compares them with what they recorded.
+    /// Re-renders the rounds of a session's sends and compares them with what was recorded.
     ///
     /// # Panics
-    /// When a send cannot be rendered although all that it was shown is there.
+    /// If a send cannot be re-rendered although everything it was shown still exists.
     pub async fn replayed(&self, key: SessionKey) -> Replays {
         let replayer = Replayer {
             store: self.store.clone(),

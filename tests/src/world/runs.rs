@@ -1,4 +1,4 @@
-//! Runs of workflows in a world: schedulers that advance them, and waiting for their ends.
+//! Workflow runs in a world: schedulers that advance them, and waiting for them to end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use serde_json::Value;
 use super::World;
 
 impl World {
-    /// Starts a whole scheduler over the given store, which may be a faulty one.
+    /// Starts a full scheduler over the given store, which may be a faulty one.
     ///
     /// # Panics
-    /// When no port is free.
+    /// If no port is free.
     pub async fn scheduler(&self, name: &str, store: Arc<dyn Store>) -> Lifecycle {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
         let listener = listener.expect("a port is free");
@@ -33,7 +33,8 @@ impl World {
             entropy: self.entropy.clone(),
             config: SchedulerConfig {
                 name: name.to_owned(),
-                // It would read all the time that passes at once here; audits of pieces have tests of their own.
+                // Time jumps here, so an audit would read everything at once; piecewise audits have
+                // their own tests.
                 audit_percent: 0,
                 ..SchedulerConfig::default()
             },
@@ -42,16 +43,17 @@ impl World {
         let lifecycle = Lifecycle::new();
         let running = lifecycle.clone();
         lifecycle.spawn(async move {
-            // One whose store never answers again does not end; a test that kills it does not wait.
+            // A scheduler whose store never answers again does not end; a test that kills one does
+            // not wait for it.
             let _ = mainspring_api::run(parts, Serving::default(), listener, running).await;
         });
         lifecycle
     }
 
-    /// Creates a run of a sound spec.
+    /// Creates a run of a valid spec.
     ///
     /// # Panics
-    /// When the spec is not.
+    /// If the spec is invalid.
     pub async fn start_run(&self, spec: &Value, session: Option<SessionId>) -> RunKey {
         let spec = validate(spec).unwrap_or_else(|problems| panic!("{problems:#?}"));
         let key = RunKey {
@@ -77,7 +79,7 @@ impl World {
         }
     }
 
-    /// Gives a session another version of its agent.
+    /// Updates a session to another version of its agent.
     ///
     /// # Panics
     /// Never: the store does not fail.
@@ -99,19 +101,19 @@ impl World {
         deleted.expect("never fails");
     }
 
-    /// Asks something of a run.
+    /// Sends a request to a run.
     ///
     /// # Panics
-    /// When there is none.
+    /// If the run does not exist.
     pub async fn ask_run(&self, key: RunKey, ask: RunAsk) {
         let known = self.store.ask_runs(vec![(key, ask)]).await;
         assert_eq!(known.expect("never fails"), [true]);
     }
 
-    /// The run as it is.
+    /// The current record of a run.
     ///
     /// # Panics
-    /// When there is none.
+    /// If the run does not exist.
     pub async fn run(&self, key: RunKey) -> RunRecord {
         let found = self.store.get_runs(vec![key]).await.expect("never fails");
         found.into_iter().next().flatten().expect("the run exists")
@@ -134,15 +136,15 @@ impl World {
     /// Waits, in simulated time, until the run is final.
     ///
     /// # Panics
-    /// When that takes more than a simulated hour.
+    /// If that takes more than a simulated hour.
     pub async fn settle_run(&self, key: RunKey) -> RunRecord {
         self.wait_for_run(key, |run| run.status.is_final()).await
     }
 
-    /// Waits, in simulated time, until the run is as wanted.
+    /// Waits, in simulated time, until the run satisfies `wanted`.
     ///
     /// # Panics
-    /// When that takes more than a simulated hour.
+    /// If that takes more than a simulated hour.
     pub async fn wait_for_run(
         &self,
         key: RunKey,

@@ -1,4 +1,4 @@
-//! A model that answers by a script and remembers what it was asked.
+//! A model that answers from a script and records what it was asked.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,38 +15,46 @@ use uuid::Uuid;
 
 use super::manner::{Bill, Bills, Manner};
 
-/// One call, as the model saw it.
+/// One call, as the model received it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asked {
-    /// What it was told before the transcript.
+    /// The system prompt.
     pub system: Option<String>,
-    /// What it was told behind the transcript.
+    /// The text after the transcript.
     pub tail: Option<String>,
     /// The last user text.
     pub user: String,
-    /// The whole transcript it was shown: role and text, in order.
+    /// The whole transcript: role and text of each message, in order.
     pub transcript: Vec<(Role, String)>,
-    /// The same, whole.
+    /// The whole messages.
     pub messages: Vec<Arc<Message>>,
-    /// All that it was asked.
+    /// The whole request.
     pub request: Arc<Request>,
-    /// When.
+    /// When it was called.
     pub at: Duration,
 }
 
-/// The model. What it does is written in the user's text: `tools N` asks for tools in its first N
-/// rounds, `sleep MS` thinks so long, `stream COUNTxMS` says so many
-/// pieces with such pauses, those that it has not said yet, `break N` breaks off in the middle of its first N answers, `crash` is a defect
-/// in the middle of one, `fail N` fails the first N calls of this text, `fail-late N`
-/// asks to be called again a minute later, `held N` is not to be called for a minute N times, `plan ROUNDS` makes the calls of a JSON list of rounds, each a
-/// list of `[tool, arguments]` (a tool `panic` is a defect there), `empty` says nothing, `refuse` declines, `panic` is a
-/// provider with a defect, `answers LIST` gives the answers of a JSON list one after the other, each a
-/// text, a list of calls, `{"ms", "text"}` with a time to think, or `{"cut", "calls"}` that reaches its
-/// token limit, whatever it is told in between. Else it echoes.
+/// The scripted model. The last user text says what it does; by default it echoes that text.
 ///
-/// Asked for a fold, it saves a note first where it may, and lists the heads of the messages; `fold empty`, `fold forbidden`, `fold sleeps MS` and
-/// `fold fails N` in them decide otherwise. A system prompt `room N` makes N characters overflow;
-/// with `counts` it says how many tokens it read, not always the same.
+/// - `tools N`: calls two tools in each of its first N rounds.
+/// - `plan ROUNDS`: makes the calls of a JSON list of rounds, each a list of `[tool, arguments]`; a tool
+///   `panic` panics in that round.
+/// - `answers LIST`: gives the answers of a JSON list one after another, whatever it is told in between.
+///   Each is a text, a list of calls, `{"ms", "text"}` with a thinking time, or `{"cut", "calls"}`, which
+///   hits its token limit.
+/// - `sleep MS`: thinks this long.
+/// - `stream COUNTxMS`: streams this many pieces with this pause after each, skipping those already said.
+/// - `break N`: breaks off in the middle of its first N answers.
+/// - `crash`: panics in the middle of an answer.
+/// - `fail N`: fails the first N calls with this text.
+/// - `fail-late N`: the same, asking to be called again a minute later.
+/// - `held N`: the same, as a provider that must not be called for a minute.
+/// - `empty`, `refuse`, `panic`: says nothing, declines, or panics.
+///
+/// Asked for a fold, it first saves a note if it may, and then lists the heads of the messages,
+/// unless these say `fold empty`, `fold forbidden`, `fold sleeps MS` or `fold fails N`. With the
+/// system prompt `room N`, a transcript of more than N characters overflows; with `counts`, it
+/// reports the estimated number of input tokens instead of a constant.
 #[derive(Debug)]
 pub struct Script {
     clock: Arc<dyn Clock>,
@@ -57,10 +65,10 @@ pub struct Script {
     bills: Bills,
 }
 
-/// What was asked in calls that were given up, and how long each had taken.
+/// User texts of the calls that were abandoned midway, and when.
 type GivenUp = Arc<Mutex<Vec<(String, Duration)>>>;
 
-/// A call that is under way.
+/// A call in flight.
 struct Under {
     user: String,
     clock: Arc<dyn Clock>,
@@ -78,21 +86,21 @@ impl Drop for Under {
 }
 
 impl Script {
-    /// When calls with this user text were given up in the middle.
+    /// When calls with this user text were abandoned midway.
     pub fn given_up(&self, user: &str) -> Vec<Duration> {
         let given_up = self.given_up.lock().expect("nobody panics under it");
         let mine = given_up.iter().filter(|(of, _)| of == user);
         mine.map(|(_, at)| *at).collect()
     }
 
-    /// Characters of the transcript that was shown last.
+    /// Length of the most recent transcript, in characters.
     fn last_len(&self) -> usize {
         let ledger = self.ledger.lock().expect("nobody panics under it");
         let last = ledger.last().map(|asked| asked.transcript.iter());
         last.into_iter().flatten().map(|(_, text)| text.len()).sum()
     }
 
-    /// A fold of the transcript in `user`. What a user said in it decides what becomes of it.
+    /// Folds the transcript in `user`; the users' words in it can change the outcome.
     async fn folded(&self, user: &str, request: &Request) -> Result<Reply, Error> {
         let said = |word: &str| user.contains(&format!("]\n{word}"));
         let number = |word: &str| {
@@ -144,7 +152,7 @@ impl Script {
         }
     }
 
-    /// The answers in the background that nobody wanted any more.
+    /// The background answers that were abandoned.
     pub fn abandoned(&self) -> Vec<String> {
         self.abandoned
             .lock()
@@ -152,7 +160,7 @@ impl Script {
             .clone()
     }
 
-    /// How it behaves from now on.
+    /// Sets how it behaves from now on.
     pub fn set_manner(&self, manner: Manner) {
         *self.manner.lock().expect("nobody panics under it") = manner;
     }
@@ -161,12 +169,12 @@ impl Script {
         *self.manner.lock().expect("nobody panics under it")
     }
 
-    /// How many answers it gave, and what it bills for all of them.
+    /// How many answers it gave, and the usage charged for all of them.
     pub fn billed(&self) -> (usize, Usage) {
         self.bills.sum()
     }
 
-    /// Every answer that it gave, with who asked for it.
+    /// Every answer it gave, with the worker that asked for it.
     pub fn bills(&self) -> Vec<Bill> {
         self.bills.all()
     }
@@ -176,18 +184,18 @@ impl Script {
         self.ledger.lock().expect("nobody panics under it").clone()
     }
 
-    /// The calls behind the first so many.
+    /// The calls after the first `count`.
     pub fn ledger_behind(&self, count: usize) -> Vec<Asked> {
         let ledger = self.ledger.lock().expect("nobody panics under it");
         ledger[count..].to_vec()
     }
 
-    /// How often it was called.
+    /// The number of calls so far.
     pub fn asked(&self) -> usize {
         self.ledger.lock().expect("nobody panics under it").len()
     }
 
-    /// Calls with this user text.
+    /// The number of calls with this user text.
     pub fn calls(&self, user: &str) -> usize {
         self.ledger()
             .iter()
@@ -196,7 +204,7 @@ impl Script {
     }
 }
 
-/// About how many tokens an answer has, as it stands in the next request.
+/// Estimated tokens of an answer when it is part of the next request.
 fn said_tokens(reply: &Reply) -> u64 {
     let said = NewMessage {
         role: Role::Assistant,
@@ -221,7 +229,7 @@ fn reply(content: &str, tool_calls: Vec<ToolCall>, finish: Finish) -> Reply {
     }
 }
 
-/// The calls of a list of `[tool, arguments]`.
+/// The tool calls of a list of `[tool, arguments]`.
 fn planned(calls: &Value) -> Vec<ToolCall> {
     let calls: Vec<(String, Value)> =
         serde_json::from_value(calls.clone()).expect("calls are pairs");
@@ -233,7 +241,7 @@ fn planned(calls: &Value) -> Vec<ToolCall> {
     calls.into_iter().map(call).collect()
 }
 
-/// How many rounds there were since the user's last words, also of those that are folded.
+/// Rounds since the last user message, including folded ones.
 fn rounds_since(messages: &[Arc<Message>]) -> usize {
     let of = |role: Role| messages.iter().rposition(|message| message.role == role);
     match (of(Role::User), of(Role::Assistant)) {
@@ -245,7 +253,7 @@ fn rounds_since(messages: &[Arc<Message>]) -> usize {
     }
 }
 
-/// How many answers of a list have been said, by the text of all that was.
+/// How many answers of a list were given, judging by the text said so far.
 fn parts_given(list: &[Value], said: &str) -> usize {
     let mut rest = said;
     let texts = list.iter().map(|answer| match answer {
@@ -261,7 +269,7 @@ fn parts_given(list: &[Value], said: &str) -> usize {
     given.count()
 }
 
-/// What was asked of an answer that goes on, and how much of it is said.
+/// The user text of an answer to be continued, and what was said so far.
 fn going_on(shown: &[(Role, String)]) -> Option<(String, String)> {
     let [
         ..,
@@ -276,7 +284,7 @@ fn going_on(shown: &[(Role, String)]) -> Option<(String, String)> {
     goes_on.then(|| (asked.clone(), said.clone()))
 }
 
-/// The next answer of the last list that was asked for; the last of it once it is used up.
+/// The next answer of the most recent list; its last answer once the list is used up.
 fn listed(shown: &[(Role, String)]) -> Option<Value> {
     let (at, list) = shown
         .iter()
@@ -292,7 +300,7 @@ fn listed(shown: &[(Role, String)]) -> Option<Value> {
     let answers = shown[at..].iter();
     let answers = answers.filter(|(role, _)| *role == Role::Assistant);
     let given = if list.iter().any(|answer| answer.get("cut").is_some()) {
-        // Parts of an answer are one message: they are told apart by what they say.
+        // The parts of a cut answer are one message, so only their text tells them apart.
         parts_given(
             &list,
             &answers.map(|(_, text)| text.as_str()).collect::<String>(),
@@ -303,7 +311,7 @@ fn listed(shown: &[(Role, String)]) -> Option<Value> {
     list.get(given).or(list.last()).cloned()
 }
 
-/// The model as one worker reaches it.
+/// The model as seen by one worker.
 #[derive(Debug)]
 pub(super) struct AskedBy {
     pub(super) script: Arc<Script>,
@@ -362,7 +370,7 @@ impl Script {
         if let Some(factor) = manner.counts {
             reply.usage.input_tokens = manner.count(request);
             let said = (said_tokens(&reply) as f64 * factor).ceil() as u64;
-            // Nobody is billed for more than was allowed.
+            // Output beyond the request's limit is never charged.
             reply.usage.output_tokens = said.min(u64::from(request.max_tokens));
         }
         Ok(reply)
@@ -404,7 +412,7 @@ impl Script {
             .push(asked);
         self.manner().admit(request)?;
         if user.starts_with("<known>") {
-            // What is to be found in the conversation stands in it.
+            // The conversation itself says what is to be extracted from it.
             let found = user.split_once("extract ").map(|(_, rest)| rest);
             let found = found.and_then(|rest| rest.lines().next()).unwrap_or("{}");
             return Ok(reply(found, Vec::new(), Finish::Stop));
@@ -431,7 +439,7 @@ impl Script {
                     let calls = cut.get("calls").map(planned).unwrap_or_default();
                     reply(text, calls, Finish::Length)
                 }
-                // So many answers say nothing.
+                // The first `empty` answers say nothing.
                 Value::Object(rest) if rest.contains_key("empty") => {
                     let times = rest["empty"].as_u64().expect("a count");
                     let says = self.calls(&user) as u64 > times;
@@ -464,7 +472,7 @@ impl Script {
                 under.given_up = None;
             }
             "stream" => {
-                // `behind N`: the first N calls for it fail without a word.
+                // `behind N`: the first N calls fail before saying anything.
                 let (argument, behind) = argument.split_once(" behind ").unwrap_or((argument, "0"));
                 if self.calls(&user) <= behind.parse().expect("a count") {
                     return Err(Error::Unavailable {
@@ -509,7 +517,7 @@ impl Script {
                     on_chunk(Chunk::Background(&id));
                 }
                 on_chunk(Chunk::Text("begun "));
-                // It is finished a minute after it was asked for, whoever waits.
+                // It finishes a minute after it was requested, whether or not anyone waits.
                 let asked = self.ledger();
                 let mut asked = asked.iter().filter(|asked| {
                     asked.user == user && asked.request.background == InBackground::Allowed
@@ -573,7 +581,7 @@ impl Script {
                 return Ok(reply("calling", calls, Finish::ToolCalls));
             }
             "plan" => {
-                // What else was said with it comes behind an empty line.
+                // Anything else said in the same message follows an empty line.
                 let own = argument.split("\n\n").next().unwrap_or_default();
                 let plan: Vec<Value> = serde_json::from_str(own).expect("a plan is JSON");
                 if let Some(calls) = plan.get(rounds) {

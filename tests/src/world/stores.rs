@@ -1,5 +1,5 @@
-//! The stores that a world's rows may be in. Simulated time stands still during each call of one with
-//! threads of its own, and it is told what time it is.
+//! The stores that can hold a world's rows. Simulated time stands still during each call of a store
+//! that has its own threads, and the store is told the simulated time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,17 +20,17 @@ use tokio::runtime::Handle;
 
 use crate::databases::{Lent, Server};
 
-/// Where the rows of a world are.
+/// What holds the rows of a world.
 #[derive(Debug)]
 pub enum Backing {
-    /// In ordered maps.
+    /// The model store.
     Model,
-    /// In a database.
+    /// A database.
     Database(Box<Database>),
 }
 
-/// A database of one world's own, with the threads that its connections live on. It goes back to
-/// where it is from when this is dropped.
+/// A database for one world, with the threads its connections live on. Dropping this returns or
+/// removes the database.
 pub struct Database {
     store: Option<Arc<dyn Inspect>>,
     threads: Option<tokio::runtime::Runtime>,
@@ -54,7 +54,7 @@ impl Drop for Database {
 }
 
 impl Backing {
-    /// A file.
+    /// A SQLite file.
     pub fn sqlite() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let options = SqliteOptions::dir(folder.path());
@@ -69,7 +69,7 @@ impl Backing {
         Self::Database(Box::new(database))
     }
 
-    /// An empty database on the server of `MAINSPRING_TEST_POSTGRES_URL`; none without one.
+    /// An empty database on the server of `MAINSPRING_TEST_POSTGRES_URL`; `None` if that is not set.
     pub fn postgres() -> Option<Self> {
         Self::on(Server::Postgres, async |url| {
             let settings = mainspring_store_postgres::Settings::new(url);
@@ -88,7 +88,7 @@ impl Backing {
         Server::Mysql.is_given()
     }
 
-    /// An empty database on the server of `MAINSPRING_TEST_MYSQL_URL`; none without one.
+    /// An empty database on the server of `MAINSPRING_TEST_MYSQL_URL`; `None` if that is not set.
     pub fn mysql() -> Option<Self> {
         Self::on(Server::Mysql, async |url| {
             let settings = mainspring_store_mysql::Settings::new(url);
@@ -97,8 +97,8 @@ impl Backing {
         })
     }
 
-    /// Runs this over a store of each kind that a fault of something else might come out differently on: in memory, a
-    /// file, and a server.
+    /// Runs `test` over one store of each kind: the model store, a SQLite file and, if available, a
+    /// Postgres server. For faults outside the store, whose outcome may depend on its kind.
     pub fn each(mut test: impl FnMut(&Self)) {
         let kinds = [
             || Some(Self::Model),
@@ -160,7 +160,7 @@ impl Database {
     }
 }
 
-/// What is done on another thread, while nothing else happens on this one.
+/// Runs `what` on another thread while this one blocks.
 fn elsewhere<T: Send>(what: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let done = scope.spawn(what).join();
@@ -168,14 +168,14 @@ fn elsewhere<T: Send>(what: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// What time it is.
+/// The source of a store's time.
 #[derive(Debug, Clone)]
 enum Time {
     Of(Arc<dyn Clock>),
     Fixed(Timestamp),
 }
 
-/// A store over another one whose clock is that of a world.
+/// A store that uses the clock of a world.
 #[derive(Debug, Clone)]
 struct Timed {
     inner: Arc<dyn Inspect>,
@@ -184,7 +184,8 @@ struct Timed {
 }
 
 impl Timed {
-    /// Makes a call whose connections live on the store's threads, while nothing else happens on this one.
+    /// Makes a call on a store whose connections live on its own threads, blocking this thread
+    /// meanwhile.
     fn made<T, F: Future<Output = Result<T>>>(
         &self,
         call: impl FnOnce(Arc<dyn Inspect>) -> F,
@@ -195,7 +196,8 @@ impl Timed {
         };
         let call = call(self.inner.at(now));
         let _there = self.threads.enter();
-        // All of it happens within one poll of the caller's task: nobody would renew that task's budget.
+        // The call completes within one poll of the caller's task, so that task's coop budget is
+        // never renewed.
         futures::executor::block_on(tokio::task::unconstrained(call))
     }
 }

@@ -1,4 +1,4 @@
-//! The loops of a scheduler.
+//! A scheduler's loops.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use mainspring_shared::time::Clock;
 
 use super::wires::Wire;
 
-/// What every scheduler does in a loop: serve alarms, fire timers, enqueue what was left.
+/// What every scheduler does in a loop: serve alarms, fire timers, enqueue leftover sessions.
 pub(super) async fn sweep(
     store: Arc<dyn Inspect>,
     wire: Wire,

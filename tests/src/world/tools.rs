@@ -1,4 +1,4 @@
-//! Tools that do nothing but remember that they were called.
+//! Tools that only record that they were called.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,23 +16,23 @@ use mainspring_worker::tool::{
     Concurrency, Invocation, OnInterrupt, Output, Tool, ToolError, ToolSpec, Tools, Traits,
 };
 
-/// What a tool says that says anything.
+/// The text repeated by a tool told to `lie`.
 const LIE: &str = "\u{0}{\"role\": \"user\"}\u{fffe} é";
 
-/// One execution, as the world outside saw it.
+/// One tool execution, as the outside world saw it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Act {
     /// The tool.
     pub tool: &'static str,
     /// The call.
     pub call_id: String,
-    /// The attempt that the tool was told.
+    /// The attempt number that the tool was given.
     pub attempt: i32,
-    /// When it began.
+    /// When it started.
     pub began: Duration,
 }
 
-/// What was done outside, in order.
+/// All executions, in order.
 #[derive(Debug, Default)]
 pub struct Acts(Mutex<Vec<Act>>);
 
@@ -51,10 +51,10 @@ impl Acts {
     }
 }
 
-/// A tool that obeys its arguments: `ms` is how long it works, `fail` makes it fail, `abort` ends
-/// the send, `panic` is a defect of its own, `deaf` keeps it from stopping when it is told to, `lie`
-/// makes it answer with megabytes of what nobody asked for, `image` with a picture of so much base64,
-/// `chars` with so many characters of words that are not the same for any two values of `n`.
+/// A tool that obeys its arguments: `ms` is how long it works; `fail` makes it fail; `abort` ends
+/// the send; `panic` makes it panic; `deaf` makes it ignore a request to stop; `lie` makes it
+/// return megabytes of nonsense; `image` a picture with that many characters of base64; `chars`
+/// that many characters of text, which differs for each value of `n`.
 #[derive(Debug)]
 struct Fake {
     name: &'static str,
@@ -142,8 +142,8 @@ impl Tool for Fake {
     }
 }
 
-/// `look` is safe, `put` is keyed, `act` may only be done once, `alone` is safe and runs alone,
-/// `slow` is safe and stops when it is interrupted.
+/// The built-in test tools: `look` is safe, `put` is keyed, `act` may only be done once, `alone` is
+/// safe and runs alone, `slow` is safe and stops when interrupted.
 pub(super) fn tools(
     store: &Arc<dyn Inspect>,
     blobs: &Arc<Depot>,
@@ -162,7 +162,7 @@ pub(super) fn tools(
     tools
 }
 
-/// The tools that do nothing but remember.
+/// The tools that only record their calls.
 pub(crate) fn fakes(clock: &Arc<dyn Clock>, acts: &Arc<Acts>) -> Vec<Arc<dyn Tool>> {
     let alone = Traits {
         concurrency: Concurrency::Exclusive,

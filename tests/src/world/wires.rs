@@ -1,4 +1,4 @@
-//! A queue and a bus without anything in them.
+//! A minimal in-memory queue and bus.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use mainspring_shared::queue::{Activation, Handler, Lane, Queue};
 use mainspring_shared::send::SendView;
 use tokio::sync::{Mutex, broadcast, mpsc};
 
-/// A queue that the workers of a pool take from.
+/// A queue from which a pool's workers take jobs.
 #[derive(Debug, Clone, Default)]
 pub struct Wire {
     pools: Arc<std::sync::Mutex<BTreeMap<String, Ends>>>,
@@ -77,27 +77,27 @@ impl Queue for Wire {
     }
 }
 
-/// A bus that carries signals and questions, and remembers what was streamed.
+/// A bus that carries signals and questions, and records what was streamed.
 #[derive(Debug, Clone)]
 pub struct WireBus {
     signals: broadcast::Sender<Bytes>,
     asks: broadcast::Sender<(Topic, Bytes)>,
     live: Arc<std::sync::Mutex<Vec<(SessionKey, LiveEvent)>>>,
     steps: Arc<std::sync::Mutex<Vec<StepNotice>>>,
-    /// What sessions are granted with their sends.
+    /// Carries sessions that are granted together with their sends.
     dispatches: LocalBus,
     post: Arc<std::sync::Mutex<Post>>,
 }
 
-/// What becomes of messages to the workers that were granted sessions.
+/// What happens to messages for workers that were granted sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mail {
     /// They arrive.
     #[default]
     Arrives,
-    /// They are sent, and do not arrive.
+    /// They are sent but lost.
     IsLost,
-    /// They arrive when the [next](WireBus::set_mail) rule holds.
+    /// They are held back until the [next](WireBus::set_mail) rule is set.
     IsKept,
     /// They arrive twice.
     Repeats,
@@ -123,16 +123,17 @@ impl Default for WireBus {
 }
 
 impl WireBus {
-    /// Tells every worker of signals of a session, or to look at it.
+    /// Notifies every worker of a session's signals, or asks it to look at the session.
     pub fn signal(&self, key: SessionKey, signals: i32) {
         let json = serde_json::to_vec(&[(key, signals)]).expect("keys are JSON");
-        // Nobody listens while no worker runs.
+        // There are no subscribers while no worker runs.
         let _ = self.signals.send(Bytes::from(json));
     }
 }
 
 impl WireBus {
-    /// From now on this becomes of messages to the workers that were granted sessions. What was kept arrives now.
+    /// Sets what happens from now on to messages for workers that were granted sessions, and
+    /// delivers those held back.
     pub fn set_mail(&self, mail: Mail) {
         let kept = {
             let mut post = self.post.lock().expect("nobody panics under it");
@@ -144,7 +145,7 @@ impl WireBus {
         }
     }
 
-    /// What was streamed of a session, in order.
+    /// The live events of a session, in order.
     pub fn live(&self, key: SessionKey) -> Vec<LiveKind> {
         let live = self.live.lock().expect("nobody panics under it");
         let mine = live.iter().filter(|(of, _)| *of == key);
@@ -165,14 +166,14 @@ impl WireBus {
         ended.collect()
     }
 
-    /// The worker that keeps a session, as far as the last step of it that was told says.
+    /// The worker that keeps a session, according to its last published step.
     pub fn keeper(&self, key: SessionKey) -> Option<BootId> {
         let steps = self.steps.lock().expect("nobody panics under it");
         let last = steps.iter().rev().find(|notice| notice.key == key)?;
         last.keeper
     }
 
-    /// The steps of a session that readers were told of, in order.
+    /// The session's steps that readers were notified of, in order.
     pub fn told(&self, key: SessionKey) -> Vec<i64> {
         let steps = self.steps.lock().expect("nobody panics under it");
         let mine = steps.iter().filter(|notice| notice.key == key);
@@ -184,7 +185,7 @@ impl WireBus {
 impl Bus for WireBus {
     fn publish(&self, topic: Topic, payload: Bytes) {
         if matches!(topic, Topic::Asks | Topic::Answers(_) | Topic::Pauses) {
-            // Nobody listens while no worker runs.
+            // There are no subscribers while no worker runs.
             let _ = self.asks.send((topic, payload));
         } else if let Topic::Live(key) = topic {
             let events: Vec<LiveEvent> = serde_json::from_slice(&payload).expect("they are JSON");

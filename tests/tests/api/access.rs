@@ -1,4 +1,4 @@
-//! Who may use the API: keys, scopes, tenants that do not see each other.
+//! Access to the API: keys, scopes, and tenants that cannot see each other.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::world::{Scheduler, World};
 
 pub(crate) const ROOT: &str = "a root key of these tests";
 
-/// A scheduler that asks for keys.
+/// Starts a scheduler that requires keys.
 pub(crate) async fn locked(world: &World) -> Scheduler {
     let root = Some(RootKey::new(ROOT));
     world
@@ -23,7 +23,7 @@ pub(crate) async fn locked(world: &World) -> Scheduler {
         .await
 }
 
-/// A request with a key.
+/// Makes a request with a key.
 pub(crate) async fn ask(
     api: &Scheduler,
     key: &str,
@@ -39,7 +39,7 @@ pub(crate) async fn ask(
     }
 }
 
-/// A tenant with a key of these scopes.
+/// Creates a tenant with a key of these scopes; returns the tenant's id and the key.
 pub(crate) async fn tenant(api: &Scheduler, name: &str, scopes: &[&str]) -> (String, String) {
     let body = json!({ "name": name });
     let made = ask(api, ROOT, "POST", "/v1/tenants", &body).await.ok(201);
@@ -50,7 +50,7 @@ pub(crate) async fn tenant(api: &Scheduler, name: &str, scopes: &[&str]) -> (Str
     (id, key)
 }
 
-/// A session with each of these keys, all of which send the same idempotency key.
+/// Creates a session with each of these keys, all with the same idempotency key.
 pub(crate) async fn made_with_one_idempotency_key<const N: usize>(
     api: &Scheduler,
     keys: [&String; N],
@@ -87,7 +87,7 @@ async fn without_a_key_nothing_under_v1_is_served() {
         answer.problem(401, "auth.missing");
         assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{path}");
     }
-    // Probes and descriptions tell nothing about anyone.
+    // Probes and descriptions need no key: they reveal nothing about any tenant.
     for path in ["/livez", "/openapi.json", "/errors/auth.missing"] {
         assert_eq!(api.get(path).await.status, 200, "{path}");
     }
@@ -227,7 +227,7 @@ async fn tenants_do_not_see_each_other() {
         let theirs = ask(&api, &red, "GET", list, &none).await.ok(200);
         assert_eq!(theirs["data"], json!([]), "{list}");
     }
-    // Nothing of it changed, and its owner sees it.
+    // Nothing has changed, and the owner can see it.
     let own = ask(&api, &blue, "GET", &format!("/v1/sends/{send}"), &none).await;
     assert_eq!(own.ok(200)["status"], "queued");
     let mine = ask(&api, &blue, "GET", "/v1/sessions", &none).await.ok(200);
@@ -262,7 +262,7 @@ async fn only_the_operator_sees_the_system_as_a_whole() {
         answer.problem(403, "auth.forbidden");
         ask(&api, ROOT, "GET", path, &none).await.ok(200);
     }
-    // Nor can it make keys for others, or act for them.
+    // Nor can it create keys for other tenants, or act for them.
     let body = json!({ "name": "x", "scopes": ["admin"], "tenant": "ten_1" });
     let answer = ask(&api, &admin, "POST", "/v1/keys", &body).await;
     answer.problem(403, "auth.forbidden");
@@ -315,7 +315,7 @@ async fn a_stream_ends_once_its_key_is_revoked() {
     let revoke = revoke.header("authorization", &format!("Bearer {ROOT}"));
     let revoke = revoke.header("mainspring-tenant", &tenant_id).send().await;
     assert_eq!(revoke.status, 204, "{}", revoke.text);
-    // Once the key is looked up again, the next event is the stream's last.
+    // Once the key is looked up again, the stream ends at its next event.
     let limit = tokio::time::Instant::now() + Duration::from_secs(20);
     while !stream.ends_within(Duration::from_millis(200)).await {
         assert!(tokio::time::Instant::now() < limit, "the stream goes on");

@@ -1,4 +1,4 @@
-//! Agents with limits of money and tokens: checked when they are published, and looked at when sends are accepted.
+//! Agents with money and token limits: validated on publishing, enforced when sends are accepted.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn publish(api: &Scheduler, agent: &str, limits: &Value) -> Answer {
     ask(api, ROOT, "POST", "/v1/agents", &body).await
 }
 
-/// Has a call of an agent of the default tenant cost and take as much.
+/// Makes a call of the default tenant's agent spend this much.
 async fn spend(world: &World, agent: &str, amount: Amount) {
     let (tenant, call) = (TenantId::DEFAULT, Uuid::from_u128(7));
     let agent: AgentName = agent.parse().expect("a name");
@@ -54,7 +54,7 @@ async fn send(api: &Scheduler, body: &Value) -> Answer {
     ask(api, ROOT, "POST", "/v1/sends", body).await
 }
 
-/// The refusal of a send to an agent, once the sums are as old as they may get.
+/// Sends to an agent until one is refused, which takes until the cached sums expire.
 async fn refused(api: &Scheduler, agent: &str, status: u16) -> Answer {
     for _ in 0..150 {
         let answer = send(api, &to(agent)).await;
@@ -99,7 +99,8 @@ async fn sends_of_an_agent_that_has_spent_what_it_may_are_refused() {
         assert_eq!(policy, Some(expected));
         assert!((1..=86_400).contains(&wait(&answer)), "{}", wait(&answer));
     }
-    // In whatever session, and with the agent as the send's own. Whoever repeats a request gets its answer.
+    // In any session, and also if only the send names the agent. A repeated request gets its
+    // original answer.
     let path = format!("/v1/sessions/{session}/sends");
     let mine = ask(&api, ROOT, "POST", &path, &json!({ "input": "x" })).await;
     mine.problem(402, "limit.money");
@@ -108,7 +109,7 @@ async fn sends_of_an_agent_that_has_spent_what_it_may_are_refused() {
     let again = keyed().send().await;
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
     assert_eq!(again.ok(202)["id"], first["id"]);
-    // Others go on, also in its sessions, and in one request.
+    // Other agents are not affected, even in the agent's sessions and in the same batch.
     send(&api, &to("triage")).await.ok(202);
     let other = json!({ "input": "x", "options": { "agent": "triage" } });
     ask(&api, ROOT, "POST", &path, &other).await.ok(202);
@@ -117,14 +118,14 @@ async fn sends_of_an_agent_that_has_spent_what_it_may_are_refused() {
     let items = batch.ok(200)["results"].clone();
     let codes: Vec<&Value> = (0..3).map(|n| &items[n]["problem"]["code"]).collect();
     assert_eq!(codes, [&json!("limit.money"), &NONE, &NONE], "{items}");
-    // A preview of a send that nobody has sent says so, too.
+    // A preview of a send that has not been made reports it, too.
     answering(&world, example(false));
     let path = format!("/v1/sessions/{session}/context");
     let shown = ask(&api, ROOT, "POST", &path, &json!({ "input": "x" })).await;
     assert_eq!(shown.ok(200)["limits"][0]["code"], "limit.money");
     let shown = ask(&api, ROOT, "POST", &path, &other).await;
     assert_eq!(shown.ok(200)["limits"], json!([]));
-    // A lifted limit is none.
+    // Removing the limit lifts it.
     publish(&api, "support", &json!({})).await.ok(200);
     send(&api, &to("support")).await.ok(202);
 }
@@ -145,7 +146,7 @@ async fn sends_of_an_agent_whose_calls_took_the_tokens_of_a_month_are_refused() 
     assert!(policy.starts_with(name), "{policy}");
     let wait = wait(&answer);
     assert!((1..=31 * 86_400).contains(&wait), "{wait}");
-    // Of a minute, the next one is waited for.
+    // A per-minute limit of which nothing is spent refuses no send.
     let limits = json!({ "usd_per_minute": 0.5 });
     publish(&api, "support", &limits).await.ok(200);
     send(&api, &to("support")).await.ok(202);
@@ -181,7 +182,7 @@ async fn limits_of_agents_are_checked() {
     publish(&api, "support", &all).await.ok(201);
     let shown = ask(&api, ROOT, "GET", "/v1/agents/support", &NONE).await;
     assert_eq!(shown.ok(200)["limits"], all);
-    // Of the tenant that they are published for, and of no other one.
+    // The limits belong to the tenant that the agent is published for, and to no other.
     let (_, key) = tenant(&api, "blue", &["read", "manage"]).await;
     let shown = ask(&api, &key, "GET", "/v1/agents/support", &NONE).await;
     shown.problem(404, "agent.not_found");

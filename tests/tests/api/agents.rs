@@ -20,7 +20,7 @@ pub(crate) async fn create(api: &Scheduler, body: &Value) -> Answer {
     api.post("/v1/sessions", body).await
 }
 
-/// Two versions of an agent, of which the first is live.
+/// Publishes two versions of an agent, of which the first is live.
 pub(crate) async fn published(api: &Scheduler) {
     publish(api, "reviewer", &json!({ "system_prompt": "Review." }))
         .await
@@ -54,7 +54,7 @@ async fn a_spec_is_published_as_a_version_and_the_same_spec_as_the_same() {
     assert_eq!(first["spec"]["system_prompt"], "Review.");
     assert_eq!(first["hash"].as_str().map(str::len), Some(64));
     assert_eq!(publish(&api, "reviewer", &spec).await.ok(200), first);
-    // Its own name in the spec says nothing new.
+    // Repeating the agent's own name in the spec makes no new version.
     let named = json!({ "name": "reviewer", "system_prompt": "Review.", "tools": ["core"] });
     assert_eq!(publish(&api, "reviewer", &named).await.ok(200), first);
     let other = json!({ "system_prompt": "Review well." });
@@ -186,7 +186,7 @@ async fn an_archived_agent_is_kept_and_not_used() {
     let all = api.get("/v1/agents?archived=true").await.ok(200);
     assert_eq!(all["data"][0]["name"], "reviewer");
     api.get("/v1/agents/reviewer/versions/2").await.ok(200);
-    // Who has it keeps it.
+    // A session that uses it keeps it.
     let id = session["id"].as_str().expect("an id");
     let kept = api.get(&format!("/v1/sessions/{id}")).await.ok(200);
     assert_eq!(kept, session);

@@ -1,4 +1,4 @@
-//! Batches: each send accepted or refused on its own, in order.
+//! Batches: each send is accepted or refused on its own, in order.
 
 use serde_json::{Value, json};
 
@@ -149,7 +149,8 @@ async fn a_whole_batch_with_a_key_is_accepted_once() {
     let again = post(&body).await;
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
     assert_eq!(first.ok(200), again.ok(200));
-    // Another body under the key stores nothing, not even what goes beyond the first.
+    // A different body with the same key stores nothing, not even the items beyond the first
+    // body's.
     let longer = json!({ "sends": (0..301).map(item).collect::<Vec<_>>() });
     post(&longer).await.problem(422, "idempotency.mismatch");
     let claimed = world.claim(&id).await;
@@ -197,7 +198,7 @@ async fn another_batch_under_a_key_makes_nothing_even_when_items_of_the_first_we
             .await
             .problem(422, "idempotency.mismatch");
         assert_eq!(made(listed).await, Some(1), "{path}");
-        // The first batch is answered as before.
+        // The first batch still gets its original answer.
         let again = keyed(&api, path, &body).await;
         assert_eq!(again.header("idempotency-replayed"), Some("true"));
         assert_eq!(again.ok(200), first);
@@ -256,7 +257,7 @@ async fn items_go_to_what_is_under_way_where_they_ask_for_it() {
         item(&busy, "queued", "enqueue"),
         // Joins the send before it.
         item(&busy, "and more", "coalesce"),
-        // Nothing is under way: a send of its own, which the next one joins.
+        // The session is idle: this becomes a send of its own, which the next one joins.
         item(&idle, "alone", "coalesce"),
         item(&idle, "joined", "coalesce"),
         item(&nothing("ses_"), "nowhere", "steer"),
@@ -281,7 +282,7 @@ async fn items_go_to_what_is_under_way_where_they_ask_for_it() {
     assert_eq!(fates.len(), 3, "{inbox}");
     assert_eq!(&fates[..2], [Some("pending"), Some("pending")]);
 
-    // A repeat brings nothing twice.
+    // A repeat delivers nothing twice.
     keyed(&api, "/v1/sends:batch", &body).await.ok(200);
     let inbox = api.get(&format!("/v1/sessions/{busy}/inbox")).await.ok(200);
     assert_eq!(inbox["data"].as_array().map(Vec::len), Some(3));

@@ -1,4 +1,4 @@
-//! Keys that are bound to a part of their tenant: what lies outside does not exist for them.
+//! Keys bound to a part of their tenant: anything outside it does not exist for them.
 
 mod kept;
 mod tenants;
@@ -12,12 +12,12 @@ use crate::world::{Scheduler, World};
 
 const NONE: Value = Value::Null;
 
-/// What a bound key of these tests can be bound to.
+/// A binding with every kind of restriction.
 fn everything() -> Value {
     json!({ "agents": ["mine"], "metadata": { "user": "1" }, "namespace": "user/1" })
 }
 
-/// A key with every scope that a bound one may have.
+/// Creates a bound key with every scope that a bound key may have.
 async fn bound(api: &Scheduler, admin: &str, binding: &Value) -> String {
     let scopes = ["read", "send", "answer", "manage"];
     let body = json!({ "name": "bound", "scopes": scopes, "binding": binding });
@@ -39,11 +39,11 @@ async fn publish(api: &Scheduler, key: &str, name: &str) {
     made(api, key, "/v1/agents", &body).await;
 }
 
-/// What someone has, by the word that stands for it in a path.
+/// The ids of someone's resources, by the path template or placeholder that they fill.
 struct Having(Vec<(&'static str, String)>);
 
 impl Having {
-    /// One of everything, with this agent and for this user.
+    /// Creates one of each resource, with this agent and for this user.
     async fn of(api: &Scheduler, key: &str, agent: &str, user: &str) -> Self {
         let session = json!({ "agent": agent, "metadata": { "user": user } });
         let session = made(api, key, "/v1/sessions", &session).await;
@@ -72,7 +72,7 @@ impl Having {
         ])
     }
 
-    /// A path with what it names; none where it names nothing of these.
+    /// Fills in a path's placeholders; `None` if the path names none of these resources.
     fn fill(&self, path: &str) -> Option<String> {
         let (prefix, id) = self.0.iter().find(|(prefix, _)| {
             let rest = path.strip_prefix(prefix);
@@ -88,14 +88,14 @@ impl Having {
         Some(format!("{kind}/{id}{rest}"))
     }
 
-    /// What a place in a path stands for.
+    /// The value of a placeholder.
     fn inner(&self, place: &str) -> &str {
         let found = self.0.iter().find(|(name, _)| *name == place);
         found.map_or("none", |(_, id)| id)
     }
 }
 
-/// What `{path}` stands for below these.
+/// The value of `{path}` below this prefix.
 fn file_or_node(prefix: &str) -> &'static str {
     if prefix.starts_with("/v1/skills/") {
         "SKILL.md"
@@ -104,7 +104,7 @@ fn file_or_node(prefix: &str) -> &'static str {
     }
 }
 
-/// A body that a request may have, as far as its shape goes.
+/// A body of the right shape for a request.
 fn body_of(method: &str, path: &str, call: &str) -> Value {
     match (method, path) {
         ("PATCH", "/v1/sessions/{id}") => json!({ "closed": true }),
@@ -143,7 +143,8 @@ fn operations() -> Vec<(String, String)> {
     found
 }
 
-/// Sends every request that names something to what is not the key's own.
+/// Makes every request that names a resource, with one that is not the key's own, and asserts that
+/// it finds nothing.
 async fn finds_nothing(api: &Scheduler, key: &str, having: &Having, is_bound: bool) {
     let mut asked = 0;
     for (method, path) in operations() {
@@ -154,14 +155,15 @@ async fn finds_nothing(api: &Scheduler, key: &str, having: &Having, is_bound: bo
         let answer = ask(api, key, &method, &filled, &body).await;
         let own = path.starts_with("/v1/skills/") || path.starts_with("/v1/webhooks/");
         let nodes = path.starts_with("/v1/runs/{id}/") && method == "POST";
-        // Whoever pauses an agent need not have published it, but a pause is the tenant's.
+        // An agent can be paused without having been published by the caller, but a pause affects
+        // the whole tenant.
         let pauses = path.starts_with("/v1/agents/") && method == "POST";
         let nodes = nodes && !path.ends_with("{id}/cancel");
         let closed = is_bound && (own || nodes || pauses);
         if closed {
             answer.problem(403, "auth.binding");
         } else if pauses || method == "PUT" && path.starts_with("/v1/provider-keys/") {
-            // A name, which may be that of something of one's own.
+            // This only names something, possibly of the caller's own tenant.
             let taken = matches!(answer.status, 200 | 204);
             assert!(taken, "{method} {filled}: {}", answer.text);
         } else {
@@ -205,16 +207,16 @@ async fn what_lies_outside_of_a_keys_binding_is_not_found_by_any_request() {
     let having = Having::of(&api, &blue, "other", "2").await;
     let key = bound(&api, &blue, &everything()).await;
     finds_nothing(&api, &key, &having, true).await;
-    // Nothing of it changed, and nobody else lost anything.
+    // Nothing has changed, and nobody else lost anything.
     let (_, send) = &having.0[1];
     let own = ask(&api, &blue, "GET", &format!("/v1/sends/{send}"), &NONE).await;
     assert_eq!(own.ok(200)["status"], "queued");
-    // What concerns the tenant as a whole is refused.
+    // Requests that concern the tenant as a whole are refused.
     for path in ["/v1/webhooks", "/v1/skills", "/v1/pauses"] {
         let answer = ask(&api, &key, "GET", path, &NONE).await;
         answer.problem(403, "auth.binding");
     }
-    // So is a pause of an agent inside, which others use too.
+    // So is pausing an agent inside the binding, because others use it too.
     for path in ["/v1/agents/mine/pause", "/v1/agents/mine/resume"] {
         let answer = ask(&api, &key, "POST", path, &NONE).await;
         answer.problem(403, "auth.binding");
@@ -247,7 +249,7 @@ async fn what_lies_inside_is_used_as_by_any_other_key() {
     }
     let found = ask(&api, &key, "GET", "/v1/agents", &NONE).await.ok(200);
     assert_eq!(found["data"][0]["name"], "mine", "{found}");
-    // A new session gets the metadata by itself, and is the key's own.
+    // A new session gets the binding's metadata automatically, and belongs to the key.
     let new = json!({ "agent": "mine", "metadata": { "more": "x" } });
     let session = ask(&api, &key, "POST", "/v1/sessions", &new).await.ok(201);
     assert_eq!(session["metadata"], json!({ "more": "x", "user": "1" }));
@@ -263,7 +265,7 @@ async fn what_lies_inside_is_used_as_by_any_other_key() {
     let send = format!("/v1/sends/{}", send["id"].as_str().expect("an id"));
     let cancelled = ask(&api, &key, "POST", &format!("{send}/cancel"), &NONE).await;
     assert_eq!(cancelled.ok(200)["status"], "cancelled");
-    // Lists are filled from what lies inside, page by page.
+    // Lists show only resources inside the binding, on full pages.
     let page = ask(&api, &key, "GET", "/v1/sessions?limit=2", &NONE)
         .await
         .ok(200);
@@ -427,7 +429,7 @@ async fn a_bound_namespace_hides_the_rest_of_the_memory() {
     assert_eq!(erase("user").await, 2);
     let left = ask(&api, &blue, "GET", "/v1/memories", &NONE).await.ok(200);
     assert_eq!(left["data"].as_array().map(Vec::len), Some(2), "{left}");
-    // An agent that would read elsewhere is not given a session.
+    // A session is refused if its agent would read memories outside the binding.
     let elsewhere = json!({ "agent": { "memory": { "namespace": "user/2" } } });
     let answer = ask(&api, &key, "POST", "/v1/sessions", &elsewhere).await;
     answer.problem(403, "auth.binding");

@@ -1,4 +1,4 @@
-//! Blobs, and the parts of messages that name them.
+//! Blobs, and the message parts that refer to them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ async fn content_is_stored_once_and_served_whole_or_in_part() {
     let path = format!("/v1/blobs/{}", stored["sha256"].as_str().expect("a hash"));
     let whole = api.get(&path).await;
     assert_eq!((whole.status, whole.text.as_str()), (200, "0123456789"));
-    // A browser neither interprets nor shows it.
+    // A browser must neither interpret nor display it.
     for (name, value) in [
         ("content-type", "text/html"),
         ("content-disposition", "attachment"),
@@ -117,7 +117,7 @@ async fn a_part_may_name_a_blob_that_is_there() {
                 "type": "blob", "sha256": text, "media_type": "text/markdown", "bytes": 5 } },
         ])
     );
-    // Both are kept as long as the session is.
+    // Both blobs are kept as long as the session.
     let retire = |ms| RetireBlobs {
         grace: Duration::from_millis(ms),
         after: None,
@@ -186,7 +186,7 @@ async fn a_part_that_names_no_fitting_blob_is_pointed_at() {
     );
 }
 
-/// An image of so many bytes in base64.
+/// An inline image with this many base64 characters.
 pub(crate) fn inline(chars: usize) -> Value {
     let source = json!({ "type": "base64", "media_type": "image/png", "data": "A".repeat(chars) });
     json!({ "type": "image", "source": source })
@@ -234,7 +234,7 @@ async fn a_picture_stays_in_its_row_while_no_blob_can_be_stored() {
         panic!("one part")
     };
     assert!(part.blob().is_none() && part.inline().is_some());
-    // What asks for a blob by name has to wait for the database.
+    // An input that refers to a blob by its hash needs the database.
     faulty.fail_next("hold_blobs", 1);
     let body = json!({ "input": [named(&"1".repeat(64))] });
     let away = api.post("/v1/sends", &body).await;

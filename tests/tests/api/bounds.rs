@@ -1,4 +1,4 @@
-//! Too much is refused early, and what is under way goes on.
+//! Overload is refused early, and work under way continues.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ async fn too_many_waiters_are_refused_and_others_are_served() {
     refused.problem(429, "limit.exceeded");
     api.get(&format!("/v1/sends/{send}")).await.ok(200);
 
-    // The end of the stream makes room.
+    // The stream's end frees its place.
     world.complete(&world.claim(&id).await, 0, "done").await;
     events.rest().await;
     while api.get(&format!("/v1/sends/{send}?wait=1s")).await.status == 429 {}
@@ -113,7 +113,7 @@ async fn what_waits_for_the_database_has_bulk_and_lists_refused_early() {
     let item = json!({ "input": "hi" });
     let batch = json!({ "sends": [item] });
     api.post("/v1/sends:batch", &batch).await.ok(200);
-    // It is tried again and again, and has the only place meanwhile.
+    // The send is retried over and over and occupies the only place meanwhile.
     faulty.lock_first(usize::MAX);
     let waits = tokio::spawn(api.call("POST", "/v1/sends").json(&item).send());
     let refused = loop {
@@ -165,7 +165,7 @@ async fn a_page_ends_early_where_its_items_are_large_and_nothing_is_missed() {
     api.until_ready().await;
     let session = api.session().await;
     let mut said = Vec::new();
-    // One that is larger than a page by itself, too.
+    // One message is larger than a whole page.
     for (n, bytes) in [100, 4_000, 4_000, 30_000, 4_000, 100, 100]
         .iter()
         .enumerate()

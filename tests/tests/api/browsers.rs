@@ -1,4 +1,4 @@
-//! What web pages can do here: nothing, unless their origin is configured.
+//! What web pages can do to the API: nothing, unless their origin is configured.
 
 use serde_json::json;
 
@@ -24,7 +24,7 @@ async fn a_page_that_somebody_opens_cannot_use_the_server() {
     let world = World::new().await;
     let api = world.ready().await;
     let evil = ("origin", "https://evil.example");
-    // What a page may send without being asked for leave: it says no type, or a harmless one.
+    // Requests that a page may send without a preflight: no content type, or a simple one.
     for kind in [None, Some("text/plain"), Some("application/json")] {
         let mut headers = vec![("host", "localhost:7464"), evil];
         headers.extend(kind.map(|kind| ("content-type", kind)));
@@ -41,7 +41,7 @@ async fn a_page_that_somebody_opens_cannot_use_the_server() {
     let asked = [evil, ("access-control-request-method", "POST")];
     let refused = ask(&api, "OPTIONS", "/v1/sends", &asked).await;
     refused.problem(403, "request.origin_not_allowed");
-    // A page under a name of its own that leads here.
+    // DNS rebinding: a page whose own host name resolves to this server.
     let rebound = [
         ("host", "evil.example:7464"),
         ("sec-fetch-site", "same-origin"),
@@ -49,7 +49,7 @@ async fn a_page_that_somebody_opens_cannot_use_the_server() {
     let refused = ask(&api, "GET", "/v1/sends", &rebound).await;
     refused.problem(421, "request.host_not_allowed");
     assert_eq!(api.get("/v1/sends").await.ok(200)["data"], json!([]));
-    // Probes come under any name.
+    // Probes are answered under any host name.
     assert_eq!(ask(&api, "GET", "/readyz", &rebound).await.status, 200);
 }
 
@@ -101,11 +101,11 @@ async fn pages_of_a_configured_origin_and_names_of_a_configured_host_are_served(
     assert_eq!(origin(&sent).as_deref(), Some("https://app.example.com"));
     assert_eq!(sent.header("vary"), Some("origin"));
     sent.ok(202);
-    // Problems can be read as well.
+    // The page can read problems, too.
     let problem = ask(&api, "GET", "/v1/sends/x", &[here, app]).await;
     assert!(origin(&problem).is_some());
     problem.problem(404, "send.not_found");
-    // A page that this server itself would serve.
+    // A page served by this server itself.
     let own = ("origin", "https://mainspring.example.com");
     ask(&api, "POST", "/v1/sends", &[here, own, json])
         .await

@@ -1,4 +1,4 @@
-//! Results, answers and permissions from outside; words for busy sessions; the inbox.
+//! Tool results, answers and approvals from outside; messages to busy sessions; the inbox.
 
 use mainspring_shared::send::WaitingOn;
 use serde_json::{Value, json};
@@ -105,7 +105,7 @@ async fn permission_is_given_or_refused_in_so_many_words() {
             .get(&format!("/v1/sessions/{session}/calls/{call}/output"))
             .await;
         if expected == 0 {
-            // It may run now; it has no result yet.
+            // Approved: it may run, and has no result yet.
             output.problem(404, "call.not_found");
         } else {
             assert!(output.text.contains("not today"), "{}", output.text);
@@ -153,7 +153,7 @@ async fn words_for_a_busy_session_are_absorbed_and_shown_in_its_inbox() {
     let session = api.session().await;
     let sends = format!("/v1/sessions/{session}/sends");
     let words = |text: &str, mode: &str| json!({ "input": text, "options": { "on_busy": mode } });
-    // Idle: it is a send like any other.
+    // In an idle session it is a send like any other.
     let first = api.post(&sends, &words("one", "steer")).await.ok(202);
     assert_eq!(first["inbox_item"], Value::Null);
     let joined = api.post(&sends, &words("two", "coalesce")).await.ok(202);

@@ -1,4 +1,4 @@
-//! Archives that carry what their messages name, between systems with different blob stores.
+//! Archives that carry the blobs their messages name, between systems with different blob stores.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::world::{Scheduler, World};
 const SOUND: u8 = 0;
 const AWAY: u8 = 1;
 const LYING: u8 = 2;
-/// It answers once more, and is away then.
+/// Answers once more, then is away.
 const ONCE: u8 = 3;
 
-/// A folder that is sometimes away, or lies.
+/// A blob folder that can be unavailable, or return wrong bytes.
 #[derive(Debug)]
 struct Shelf {
     files: FileBlobs,
@@ -92,7 +92,7 @@ impl Blobs for Shelf {
     }
 }
 
-/// A system whose blobs are in a folder.
+/// A world whose blobs are in a folder.
 async fn with_folder() -> (World, Arc<Shelf>, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let shelf = Arc::new(Shelf {
@@ -114,10 +114,10 @@ async fn put(api: &Scheduler, media_type: &str, data: impl Into<Vec<u8>>) -> Str
     sha256.expect("a hash")
 }
 
-/// What is done to an archive's lines.
+/// A modification of an archive's lines.
 type Change = fn(&mut Vec<Value>);
 
-/// A text of two pieces and a half.
+/// A text that takes two and a half archive pieces.
 fn long() -> String {
     let mut text = String::new();
     for n in 0..200_000 {
@@ -126,7 +126,8 @@ fn long() -> String {
     text
 }
 
-/// A session whose messages name a picture twice and a long text once. Its id and the hashes.
+/// Creates a session whose messages refer to a picture twice and to a long text once. Returns its
+/// id and the blobs' hashes.
 async fn conversation(world: &World, api: &Scheduler) -> (String, [String; 2]) {
     let picture = put(api, "image/png", &b"\x89PNG and so on"[..]).await;
     let text = put(api, "text/plain", long()).await;
@@ -175,7 +176,7 @@ async fn an_archive_brings_its_blobs_into_another_system() {
     assert_eq!(all[1]["blob"]["media_type"], "image/png");
 
     let (there, _shelf, folder) = with_folder().await;
-    // No body may have more than what is not blobs.
+    // The size limit of a body covers only the part of an archive that is not blobs.
     let other = there
         .scheduler_with(|config| config.batch_bytes_max = 2_400_000)
         .await;
@@ -194,7 +195,7 @@ async fn an_archive_brings_its_blobs_into_another_system() {
     let tenant = folder.path().join(TenantId::DEFAULT.0.to_string());
     let folders = std::fs::read_dir(tenant).expect("a folder");
     assert_eq!(folders.count(), 2);
-    // The session holds them, and so does a fork.
+    // The session references the blobs, and so does a fork.
     let path = format!("/v1/sessions/{copy}/fork");
     other.post(&path, &json!({})).await.ok(201);
     let dump = there.store.dump().await.expect("answers");
@@ -202,7 +203,7 @@ async fn an_archive_brings_its_blobs_into_another_system() {
     for blob in &dump.blobs {
         assert_eq!(blob.owners.len(), 2);
     }
-    // From there on, the archive is the same, and read again it stores nothing twice.
+    // Exported again, the archive is the same, and importing it again stores no blob twice.
     let again = export(&other, &copy, "").await.text;
     assert_eq!(lines(&again)[1..7], all[1..7]);
     import(&other, &again).await.ok(201);
@@ -261,11 +262,11 @@ async fn what_is_wrong_with_a_blob_is_named_by_its_line() {
         assert!(said.contains(line), "{place}: {said}");
         assert!(said.contains(pointer), "{place}: {said}");
     }
-    // One that is too large here.
+    // A blob that is too large for this system.
     let large = resealed(&archive, |all| all[1]["blob"]["bytes"] = json!(5 << 20));
     let problem = import(&other, &large).await.problem(413, "blob.too_large");
     assert!(problem.to_string().contains("line 2"), "{problem}");
-    // Nobody sees anything of them.
+    // Nothing of the failed imports is visible.
     let sessions = other.get("/v1/sessions").await.ok(200);
     assert_eq!(sessions["data"], json!([]));
     import(&other, &archive).await.ok(201);
@@ -278,7 +279,7 @@ async fn a_blob_store_that_is_away_or_lies_breaks_no_copy() {
     let (session, [picture, text]) = conversation(&here, &api).await;
     let archive = export(&api, &session, "").await.text;
 
-    // Away while it is imported: nothing is made, and the same works later.
+    // Unavailable during the import: nothing is created, and a retry works later.
     let (there, other_shelf, _other_folder) = with_folder().await;
     let other = there.ready().await;
     other_shelf.set(AWAY);
@@ -290,8 +291,8 @@ async fn a_blob_store_that_is_away_or_lies_breaks_no_copy() {
     import(&other, &archive).await.ok(201);
     assert!(read(&there, &text).await.is_some());
 
-    // Away when it is exported: that is said; away after the first blob: the answer breaks off, and nobody
-    // takes it for whole.
+    // Unavailable during the export: an error says so. Unavailable after the first blob: the
+    // response breaks off, and cannot be mistaken for complete.
     let path = format!("/v1/sessions/{session}/export");
     shelf.set(AWAY);
     api.get(&path).await.problem(503, "blob.unavailable");
@@ -302,12 +303,12 @@ async fn a_blob_store_that_is_away_or_lies_breaks_no_copy() {
     let refused = import(&other, &broken).await;
     refused.problem(400, "request.invalid");
     shelf.set(AWAY);
-    // Without blobs it needs no store for them, and a fork needs none.
+    // An export without blobs needs no blob store, and neither does a fork.
     export(&api, &session, "?blobs=false").await;
     let fork = format!("/v1/sessions/{session}/fork");
     api.post(&fork, &json!({})).await.ok(201);
 
-    // What is damaged is left out, and never sent on.
+    // A damaged blob is left out, and never sent.
     shelf.set(LYING);
     let without = export(&api, &session, "").await.text;
     assert_eq!(lines(&without).len(), 4);
@@ -316,7 +317,7 @@ async fn a_blob_store_that_is_away_or_lies_breaks_no_copy() {
     import(&last, &without).await.ok(201);
     assert_eq!(read(&third, &picture).await, None);
 
-    // A large part of an input stays in its row while nothing can be stored.
+    // A large input part stays in its row while no blob can be stored.
     shelf.set(AWAY);
     let source = json!({ "type": "base64", "media_type": "image/png", "data": "A".repeat(80_000) });
     let body = json!({ "input": [{ "type": "image", "source": source }] });
@@ -326,7 +327,7 @@ async fn a_blob_store_that_is_away_or_lies_breaks_no_copy() {
         .await;
     assert!(claimed.send.record.input[0].inline().is_some());
 
-    // The content itself.
+    // Reading the content itself.
     shelf.set(LYING);
     let path = format!("/v1/blobs/{picture}");
     api.get(&path).await.problem(500, "blob.corrupt");

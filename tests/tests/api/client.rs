@@ -1,4 +1,4 @@
-//! An HTTP client of a few lines: what goes over the wire is what a test says, malformed or not.
+//! A minimal HTTP client that puts exactly what a test says on the wire, malformed or not.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-/// Long enough for a slow machine; a test that needs it has failed.
+/// Long enough for a slow machine; a test that takes this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An answer.
+/// An HTTP response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -59,7 +59,7 @@ impl Answer {
     }
 }
 
-/// A request to write.
+/// A request to be sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     addr: SocketAddr,
@@ -79,7 +79,7 @@ impl Call {
         }
     }
 
-    /// Calls the server by another name.
+    /// Uses another host name for the server.
     pub(crate) fn named(mut self, host: &str) -> Self {
         self.head = self.head.replace("host: test", &format!("host: {host}"));
         self
@@ -100,7 +100,7 @@ impl Call {
         self
     }
 
-    /// Sends the body in chunks, without saying how long it is.
+    /// Sends the body chunked, without a content length.
     pub(crate) fn chunked(mut self) -> Self {
         self.chunked = true;
         self
@@ -131,11 +131,11 @@ impl Call {
         BufReader::new(stream)
     }
 
-    /// Sends it and reads an answer that breaks off.
+    /// Sends the request and reads a response that breaks off.
     pub(crate) async fn cut_short(self) -> String {
         let work = async {
             let mut reader = self.write(true).await;
-            // It may break off before anything of it was sent.
+            // It may break off before anything was sent.
             if reader.fill_buf().await.map_or(true, <[u8]>::is_empty) {
                 return Vec::new();
             }
@@ -147,7 +147,7 @@ impl Call {
         String::from_utf8(body.expect("breaks off")).expect("utf-8")
     }
 
-    /// Sends it and reads the whole answer.
+    /// Sends the request and reads the whole response.
     pub(crate) async fn send(self) -> Answer {
         let work = async {
             let mut reader = self.write(true).await;
@@ -159,7 +159,7 @@ impl Call {
             .expect("an answer in time")
     }
 
-    /// Says that a body of this length will follow, sends none, and reads the answer.
+    /// Announces a body of this length, sends none, and reads the response.
     pub(crate) async fn promise(self, length: usize) -> Answer {
         let mut stream = TcpStream::connect(self.addr).await.expect("connects");
         let text = format!(
@@ -175,7 +175,7 @@ impl Call {
         answer(&mut reader, status, headers, true).await
     }
 
-    /// Sends it and reads the answer as an event stream.
+    /// Sends the request and reads the response as an event stream.
     pub(crate) async fn stream(self) -> Events {
         let mut reader = self.write(false).await;
         let (status, headers) = head(&mut reader).await;
@@ -221,7 +221,7 @@ async fn answer(
     }
 }
 
-/// What comes of a body in chunks that breaks off.
+/// Reads the part that arrives of a chunked body that breaks off.
 async fn until_cut(reader: &mut BufReader<TcpStream>) -> Vec<u8> {
     let mut body = Vec::new();
     loop {
@@ -240,7 +240,7 @@ async fn until_cut(reader: &mut BufReader<TcpStream>) -> Vec<u8> {
     }
 }
 
-/// A body in chunks, to its end.
+/// Reads a whole chunked body.
 async fn chunks(reader: &mut BufReader<TcpStream>) -> Vec<u8> {
     let mut body = Vec::new();
     loop {
@@ -293,7 +293,7 @@ pub(crate) struct Event {
     pub(crate) data: Value,
 }
 
-/// What a reader of a stream sees.
+/// An event stream as its reader sees it.
 pub(crate) struct Events {
     reader: BufReader<TcpStream>,
     text: String,
@@ -301,7 +301,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// The next block: an event, or `None` for a comment. The end is an error.
+    /// The next block: an event, or `None` for a comment. The end of the stream is an error.
     async fn block(&mut self) -> Result<Option<Event>, ()> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
@@ -361,7 +361,7 @@ impl Events {
             .expect("an event in time")
     }
 
-    /// Reads on for this long; whether the stream has ended by then.
+    /// Reads for this long; returns whether the stream has ended by then.
     pub(crate) async fn ends_within(&mut self, wait: Duration) -> bool {
         let ended = async { while self.block().await.is_ok() {} };
         tokio::time::timeout(wait, ended).await.is_ok()

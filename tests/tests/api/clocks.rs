@@ -1,4 +1,4 @@
-//! Schedulers whose clocks are an hour off: keys and limits of money go by the database's.
+//! Schedulers whose clocks are an hour off: keys and money limits use the database's clock.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::world::{Scheduler, World};
 
 const HOUR: i64 = 3_600_000;
 
-/// Schedulers an hour before and an hour behind the database.
+/// Two schedulers, one an hour ahead of the database and one an hour behind.
 async fn world() -> (World, [Scheduler; 2]) {
     let mut world = World::new().await;
     world.skew = HOUR;
@@ -60,7 +60,7 @@ async fn keys_expire_by_the_databases_clock() {
     }
 }
 
-/// The refusal of a send, once the scheduler knows of the limit.
+/// Sends until one is refused, which happens once the scheduler knows the limit.
 async fn refused(api: &Scheduler) -> Answer {
     let body = json!({ "input": "more", "session": {} });
     for _ in 0..150 {
@@ -74,7 +74,7 @@ async fn refused(api: &Scheduler) -> Answer {
     panic!("nothing is refused");
 }
 
-/// Sets a limit of half a dollar, and has a call of the default tenant cost as much.
+/// Sets a limit of half a dollar and makes a call of the default tenant cost that much.
 async fn spend(world: &World, api: &Scheduler, limit: &str) {
     let limits = json!({ "limits": { limit: 0.5 } });
     ask(api, ROOT, "PATCH", "/v1/tenants/ten_1", &limits)
@@ -129,7 +129,7 @@ async fn minutes_of_money_are_the_databases() {
     loop {
         let begun = world.store.now().await.expect("the store answers");
         spend(&world, &schedulers[0], "usd_per_minute").await;
-        // Both are to be asked in one minute.
+        // Start early enough in a minute to ask both schedulers within it.
         if begun.0 % 60_000 < 30_000 {
             break;
         }

@@ -1,4 +1,4 @@
-//! Connections that keep their place without using it, and bodies that are too much together.
+//! Connections that hold their place without using it, and bodies that are too large in total.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use tokio::time::timeout;
 
 use crate::world::{Scheduler, World};
 
-/// Long enough for a slow machine; a test that needs it has failed.
+/// Long enough for a slow machine; a test that takes this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A connection on which this was said.
+/// Opens a connection and sends these bytes.
 async fn saying(api: &Scheduler, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(api.addr).await.expect("connects");
     stream.write_all(bytes).await.expect("writes");
     stream
 }
 
-/// What comes until the other side closes.
+/// Reads everything until the other side closes.
 async fn rest(mut stream: TcpStream) -> String {
     let mut text = Vec::new();
     let read = timeout(PATIENCE, stream.read_to_end(&mut text)).await;
-    // A connection that is broken off is closed, too.
+    // A reset also counts as closed.
     let _ = read.expect("the connection is closed in time");
     String::from_utf8(text).expect("utf-8")
 }
@@ -48,7 +48,7 @@ async fn who_brings_no_request_is_not_waited_for() {
     for (said, stream) in waiting {
         assert_eq!(rest(stream).await, "", "{said:?}");
     }
-    // One that asked something is closed once it asks nothing more.
+    // A connection that has made a request is closed once it stays idle.
     let idle = saying(&api, b"GET /livez HTTP/1.1\r\nhost: test\r\n\r\n").await;
     let heard = rest(idle).await;
     assert!(
@@ -99,12 +99,12 @@ async fn connections_beyond_the_bound_are_told_so() {
         assert_eq!(refused.problem(429, "limit.exceeded")["retryable"], true);
         assert_eq!(refused.header("retry-after"), Some("1"));
     }
-    // So is who says nothing, and who says much.
+    // So are connections that send nothing, and ones that send a lot.
     for said in ["", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &"x".repeat(10_000)] {
         let told = rest(saying(&api, said.as_bytes()).await).await;
         assert!(told.starts_with("HTTP/1.1 429"), "{told}");
     }
-    // A full process lives: it must not be killed for its readers.
+    // A full process is alive: it must not be killed because of its readers.
     let probe = b"GET /livez HTTP/1.1\r\nhost: 10.0.0.7:7464\r\nuser-agent: kube-probe\r\n\r\n";
     let told = rest(saying(&api, probe).await).await;
     assert!(
@@ -136,7 +136,7 @@ async fn a_stream_that_nobody_reads_gives_its_place_back() {
     api.until_ready().await;
     let session = api.session().await;
     api.send(&session, "hi").await;
-    // More than the buffers on the way hold.
+    // More than fits in the buffers on the way.
     let claimed = world.claim(&session).await;
     for round in 0..24 {
         world.append(&claimed, round, &"x".repeat(1 << 20)).await;
@@ -175,7 +175,7 @@ async fn bodies_are_bounded_together() {
     );
     let (most, last) = whole.as_bytes().split_at(whole.len() - 1);
     let mut slow = saying(&api, head.as_bytes()).await;
-    // What is only announced takes no room.
+    // An announced body takes no room until it arrives.
     api.post("/v1/sends", &sized(15_000)).await.ok(202);
     slow.write_all(most).await.expect("writes");
     let full = async {
@@ -195,7 +195,7 @@ async fn bodies_are_bounded_together() {
     slow.write_all(last).await.expect("writes");
     assert!(rest(slow).await.starts_with("HTTP/1.1 202"));
     api.post("/v1/sends", &sized(8_000)).await.ok(202);
-    // What can never have room is told so.
+    // A body that can never fit gets a permanent error.
     let large = json!({ "sends": [sized(14_000), sized(14_000)] });
     let refused = api.post("/v1/sends:batch", &large).await;
     refused.problem(413, "request.too_large");

@@ -1,4 +1,4 @@
-//! Previews of model calls, where there is no worker that could render one, and where one does.
+//! Previews of model calls, with and without a worker that can render them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use uuid::Uuid;
 use crate::blobs::{inline, named, put};
 use crate::world::World;
 
-/// The description of the API as it is published.
+/// The published API description.
 const OPENAPI: &str = include_str!("../../../docs/openapi.json");
 
-/// A schema of the published description with all that it refers to.
+/// A schema of the published description, with everything it refers to.
 fn published(name: &str) -> Schema {
     let paper: Value = serde_json::from_str(OPENAPI).expect("JSON");
     let all = &paper["components"]["schemas"];
@@ -49,7 +49,7 @@ fn published(name: &str) -> Schema {
     Schema::compile(&whole).expect("a schema")
 }
 
-/// A preview with everything that one can have, or with nothing that need not be there.
+/// A preview with all optional members, or with none.
 pub(crate) fn example(full: bool) -> Preview {
     let part = |kind| PreviewPart {
         kind,
@@ -114,7 +114,7 @@ pub(crate) fn example(full: bool) -> Preview {
     }
 }
 
-/// A worker that answers each question with this, and the questions.
+/// Starts a worker that answers each question with this preview; returns the questions.
 pub(crate) fn answering(world: &World, preview: Preview) -> mpsc::UnboundedReceiver<Ask> {
     let bus = Arc::clone(&world.bus);
     let (tell, told) = mpsc::unbounded_channel();
@@ -125,7 +125,7 @@ pub(crate) fn answering(world: &World, preview: Preview) -> mpsc::UnboundedRecei
             let answer = Answered::Preview(Box::new(preview.clone()));
             let answer = serde_json::to_vec(&answer).expect("JSON");
             bus.publish(Topic::Answers(ask.id), Bytes::from(answer));
-            // Not every test wants to know.
+            // Not every test reads the questions.
             let _ = tell.send(ask);
         }
     });
@@ -147,7 +147,7 @@ async fn a_preview_has_the_shape_that_is_published() {
         ] {
             assert_eq!(schema.faults(&found), Vec::<String>::new(), "{found}");
             assert_eq!(found["next_fold"]["when"] == "before", full);
-            // Every member is described: a new one would not be noticed otherwise.
+            // Every member must be described; the schema alone would not catch an undescribed one.
             let paper: Value = serde_json::from_str(OPENAPI).expect("JSON");
             let schemas = &paper["components"]["schemas"];
             for (value, name) in [
@@ -267,7 +267,7 @@ async fn an_imagined_send_says_what_the_send_would_say_and_stores_nothing() {
     for ask in &told {
         assert_eq!(ask.input.as_ref(), Some(&sent));
     }
-    // The one that is stored nowhere goes along where it is to be shown.
+    // The content that is stored nowhere is sent along when the request is to be shown.
     let content: Vec<_> = told.into_iter().map(|ask| ask.content).collect();
     assert_eq!(content, [Vec::new(), vec!["A".repeat(80_000)]]);
 }

@@ -1,4 +1,4 @@
-//! Forks, archives, and archives read back.
+//! Forks, exported archives, and imports.
 
 use std::fmt::Write as _;
 
@@ -15,12 +15,12 @@ use uuid::Uuid;
 use crate::client::Answer;
 use crate::world::{Scheduler, World, nothing};
 
-/// What is done to the lines of an archive.
+/// A modification of an archive's lines.
 type Change = fn(&mut Vec<Value>);
 
 const ARCHIVE: &str = "application/x-ndjson";
 
-/// The places of [`source`]'s transcript where no call is open.
+/// The positions in [`source`]'s transcript at which no call is open.
 pub(crate) const SETTLED: [i64; 6] = [0, 1, 4, 5, 6, 8];
 
 fn message(role: Role, send: u128, text: &str) -> Message {
@@ -52,7 +52,7 @@ fn told(send: u128, call: &str) -> Message {
     }
 }
 
-/// A session with a transcript of eight messages; three of them ask, in two rounds.
+/// Creates a session with a transcript of eight messages, three of which make calls, in two rounds.
 pub(crate) async fn source(world: &World) -> String {
     let session = SessionId(Uuid::from_u128(7));
     let item = ImportSession {
@@ -109,7 +109,7 @@ pub(crate) async fn import(api: &Scheduler, archive: &str) -> Answer {
     call.body(archive.as_bytes().to_vec()).send().await
 }
 
-/// The archive with other lines before its last one, whose checksum is right.
+/// Changes an archive's lines and gives it a footer with the right checksum.
 pub(crate) fn resealed(archive: &str, change: impl FnOnce(&mut Vec<Value>)) -> String {
     let lines = archive.lines().map(serde_json::from_str);
     let mut lines: Vec<Value> = lines.collect::<Result<_, _>>().expect("lines of JSON");
@@ -160,7 +160,7 @@ async fn an_archive_read_back_is_an_equal_transcript_in_a_new_session() {
     assert_eq!(session["agent"], original["agent"]);
     assert_eq!(session["metadata"], json!({ "team": "x" }));
     assert_eq!(transcript(&api, copy).await, transcript(&api, &id).await);
-    // Its own archive differs in nothing but what the session is.
+    // The copy's own archive differs only in its session line.
     let again = export(&api, copy).await.text;
     let messages = |text: &str| {
         let lines: Vec<_> = text.lines().map(str::to_owned).collect();
@@ -247,7 +247,7 @@ async fn an_empty_session_has_an_archive_too() {
     let archive = export(&api, &id).await.text;
     assert_eq!(archive.lines().count(), 2);
     assert_eq!(import(&api, &archive).await.ok(201)["messages"], 0);
-    // The last line may lack its end.
+    // The final newline may be missing.
     assert_eq!(
         import(&api, archive.trim_end()).await.ok(201)["messages"],
         0
@@ -264,7 +264,7 @@ async fn a_long_transcript_is_exported_whole() {
     let mut messages: Vec<_> = (0..40)
         .map(|n| message(Role::User, 1, &n.to_string()))
         .collect();
-    // A round that is longer than what is read at once, and stands across its edges.
+    // A round longer than one read, so that it spans the boundaries of several.
     messages.push(asking(
         1,
         &ids.iter().map(String::as_str).collect::<Vec<_>>(),

@@ -1,4 +1,4 @@
-//! Event streams: every durable event once and in order, wherever and whenever a reader begins.
+//! Event streams: every durable event once and in order, wherever and whenever a reader starts.
 
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ async fn a_reader_resumes_after_any_event_on_any_replica() {
             .await;
         assert_eq!(rest, whole[place + 1..], "after {last}");
     }
-    // The header wins over the query of the first request.
+    // The header takes precedence over the query of the first request.
     let call = two
         .call("GET", &format!("{path}?after=1.0"))
         .header("last-event-id", "3.1");
@@ -148,7 +148,7 @@ async fn a_session_is_followed_across_its_sends() {
     let id = one.session().await;
     let mut events = two.events(&format!("/v1/sessions/{id}/events")).await;
     for n in 0..2 {
-        // A send that is accepted elsewhere is heard of too.
+        // A send that another scheduler accepts is seen, too.
         let send = one.send(&id, &format!("question {n}")).await;
         let queued = events.next().await.expect("an event");
         assert_eq!(
@@ -242,7 +242,7 @@ async fn a_deleted_session_ends_its_streams_on_every_scheduler_after_its_events(
         for events in &mut streams {
             assert_eq!(names(&events.rest().await), expected);
         }
-        // What happens to one session concerns no other.
+        // Events of one session do not reach readers of another.
         one.send(&other, "hi").await;
         assert_eq!(kept.names(1).await, ["send.queued"]);
     }
@@ -283,7 +283,7 @@ async fn a_long_history_arrives_whole_and_in_order() {
     }
 }
 
-/// What a worker does that is asked for all that it has streamed.
+/// Plays a worker that is asked to repeat everything it has streamed.
 async fn tells_all(world: &World, claimed: mainspring_shared::store::Claimed, said: &'static str) {
     let mut signals = world.bus.subscribe(Topic::Signals).await;
     let bus = world.bus.clone();
@@ -323,7 +323,7 @@ async fn a_late_reader_is_told_the_open_answer_from_its_beginning() {
         (&told.data["offset"], &told.data["text"]),
         (&json!(0), &json!("hello"))
     );
-    // Both go on from there, and neither is told anything twice.
+    // Both continue from there, and neither gets anything twice.
     world.delta(&claimed, 0, 5, " world");
     for events in [&mut early, &mut late] {
         let next = events.next().await.expect("a delta");
@@ -351,13 +351,13 @@ async fn pieces_whose_beginning_nobody_tells_are_passed_on_in_the_end() {
     );
 }
 
-/// While the bus is away, readers of sessions at rest cost one query for all of them at a time.
+/// While the bus is away, the streams of all quiet sessions together cost one query at a time.
 #[tokio::test]
 async fn many_quiet_streams_are_looked_after_by_one_query() {
     look_after_quiet_streams(Deaf { is_away: true }).await;
 }
 
-/// The same while the bus is there and loses everything.
+/// The same while the bus is up but loses everything.
 #[tokio::test]
 async fn what_a_bus_loses_is_found_by_one_query_for_many_streams() {
     look_after_quiet_streams(Deaf { is_away: false }).await;
@@ -379,14 +379,14 @@ async fn look_after_quiet_streams(bus: Deaf) {
         streams.push(events);
         sessions.push(id);
     }
-    // Each was looked at once: every 250 ms all of them, or an eighth.
+    // By now each stream has been checked. A check every 250 ms covers all of them, or an eighth.
     clock.sleep(std::time::Duration::from_millis(2_500)).await;
     let (reads, looks) = (counting.calls("read_steps"), counting.calls("last_steps"));
     clock.sleep(std::time::Duration::from_millis(1_500)).await;
     assert_eq!(counting.calls("read_steps"), reads);
     let looks = counting.calls("last_steps") - looks;
     assert!((2..=7).contains(&looks), "{looks}");
-    // Whoever moves is looked at.
+    // A session with a new step is read.
     world
         .complete_silently(&world.claim(&sessions[7]).await, 0, "hello")
         .await;
@@ -394,7 +394,7 @@ async fn look_after_quiet_streams(bus: Deaf) {
     assert!(counting.calls("read_steps") - reads <= 4);
 }
 
-/// A bus that passes nothing on.
+/// A bus that delivers nothing.
 #[derive(Debug)]
 struct Deaf {
     is_away: bool,

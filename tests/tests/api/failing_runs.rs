@@ -1,4 +1,4 @@
-//! Runs with leaves that fail.
+//! Runs with failing leaves.
 
 use mainspring_shared::error::Code;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::runs::{agent, answer, finished, queued, started, two_steps};
 use crate::world::{Scheduler, World};
 
-/// Lets a leaf fail in the place of a worker.
+/// Fails a leaf, in place of a worker.
 async fn fail(world: &World, api: &Scheduler, run: &str, name: &str, code: Code) {
     let node = queued(api, run, name).await;
     let session = node["session_id"].as_str().expect("a session");
@@ -27,7 +27,7 @@ async fn a_leaf_that_fails_fails_its_run_until_it_is_retried() {
     assert_eq!(shown["counts"]["failed"], 1, "{shown}");
     let nodes = api.get(&format!("{run}/nodes")).await.ok(200);
     let nodes = nodes["data"].as_array().expect("nodes").clone();
-    // What comes behind it was never begun.
+    // The steps after it were never started.
     let states: Vec<_> = nodes
         .iter()
         .map(|node| (&node["id"], &node["state"]))

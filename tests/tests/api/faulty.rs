@@ -1,4 +1,4 @@
-//! A store whose database can be taken away.
+//! A store whose database can be made unavailable.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,15 +19,16 @@ use mainspring_store_model::ModelStore;
 
 use crate::world::World;
 
-/// Passes everything on, unless it is away.
+/// Passes every call on, unless it is away.
 #[derive(Debug)]
 pub(crate) struct Faulty {
     inner: Arc<dyn Inspect>,
     away: AtomicBool,
-    /// Calls left whose first item is answered as that of a locked session.
+    /// Number of calls left whose first item is answered as if its session were locked.
     locked: AtomicUsize,
     calls: Mutex<BTreeMap<&'static str, usize>>,
-    /// Calls left of methods that fail, and whether because of a row.
+    /// Number of calls left that fail, by method, and whether they fail because of an unreadable
+    /// row.
     failing: Mutex<BTreeMap<&'static str, (usize, bool)>>,
 }
 
@@ -42,7 +43,7 @@ impl Faulty {
         }
     }
 
-    /// A world over one, with nothing in it.
+    /// An empty world over a faulty store.
     pub(crate) async fn world() -> (World, Arc<Self>) {
         let store = Arc::new(ModelStore::open(Arc::new(SystemClock::new())));
         let faulty = Arc::new(Self::over(store));
@@ -50,13 +51,13 @@ impl Faulty {
         (world, faulty)
     }
 
-    /// So many calls of a method find the database away.
+    /// Makes the next `calls` calls of a method find the database away.
     pub(crate) fn fail_next(&self, name: &'static str, calls: usize) {
         let mut failing = self.failing.lock().expect("nobody panics under it");
         failing.insert(name, (calls, false));
     }
 
-    /// So many calls of a method meet a row that cannot be read.
+    /// Makes the next `calls` calls of a method hit a row that cannot be read.
     pub(crate) fn corrupt_next(&self, name: &'static str, calls: usize) {
         let mut failing = self.failing.lock().expect("nobody panics under it");
         failing.insert(name, (calls, true));
@@ -66,12 +67,12 @@ impl Faulty {
         self.away.store(away, Ordering::SeqCst);
     }
 
-    /// The first items of so many calls find their sessions locked.
+    /// Makes the first item of each of the next `calls` calls find its session locked.
     pub(crate) fn lock_first(&self, calls: usize) {
         self.locked.store(calls, Ordering::SeqCst);
     }
 
-    /// Takes the first item out where its session is to be found locked.
+    /// Removes the first item if its session is to be reported as locked; returns whether it did.
     fn part<T>(&self, mut items: Vec<T>) -> (bool, Vec<T>) {
         let left = |calls: usize| calls.checked_sub(1);
         let locks = self
@@ -83,7 +84,7 @@ impl Faulty {
         (locks.is_ok(), items)
     }
 
-    /// How often a method was called.
+    /// Number of calls of a method.
     pub(crate) fn calls(&self, name: &str) -> usize {
         let calls = self.calls.lock().expect("nobody panics under it");
         calls.get(name).copied().unwrap_or(0)
@@ -119,8 +120,8 @@ impl Faulty {
     }
 }
 
-/// Writes out the port. Of the methods with an item per caller, the first item is answered as
-/// that of a locked session, where the test asks for it.
+/// Implements a store port. In methods with one item per caller, the first item is answered as if
+/// its session were locked, if the test asks for it.
 macro_rules! pass_on {
     (@ $noun:ident [$($done:tt)*]) => {
         #[async_trait]
@@ -178,7 +179,7 @@ mainspring_shared::store_methods!(pass_on);
 
 #[async_trait]
 impl Inspect for Faulty {
-    /// The store behind it, which is never away.
+    /// The underlying store, which is never away.
     fn at(&self, now: Timestamp) -> Arc<dyn Inspect> {
         self.inner.at(now)
     }

@@ -1,4 +1,4 @@
-//! Folds as clients see them: among the messages, in forks and archives, and how agents ask for them.
+//! Folds as clients see them: among the messages, in forks and archives, and in agents' settings.
 
 use mainspring_shared::agent::{AgentSpec, ContextSpec, Representation};
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
@@ -26,7 +26,7 @@ fn fold(from_seq: i64, to_seq: i64, level: i32) -> NewFold {
     }
 }
 
-/// A session of six messages, with a fold of 1 to 2 that one of 1 to 4 covers.
+/// Creates a session of six messages, with a fold of 1 to 2 that a fold of 1 to 4 covers.
 async fn source(world: &World) -> String {
     source_of(world, AgentSpec::default()).await
 }
@@ -73,7 +73,7 @@ async fn source_of(world: &World, agent: AgentSpec) -> String {
     session.to_string()
 }
 
-/// What a page of messages shows: the numbers of messages, and the ranges of folds.
+/// The entries of a page: message numbers, and the ranges of folds.
 fn shown(page: &Value) -> Vec<String> {
     let entries = page["data"].as_array().expect("a list").iter();
     let entries = entries.map(|entry| match entry["role"].as_str() {
@@ -104,7 +104,7 @@ async fn folds_stand_behind_the_messages_that_they_stand_for() {
         .await
         .ok(200);
     assert_eq!(shown(&plain), ["1", "2", "3", "4", "5", "6"]);
-    // Whatever the pages are, each entry comes once.
+    // Each entry appears once, whatever the page size.
     for limit in 1..=7 {
         let mut entries = Vec::new();
         let mut cursor = String::new();
@@ -135,7 +135,7 @@ async fn forks_and_archives_have_the_folds_of_their_messages() {
     };
     let whole = fork(json!({})).await;
     assert_eq!(folded(&api, &whole).await, FOLDED);
-    // The fold of 1 to 4 says more than is copied: the one that it covered is shown again.
+    // The fold of 1 to 4 covers more than is copied, so the fold it had replaced is shown again.
     let short = fork(json!({ "seq": 3 })).await;
     assert_eq!(
         folded(&api, &short).await,
@@ -148,7 +148,7 @@ async fn forks_and_archives_have_the_folds_of_their_messages() {
     assert_sound(&world).await;
 }
 
-/// The ranges of messages that digests are stored of.
+/// The message ranges that have stored digests.
 async fn digested(world: &World, id: &str) -> Vec<(i64, i64)> {
     let dump = world.store.dump().await.expect("dumps");
     let mut sessions = dump.sessions.into_iter();

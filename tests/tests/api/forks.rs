@@ -1,4 +1,4 @@
-//! Sessions with a copy of another one's transcript.
+//! Forks: sessions with a copy of another session's transcript.
 
 use mainspring_shared::send::WaitingOn;
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ async fn a_session_at_work_is_forked_and_exported_up_to_its_open_call() {
     let archive = export(&api, &id).await.text;
     let copy = import(&api, &archive).await.ok(201);
     assert_eq!(copy["messages"], 9);
-    // What the copies do is nothing to the one that they are from.
+    // The copies do not affect the original.
     let fork = fork["id"].as_str().expect("an id");
     api.send(fork, "four").await;
     let branch = world.claim(fork).await;
@@ -135,7 +135,7 @@ async fn a_fork_of_more_than_what_may_be_in_memory_is_made_page_by_page() {
     }
     let upto = api.post(&path, &json!({ "seq": 20 })).await.ok(201);
     assert_eq!(upto["messages"], 20);
-    // What is longer than everything that may be in memory has no room.
+    // Content larger than the whole memory budget is refused.
     let long = "x".repeat(19_000);
     let sends = format!("/v1/sessions/{id}/sends");
     api.post(&sends, &json!({ "input": "hi" })).await.ok(202);
@@ -144,7 +144,7 @@ async fn a_fork_of_more_than_what_may_be_in_memory_is_made_page_by_page() {
     api.post(&path, &json!({}))
         .await
         .problem(413, "request.too_large");
-    // It gave its room back.
+    // The refused request gave its room back.
     api.post("/v1/sends", &json!({ "input": long }))
         .await
         .ok(202);

@@ -1,4 +1,4 @@
-//! Idempotency keys: a repeat creates nothing, and shows what is.
+//! Idempotency keys: a repeat creates nothing, and shows the current state.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ async fn a_repeated_send_is_the_same_send() {
     let first = keyed(&api, &path, "k1", &body).await;
     assert_eq!(first.header("idempotency-replayed"), None);
     let send = first.ok(202);
-    // Blanks and the order of members do not matter.
+    // Whitespace and the order of members do not matter.
     let again = api
         .call("POST", &path)
         .header("idempotency-key", "k1")
@@ -45,7 +45,7 @@ async fn a_repeated_send_is_the_same_send() {
         false
     );
     keyed(&api, &path, "k2", &body).await.ok(202);
-    // A key belongs to its route: another session's sends do not know it.
+    // A key is scoped to its route: another session's sends do not know it.
     let elsewhere = format!("/v1/sessions/{}/sends", api.session().await);
     assert_eq!(
         keyed(&api, &elsewhere, "k1", &body)

@@ -1,4 +1,4 @@
-//! Archives that are longer than what may be in memory of them.
+//! Archives that are larger than their memory budget.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::world::{Scheduler, World, key, nothing};
 
 const MESSAGES: usize = 240;
 
-/// What all bodies may have: a tenth of the archive.
+/// Memory budget of all request bodies together: a tenth of the archive.
 const BYTES_MAX: usize = 1_200_000;
 
 async fn import(api: &Scheduler, archive: &str) -> Answer {
@@ -78,7 +78,7 @@ async fn an_archive_ten_times_as_long_as_what_may_be_in_memory_is_imported() {
     let said = format!("{} x", MESSAGES - 1);
     assert!(text.is_some_and(|text| text.starts_with(&said)), "{text:?}");
 
-    // What is wrong is told at the end; nobody saw what was stored before.
+    // A fault is reported at the end; what was stored until then was never visible.
     let sessions = api.get("/v1/sessions").await.ok(200)["data"].clone();
     let cut = &archive[..archive.len() - 10];
     import(&api, cut).await.problem(400, "request.invalid");
@@ -87,7 +87,7 @@ async fn an_archive_ten_times_as_long_as_what_may_be_in_memory_is_imported() {
     let pointer = format!("{}:/sha256", MESSAGES + 2);
     assert_eq!(refused["errors"][0]["pointer"], json!(pointer));
     assert_eq!(api.get("/v1/sessions").await.ok(200)["data"], sessions);
-    // Its room was given back.
+    // The import gave its room back.
     api.post("/v1/sends", &json!({ "input": "x".repeat(100_000) }))
         .await
         .ok(202);

@@ -1,10 +1,10 @@
-//! Whatever makes no sense is refused with a problem that says where, and never with a 5xx.
+//! Invalid requests are refused with a problem that says where the fault is, and never with a 5xx.
 
 use serde_json::json;
 
 use crate::world::World;
 
-/// Paths, bodies, and where the fault is; nowhere when the body is not JSON at all.
+/// Paths, bodies, and where the fault is; `None` if the body is not JSON at all.
 #[rustfmt::skip]
 const BODIES: &[(&str, &str, Option<&str>)] = &[
     (SENDS, "", None),
@@ -77,7 +77,7 @@ const BODIES: &[(&str, &str, Option<&str>)] = &[
     ("/v1/sessions", r#"{"metadata":{"a":{"b\u0000":1}}}"#, Some("/metadata/a")),
 ];
 
-/// Stands for the path of a session's sends.
+/// Placeholder for the path of a session's sends.
 const SENDS: &str = "sends";
 
 #[tokio::test]
@@ -417,7 +417,7 @@ async fn of_a_body_that_may_be_left_out_the_kind_counts_only_where_there_is_one(
             status => assert_eq!(answer.status, status, "{path}: {}", answer.text),
         }
     }
-    // What has to say something is refused for its kind, also where it says nothing.
+    // A request that needs a body is refused for its content type even if the body is empty.
     let call = api
         .call("POST", "/v1/sends")
         .header("content-type", "text/plain");

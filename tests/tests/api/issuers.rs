@@ -1,4 +1,4 @@
-//! Tokens that identity providers sign, in place of API keys.
+//! Tokens signed by identity providers, used in place of API keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::world::{Scheduler, World};
 
 const NONE: Value = Value::Null;
 
-/// Takes `TENANT.SCOPE.SECONDS` at its word.
+/// Trusts any token of the form `TENANT.SCOPE.SECONDS`.
 #[derive(Debug)]
 struct Trusting;
 
@@ -64,7 +64,7 @@ async fn a_token_acts_for_the_tenant_that_it_names() {
     other.problem(404, "session.not_found");
     let lacking = ask(&api, "blue.read.60", "POST", "/v1/sessions", &json!({})).await;
     lacking.problem(403, "auth.forbidden");
-    // Keys are asked for as ever, and API keys are no tokens.
+    // A credential is still required, and API keys are still accepted as such.
     ask(&api, &red, "GET", "/v1/sessions", &NONE).await.ok(200);
     api.get("/v1/sessions").await.problem(401, "auth.missing");
 }
@@ -83,7 +83,7 @@ async fn what_is_wrong_with_a_token_is_said() {
     let problem = away.problem(503, "auth.issuer_unavailable");
     assert_eq!(problem["retryable"], true);
     assert!(away.header("retry-after").is_some());
-    // The tenant is found within seconds once it is made.
+    // The tenant is found within seconds of being created.
     tenant(&api, "green", &["read"]).await;
     for _ in 0..100 {
         if get("green.read.60").await.status == 200 {

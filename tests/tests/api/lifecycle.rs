@@ -1,4 +1,4 @@
-//! Start, stop, stop twice; a database that is away.
+//! Starting, stopping, stopping twice; an unavailable database.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn a_scheduler_registers_and_leaves() {
     assert!(api.lifecycle.shut_down(Duration::from_secs(5)).await);
     (&mut api.task).await.expect("joins").expect("ends well");
     assert_eq!(live().await, 0);
-    // Once more changes nothing.
+    // A second shutdown changes nothing.
     assert!(api.lifecycle.shut_down(Duration::from_secs(5)).await);
 }
 
@@ -42,7 +42,7 @@ async fn a_stop_ends_streams_and_takes_no_new_connections() {
 async fn a_hard_stop_waits_for_nobody() {
     let world = World::new().await;
     let mut api = world.ready().await;
-    // A request whose body never comes.
+    // A request whose body never arrives.
     let mut stalled = tokio::net::TcpStream::connect(api.addr)
         .await
         .expect("connects");
@@ -87,7 +87,7 @@ async fn a_body_that_does_not_arrive_is_given_up() {
         .scheduler_with(|config| config.body_timeout = Duration::from_millis(20))
         .await;
     api.until_ready().await;
-    // Says that more will come, and sends nothing.
+    // Announces a body, and sends nothing.
     let call = Call::new(api.addr, "POST", "/v1/sends").header("expect", "100-continue");
     let answer = call.header("x-request-id", "mine").promise(10).await;
     answer.problem(400, "request.invalid");

@@ -13,7 +13,7 @@ use crate::world::{Scheduler, World};
 
 const NONE: Value = Value::Null;
 
-/// The first answer to one of many requests in a row that is a refusal.
+/// Makes requests in quick succession and returns the first refusal.
 async fn refused_at_last(api: &Scheduler, key: &str) -> Answer {
     for _ in 0..20 {
         let answer = ask(api, key, "GET", "/v1/sessions", &NONE).await;
@@ -43,7 +43,7 @@ async fn more_requests_than_the_limit_are_refused_with_the_time_to_wait() {
         .ok(200);
 }
 
-/// Sets the limits of a tenant, and waits until the scheduler knows.
+/// Sets a tenant's limits and waits until the scheduler knows them.
 async fn limit(api: &Scheduler, id: &str, limits: &Value) {
     let patch = json!({ "limits": limits });
     ask(api, ROOT, "PATCH", &format!("/v1/tenants/{id}"), &patch)
@@ -121,17 +121,17 @@ async fn a_tenant_has_no_more_open_sends_than_its_limit() {
         Some("\"sends-open\";q=3;qu=\"concurrent-requests\"")
     );
     assert_eq!(refused.header("ratelimit"), Some("\"sends-open\";r=0;t=1"));
-    // Whoever repeats a request gets its answer, and takes no place.
+    // A repeated request gets its original answer, and takes no place.
     let again = keyed(1).send().await;
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
     assert_eq!(again.ok(202)["id"], first["id"]);
-    // Others are not held to it.
+    // The limit does not affect other tenants.
     for n in 0..5 {
         ask(&api, &other, "POST", "/v1/sends", &send(n))
             .await
             .ok(202);
     }
-    // What ends makes room; what is refused for another reason takes none.
+    // A send that ends frees its place; one that is refused for another reason takes none.
     let cancel = format!("/v1/sends/{}/cancel", first["id"].as_str().expect("an id"));
     ask(&api, &key, "POST", &cancel, &NONE).await;
     let unknown = "/v1/sessions/ses_00000000000000000000000000000001/sends";
@@ -141,7 +141,7 @@ async fn a_tenant_has_no_more_open_sends_than_its_limit() {
     }
     keyed(5).send().await.ok(202);
     keyed(6).send().await.problem(429, "limit.sends");
-    // A preview of a send that nobody has sent says so, too.
+    // A preview of a send that has not been made reports it, too.
     answering(&world, example(false));
     let session = first["session_id"].as_str().expect("an id");
     let path = format!("/v1/sessions/{session}/context");
@@ -153,7 +153,7 @@ async fn a_tenant_has_no_more_open_sends_than_its_limit() {
 async fn many_at_once_have_no_more_open_sends_than_the_limit() {
     const MAX: usize = 640;
     let world = World::new().await;
-    // Two schedulers, which take places ahead, each for itself.
+    // Two schedulers, each of which reserves places in advance.
     let (one, other) = (locked(&world).await, locked(&world).await);
     let (id, key) = tenant(&one, "blue", &["read", "send"]).await;
     limit(&one, &id, &json!({ "sends_open": MAX })).await;
@@ -169,9 +169,9 @@ async fn many_at_once_have_no_more_open_sends_than_the_limit() {
         accepted += at_once.into_iter().filter(|it| *it).count();
         assert!(accepted <= MAX, "{accepted}");
     }
-    // What each keeps for itself is a part of the limit in 64.
+    // Each scheduler reserves at most 1/64 of the limit.
     assert!(accepted >= MAX - 2 * MAX / 64, "{accepted}");
-    // What was kept is found by one who asks long enough.
+    // Reserved places become available to those who keep trying.
     let rest = async {
         while accepted < MAX {
             for n in 0..2 {
@@ -185,7 +185,7 @@ async fn many_at_once_have_no_more_open_sends_than_the_limit() {
     assert!(!ask(0).await && !ask(1).await);
 }
 
-/// Sends until one is refused with this code: limits and sums are believed for some seconds.
+/// Sends until one is refused with this code: limits and sums are cached for some seconds.
 async fn refused(api: &Scheduler, status: u16, code: &str) -> Answer {
     let body = json!({ "input": "more", "session": {} });
     for _ in 0..150 {
@@ -221,7 +221,7 @@ async fn a_tenant_that_has_spent_what_it_may_is_refused() {
         .and_then(|text| text.parse().ok())
         .expect("seconds");
     assert!((1..=86_400).contains(&wait), "{wait}");
-    // Whoever repeats a request gets its answer.
+    // A repeated request gets its original answer.
     let again = keyed(1).send().await;
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
     let shown = ask(&api, ROOT, "GET", "/v1/tenants/ten_1", &NONE).await;
@@ -252,7 +252,7 @@ async fn a_tenant_whose_calls_take_more_tokens_than_it_may_is_refused() {
     let api = locked(&world).await;
     limit(&api, "ten_1", &json!({ "tokens_per_minute": 15 })).await;
     let body = json!({ "input": "hello", "session": {} });
-    // Until the scheduler knows the limit: then its answers are compared with the first sum.
+    // Wait until the scheduler knows the limit; from then on it compares with the first sum.
     SystemClock::new().sleep(Duration::from_secs(6)).await;
     let first = ask(&api, ROOT, "POST", "/v1/sends", &body).await.ok(202);
     let claimed = world
@@ -325,7 +325,7 @@ async fn a_tenant_stores_no_more_bytes_than_it_may() {
     assert!(answer.header("retry-after").is_some());
 }
 
-/// A key of a tenant with limits of its own.
+/// Creates a key of a tenant, with limits of its own.
 async fn limited_key(api: &Scheduler, tenant: &str, limits: &Value) -> String {
     let body = json!({
         "name": "limited", "scopes": ["read", "send"], "tenant": tenant, "limits": limits,
@@ -381,11 +381,11 @@ async fn a_key_has_no_more_open_sends_than_its_own_limit() {
         let expected = "\"key-sends-open\";q=2;qu=\"concurrent-requests\"";
         assert_eq!(policy, Some(expected));
     }
-    // Whoever repeats a request gets its answer.
+    // A repeated request gets its original answer.
     let again = keyed(&elsewhere, "first").send().await;
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
     assert_eq!(again.ok(202)["id"], first["id"]);
-    // What the key was refused has taken none of its tenant's places.
+    // Sends refused for the key's limit took none of the tenant's places.
     for _ in 0..2 {
         ask(&api, &other, "POST", "/v1/sends", &body).await.ok(202);
     }
@@ -393,7 +393,7 @@ async fn a_key_has_no_more_open_sends_than_its_own_limit() {
     let policy = refused.header("ratelimit-policy");
     let expected = "\"sends-open\";q=4;qu=\"concurrent-requests\"";
     assert_eq!(policy, Some(expected));
-    // What ends makes room among both.
+    // A send that ends frees a place under both limits.
     let cancel = format!("/v1/sends/{}/cancel", first["id"].as_str().expect("an id"));
     ask(&api, &key, "POST", &cancel, &NONE).await;
     ask(&api, &key, "POST", "/v1/sends", &body).await.ok(202);
@@ -421,13 +421,13 @@ async fn an_agent_has_no_more_open_sends_than_its_own_limit() {
     let send =
         async |api: &Scheduler, body: &Value| ask(api, &key, "POST", "/v1/sends", body).await;
     let first = send(&api, &to("support")).await.ok(202);
-    // Of a batch the others are accepted.
+    // The other sends of a batch are accepted.
     let batch = json!({ "sends": [to("support"), to("support"), to("triage")] });
     let batch = ask(&api, &key, "POST", "/v1/sends:batch", &batch).await;
     let items = batch.ok(200)["results"].clone();
     let codes: Vec<&Value> = (0..3).map(|n| &items[n]["problem"]["code"]).collect();
     assert_eq!(codes, [&NONE, &json!("limit.sends"), &NONE], "{items}");
-    // Everywhere, in whatever session, and for a session that is there already.
+    // On every scheduler, in a new session and in an existing one.
     let session = first["session_id"].as_str().expect("an id");
     let path = format!("/v1/sessions/{session}/sends");
     for api in [&api, &elsewhere] {
@@ -443,20 +443,20 @@ async fn an_agent_has_no_more_open_sends_than_its_own_limit() {
             assert_eq!(policy, Some(expected));
         }
     }
-    // What was refused has taken none of the tenant's places: three are open.
+    // Refused sends took none of the tenant's places: three are open.
     let mut last = NONE;
     for _ in 0..2 {
         last = send(&elsewhere, &to("triage")).await.ok(202);
     }
     send(&api, &to("triage")).await.problem(429, "limit.sends");
-    // What ends makes room.
+    // A send that ends frees its place.
     let cancel = async |send: &Value| {
         let path = format!("/v1/sends/{}/cancel", send["id"].as_str().expect("an id"));
         ask(&api, &key, "POST", &path, &NONE).await;
     };
     cancel(&first).await;
     send(&api, &to("support")).await.ok(202);
-    // Another version of the agent has the same limit, and a lifted one is none.
+    // A new version of the agent keeps the limit, and a removed limit no longer applies.
     let next = json!({ "name": "support", "spec": { "system_prompt": "Do well." } });
     ask(&api, &key, "POST", "/v1/agents", &next).await.ok(201);
     cancel(&last).await;

@@ -1,12 +1,12 @@
-//! Sessions that somebody keeps locked: what is about them is tried on for a while, what is about
-//! others is done at once.
+//! Sessions that somebody keeps locked: requests for them are retried for a while, and requests for
+//! others are served at once.
 
 use mainspring_shared::send::WaitingOn;
 use serde_json::json;
 
 use crate::faulty::Faulty;
 
-/// More often than anything is tried.
+/// More than the number of attempts of any operation.
 const ALWAYS: usize = 1_000;
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn what_stays_locked_is_refused_and_its_neighbours_are_told_their_outcomes
     refused.problem(503, "store.unavailable");
     assert_eq!(refused.header("retry-after"), Some("1"));
 
-    // Nothing of it was stored.
+    // Nothing was stored.
     store.lock_first(0);
     let inbox = format!("/v1/sessions/{session}/inbox");
     assert_eq!(api.get(&inbox).await.ok(200)["data"], json!([]));

@@ -1,4 +1,4 @@
-//! The loops: what was forgotten is rung for, what is due is served.
+//! The background loops: lost sends are enqueued again, and what is due is served.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ async fn an_accepted_send_rings_once_for_its_session() {
     let id = api.session().await;
     api.send(&id, "one").await;
     assert_eq!(next(&mut jobs).await.sessions, [key(&id)]);
-    // The session is ready already: its second send needs no ring.
+    // The session is already ready, so its second send needs no job.
     api.send(&id, "two").await;
     let other = api.session().await;
     api.send(&other, "three").await;
@@ -101,7 +101,7 @@ async fn a_lost_ring_is_made_up_for_by_the_sweep() {
     while world.queue.depth(&lane).await != Some(1) {
         tokio::task::yield_now().await;
     }
-    // The job goes to somebody who forgets it.
+    // The job is taken and forgotten.
     let mut jobs = listen(&world);
     assert_eq!(next(&mut jobs).await.sessions, [key(&id)]);
     let _sweeping = world
@@ -113,7 +113,7 @@ async fn a_lost_ring_is_made_up_for_by_the_sweep() {
     for _ in 0..3 {
         assert_eq!(next(&mut jobs).await.sessions, [key(&id)]);
     }
-    // Whom a worker has is not swept.
+    // A session that a worker owns is not swept.
     let claimed = world.claim(&id).await;
     world.complete(&claimed, 0, "done").await;
 }
@@ -134,7 +134,8 @@ async fn a_sweep_feeds_a_lane_only_as_far_as_it_wants() {
         rung += next(&mut jobs).await.sessions.len();
     }
     drop(accepting);
-    // Nobody took them up. Each pass of the sweep brings two jobs of 16, the next goes on behind.
+    // Nobody claimed them. Each pass of the sweep enqueues two jobs of 16, and the next pass
+    // continues after them.
     let _sweeping = world
         .scheduler_with(|config| {
             config.sweep_age = Duration::ZERO;
@@ -287,7 +288,7 @@ async fn a_deletion_that_broke_off_is_finished() {
     let send = api.send(&below, "hi").await;
     let waiting = api.call("GET", &format!("/v1/sends/{send}?wait=20s"));
     let waiting = tokio::spawn(waiting.send());
-    // Whoever was asked for it came no further.
+    // The scheduler that was asked to delete it got no further than this.
     let boot = BootId(key(&below).session.0);
     let deleted = world.store.delete_session(key(&above), boot).await;
     deleted.expect("the store answers");
@@ -317,7 +318,7 @@ async fn idle_sessions_go_by_their_tenants_own_retention_unless_it_is_on_hold() 
         },
         pools: mainspring_shared::tenant::Pools::default(),
     };
-    // A pass takes tenants by their numbers: who is on hold, then who is not.
+    // A pass visits tenants by number: first the one on hold, then the other.
     for name in ["held", "blue"] {
         let created = world.store.create_tenant(tenant(name), None).await;
         created.expect("the store answers");

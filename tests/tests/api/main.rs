@@ -1,5 +1,5 @@
-//! The API over real sockets, on the model store and the queue in process. A worker is a few lines
-//! that take the steps which a real one takes.
+//! The API over real sockets, on the model store and the in-process queue. The worker is a few
+//! lines that perform the steps of a real one.
 
 mod client;
 mod faulty;

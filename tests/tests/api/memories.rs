@@ -1,4 +1,4 @@
-//! What agents remember.
+//! Agents' memories.
 
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ async fn a_change_of_nothing_leaves_an_entry_as_it_is() {
     let api = world.ready().await;
     let made = enter(&api, "user/42", "likes tea").await;
     let path = format!("/v1/memories/{}", id(&made));
-    // Until some time has passed.
+    // Wait for the clock to advance.
     while enter(&api, "user/42", "likes tea").await["created_at"] == made["created_at"] {}
     let same = api.call("PATCH", &path).json(&json!({})).send().await;
     assert_eq!(same.ok(200), made);
@@ -130,7 +130,7 @@ async fn entries_are_listed_searched_and_erased_by_namespace() {
         .send()
         .await;
     assert_eq!(again.ok(200), json!({ "deleted": 0 }));
-    // What remains says when, by whom and how many, and not what.
+    // The record that remains says when, by whom and how many, but not what.
     let path = "/v1/memories/erasures";
     let all = api.get(path).await.ok(200);
     let counts: Vec<_> = all["data"]

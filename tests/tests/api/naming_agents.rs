@@ -1,4 +1,4 @@
-//! Sessions, sends and leaves of workflows that name an agent.
+//! Sessions, sends and workflow leaves that name an agent.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ async fn a_session_names_its_agent_and_keeps_the_version_that_was_meant() {
     let id = session["id"].as_str().expect("an id");
     let path = format!("/v1/sessions/{id}");
     assert_eq!(api.get(&path).await.ok(200), session);
-    // Until it is told otherwise.
+    // The session keeps its version until it is changed explicitly.
     let moved = api
         .call("PATCH", &path)
         .json(&json!({ "agent": "reviewer@live" }));
@@ -144,7 +144,7 @@ fn with_prompt() -> Value {
     })
 }
 
-/// What stands in a session's prompt behind the system prompt.
+/// The sections of a session's prompt after the system prompt.
 async fn sections(world: &World, id: &str) -> Vec<String> {
     let key = crate::world::key(id);
     let found = world.store.get_session(key).await.expect("answers");
@@ -172,7 +172,7 @@ async fn variables_and_metadata_are_pinned_when_a_session_takes_its_agent() {
     assert_eq!(sections(&world, id).await, shown);
     let path = format!("/v1/sessions/{id}");
     let patch = async |body: Value| api.call("PATCH", &path).json(&body).send().await;
-    // Metadata alone changes nothing of what was made.
+    // Changing only the metadata does not render the sections again.
     patch(json!({ "metadata": { "user": "Bob" } }))
         .await
         .ok(200);
@@ -186,13 +186,13 @@ async fn variables_and_metadata_are_pinned_when_a_session_takes_its_agent() {
         sections(&world, id).await,
         ["Be kind.", "You work for Bob."]
     );
-    // The same agent once more keeps the values that were set.
+    // Setting the same agent again keeps the variables.
     let changed = patch(json!({ "agent": "reviewer@1" })).await.ok(200);
     assert_eq!(changed["variables"], json!({ "rules": "all" }));
     let refused = patch(json!({ "variables": {} })).await;
     let problem = refused.problem(400, "request.invalid");
     assert_eq!(pointers(&problem), ["/variables/rules"]);
-    // A fork is shown the same; with other values it is made anew.
+    // A fork keeps the sections; with other variables they are rendered anew.
     let fork = api.post(&format!("{path}/fork"), &json!({})).await.ok(201);
     assert_eq!(fork["agent_ref"], changed["agent_ref"]);
     let fork_id = fork["id"].as_str().expect("an id");
@@ -227,7 +227,7 @@ async fn variables_that_do_not_fit_are_refused() {
     let body = json!({ "agent": {}, "variables": { "rules": "x" } });
     let problem = create(&api, &body).await.problem(400, "request.invalid");
     assert_eq!(pointers(&problem), ["/variables/rules"]);
-    // An agent that a session brings may have sections as well.
+    // An inline agent of a session may have sections as well.
     let body = json!({
         "agent": with_prompt(), "metadata": { "user": "Ada" }, "variables": { "rules": "x" },
     });
@@ -255,7 +255,7 @@ async fn an_archive_keeps_the_reference_and_what_was_shown() {
     assert_eq!(sections(&world, copy).await, sections(&world, id).await);
 }
 
-/// A workflow of one leaf that names an agent.
+/// A workflow with one leaf that names an agent.
 fn workflow(leaf: &Value) -> Value {
     let mut root = json!({ "type": "agent", "id": "review", "input": "hello" });
     for (name, value) in leaf.as_object().expect("an object") {

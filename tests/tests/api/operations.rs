@@ -1,4 +1,4 @@
-//! What operators, autoscalers and probes see.
+//! Endpoints for operators, autoscalers and probes.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ async fn tools_are_listed_and_what_no_worker_has_is_warned_of() {
     let api = world.ready().await;
     let spec = |tools: Value| json!({ "agent": { "tools": tools } });
     let misspelt = spec(json!(["core", "shel", "grep"]));
-    // One worker does not say what it has.
+    // One worker has not published its tools.
     let made = api.post("/v1/sessions", &misspelt).await.ok(201);
     assert_eq!(made.get("warnings"), None);
     assert_eq!(api.get("/v1/tools").await.ok(200)["data"], json!([]));
@@ -86,11 +86,11 @@ async fn tools_are_listed_and_what_no_worker_has_is_warned_of() {
         api.post("/v1/sends", &send).await.ok(202)["warnings"],
         expected
     );
-    // A worker that has it came meanwhile.
+    // A worker that has the tool joined in the meantime.
     tools.add("shel".to_owned(), "");
     let registered = world.store.register_boot(worker(3, "gpu", tools));
     registered.await.expect("registers");
-    // Sends do not read each time what the workers have; whoever looks at a session does.
+    // Sends use cached worker tools; reading a session looks them up.
     assert_eq!(
         api.post("/v1/sends", &send).await.ok(202)["warnings"],
         expected

@@ -1,4 +1,4 @@
-//! A database that is away is said so, waited for, and gone on with.
+//! A database outage: it is reported and waited out, and work continues afterwards.
 
 use mainspring_runtime::OsEntropy;
 use mainspring_shared::agent::{AgentSpec, SendOptions};
@@ -87,7 +87,7 @@ async fn who_waits_and_who_reads_outlast_an_outage() {
     let path = format!("/v1/sessions/{session}/sends?wait=20s");
     let call = api.call("POST", &path).json(&json!({ "input": "hi" }));
     let waiting = tokio::spawn(call.send());
-    // Whoever waits is in place before the send exists.
+    // The waiting request is already set up when the send appears.
     let claimed = loop {
         let sends = api.get("/v1/sends").await.ok(200);
         if sends["data"]
@@ -123,7 +123,7 @@ async fn a_scheduler_starts_before_its_database() {
     assert_eq!(api.get("/livez").await.status, 200);
     api.get("/readyz").await.problem(503, "store.unavailable");
     store.set_away(false);
-    // Before it is registered it says that it cannot accept.
+    // Until it has registered, it reports that it cannot accept.
     loop {
         let answer = api.post("/v1/sends", &json!({ "input": "hi" })).await;
         if answer.status == 202 {
@@ -134,7 +134,7 @@ async fn a_scheduler_starts_before_its_database() {
     api.until_ready().await;
 }
 
-/// A send that waits until it is late, and the send of a child that works for one of its calls.
+/// A send that waits past its deadline, and the send of a child that works for one of its calls.
 async fn late_with_child(world: &World, api: &Scheduler, ms: u64) -> (String, String) {
     let above = api.session().await;
     let path = format!("/v1/sessions/{above}/sends");

@@ -1,4 +1,4 @@
-//! Pausing and resuming: who may, what it shows, and that repeats change nothing.
+//! Pausing and resuming: who may do it, how it shows, and that repeats change nothing.
 
 use mainspring_shared::id::TenantId;
 use mainspring_shared::pause::{PauseKey, PauseKind};
@@ -29,7 +29,7 @@ async fn a_pause_is_shown_until_it_ends_and_repeats_change_nothing() {
         assert_eq!(paused["name"], name);
         assert_eq!(paused.get("tenant").unwrap_or(&NONE), &of);
         assert_eq!(paused["reason"], "load");
-        // Without a body, too.
+        // It works without a body, too.
         let again = ask(&api, ROOT, "POST", &pause, &NONE).await.ok(200);
         assert_eq!(again, paused);
         let listed = ask(&api, ROOT, "GET", "/v1/pauses", &NONE).await.ok(200);
@@ -87,7 +87,7 @@ async fn only_operators_pause_what_is_everybodys_and_tenants_their_own() {
         let mine = ask(&api, &admin, "POST", &path, &NONE).await.ok(200);
         assert_eq!(mine["tenant"], "ten_2");
     }
-    // Others see nothing of it, and cannot end it.
+    // Other tenants cannot see the pause, and cannot end it.
     let theirs = ask(&api, &reader, "GET", "/v1/pauses", &NONE).await;
     assert_eq!(theirs.ok(200)["data"], json!([]));
     let (_, other) = tenant(&api, "green", &["manage", "read"]).await;
@@ -144,7 +144,7 @@ async fn what_is_paused_is_accepted_and_the_notes_of_sends_go_when_it_is_resumed
     world.store.await_resume(wait).await.expect("notes");
     let resumed = ask(&api, ROOT, "POST", "/v1/tenants/ten_1/resume", &NONE).await;
     assert_eq!(resumed.status, 204);
-    // Whoever resumes wakes: nothing is left for the sweep.
+    // Resuming wakes the sends itself: nothing is left for the sweep.
     let left = world
         .store
         .wake_paused(10)

@@ -1,4 +1,4 @@
-//! Pools of workers that tenants may name.
+//! Worker pools that tenants may use.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::world::{Scheduler, World};
 
 const SCOPES: [&str; 3] = ["read", "send", "manage"];
 
-/// Says which pools a tenant may name.
+/// Sets the pools that a tenant may use.
 async fn allow(api: &Scheduler, id: &str, pools: &Value) {
     let patch = json!({ "pools": pools });
     let path = format!("/v1/tenants/{id}");
@@ -47,7 +47,7 @@ async fn a_tenant_names_the_pools_that_it_may_and_no_others() {
         "/agent/pool",
         why,
     );
-    // Neither does an agent that names none, nor one of whose tools.
+    // Also refused: an agent that names no pool, and one with a tool in a foreign pool.
     refused(&session(&api, &key, json!({})).await, "/agent/pool", why);
     let tool = json!({ "type": "mcp", "server": "a", "pool": "red" });
     let with_tool = json!({ "tools": [tool] });
@@ -63,7 +63,7 @@ async fn a_tenant_names_the_pools_that_it_may_and_no_others() {
     let patch = json!({ "agent": in_pool("red") });
     let changed = ask(&api, &key, "PATCH", &path, &patch).await;
     refused(&changed, "/agent/pool", why);
-    // What is lifted is lifted.
+    // Removing the restriction lifts it.
     allow(&api, &id, &json!({})).await;
     session(&api, &key, in_pool("red")).await.ok(201);
 }
@@ -82,7 +82,7 @@ async fn the_leaves_of_a_run_name_the_pools_that_its_tenant_may() {
     refused(&run(json!({})).await, "/spec", why);
     refused(&run(json!({ "pool": "red" })).await, "/options/pool", why);
     run(json!({ "pool": "gpu" })).await.ok(202);
-    // A timer's runs name none either, nor does a step that is a tool or a question.
+    // The same applies to a timer's runs, and to steps that are a tool or an approval.
     let timer = async |run: Value| {
         let body = json!({ "after": "1h", "run": run });
         ask(&api, &key, "POST", "/v1/timers", &body).await
@@ -114,11 +114,11 @@ async fn what_is_one_tenants_own_is_named_by_no_other_one() {
     let why = "belongs to another tenant";
     let answer = session(&api, &of_red, agent()).await;
     refused(&answer, "/agent/pool", why);
-    // Not even the operator's own tenant, which is one like others.
+    // Not even the operator's own tenant may use it; it is a tenant like any other.
     refused(&session(&api, ROOT, agent()).await, "/agent/pool", why);
     let free = json!({ "pool": "gpu" });
     session(&api, &of_red, free).await.ok(201);
-    // Being allowed it is not enough; both may own it.
+    // Listing the pool as allowed is not enough; but two tenants may both own it.
     allow(&api, &red, &json!({ "allowed": ["blue", "default"] })).await;
     let answer = session(&api, &of_red, agent()).await;
     refused(&answer, "/agent/pool", why);

@@ -1,4 +1,4 @@
-//! Keys that tenants bring for model providers.
+//! Tenants' own keys for model providers.
 
 use mainspring_shared::provider_key::PROVIDERS_MAX;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Old messages of a session are removed.
+//! Pruning: removing a session's old messages.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ async fn a_pruned_session_goes_on_with_its_numbers_and_can_be_copied() {
     let prune = format!("/v1/sessions/{session}/prune");
     let asked = json!({ "before_seq": 4, "dry_run": true });
     let dry = api.post(&prune, &asked).await.ok(200);
-    // At 3 and 4 stand the results of a call at 2.
+    // Messages 3 and 4 are the results of a call at 2, so pruning stops before it.
     assert_eq!(
         dry,
         json!({ "removed": 1, "first_seq": 2, "dry_run": true })

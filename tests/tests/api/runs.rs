@@ -1,4 +1,4 @@
-//! Runs of workflows. Their leaves are worked off by hand.
+//! Workflow runs. The tests answer their leaves by hand.
 
 use mainspring_scheduler::SchedulerConfig;
 use mainspring_shared::id::RunId;
@@ -12,7 +12,7 @@ pub(crate) fn agent(id: &str, input: &str) -> Value {
             "input": input })
 }
 
-/// Two steps, the second of which reads the first.
+/// A workflow of two steps, the second of which reads the first's result.
 pub(crate) fn two_steps() -> Value {
     json!({ "name": "two", "root": { "type": "sequence", "steps": [
         agent("first", "{{input}}"), agent("second", "again: {{first}}"),
@@ -31,7 +31,7 @@ fn id(value: &Value) -> &str {
     value["id"].as_str().expect("an id")
 }
 
-/// The node with this name, or at the end of this path, once its leaf waits for a worker.
+/// Waits until the leaf of the node with this name, or at this path, is queued; returns the node.
 pub(crate) async fn queued(api: &Scheduler, run: &str, name: &str) -> Value {
     loop {
         let nodes = api.get(&format!("{run}/nodes")).await.ok(200);
@@ -50,7 +50,7 @@ pub(crate) async fn queued(api: &Scheduler, run: &str, name: &str) -> Value {
     }
 }
 
-/// Answers a leaf in the place of a worker.
+/// Answers a leaf, in place of a worker.
 pub(crate) async fn answer(world: &World, api: &Scheduler, run: &str, name: &str, text: &str) {
     let node = queued(api, run, name).await;
     let session = node["session_id"].as_str().expect("a session");
@@ -120,7 +120,7 @@ async fn a_run_goes_through_its_leaves_to_its_result() {
     ];
     assert_eq!(states, expected);
     assert_eq!(nodes["data"][1]["text"], "green");
-    // What the first said is in the second's words.
+    // The first step's answer is part of the second's input.
     let session = nodes["data"][2]["session_id"].as_str().expect("a session");
     let said = api
         .get(&format!("/v1/sessions/{session}/messages"))
@@ -209,7 +209,7 @@ async fn every_problem_of_a_spec_is_told_at_once() {
     );
     let as_text = json!({ "spec": two_steps().to_string() });
     api.post("/v1/workflows:validate", &as_text).await.ok(200);
-    // As it is, too.
+    // The bare spec is accepted, too.
     api.post("/v1/workflows:validate", &two_steps())
         .await
         .ok(200);
@@ -300,7 +300,7 @@ async fn limits_of_zero_and_texts_that_cannot_be_kept_are_refused_where_they_sta
         let problem = refused.problem(400, "request.invalid");
         assert_eq!(pointers(&problem), [format!("/run{pointer}")]);
     }
-    // Faults of the spec are told with them.
+    // Faults of the spec are reported together with the others.
     let spec = json!({ "name": "r", "root": { "type": "dance" } });
     let body = json!({ "spec": spec, "input": "\0", "options": { "max_concurrency": 0 } });
     let refused = api.post("/v1/runs", &body).await;
@@ -425,7 +425,7 @@ async fn a_cancelled_run_is_retried_and_keeps_what_succeeded() {
     assert_eq!(api.get(&send).await.ok(200)["status"], "cancelled");
     assert_eq!(act("cancel").await.ok(200)["status"], "cancelled");
     let retried = api.call("POST", &format!("{run}/retry")).send().await;
-    // Whoever asks sees a run that goes on, also before a scheduler has looked at it.
+    // Clients see the run as running even before a scheduler has picked it up.
     for shown in [
         retried.ok(202),
         api.get(&format!("{run}?wait=1ms")).await.ok(200),
@@ -499,7 +499,7 @@ async fn one_node_is_steered_amended_and_ended() {
         .post(&at(&path, "amend"), &json!({ "text": "short" }))
         .await;
     amended.ok(202);
-    // What hangs on it is done again with the new words.
+    // The nodes that depend on it are run again with the new text.
     loop {
         let node = queued(&api, &run, "second").await;
         let send = format!("/v1/sends/{}", node["send_id"].as_str().expect("a send"));
@@ -522,7 +522,7 @@ async fn one_node_is_steered_amended_and_ended() {
         .ok(200);
     let node = &nodes["data"][0];
     assert_eq!(node["text"], "short");
-    // Recorded once, although it was asked twice.
+    // Recorded once, although it was requested twice.
     assert_eq!(node["steered"].as_array().map(Vec::len), Some(1), "{node}");
     assert_eq!(node["steered"][0]["text"], "be brief");
 }
@@ -553,7 +553,7 @@ async fn a_stream_tells_of_every_advance_and_goes_on_where_it_was_left() {
         .iter()
         .map(|event| event.id.clone().expect("an id"))
         .collect();
-    // Read again from the start, and from behind each event.
+    // Read again from the start, and from after each event.
     assert_eq!(api.events(&events).await.rest().await, all);
     for (n, id) in ids.iter().enumerate() {
         let call = api.call("GET", &events).header("last-event-id", id);
@@ -619,7 +619,7 @@ async fn a_bound_over_all_runs_holds_across_schedulers() {
     ];
     let mut done = Vec::new();
     while done.len() < 9 {
-        // Whatever is under way is waited for, and never more than the bound.
+        // Wait for the leaves under way, of which there are never more than the limit.
         let live = loop {
             let mut live = Vec::new();
             for run in &runs {

@@ -1,4 +1,4 @@
-//! Agents that sends name for themselves.
+//! Sends that name their own agent.
 
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::message::plain_text;
@@ -18,7 +18,7 @@ async fn point(api: &Scheduler, version: i32) {
     call.json(&body).send().await.ok(200);
 }
 
-/// Two versions of an agent, of which the first is live.
+/// Publishes two versions of an agent, of which the first is live.
 async fn published(api: &Scheduler) {
     let first = json!({ "system_prompt": "Review.", "budget": { "rounds": 3 } });
     publish(api, "reviewer", &first).await.ok(201);
@@ -27,7 +27,7 @@ async fn published(api: &Scheduler) {
     point(api, 1).await;
 }
 
-/// A session with an agent of its own.
+/// Creates a session with an inline agent.
 async fn session(api: &Scheduler) -> String {
     let agent = json!({ "system_prompt": "Help.", "budget": { "tokens": 1000 } });
     let body = json!({ "agent": agent, "metadata": { "user": "Ada" } });
@@ -41,7 +41,7 @@ async fn send(api: &Scheduler, session: &str, options: &Value) -> Answer {
     api.post(&path, &body).await
 }
 
-/// What the next send of a session is run with.
+/// Claims a session's next send; returns the agent and round budget that it runs with.
 async fn run_with(world: &World, session: &str) -> (AgentSpec, Option<u32>) {
     let claimed = world.claim(session).await;
     let send = &claimed.send;
@@ -65,7 +65,7 @@ async fn a_send_is_run_with_the_agent_that_it_names_and_the_session_keeps_its_ow
     let made = send(&api, &session, &options).await.ok(202);
     let first = json!({ "name": "reviewer", "version": 1 });
     assert_eq!(made["agent_ref"], first);
-    // What was accepted stays what it was.
+    // An accepted send keeps its version.
     point(&api, 2).await;
     let id = made["id"].as_str().expect("an id");
     let shown = api.get(&format!("/v1/sends/{id}")).await.ok(200);
@@ -79,7 +79,7 @@ async fn a_send_is_run_with_the_agent_that_it_names_and_the_session_keeps_its_ow
     let (agent, rounds) = run_with(&world, &session).await;
     assert_eq!(agent.system_prompt.as_deref(), Some("Review."));
     assert_eq!(rounds, Some(3), "the agent's budget is the tighter one");
-    // The budget of all sends together is still the session's.
+    // The budget for all sends together is still the session's own.
     assert_eq!(agent.budget.and_then(|budget| budget.tokens), Some(1000));
     let (agent, rounds) = run_with(&world, &session).await;
     assert_eq!(agent.system_prompt.as_deref(), Some("Review well."));
@@ -232,7 +232,7 @@ async fn the_sends_of_a_timer_keep_the_version_that_was_meant_when_it_was_made()
         made["agent_ref"],
         json!({ "name": "reviewer", "version": 1 })
     );
-    // What it says of itself does not repeat the whole agent.
+    // The timer as shown does not repeat the whole agent.
     assert_eq!(made["options"].get("agent"), None);
     point(&api, 2).await;
     let path = format!("/v1/sends?session_id={session}");

@@ -1,4 +1,4 @@
-//! Sends: accept, show, list, cancel.
+//! Sends: accepting, showing, listing, cancelling.
 
 use serde_json::json;
 
@@ -16,7 +16,7 @@ async fn a_send_is_accepted_and_shown_as_it_is_stored() {
     assert_eq!(accepted.header("location"), Some(path.as_str()));
     assert_eq!(send["status"], "queued");
     assert_eq!(send["session_id"], id.as_str());
-    // What is answered without a read is what a read answers.
+    // The response, which is built without a read, equals what a read returns.
     assert_eq!(api.get(&path).await.ok(200), send);
 }
 

@@ -1,4 +1,4 @@
-//! Sessions: create, show, list, change, delete; transcripts; recovery by hand.
+//! Sessions: creating, showing, listing, changing, deleting; transcripts; manual recovery.
 
 use mainspring_shared::send::WaitingOn;
 use serde_json::json;
@@ -169,7 +169,7 @@ async fn a_transcript_is_read_by_seq() {
     assert_eq!(seqs, (1..=6).map(Some).collect::<Vec<_>>());
     assert_eq!(all["data"][0]["role"], "user");
     assert_eq!(all["data"][5]["content"][0]["text"], "answer 2");
-    // Nothing is folded yet: all of it is shown either way.
+    // Nothing is folded yet, so everything is shown either way.
     for folded in [true, false] {
         let shown = api.get(&format!("{path}?folded={folded}")).await.ok(200);
         assert_eq!(shown, all);

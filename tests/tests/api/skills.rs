@@ -1,4 +1,4 @@
-//! Skills: uploads, what is refused of them, and the agents that name them.
+//! Skills: uploads, refusals, and agents that name skills.
 
 use std::io::{Cursor, Write as _};
 
@@ -25,11 +25,11 @@ fn body(text: &str) -> Value {
     } })
 }
 
-/// An archive of these entries.
+/// A zip archive of these entries.
 fn archive(entries: &[(&str, &[u8])]) -> Vec<u8> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     for (path, content) in entries {
-        // What is small stands in the archive as it is, so that tests can change it there.
+        // Small entries are stored uncompressed, so that tests can patch their bytes.
         let method = if content.len() < 1_000 {
             CompressionMethod::Stored
         } else {
@@ -83,7 +83,7 @@ async fn a_skill_is_published_listed_shown_and_read() {
         (Some("scripts/run.sh"), Some(true)),
     ];
     assert_eq!(shown, expected);
-    // The same content is the same version, however it comes.
+    // The same content is the same version, however it is uploaded.
     assert_eq!(api.post("/v1/skills", &body("greet")).await.ok(200), skill);
     let text = front("greeting", "greet");
     let zipped = archive(&[
@@ -254,7 +254,7 @@ async fn a_hostile_archive_is_refused() {
     link.add_symlink("link", "/etc/passwd", SimpleFileOptions::default())
         .expect("a link");
     let link = link.finish().expect("an archive").into_inner();
-    // The flag of encryption, in the entry's head and in the directory.
+    // Set the encryption flag, in the entry's header and in the directory.
     let mut locked = archive(&[skill]);
     for (head, flags) in [(b"PK\x03\x04", 6), (b"PK\x01\x02", 8)] {
         let at = locked.windows(4).position(|bytes| bytes == head);
@@ -309,7 +309,7 @@ async fn an_agent_keeps_the_version_that_a_name_meant() {
     api.post("/v1/skills", &body("wave")).await.ok(201);
     let path = format!("/v1/sessions/{}", session["id"].as_str().expect("an id"));
     assert_eq!(api.get(&path).await.ok(200)["agent"], session["agent"]);
-    // What is shown can be sent back.
+    // The agent as shown can be sent back.
     let patch = api
         .call("PATCH", &path)
         .json(&json!({ "agent": session["agent"] }));
@@ -318,7 +318,7 @@ async fn an_agent_keeps_the_version_that_a_name_meant() {
         .call("PATCH", &path)
         .json(&json!({ "agent": { "skills": ["greeting"] } }));
     assert_ne!(patch.send().await.ok(200)["agent"], session["agent"]);
-    // The model is told what the version says of itself, whatever becomes of the name.
+    // The model gets the description of the bound version, whatever the name refers to later.
     let dump = world
         .store
         .get_session(crate::world::key(session["id"].as_str().expect("an id")));
@@ -397,7 +397,7 @@ async fn a_broken_mounted_skill_is_shown_with_its_reason() {
     );
 }
 
-/// A workflow whose only leaf names these skills.
+/// A workflow with a single leaf that names these skills.
 fn workflow(skills: &Value) -> Value {
     let spec = json!({ "name": "a", "system_prompt": "Do it.", "tools": [], "skills": skills });
     let leaf = json!({ "type": "agent", "id": "a", "spec": spec, "input": "go" });

@@ -347,7 +347,7 @@ async fn a_rotated_key_accepts_both_tokens_until_the_overlap_ends() {
     for token in [&old, &new] {
         ask(&api, token, "GET", "/v1/sessions", &NONE).await.ok(200);
     }
-    // Another scheduler has not looked it up before.
+    // Checked on another scheduler, which has not cached the key.
     let at_once = ask(&api, ROOT, "POST", &rotate, &json!({ "overlap": "0ms" })).await;
     let newest = at_once.ok(200)["key"]
         .as_str()
@@ -402,7 +402,7 @@ async fn what_a_tenant_used_is_shown_by_day() {
     }
     let unknown = ask(&api, ROOT, "GET", "/v1/tenants/ten_9/usage", &NONE).await;
     unknown.problem(404, "tenant.not_found");
-    // It is the operator's to see.
+    // Only the operator may see it.
     let refused = ask(&api, &key, "GET", &path, &NONE).await;
     refused.problem(404, "tenant.not_found");
 }
@@ -436,7 +436,7 @@ async fn an_erased_tenant_leaves_nothing_but_its_number() {
         .header("mainspring-tenant", &id);
     let call = call.header("authorization", &format!("Bearer {ROOT}"));
     call.send().await.problem(409, "tenant.erasing");
-    // The loop removes what there is, a piece at a time.
+    // The loop removes the tenant's rows, a batch at a time.
     let path = format!("/v1/tenants/{id}/erasure");
     for _ in 0..200 {
         let shown = ask(&api, ROOT, "GET", &path, &NONE).await.ok(200);

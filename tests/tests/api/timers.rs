@@ -59,7 +59,7 @@ async fn a_timer_is_made_shown_and_listed() {
         assert_eq!(made[member], expected, "{member}");
     }
     assert_eq!(made["options"]["priority"], "low");
-    // As many as it may have.
+    // As many as it has occurrences.
     assert_eq!(made["next"].as_array().map(Vec::len), Some(3));
     assert_eq!(api.get(&path).await.ok(200), made);
     let page = json!({ "data": [made], "next_cursor": null });
@@ -169,7 +169,7 @@ async fn a_due_timer_starts_a_run() {
         ),
         (&json!("report"), &json!("news"), &json!(9_000))
     );
-    // It is under way by itself.
+    // The run starts on its own.
     let session = loop {
         let nodes = api.get(&format!("/v1/runs/{run}/nodes")).await.ok(200);
         if let Some(session) = nodes["data"][0]["session_id"].as_str() {
@@ -285,7 +285,7 @@ async fn what_does_not_exist_is_not_found() {
     answer.problem(409, "session.closed");
 }
 
-/// What a request names as wrong: its code and the members.
+/// The faults that a problem reports: its code and the members' pointers.
 fn faults(answer: &Answer) -> (String, Vec<String>) {
     let json = answer.json();
     let errors = json["errors"].as_array().cloned().unwrap_or_default();
@@ -457,7 +457,7 @@ async fn a_batch_is_repeated_whole() {
     let again = post("1h", 2).await;
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
     assert_eq!(again.ok(200), first);
-    // Nothing of another batch is made, not even what is beyond the first one's items.
+    // Nothing of a different batch is created, not even the items beyond the first one's.
     for count in [1, 2, 3] {
         post("2h", count).await.problem(422, "idempotency.mismatch");
     }

@@ -1,4 +1,4 @@
-//! `?wait`: an answer as soon as there is one, and never too late.
+//! `?wait`: an answer as soon as there is one, and never after the time limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,7 +94,7 @@ async fn a_lost_notice_delays_an_answer_only_a_little() {
     assert_eq!(waiting.await.expect("joins").ok(200)["status"], "completed");
 }
 
-/// A bus that says nothing, and says so.
+/// A bus that delivers nothing, and reports itself as unavailable.
 #[derive(Debug)]
 struct Away;
 

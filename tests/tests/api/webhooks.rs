@@ -14,7 +14,7 @@ use crate::world::{Scheduler, World};
 const NONE: Value = Value::Null;
 const HOOK: &str = "https://a.example/hook";
 
-/// An endpoint that answers 500, and refuses one host.
+/// A poster whose endpoints all answer 500, and which rejects one host.
 #[derive(Debug)]
 struct Failing;
 
@@ -36,7 +36,7 @@ impl Poster for Failing {
     }
 }
 
-/// A world whose schedulers seal secrets and post to nobody.
+/// A world whose schedulers can seal secrets, and whose webhook posts reach no real endpoint.
 pub(crate) async fn sealing() -> World {
     let mut world = World::new().await;
     let sealer = Sealer::parse(&Sealer::new_key(&OsEntropy)).expect("a key");

@@ -1,4 +1,4 @@
-//! A store, a queue, any number of schedulers, and a worker that is driven by hand.
+//! A store, a queue, any number of schedulers, and a worker driven by hand.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,22 +34,22 @@ use tokio::sync::oneshot;
 
 use crate::client::{Answer, Call, Events};
 
-/// The whole system but for its HTTP clients.
+/// The whole system except its HTTP clients.
 pub(crate) struct World {
     pub(crate) store: Arc<dyn Inspect>,
     pub(crate) queue: Arc<LocalQueue>,
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) boot: BootId,
     pub(crate) entropy: OsEntropy,
-    /// Those of the schedulers that are started from now on.
+    /// Blob stores of schedulers that are started from now on.
     pub(crate) blobs: Arc<Depot>,
-    /// The same.
+    /// Webhook parts of schedulers that are started from now on.
     pub(crate) webhooks: WebhookParts,
-    /// By how many milliseconds their clocks are wrong.
+    /// Offset of schedulers' clocks, in milliseconds.
     pub(crate) skew: i64,
 }
 
-/// A clock whose time of day is wrong.
+/// A clock whose time of day is off by some milliseconds.
 #[derive(Debug)]
 struct Skewed(SystemClock, i64);
 
@@ -100,12 +100,12 @@ impl World {
         }
     }
 
-    /// A scheduler with the defaults.
+    /// Starts a scheduler with the default configuration.
     pub(crate) async fn scheduler(&self) -> Scheduler {
         self.scheduler_with(|_| {}).await
     }
 
-    /// A scheduler with other bounds.
+    /// Starts a scheduler with a changed configuration.
     pub(crate) async fn scheduler_with(
         &self,
         change: impl FnOnce(&mut SchedulerConfig),
@@ -113,7 +113,7 @@ impl World {
         self.scheduler_for(Access::Open, change).await
     }
 
-    /// A scheduler that accepts sends, for those who may use it.
+    /// Starts a scheduler with access control, and waits until it accepts sends.
     pub(crate) async fn ready_for(&self, access: Access) -> Scheduler {
         let scheduler = self.scheduler_for(access, |_| {}).await;
         scheduler.until_ready().await;
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// Leaves of runs whose sends are not final.
+    /// Number of run leaves whose sends are not final.
     pub(crate) async fn open_leaves(&self) -> usize {
         let dump = self.store.dump().await.expect("the store answers");
         let sends = dump.sessions.iter().flat_map(|session| &session.sends);
@@ -166,19 +166,19 @@ impl World {
         open.count()
     }
 
-    /// A scheduler that has registered, so that it accepts sends.
+    /// Starts a scheduler and waits until it has registered, so that it accepts sends.
     pub(crate) async fn ready(&self) -> Scheduler {
         let scheduler = self.scheduler().await;
         scheduler.until_ready().await;
         scheduler
     }
 
-    /// Takes a session's head send.
+    /// Claims a session's head send.
     pub(crate) async fn claim(&self, session: &str) -> Claimed {
         self.claim_of(key(session)).await
     }
 
-    /// Takes the head send of a session of any tenant.
+    /// Claims the head send of a session of any tenant.
     pub(crate) async fn claim_of(&self, key: SessionKey) -> Claimed {
         let claim = ClaimSession {
             cached_fold_end: 0,
@@ -206,7 +206,7 @@ impl World {
         stream(self.bus.as_ref(), claimed, round, offset, text);
     }
 
-    /// The lease as its next write carries it: whoever holds it counts what it wrote.
+    /// The lease as its next write carries it: the holder numbers its writes.
     async fn lease(&self, key: SessionKey, lease: Lease) -> Lease {
         let dump = self.store.dump().await.expect("dumps");
         let found = dump.sessions.into_iter().find(|found| found.key == key);
@@ -214,7 +214,7 @@ impl World {
         Lease { write, ..lease }
     }
 
-    /// Stores a round without tools in it: an answer after which the send goes on.
+    /// Stores a round without tool calls: an answer after which the send continues.
     pub(crate) async fn append(&self, claimed: &Claimed, round: i32, text: &str) {
         let append = AppendRound {
             fold: None,
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// Stores a first round that asks for one call, which waits outside, and parks the send.
+    /// Stores a first round with one call that waits for an external result, and parks the send.
     pub(crate) async fn ask(&self, claimed: &Claimed, on: WaitingOn, approval: bool) -> String {
         let id = call_id(claimed.send.record.id, 0, 0);
         let mut messages = written(claimed, 0, "calling");
@@ -283,14 +283,15 @@ impl World {
         id
     }
 
-    /// Ends the send with an answer, and tells everyone.
+    /// Ends the send with an answer, and publishes the step.
     pub(crate) async fn complete(&self, claimed: &Claimed, round: i32, text: &str) -> SendStatus {
         let (status, step) = self.complete_silently(claimed, round, text).await;
         self.publish(claimed, step, true);
         status
     }
 
-    /// Ends the send with an answer, and tells nobody, as a worker that dies at once.
+    /// Ends the send with an answer without publishing the step, like a worker that dies right
+    /// after.
     pub(crate) async fn complete_silently(
         &self,
         claimed: &Claimed,
@@ -310,7 +311,7 @@ impl World {
         self.end(answered).await
     }
 
-    /// Ends the send with an answer that cost so many US dollars.
+    /// Ends the send with an answer that cost this many US dollars.
     pub(crate) async fn complete_for(&self, claimed: &Claimed, dollars: f64) {
         let mut row = paid(0);
         row.usage.cost_usd = Some(dollars);
@@ -327,7 +328,7 @@ impl World {
         self.end(answered).await;
     }
 
-    /// Ends the send without an answer, as after a model that cannot be asked.
+    /// Ends the send as failed, as after a model call that is not possible.
     pub(crate) async fn fail(&self, claimed: &Claimed, code: Code, message: &str) {
         let failure = Failure::new(code, message);
         let failed = ended(
@@ -351,7 +352,7 @@ impl World {
         }
     }
 
-    /// Lets a send wait after so many rounds.
+    /// Parks a send after this many rounds.
     pub(crate) async fn park(&self, claimed: &Claimed, on: WaitingOn, rounds: i32) {
         let park = ParkSend {
             key: claimed.key,
@@ -370,7 +371,7 @@ impl World {
         }
     }
 
-    /// Tells everyone of a step.
+    /// Publishes a step notice.
     pub(crate) fn publish(&self, claimed: &Claimed, n: i64, settled: bool) {
         let notice = StepNotice::new(claimed.key, claimed.send.record.id, n, settled);
         let json = serde_json::to_vec(&[notice]).expect("json");
@@ -480,14 +481,14 @@ impl Scheduler {
         self.call("GET", path).stream().await
     }
 
-    /// Waits until it says that it can serve.
+    /// Waits until it reports ready.
     pub(crate) async fn until_ready(&self) {
         while self.get("/readyz").await.status != 200 {
             tokio::task::yield_now().await;
         }
     }
 
-    /// A new session's id.
+    /// Creates a session; returns its id.
     pub(crate) async fn session(&self) -> String {
         let json = self
             .post("/v1/sessions", &serde_json::json!({}))
@@ -496,7 +497,7 @@ impl Scheduler {
         json["id"].as_str().expect("an id").to_owned()
     }
 
-    /// A new send's id.
+    /// Creates a send; returns its id.
     pub(crate) async fn send(&self, session: &str, input: &str) -> String {
         let path = format!("/v1/sessions/{session}/sends");
         let json = self
@@ -507,12 +508,12 @@ impl Scheduler {
     }
 }
 
-/// An id that parses and names nothing.
+/// A well-formed id that refers to nothing.
 pub(crate) fn nothing(prefix: &str) -> String {
     format!("{prefix}{:032x}", 42)
 }
 
-/// A session's key, from its id.
+/// The key of a session of the default tenant.
 pub(crate) fn key(session: &str) -> SessionKey {
     let session: SessionId = session.parse().expect("a session's id");
     SessionKey {
@@ -521,7 +522,7 @@ pub(crate) fn key(session: &str) -> SessionKey {
     }
 }
 
-/// The end of a send that says nothing.
+/// The end of a send without messages.
 fn ended(claimed: &Claimed, result: SendResult) -> CompleteSend {
     CompleteSend {
         key: claimed.key,

@@ -1,5 +1,5 @@
 //! A real agent on a real project: it finds out why a test fails, asks a person before it writes,
-//! hands a part to a child, and survives the deaths of its workers.
+//! delegates a part to a child, and survives the deaths of its workers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use mainspring_tests::faults::{
 };
 use serde_json::{Value, json};
 
-/// What the agent is to do with a project, and what the model does about it.
+/// Folder of the example: the project, the agent's task, and the model's script.
 fn example() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/fix_a_test")
 }
@@ -24,7 +24,7 @@ fn script() -> Result<Value> {
     )?)?)
 }
 
-/// A copy of the project.
+/// Makes a copy of the project.
 fn project(dir: &Path) -> Result<PathBuf> {
     let copy = dir.join("project");
     let copied = Command::new("cp")
@@ -36,7 +36,7 @@ fn project(dir: &Path) -> Result<PathBuf> {
     Ok(copy)
 }
 
-/// What the project's own tests say.
+/// Runs the project's own tests; returns whether they pass, and their output.
 fn tests(project: &Path) -> Result<(bool, String)> {
     let output = Command::new("sh")
         .arg("run-tests.sh")
@@ -53,7 +53,7 @@ fn text(value: &Value, member: &str) -> Result<String> {
         .to_owned())
 }
 
-/// Asks until the send is so.
+/// Polls until the send satisfies a condition.
 async fn until(
     caller: &mut Caller,
     id: &str,
@@ -71,7 +71,7 @@ async fn until(
     }
 }
 
-/// Waits until what a round asked for is over. The model thinks for two seconds then.
+/// Waits until a round's call has ended. After that the model thinks for two seconds.
 async fn settled(caller: &mut Caller, (id, session): (&str, &str), round: i32) -> Result<()> {
     let call = format!("call_{}_{round}_0", id.trim_start_matches("snd_"));
     let output = format!("/v1/sessions/{session}/calls/{call}/output");
@@ -83,7 +83,7 @@ async fn settled(caller: &mut Caller, (id, session): (&str, &str), round: i32) -
     Ok(())
 }
 
-/// Posts the person's permission to the question of the second round.
+/// Posts the person's approval for the question of the second round.
 async fn permit(caller: &mut Caller, id: &str, session: &str) -> Result<()> {
     let question = format!("call_{}_1_0", id.trim_start_matches("snd_"));
     let answer = json!({ "results": [{ "call_id": question, "output": "yes" }] });
@@ -93,7 +93,7 @@ async fn permit(caller: &mut Caller, id: &str, session: &str) -> Result<()> {
     Ok(())
 }
 
-/// The transcript of an agent that nothing has ever happened to.
+/// Asserts that the transcript is that of an undisturbed agent.
 fn told(messages: &[Value]) -> Result<()> {
     let said = |message: &Value| {
         message["content"][0]["text"]
@@ -141,7 +141,7 @@ fn told(messages: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// What is there in the end: the tests pass, and nothing else was changed.
+/// Asserts that in the end the tests pass, and nothing else was changed.
 fn fixed(project: &Path) -> Result<()> {
     let (passed, said) = tests(project)?;
     ensure!(passed, "{said}");
@@ -160,7 +160,7 @@ fn fixed(project: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Nothing was written before the person said so.
+/// Asserts that nothing was written before the person agreed.
 fn untouched(project: &Path) -> Result<()> {
     for name in ["total.sh", "run-tests.sh"] {
         let now = std::fs::read_to_string(project.join(name))?;
@@ -211,12 +211,12 @@ async fn it_fixes_a_test_over_three_deaths_of_its_process() -> Result<()> {
     .await?;
     untouched(&project)?;
 
-    // While the person thinks.
+    // Kill the process while the person thinks.
     drop(dev);
     dev = start(&program, "dev-2", &data)?;
     caller = Caller::new(vec![dev.url()], 0);
     permit(&mut caller, &id, &session).await?;
-    // In a call of the model before it writes, and in one after that.
+    // Kill it during a model call before the write, and during one after that.
     for rounds in [3, 5] {
         let there = |send: &Value| send["status"] == "running" && send["rounds"] == rounds;
         until(&mut caller, &id, "there", there).await?;

@@ -1,6 +1,6 @@
-//! Secrets that were planted wherever the product takes one are found nowhere else: not in logs, spans,
-//! metrics, events, answers, rows, Redis, archives, the journal or what commands print, although everything
-//! that can fail with them fails, and quotes them.
+//! Secrets planted wherever the product takes one must be found nowhere else: not in logs, spans,
+//! metrics, events, answers, rows, Redis, archives, the journal or command output, although
+//! everything that can fail with them fails, and quotes them.
 
 mod api;
 mod commands;
@@ -27,7 +27,8 @@ use self::requests::Signer;
 use self::settings::Programs;
 use self::sinks::Monitor;
 
-/// Where a word has to be found that is no secret: whoever finds it there would find a secret, too.
+/// Places where a non-secret control word must be found, which proves that the search would find a
+/// secret there.
 const SINKS: [&str; 11] = [
     "answers",
     "archives",
@@ -42,7 +43,7 @@ const SINKS: [&str; 11] = [
     "redis/commands",
 ];
 
-/// Kinds of secrets that are planted at least.
+/// Minimum number of kinds of secrets that are planted.
 const KINDS_MIN: usize = 100;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,7 +58,7 @@ async fn a_secret_is_nowhere_but_where_it_belongs() -> Result<()> {
         .tempdir()?;
     let said = search(folder.path(), began).await;
     if said.is_err() {
-        // Nobody is left to tell when it is gone.
+        // If stderr is closed there is nobody to report to.
         let _ = writeln!(
             std::io::stderr(),
             "all that came out is kept in {}",
@@ -71,7 +72,7 @@ async fn search(folder: &Path, began: Duration) -> Result<()> {
     let out = folder.join("out");
     let mut planted = Planted::default();
     let mut control = Planted::default();
-    // Begins with a letter, as it is a name of many things, too.
+    // Starts with a letter, because it is also used as a name of many things.
     let word = format!("word{}", random());
     control.note("the word", &word, &SINKS);
 
@@ -89,7 +90,8 @@ async fn search(folder: &Path, began: Duration) -> Result<()> {
     sinks::image(&programs.worker.binary, &out)?;
     drop(monitor);
 
-    // Of the image, that is searched for in the program which its own words are in.
+    // The image's control word is one of the program's own words, because the image consists of the
+    // program.
     control.note(
         "a word of the program",
         "MAINSPRING_SECRETS_KEY",
@@ -104,7 +106,7 @@ async fn search(folder: &Path, began: Duration) -> Result<()> {
     let found = planted.found(&out)?;
     let strays = planted.strays(&found);
     let unused = planted.missed(&found);
-    // Nobody is left to tell when it is gone.
+    // If stderr is closed there is nobody to report to.
     let _ = writeln!(
         std::io::stderr(),
         "{} secrets, {} MiB, {:?}",
@@ -120,7 +122,7 @@ async fn search(folder: &Path, began: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Has everything run, and end.
+/// Runs everything to its end.
 async fn run(
     programs: &Programs,
     planted: &mut Planted,
@@ -145,7 +147,7 @@ async fn run(
     requests::blob(&api).await?;
     requests::blob(&beside).await?;
 
-    // The rest is told by a worker whose collector refuses it.
+    // The remaining output comes from a worker whose collector refuses it.
     let mut last = blocking(|| programs.other_worker.worker("other-worker", &[]))?;
     sinks::no_cores(&[&scheduler, &other, &worker, &last])?;
     sinks::metrics(
@@ -184,7 +186,7 @@ async fn run(
     Ok(())
 }
 
-/// What was found where it does not belong, with what is around it.
+/// Reports what was found where it does not belong, with its surroundings.
 fn report(strays: &Found, out: &Path) -> Result<String> {
     let mut lines = Vec::new();
     for (name, file) in strays {

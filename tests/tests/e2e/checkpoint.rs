@@ -1,4 +1,4 @@
-//! A long answer over the death of its process: the next one goes on with what was streamed.
+//! A long answer whose process dies: the next one continues from what was streamed.
 
 use std::time::Duration;
 
@@ -33,11 +33,11 @@ async fn a_long_answer_goes_on_behind_a_kill() -> Result<()> {
         .await?
         .json()?;
     let id = send["id"].as_str().context("an id")?.to_owned();
-    // Past the first note of what was said, and far from the end.
+    // Past the first checkpoint, and far from the end.
     pause(Duration::from_secs(9)).await;
     let shown = caller.get(&format!("/v1/sends/{id}")).await?;
     ensure!(shown["status"] == "running", "{shown}");
-    // Signal 9.
+    // Kills it with signal 9.
     drop(dev);
     let dev = start(&program, "dev-again", &data)?;
     let mut caller = Caller::new(vec![dev.url()], 0);
@@ -47,9 +47,9 @@ async fn a_long_answer_goes_on_behind_a_kill() -> Result<()> {
     ensure!(ended["status"] == "completed", "{ended}");
     ensure!(ended["output_text"] == LONG, "{ended}");
     ensure!(ended["rounds"] == 1, "{ended}");
-    // A part of the bill is an estimate: that of the process which died.
+    // Part of the usage is an estimate: that of the process that died.
     ensure!(ended["usage"]["estimated"] == true, "{ended}");
-    // What was noted after five seconds is not said again.
+    // What the checkpoint after five seconds contains is not generated again.
     ensure!(took < Duration::from_secs(17), "it took {took:?} more");
     drop(dev);
     let (code, out, err) = blocking(|| program.run(&["audit"]))?;

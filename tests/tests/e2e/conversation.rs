@@ -1,5 +1,5 @@
-//! Conversations from the command line and over HTTP to the model's wire and back: on one machine
-//! with each transport, and across schedulers and workers that come and go.
+//! Conversations from the command line and over HTTP down to the model's wire: on one machine with
+//! each transport, and across schedulers and workers that come and go.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What the model is told before everything else.
+/// The system prompt.
 const PROMPT: &str = "You are brief.";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -100,7 +100,7 @@ async fn on_one_machine(protocol: &str, stream: bool) -> Result<()> {
         "echo: three\necho: four\n",
     )?;
 
-    // What was said is still there for the next process.
+    // The conversation is still there for the next process.
     let code = blocking(|| dev.stop(Duration::from_secs(20)))?;
     ensure!(code == 0, "dev ended with {code}");
     audited(&program)?;
@@ -131,8 +131,8 @@ async fn one_process_on_postgres_answers_after_it_was_killed() -> Result<()> {
     killed_on(Server::Postgres).await
 }
 
-/// `mainspring dev` on an empty database of a server, without Redis: it makes the schema, dies in an answer, and ends
-/// the send once it is back.
+/// `mainspring dev` on an empty database of a server, without Redis: it creates the schema, dies
+/// during an answer, and completes the send once it is back.
 async fn killed_on(server: Server) -> Result<()> {
     let _turn = beside()?;
     let Some(url) = server.empty_database() else {
@@ -225,7 +225,7 @@ async fn a_conversation_goes_on_while_workers_die_and_leave() -> Result<()> {
         "echo: five\n",
     )?;
     let calls = cluster.model.ledger().entries();
-    // The second answer was asked for twice, in the same words.
+    // The second answer was requested twice, with the same bytes.
     ensure!(calls.len() == 6, "{} calls", calls.len());
     ensure!(calls[1].body_sha256 == calls[2].body_sha256, "other words");
     let turns = ["one", two, three, four, "five"];
@@ -241,8 +241,8 @@ async fn a_conversation_goes_on_while_workers_die_and_leave() -> Result<()> {
     Ok(())
 }
 
-/// A worker is killed in the middle of an answer, while someone watches, who then goes on watching
-/// at another scheduler.
+/// A worker is killed in the middle of an answer, while a reader watches, who then continues on
+/// another scheduler.
 async fn a_worker_dies(
     cluster: &mut Cluster,
     caller: &mut Caller,
@@ -269,7 +269,7 @@ async fn a_worker_dies(
     }
     ensure!(format!("echo: {words}").starts_with(&text), "{text}");
     let last = last.context("the send was queued with an id")?;
-    // Who comes now, to another scheduler, is told the answer from its beginning.
+    // A reader that joins now, on another scheduler, gets the answer from its beginning.
     let mut late = Events::open(&urls[1], &path, None).await?;
     let told = loop {
         let event = late.next().await?.context("the stream goes on")?;
@@ -293,7 +293,7 @@ async fn a_worker_dies(
                 ensure!(event.data["attempt"] == 2, "{event:?}");
                 text = Some(String::new());
             }
-            // What came before the reset, if anything still did, is void.
+            // Deltas before the reset, if there are any, are void.
             "message.delta" => {
                 if let Some(text) = &mut text {
                     ensure!(event.data["attempt"] == 2, "{event:?}");
@@ -331,8 +331,8 @@ async fn a_worker_dies(
     cluster.all_ready()
 }
 
-/// A worker is asked to stop in the middle of an answer: it finishes it, and leaves what comes
-/// behind to others.
+/// A worker is asked to stop in the middle of an answer: it finishes it, and leaves later sends to
+/// others.
 async fn a_worker_leaves(
     cluster: &mut Cluster,
     caller: &mut Caller,
@@ -356,7 +356,7 @@ async fn a_worker_leaves(
     let leaver = cluster.busy_worker().await?;
     let code = blocking(|| cluster.workers[leaver].stop(Duration::from_secs(20)))?;
     ensure!(code == 0, "the worker ended with {code}");
-    // Its own answer was stored before it went; there is nothing to take over.
+    // Its own answer was stored before it left; there is nothing to take over.
     let third = caller.get(&format!("/v1/sends/{}", sends[0])).await?;
     ensure!(third["status"] == "completed", "{third}");
     let fourth = caller
@@ -367,7 +367,7 @@ async fn a_worker_leaves(
     cluster.all_ready()
 }
 
-/// A session with a system prompt.
+/// Creates a session with a system prompt.
 async fn opened(caller: &mut Caller) -> Result<String> {
     let body = json!({ "agent": { "system_prompt": PROMPT } });
     let answer = caller.post("/v1/sessions", &body, "session").await?;
@@ -376,7 +376,7 @@ async fn opened(caller: &mut Caller) -> Result<String> {
     Ok(id.to_owned())
 }
 
-/// A send that has completed.
+/// Makes a send that must complete.
 async fn sent(caller: &mut Caller, session: &str, words: &str) -> Result<Value> {
     let path = format!("/v1/sessions/{session}/sends?wait=20s");
     let answer = caller
@@ -390,7 +390,7 @@ async fn sent(caller: &mut Caller, session: &str, words: &str) -> Result<Value> 
     Ok(send)
 }
 
-/// A command prints this, and nothing else, and ends well.
+/// Asserts that a command prints exactly this and succeeds.
 fn said(program: &Program, arguments: &[&str], input: &str, wanted: &str) -> Result<()> {
     let (code, out, err) = blocking(|| program.run_with_input(arguments, input))?;
     ensure!(
@@ -406,7 +406,7 @@ fn audited(program: &Program) -> Result<()> {
     Ok(())
 }
 
-/// Adds a piece where it says that it belongs.
+/// Appends a piece, and asserts that its offset is right.
 fn grow(text: &mut String, event: &Event) -> Result<()> {
     let offset = event.data["offset"].as_u64().context("an offset")?;
     ensure!(
@@ -417,7 +417,7 @@ fn grow(text: &mut String, event: &Event) -> Result<()> {
     Ok(())
 }
 
-/// The model saw the prompt, every turn so far with its answer, and the last turn.
+/// Asserts that the model got the prompt, every turn so far with its answer, and the last turn.
 fn heard(call: &Entry, turns: &[&str]) -> Result<()> {
     let body: Value = serde_json::from_str(call.body.as_deref().context("a body")?)?;
     let mut system = text(&body["system"]);

@@ -1,6 +1,6 @@
-//! A crowd of clients that keep a server busy without using it: half a head, a body that lacks its
-//! last byte, the deepest and the widest JSON. They cost a bounded amount of memory, and whoever
-//! asks for something alone them is answered soon.
+//! A crowd of clients that occupy a server without using it: half a request head, a body that lacks
+//! its last byte, the deepest and the widest JSON. They cost a bounded amount of memory, and an
+//! honest client is still answered soon.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -15,28 +15,30 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-/// Connections with half a head: as many as the usual limit of open files leaves room for.
+/// Number of connections with half a head: as many as the usual limit of open files allows.
 /// `MAINSPRING_TEST_SLOW_CLIENTS` asks for more.
 const SLOW: usize = 600;
 
-/// Bodies of the largest size that lack a byte: more than all bodies together may have.
+/// Number of bodies of the largest size that lack a byte: more than the limit of all bodies
+/// together.
 const DRIPPING: usize = 24;
 
-/// The largest body.
+/// Size of the largest body.
 const LARGEST: usize = 4 << 20;
 
-/// What all bodies together may have here.
+/// Limit of all bodies together in this test.
 const BODIES: usize = 32 << 20;
 
-/// What the server may hold in all: itself, the bodies while they grow, and one of them as values.
+/// Total memory that the server may use: itself, the bodies while they grow, and one of them as
+/// parsed values.
 const MEMORY_MAX: u64 = 512 << 20;
 
-/// How long anybody else may have to wait, on a machine that does much alones.
+/// How long any other client may have to wait, on a machine that does much else.
 const STALL_MAX: Duration = Duration::from_secs(5);
 
 async fn saying(address: &str, bytes: &[u8]) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(address).await?;
-    // Whoever is refused early may find the connection closed.
+    // A client that is refused early may find the connection closed.
     let _ = stream.write_all(bytes).await;
     Ok(stream)
 }
@@ -47,7 +49,7 @@ fn head(path: &str, length: usize) -> String {
     )
 }
 
-/// A status of an answer, and how long it took.
+/// Makes a request; returns the status, and how long the answer took.
 async fn ask(url: &str, method: &str, path: &str, body: Bytes) -> Result<(u16, Duration)> {
     let began = monotonic();
     let work = async {
@@ -59,8 +61,8 @@ async fn ask(url: &str, method: &str, path: &str, body: Bytes) -> Result<(u16, D
     Ok((answer.status, monotonic().saturating_sub(began)))
 }
 
-/// The status that a body gets. One that is refused before all of it is written may find the connection closed, and
-/// its answer lost: it is sent again.
+/// The status that a body gets. If it is refused before all of it is written, the connection may be
+/// closed and the answer lost: then it is sent again.
 async fn answered(url: &str, path: &str, body: Bytes) -> Result<u16> {
     for _ in 0..100 {
         match ask(url, "POST", path, body.clone()).await {
@@ -163,7 +165,7 @@ async fn a_crowd_costs_bounded_memory_and_stalls_nobody() -> Result<()> {
         crowd.push(stream.await??);
     }
     let mebibytes = largest >> 20;
-    // Nobody is left to tell when it is gone.
+    // If stderr is closed there is nobody to report to.
     let _ = writeln!(
         std::io::stderr(),
         "{slow} slow clients: {mebibytes} MiB, {slowest:?}"
@@ -172,7 +174,7 @@ async fn a_crowd_costs_bounded_memory_and_stalls_nobody() -> Result<()> {
     ensure!(largest < MEMORY_MAX, "{mebibytes} MiB");
     ensure!(accepted > 0, "nobody got through");
 
-    // What is left undone is dropped: the room is there again.
+    // Dropping the incomplete bodies frees their room.
     drop(crowd);
     let fits = json!({ "input": "x".repeat(LARGEST - 100) }).to_string();
     let fits = Bytes::from(fits);

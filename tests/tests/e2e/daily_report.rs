@@ -1,4 +1,4 @@
-//! The agent that reports every day, with days of five seconds, while processes die.
+//! The daily report agent, with days of five seconds, while processes die.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A day, in seconds: the shortest that wake-ups take.
+/// A day, in seconds: the shortest interval that wake-ups allow.
 const DAY: u64 = 5;
 
-/// Reports that are delivered before the agent is asked to stop.
+/// Number of reports that are delivered before the agent is asked to stop.
 const REPORTS: usize = 2;
 
-/// The session of the example, with its receiver in this process.
+/// The example's session, with its receiver in this process.
 fn session(side_effects: &SideEffects) -> Result<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/daily_report/agent.json");
     let mut session: Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
@@ -107,7 +107,7 @@ async fn an_agent_schedules_its_daily_report_and_delivers_each_once() -> Result<
     let ended = caller.get(&format!("/v1/timers/{timer}")).await?;
     ensure!(ended["status"] == "cancelled", "{ended}");
 
-    // Every wake-up that there was is a send of its own, and one delivery.
+    // Every wake-up is a send of its own, with one delivery.
     let fired = caller.all(&path).await?;
     let mut delivered = Vec::new();
     for one in &fired {

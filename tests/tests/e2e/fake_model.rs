@@ -1,4 +1,4 @@
-//! The transports against the fake provider: what it is told to do is what is heard.
+//! The transports against the fake provider: they get exactly what it is told to send.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A model whose bytes are meant to do harm, over the wire, down to the database: each send has a
-//! typed end, its session goes on, and no process panics.
+//! A model that sends harmful bytes, over the wire, down to the database: each send has a typed
+//! end, its session continues, and no process panics.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,14 +15,15 @@ use mainspring_tests::fake_model::listen;
 use mainspring_tests::faults::{Caller, Cluster, Recipe, beside, binary, blocking};
 use serde_json::{Value, json};
 
-/// What the model sends, as the text of one streamed chunk, and whether the send may fail of it.
+/// What the model sends, as the text of one streamed chunk, and whether the send may fail because
+/// of it.
 struct Case {
     name: &'static str,
     chunk: String,
     fails: bool,
 }
 
-/// A chunk whose delta is this text of JSON.
+/// A chunk whose delta is this JSON text.
 fn chunk(delta: &str, finish: &str) -> String {
     format!(
         r#"{{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]}}"#
@@ -36,7 +37,7 @@ fn calls(list: &str) -> String {
     )
 }
 
-/// A call with these texts of JSON.
+/// A call with these JSON texts.
 fn call(index: &str, id: &str, name: &str, arguments: &str) -> String {
     format!(
         r#"{{"index":{index},"id":{id},"type":"function","function":{{"name":{name},"arguments":{arguments}}}}}"#
@@ -47,7 +48,7 @@ fn case(name: &'static str, chunk: String, fails: bool) -> Case {
     Case { name, chunk, fails }
 }
 
-/// A text of JSON that is far too long.
+/// A JSON string that is far too long.
 fn huge() -> String {
     json!("x".repeat(10_000_000)).to_string()
 }
@@ -143,13 +144,13 @@ async fn answer(State(cases): State<Arc<Vec<Case>>>, body: axum::body::Bytes) ->
     )
 }
 
-/// The model's base URL; it serves until the test's runtime ends.
+/// Starts the model, which serves until the test's runtime ends; returns its base URL.
 fn model() -> Result<String> {
     let listener = listen(([127, 0, 0, 1], 0).into())?;
     let url = format!("http://{}/v1", listener.local_addr()?);
     let router = Router::new()
         .route("/v1/chat/completions", post(answer))
-        // Transcripts grow by what the model says.
+        // Transcripts grow with the model's answers.
         .layer(DefaultBodyLimit::disable())
         .with_state(Arc::new(cases()));
     tokio::spawn(async move { axum::serve(listener, router).await });
@@ -199,7 +200,7 @@ async fn all_end(urls: Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// No process said that it panicked.
+/// Asserts that no process logged a panic.
 fn calm(logs: &Path) -> Result<()> {
     for log in std::fs::read_dir(logs)? {
         let said = String::from_utf8_lossy(&std::fs::read(log?.path())?).into_owned();

@@ -1,5 +1,5 @@
-//! Fifty messages at random instants at one session, under every policy, over both protocols: each
-//! has one fate, and every request that the model gets is one that its provider takes.
+//! Fifty messages to one session at random moments, under every policy, over both protocols: each
+//! has one fate, and the provider accepts every request that the model gets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const POLICIES: [&str; 5] = ["enqueue", "coalesce", "steer", "interrupt", "rejec
 
 const MESSAGES: usize = 50;
 
-/// A message, which calls tools or does not, and takes a while.
+/// A message that takes a while, with or without tool calls.
 fn words(mark: &str) -> String {
     let does = [
         "",
@@ -30,8 +30,8 @@ fn words(mark: &str) -> String {
     format!("{} <{mark}>", does[any_of(does.len())])
 }
 
-/// Fifty messages, each with the policy or, where there is none, with any; what became of each by
-/// its mark: whether it was accepted.
+/// Sends fifty messages, each with the policy, or with a random one if none is given. Returns the
+/// session, and whether each message was accepted, by its mark.
 async fn talk(
     url: String,
     policy: Option<&'static str>,
@@ -61,7 +61,7 @@ async fn talk(
         pause(between(Duration::ZERO, Duration::from_millis(80))).await;
     }
     settled(&mut caller, &sends).await?;
-    // What came too late for the last one is told with the next.
+    // A message too late for the last send is delivered with the next.
     let mark = format!("{name}-end");
     let end = json!({ "input": format!("<{mark}>") });
     let last = caller.post(&path, &end, &mark).await?.json()?;
@@ -89,8 +89,8 @@ async fn settled(caller: &mut Caller, sends: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// Each accepted message is in the transcript once, each refused one is not, and every item of the
-/// inbox says where it went.
+/// Asserts that each accepted message is in the transcript once, no refused one is, and every inbox
+/// item says where it went.
 async fn fates(
     caller: &mut Caller,
     session: &str,
@@ -114,7 +114,7 @@ async fn fates(
     let items = caller.all(&format!("/v1/sessions/{session}/inbox")).await?;
     for item in &items {
         ensure!(item["fate"] == "delivered", "{item}");
-        // What joined a send that had not started is part of its first message.
+        // An item that joined a send before it started is part of its first message.
         let joined = item["seq"].is_null() && item["mode"] == "coalesce";
         let place = messages.iter().find(|message| {
             if joined {

@@ -1,5 +1,5 @@
-//! Isolated agents and their processes: what a tool finds there, what is left of a call whose process dies,
-//! and that no process outlives its worker.
+//! Isolated agents and their processes: what a tool can find there, what is left of a call whose
+//! process dies, and that no process outlives its worker.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::tools::start;
 
-/// What the worker knows and nobody else may: in its environment, and in a file beside it.
+/// Secrets that only the worker may know: in its environment, and in a file next to it.
 const SECRETS: [&str; 5] = [
     "sk-of-the-worker",
     "sk-of-another",
@@ -22,8 +22,8 @@ const SECRETS: [&str; 5] = [
     "pw-in-a-file",
 ];
 
-/// An MCP server of a few lines: its tool `look` says who started it, and everything that it can find of the
-/// worker.
+/// A minimal MCP server: its tool `look` reports who started it, and everything that it can find of
+/// the worker.
 const SERVER: &str = r#"answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 while read -r line; do
   id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -37,7 +37,8 @@ while read -r line; do
   esac
 done"#;
 
-/// A sandbox of what Linux has by itself: processes and a directory of the host are not seen in it.
+/// A sandbox built from plain Linux tools: the host's processes and one directory are not visible
+/// in it.
 fn sandbox(hidden: &Path) -> Vec<String> {
     let hide = format!(
         "mount -t tmpfs none '{}' && exec \"$0\" \"$@\"",
@@ -60,7 +61,7 @@ fn sandbox(hidden: &Path) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
 
-/// Whether this machine lets anybody make namespaces.
+/// Whether this machine lets unprivileged users create namespaces.
 fn has_namespaces() -> bool {
     let made = Command::new("unshare")
         .args(["--user", "--map-root-user", "--mount", "--pid", "--fork"])
@@ -69,7 +70,7 @@ fn has_namespaces() -> bool {
     made.is_ok_and(|status| status.success())
 }
 
-/// A server that isolates like this, with secrets in its environment and in `secrets` beside it.
+/// A server with this isolation, with secrets in its environment and in `secrets` next to it.
 fn program(dir: &Path, launcher: &[String]) -> Result<(Program, PathBuf)> {
     let secrets = dir.join("secrets");
     std::fs::create_dir_all(&secrets)?;
@@ -118,7 +119,7 @@ async fn session(caller: &mut Caller, tools: Value) -> Result<String> {
     Ok(id.to_owned())
 }
 
-/// The send's end, and what its calls gave.
+/// Runs a send; returns its final state, and the results of its calls.
 async fn sent(caller: &mut Caller, session: &str, input: &str) -> Result<(Value, Vec<String>)> {
     let path = format!("/v1/sessions/{session}/sends?wait=60s");
     let body = json!({ "input": input });
@@ -151,7 +152,7 @@ fn shell(command: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_isolated_agent_finds_no_credentials() -> Result<()> {
     if !has_namespaces() {
-        // As for databases: where nothing may be left out, it is not.
+        // As with databases: skip, unless nothing may be skipped.
         let required = std::env::var_os("REQUIRE_STORES").is_some();
         ensure!(!required, "this machine lets nobody make namespaces");
         return Ok(());
@@ -186,7 +187,8 @@ async fn an_isolated_agent_finds_no_credentials() -> Result<()> {
             "{secret}: {said:?}"
         );
     }
-    // The shell and the server are below the child, whose memory is bounded, and which had what it needs.
+    // The shell and the server are children of the tools process, which has a memory limit and the
+    // environment it needs.
     ensure!(
         said[0].contains("run-tools") && said[0].contains("PATH="),
         "{said:?}"
@@ -196,11 +198,11 @@ async fn an_isolated_agent_finds_no_credentials() -> Result<()> {
     ensure!(said[1].contains("run-tools"), "{said:?}");
     ensure!(said[1].contains("OWN=for-the-server"), "{said:?}");
     ensure!(!said[1].contains("for-another"), "{said:?}");
-    // Address rules hold there, too; what has no place there is not on offer.
+    // Address rules apply there, too; tools that cannot run there are not offered.
     ensure!(said[2].contains("tools.allow_private"), "{said:?}");
     ensure!(said[3].contains("no tool named"), "{said:?}");
 
-    // Without the sandbox the same words do find something: the test would see it.
+    // Without the sandbox the same command would find something: the test can detect a leak.
     let seen = std::fs::read_to_string(secrets.join("database"))?;
     ensure!(seen.contains("pw-in-a-file"));
     Ok(())
@@ -227,7 +229,7 @@ async fn a_process_that_dies_in_the_middle_does_nothing_twice() -> Result<()> {
     ensure!(said[2].contains("two"), "{said:?}");
     ensure!(std::fs::read_to_string(room.join("done"))? == "one\ntwo\n");
     drop(dev);
-    // What is audited is what it wrote, not what its environment names for others to find.
+    // Audit what it wrote, not the decoy databases named in its environment.
     program
         .environment
         .retain(|(name, _)| !name.ends_with("_URL"));
@@ -262,7 +264,7 @@ async fn a_worker_that_is_killed_takes_its_processes_along() -> Result<()> {
     let mut all: Vec<String> = below.split_whitespace().map(str::to_owned).collect();
     ensure!(all.len() >= 2, "the command and the server: {below}");
     all.extend([child, pid("own").context("the command")?]);
-    // Killed as it is dropped.
+    // Dropping kills it.
     drop(dev);
     for pid in all {
         let gone = || {

@@ -1,4 +1,4 @@
-//! The journal over the deaths of those who write it.
+//! The journal across deaths of the processes that write it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use mainspring_tests::faults::{
 };
 use serde_json::{Value, json};
 
-/// Sessions that are at work at once, and sends of each.
+/// Number of concurrent sessions, and of sends to each.
 const SESSIONS: usize = 6;
 const SENDS: usize = 4;
 
@@ -21,11 +21,11 @@ const WORK: &str = concat!(
     r"!then !tool current_time {} !then !stream 4x40ms done"
 );
 
-/// The numbers of the steps of each session, in the order of the lines, each where it first stands.
+/// Each session's step numbers in the order of the lines, each at its first occurrence.
 fn written(journal: &Path) -> Result<BTreeMap<String, Vec<i64>>> {
     let mut sessions = BTreeMap::<String, Vec<i64>>::new();
     for line in std::fs::read_to_string(journal)?.lines() {
-        // The last one may be under way.
+        // The last line may be incomplete.
         let Ok(line) = serde_json::from_str::<Value>(line) else {
             continue;
         };
@@ -40,7 +40,7 @@ fn written(journal: &Path) -> Result<BTreeMap<String, Vec<i64>>> {
     Ok(sessions)
 }
 
-/// Makes sessions and sends to each; what was made.
+/// Creates sessions with sends; returns their ids.
 async fn begin(caller: &mut Caller) -> Result<Vec<(String, Vec<String>)>> {
     let mut all = Vec::new();
     for n in 0..SESSIONS {
@@ -75,7 +75,7 @@ async fn ended(caller: &mut Caller, all: &[(String, Vec<String>)]) -> Result<()>
     Ok(())
 }
 
-/// Waits until every step that there is has its line, and looks at their order.
+/// Waits until every step has its line, and checks their order.
 async fn complete(journal: &Path, sessions: &[(String, Vec<String>)]) -> Result<()> {
     let until = monotonic() + Duration::from_secs(30);
     loop {
@@ -99,7 +99,7 @@ async fn complete(journal: &Path, sessions: &[(String, Vec<String>)]) -> Result<
     }
 }
 
-/// What `mainspring replay` says.
+/// The output of `mainspring replay`.
 fn replayed(program: &Program, journal: &Path, more: &[&str]) -> Result<(String, String)> {
     let mut words = vec!["replay", journal.to_str().context("UTF-8")?];
     words.extend(more);
@@ -130,7 +130,7 @@ fn look(program: &Program, journal: &Path, sessions: &[(String, Vec<String>)]) -
             ensure!(has("current_time ok"), "{mine:#?}");
         }
     }
-    // One of them alone, and a line that was damaged.
+    // One send alone, with a damaged line in the journal.
     let text = std::fs::read_to_string(journal)?;
     let damaged = journal.with_extension("damaged");
     std::fs::write(&damaged, format!("{{\"at\": 5\n{text}"))?;

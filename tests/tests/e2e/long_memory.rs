@@ -1,4 +1,5 @@
-//! The assistant that two people talk to for months, as its example runs it, on a shorter time.
+//! The example of an assistant that two people talk to for months, run as is but over a shorter
+//! time.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::binary;
 use mainspring_tests::suites::store::harness::environment;
 
-/// The number that stands before these words.
+/// The number before these words.
 fn counted(said: &str, words: &str) -> Result<u64> {
     let (before, _) = said.split_once(words).context(said.to_owned())?;
     let number = before.trim_end().rsplit([' ', '\n']).next();
@@ -17,7 +18,7 @@ fn counted(said: &str, words: &str) -> Result<u64> {
 #[test]
 fn an_assistant_remembers_what_each_told_it_however_often_it_is_killed() -> Result<()> {
     if Command::new("python3").arg("--version").output().is_err() {
-        // The example needs it, the product does not.
+        // Only the example needs Python, the product does not.
         ensure!(
             environment("REQUIRE_STORES").as_deref() != Some("all"),
             "python3 is required, and is not there"
@@ -36,12 +37,12 @@ fn an_assistant_remembers_what_each_told_it_however_often_it_is_killed() -> Resu
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{said}\n{errors}");
     ensure!(said.contains("my dog is called Rex"), "{said}");
-    // One in the middle of sends at least, and one before the last question.
+    // At least one in the middle of sends, and one before the last question.
     let kills = counted(&said, "times killed with signal 9")?;
     ensure!(kills >= 2, "{said}");
     let takeovers = counted(&said, "sends taken over")?;
     ensure!(takeovers >= 1, "{said}");
-    // Both conversations are whole behind them: 8 days, a month's end and the last question.
+    // Both conversations are complete: 8 days, a month's end and the last question.
     ensure!(
         said.matches("10 inputs, all answered").count() == 2,
         "{said}"

@@ -1,5 +1,5 @@
-//! The real program from the command line and over HTTP to the model's wire. Tests that kill processes
-//! across workers have the machine to themselves; the others run beside each other.
+//! The real program, from the command line and over HTTP down to the model's wire. Tests that kill
+//! processes across workers have the machine to themselves; the others run concurrently.
 
 mod agent;
 mod canaries;

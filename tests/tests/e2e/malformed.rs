@@ -1,6 +1,6 @@
-//! Requests that no client makes, floods, and connections that are slow or idle, on plain sockets, while
-//! other clients send as usual: nothing is answered with a 5xx, memory stays bounded, and the others hardly
-//! notice.
+//! Malformed requests, floods, and connections that are slow or idle, on plain sockets, while other
+//! clients send as usual: nothing is answered with a 5xx, memory stays bounded, and the others
+//! hardly notice.
 
 mod cases;
 mod crowds;
@@ -24,48 +24,50 @@ use tokio::net::TcpStream;
 use self::cases::{Answers, Case};
 use self::crowds::{Crowd, Dose};
 
-/// What all bodies together may have here.
+/// Limit of all bodies together in this test.
 const BODIES: u64 = 32 << 20;
 
-/// What a scheduler may hold beyond what it held at rest: the bodies that are there at once, several times over
+/// Memory that a scheduler may use beyond its idle level: the concurrent bodies several times over
 /// while they are parsed, and the heads of the connections that are open at once.
 const BODIES_HELD: u64 = 5 * BODIES;
 const HEAD_HELD: u64 = 40 << 10;
 
-/// How long a connection may take over its head, and its body.
+/// How long a connection may take to send its head, and its body.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long an answer to one of these requests may take.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// How many of them are under way at once, where nobody measures.
+/// How many of them are in flight at once, while nothing is measured.
 const AT_ONCE: usize = 8;
 
-/// How often 99 of 100 requests of the others are looked at, without the crowd and right afterwards with it: the
-/// median of how they compare counts, as the machine may do something else meanwhile. Of how many requests at
-/// least each time, of all of them.
+/// Minimum number of pairs of measurements of the others' 99th percentile, without the crowd and
+/// right afterwards with it: the median of their ratios counts, because the machine may be busy
+/// otherwise. And the minimum number of requests in each measurement, of all the others together.
 const PHASES_MIN: usize = 7;
 const TIMES_MIN: usize = 300;
 
-/// How much longer 99 of 100 requests of the others may take beside all this.
+/// How many times longer the others' 99th percentile may be with the crowd.
 const SLOWER_MAX: f64 = 2.0;
 
-/// Clients that send as usual, and the pause of each between two sends: alone they leave most of a small machine
-/// idle, so that what is compared is not how long requests wait for a processor that is busy anyway.
+/// Number of clients that send as usual, and the pause of each between two sends: alone they leave
+/// most of a small machine idle, so that the comparison does not measure waiting for a processor
+/// that is busy anyway.
 const OTHERS: usize = 4;
 const OTHERS_PAUSE: Duration = Duration::from_millis(30);
 
-/// What whoever sends such a request does when all of it is sent.
+/// What the sender of a malformed request does when all of it is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
-    /// Waits for an answer, or for the end of the connection: what is incomplete takes its time.
+    /// Waits for an answer or for the end of the connection, which takes a while for incomplete
+    /// requests.
     Patient,
-    /// Says that nothing more comes, where nothing but a refusal can.
+    /// Shuts down its side, if nothing but a refusal can come.
     Hurried,
 }
 
-/// The statuses of everything that is answered, until the other side closes or has answered all that is
-/// expected.
+/// Sends a case; returns the statuses of all answers, until the other side closes or has sent as
+/// many as expected.
 async fn exchange(address: &str, case: &Case, manner: Manner) -> Result<Vec<u16>> {
     let mut stream = TcpStream::connect(address).await?;
     let (mut reader, mut writer) = stream.split();
@@ -75,7 +77,7 @@ async fn exchange(address: &str, case: &Case, manner: Manner) -> Result<Vec<u16>
         Answers::Refusals | Answers::Foreign => (1, manner == Manner::Hurried),
     };
     let says = async {
-        // Whoever is refused early finds the connection closed.
+        // A client that is refused early finds the connection closed.
         let _ = writer.write_all(&case.says).await;
         if is_over {
             let _ = writer.shutdown().await;
@@ -83,7 +85,7 @@ async fn exchange(address: &str, case: &Case, manner: Manner) -> Result<Vec<u16>
     };
     let hears = async {
         let mut heard = Vec::new();
-        // One that is closed with something unread ends in an error.
+        // A connection closed with unread data ends in an error.
         while statuses(&heard).len() < expected {
             match reader.read_buf(&mut heard).await {
                 Ok(1..) => {}
@@ -98,7 +100,7 @@ async fn exchange(address: &str, case: &Case, manner: Manner) -> Result<Vec<u16>
     Ok(statuses(&heard))
 }
 
-/// The statuses of HTTP/1 in these bytes.
+/// The HTTP/1 statuses in these bytes.
 fn statuses(heard: &[u8]) -> Vec<u16> {
     const BEGIN: &[u8] = b"HTTP/1.";
     let at = heard
@@ -125,7 +127,7 @@ fn judge(case: &Case, statuses: &[u16]) -> Option<String> {
     (!fits).then(|| format!("{}: {} of {kinds:?}", case.name, statuses.len()))
 }
 
-/// The head of a request with a body of so many bytes.
+/// The head of a request with a body of this many bytes.
 fn head_of_post(length: usize) -> String {
     format!(
         "POST /v1/sends HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
@@ -158,7 +160,7 @@ async fn cluster() -> Result<Option<Cluster>> {
     .await
 }
 
-/// Everything that was accepted can be read.
+/// Asserts that everything that was accepted can be read.
 async fn all_read(url: &str) -> Result<()> {
     let mut client = Client::connect(url).await?;
     for list in ["sessions", "sends"] {
@@ -201,13 +203,13 @@ async fn a_malformed_request_is_refused_and_never_a_fault_of_the_server() -> Res
     Ok(())
 }
 
-/// Does this on this thread alone.
+/// Runs this on the current thread only.
 fn on_one_thread<T>(work: impl Future<Output = T>) -> Result<T> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     Ok(runtime.enable_all().build()?.block_on(work))
 }
 
-/// Sends and reads as usual, on a thread of its own; what 99 of 100 requests did not exceed.
+/// Sends and reads as usual, on a thread of its own; returns the 99th percentile.
 fn others(url: &str, phase: Duration) -> Result<Duration> {
     let clients = (0..OTHERS).map(|_| other(url, monotonic() + phase));
     let all = futures::future::try_join_all(clients);
@@ -223,7 +225,7 @@ fn others(url: &str, phase: Duration) -> Result<Duration> {
 async fn other(url: &str, until: Duration) -> Result<Vec<Duration>> {
     let mut client = Client::connect(url).await?;
     let mut times = Vec::new();
-    // A busy machine takes longer over as many.
+    // A busy machine takes longer to make enough requests.
     while monotonic() < until || times.len() < TIMES_MIN / OTHERS {
         let began = monotonic();
         let body = json!({ "input": "hello" }).to_string();
@@ -242,7 +244,7 @@ async fn other(url: &str, until: Duration) -> Result<Vec<Duration>> {
     Ok(times)
 }
 
-/// What 99 of 100 do not exceed.
+/// The 99th percentile.
 fn p99(times: &mut [Duration]) -> Duration {
     times.sort_unstable();
     times
@@ -251,13 +253,13 @@ fn p99(times: &mut [Duration]) -> Duration {
         .unwrap_or_default()
 }
 
-/// What half of them do not exceed.
+/// The median.
 fn median(times: &mut [Duration]) -> Duration {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// The most memory that a process ever held, in bytes.
+/// The peak memory of a process, in bytes.
 fn most_memory(process: &Process) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.pid()))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -299,7 +301,7 @@ async fn floods_and_idle_connections_cost_bounded_memory_and_hardly_delay_others
     let largest = most_memory(&cluster.schedulers[0])?;
     let held = largest.saturating_sub(at_rest);
     let bound = BODIES_HELD + HEAD_HELD * dose.open_at_once() as u64;
-    // Nobody is left to tell when it is gone.
+    // If stderr is closed there is nobody to report to.
     let _ = writeln!(
         std::io::stderr(),
         "{told:?}\n99 of 100 alone within {alone:?}, beside all this within {beside:?}, {slower:.2} times as long; \

@@ -1,5 +1,5 @@
-//! Two tenants on a Postgres that keeps them apart by itself: each finds everything of its own that the API has, the other
-//! nothing of it.
+//! Two tenants on a Postgres with row security: each finds everything of its own through the API,
+//! and nothing of the other's.
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
@@ -7,7 +7,7 @@ use mainspring_tests::faults::{
 };
 use serde_json::{Value, json};
 
-/// What is made of everything before the other tenant asks for it.
+/// Paths that are read below each resource.
 const READS: [&str; 12] = [
     "/messages",
     "/calls",
@@ -23,7 +23,8 @@ const READS: [&str; 12] = [
     "/versions/1",
 ];
 
-/// How often each answer was given to reads of all that is at and below some paths.
+/// Reads everything at and below some paths; returns how many were found, and how many were
+/// missing.
 async fn read(caller: Holder<'_>, paths: &[String]) -> Result<(usize, usize)> {
     let (mut found, mut missing) = (0, 0);
     for path in paths {
@@ -53,7 +54,7 @@ const LISTS: [&str; 9] = [
     "runs",
 ];
 
-/// How many items the lists show.
+/// The number of items of each list.
 async fn listed(caller: Holder<'_>) -> Result<Vec<usize>> {
     let mut counts = Vec::new();
     for list in LISTS {
@@ -99,14 +100,14 @@ async fn tenants_find_their_own_and_nothing_of_each_other() -> Result<()> {
     let (found, missing) = read(red, &theirs).await?;
     ensure!(found == 0 && missing > 0, "red finds {found} of blue's");
 
-    // With everything of its own under the same names beside it.
+    // The other tenant now has everything of its own under the same names, too.
     let ours = furnished(red).await?;
     let both = (listed(blue).await?, listed(red).await?);
     ensure!(both.0 == both.1 && !both.0.contains(&0), "{both:?}");
     let own = read(red, &ours).await?;
     ensure!(own.0 >= 20, "red finds {} of its own", own.0);
 
-    // What changes things in steps of its own.
+    // Writes that have steps of their own.
     for (caller, paths) in [(blue, &theirs), (red, &ours)] {
         let patch = json!({ "metadata": { "seen": true } });
         caller.done("PATCH", &paths[4], &patch).await?;

@@ -1,4 +1,4 @@
-//! Workflows with the real program: in one process, and across workers of which one dies.
+//! Workflows with the real program: in one process, and across workers, one of which dies.
 
 use std::path::Path;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn text(value: &Value, member: &str) -> Result<String> {
         .to_owned())
 }
 
-/// Reads until something is so.
+/// Polls until a condition holds.
 async fn until(
     caller: &mut Caller,
     path: &str,
@@ -68,18 +68,18 @@ async fn the_worked_example_runs_to_its_end_in_one_process() -> Result<()> {
     ensure!(run["input"] == "tea" && run["error"].is_null(), "{run}");
     let result = text(&run["result"], "text")?;
     ensure!(result.contains("tea"), "{result}");
-    // A plan, three subjects, one page.
+    // A plan, three subtopics, one page.
     ensure!(run["counts"]["completed"] == 5, "{run}");
     let (code, out, err) = blocking(|| program.run(&["audit"]))?;
     ensure!(code == 0, "{out}{err}");
-    // The exit tells a run that failed.
+    // The exit code shows that a run failed.
     let failing = dir.path().join("failing.json");
     let root = json!({ "type": "agent", "id": "only", "spec": { "name": "a", "system_prompt": "Do it.", "tools": [] }, "input": "!fail refused" });
     std::fs::write(&failing, json!({ "name": "f", "root": root }).to_string())?;
     let failing = failing.display().to_string();
     let (code, out, _) = blocking(|| program.run(&["run", &failing, "-o", "json"]))?;
     ensure!(code == 7, "{code}: {out}");
-    // A call that fails instead of a model fails with its own code.
+    // A run whose tool call fails, rather than its model, ends with that call's error code.
     let tool = dir.path().join("tool.json");
     let root = json!({ "type": "tool", "id": "read", "tool": "read_file", "arguments": { "path": "nowhere.txt" } });
     std::fs::write(&tool, json!({ "name": "t", "root": root }).to_string())?;
@@ -92,7 +92,7 @@ async fn the_worked_example_runs_to_its_end_in_one_process() -> Result<()> {
     Ok(())
 }
 
-/// One leaf per number; each takes a while.
+/// A workflow with one leaf per number, each of which takes a while.
 fn wide(leaves: usize) -> Value {
     json!({ "name": "wide", "root": {
         "type": "foreach", "id": "all", "as": "n", "items": (0..leaves).collect::<Vec<_>>(), "max_concurrency": 8,
@@ -142,7 +142,7 @@ async fn a_run_across_workers_survives_the_death_of_one() -> Result<()> {
     }
     let nodes = caller.all(&format!("{path}/nodes")).await?;
     ensure!(nodes.len() == 41, "{}", nodes.len());
-    // A takeover goes on in the same session: no leaf was begun a second time.
+    // A takeover continues in the same session: no leaf was started a second time.
     ensure!(nodes.iter().all(|node| node["attempt"] == 1), "{nodes:?}");
     cluster.replace_worker(victim)?;
     cluster.all_ready()?;

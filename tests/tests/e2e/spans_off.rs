@@ -1,5 +1,6 @@
-//! Without an exporter, spans cost nothing. The check runs in a process of its own: as soon as one subscriber of a process wants
-//! a span, `tracing` enables it for all of them and leaves it to their layers to skip it.
+//! Without an exporter, spans cost nothing. The check runs in a process of its own: as soon as one
+//! subscriber of a process wants a span, `tracing` enables it for all of them and leaves it to
+//! their layers to skip it.
 
 use std::fmt::{self, Display};
 use std::process::Command;
@@ -18,7 +19,7 @@ impl Display for Unseen {
     }
 }
 
-/// Set for the process that checks.
+/// Environment variable that is set for the checking process.
 const ALONE: &str = "MAINSPRING_TEST_ALONE";
 
 #[test]
@@ -68,7 +69,7 @@ fn check() {
     let unseen = info_span!(target: "mainspring::span", "unseen", value = %Unseen);
     assert!(unseen.is_disabled());
     assert_eq!(send.in_scope(traceparent), None);
-    // What is not exported can be logged.
+    // Spans that are never exported can still be logged.
     assert!(!info_span!("other").is_disabled());
     telemetry.shut_down();
 }

@@ -7,11 +7,11 @@ use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::servers::free_port;
 use mainspring_tests::faults::{Cluster, Recipe, blocking, dose, monotonic};
 
-/// What the model that ships says slowly enough to be killed, and fast enough to come to an end in
-/// the life of a worker, which is five deaths long.
+/// Input for the built-in model: slow enough to be killed, and fast enough to finish within a
+/// worker's life, which is five deaths long.
 const SLOW: &str = "!stream 16x100ms the history of tea";
 
-/// Seconds between the return of a process and the next death.
+/// Seconds between the restart of a process and the next death.
 const EVERY: &str = "1";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -41,7 +41,7 @@ async fn the_worked_example_is_written_while_processes_die() -> Result<()> {
     Ok(())
 }
 
-/// Lets the script run the example once, and reads what it says.
+/// Lets the script run the example once, and checks its output.
 fn once(cluster: &Cluster, script: &Path) -> Result<()> {
     let output = blocking(|| {
         anyhow::Ok(
@@ -70,7 +70,7 @@ fn once(cluster: &Cluster, script: &Path) -> Result<()> {
         .count();
     ensure!(deaths >= 3, "only {deaths} deaths:\n{said}");
     ensure!(said.contains(&format!("-- {deaths} deaths")), "{said}");
-    // The tree: a plan, what was found, the page. Each leaf ran in one attempt.
+    // The tree: the plan, the findings, the page. Each leaf needed only one attempt.
     for path in [
         "/0:plan",
         "/1:research",

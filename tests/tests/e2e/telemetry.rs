@@ -1,4 +1,4 @@
-//! What a collector of traces and an endpoint outside see of a send.
+//! What a trace collector and an external endpoint see of a send.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,31 +18,31 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 use serde_json::{Value, json};
 
-/// What whoever sends is at.
+/// The trace and span of the sending client.
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
 
-/// Words that nobody but people, models and tools is to know.
+/// Content that only people, models and tools may see.
 const WORDS: &str = "plum pudding";
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// What looks like a key.
+/// Looks like an API key.
 const KEY: &str = "sk-proj-0123456789abcdef";
 
-/// A collector over OTLP/HTTP, and an endpoint of a tool beside it.
+/// A collector over OTLP/HTTP, and a tool's endpoint next to it.
 #[derive(Debug, Clone, Default)]
 struct Outside(Arc<Mutex<Seen>>);
 
 #[derive(Debug, Default)]
 struct Seen {
     spans: Vec<Span>,
-    /// What the tool was told of traces.
+    /// The trace headers that the tool got.
     headers: Vec<String>,
 }
 
 impl Outside {
-    /// Serves on a port of its own; its base.
+    /// Serves on a port of its own; returns the base URL.
     async fn serve(&self) -> Result<String> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let base = format!("http://{}", listener.local_addr()?);
@@ -64,7 +64,7 @@ impl Outside {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The spans, once one of each name is there.
+    /// Waits until there is a span of each name; returns all spans.
     async fn spans(&self, names: &[&str]) -> Result<Vec<Span>> {
         let until = monotonic() + Duration::from_secs(20);
         loop {
@@ -133,7 +133,7 @@ fn start(dir: &Path, more: &[(&str, &str)]) -> Result<Process> {
     Ok(dev)
 }
 
-/// Sends words that have a tool called, for someone who traces, and waits for the answer.
+/// Makes a send that calls a tool, as a client with a trace, and waits for the answer.
 async fn send(url: &str, base: &str) -> Result<Value> {
     let tool = json!({
         "type": "http", "name": "tell", "description": "Tells it.", "url": format!("{base}/tell"),
@@ -145,7 +145,7 @@ async fn send(url: &str, base: &str) -> Result<Value> {
         "input": format!("!tool tell {arguments}"),
         "session": { "agent": { "tools": [tool], "memory": memory } },
     });
-    // Only the first of the process's tests installs it; the client asks for it where it needs none, too.
+    // Only the first test of the process installs it; the client requires it even without TLS.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder().no_proxy().build()?;
     let answer = client
@@ -199,7 +199,7 @@ async fn a_send_has_its_own_trace_with_a_link_and_none_of_its_words() -> Result<
     }
     let chats = spans.iter().filter(|span| span.name == "chat demo");
     let chats: Vec<&Span> = chats.collect();
-    // The last one is asked what is worth remembering.
+    // The last model call extracts memories.
     let extract = named(&spans, "extract")?;
     ensure!(extract.parent_span_id == agent.span_id, "{extract:?}");
     let parents: Vec<_> = chats.iter().map(|chat| &chat.parent_span_id).collect();

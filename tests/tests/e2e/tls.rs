@@ -1,4 +1,4 @@
-//! Postgres and Redis over TLS, with a certificate authority of one's own.
+//! Postgres and Redis over TLS, with a private certificate authority.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,7 +16,8 @@ use mainspring_store_postgres::{PostgresStore, Settings};
 use mainspring_tests::faults::beside;
 use mainspring_tests::suites::queue::harness::pause;
 
-/// Two authorities; the first has signed the certificate of `localhost`, and of no address.
+/// Two authorities; the first has signed the certificate, which is valid for `localhost` but for no
+/// address.
 struct Authorities {
     folder: tempfile::TempDir,
 }
@@ -97,7 +98,7 @@ impl TlsRedis {
         Ok(started)
     }
 
-    /// Whether a queue that trusts these authorities gets an answer.
+    /// Whether a queue that trusts this authority gets an answer.
     async fn answers(&self, host: &str, trusted: Option<String>) -> Result<bool> {
         let mut address: Address = format!("rediss://{host}:{}", self.port).parse()?;
         if let Some(pem) = trusted {
@@ -109,7 +110,7 @@ impl TlsRedis {
             pool: DEFAULT_POOL.to_owned(),
             priority: Priority::High,
         };
-        // The queue connects by itself; a handshake on this machine takes milliseconds.
+        // The queue connects in the background; a handshake on this machine takes milliseconds.
         for _ in 0..100 {
             if queue.depth(&lane).await.is_some() {
                 return Ok(true);
@@ -128,7 +129,7 @@ impl Drop for TlsRedis {
 }
 
 fn crypto() {
-    // The first test to get here installs it for all.
+    // The first test that gets here installs it for all.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
@@ -167,7 +168,7 @@ async fn a_postgres_is_verified_as_its_url_asks() -> Result<()> {
     let authorities = Authorities::new()?;
     let mut server = Postgres::start()?;
     for ending in ["key", "crt"] {
-        // Written by the server itself, so that the key is its own and nobody else's to read.
+        // Let the server itself write it, so that it owns the key and nobody else can read it.
         let pem = authorities.read("server", ending)?;
         server.query(
             "postgres",

@@ -1,4 +1,4 @@
-//! An agent with real files, a real person's pace and a process that is killed in between, on one
+//! An agent with real files, questions to a person, and a process that is killed in between, on one
 //! machine and across workers.
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use mainspring_shared::time::Clock as _;
 use mainspring_tests::faults::{Caller, beside, binary, blocking};
 use serde_json::{Value, json};
 
-/// Writes a file, asks whether to go on, hands a part to a child, and reads what is there then.
+/// Writes a file, asks whether to go on, delegates a part to a child, and then reads the file back.
 const WORK: &str = concat!(
     r#"!tool write_file {"path": "plan.txt", "content": "one\n"} "#,
     r#"!then !tool ask_person {"question": "go on?"} "#,
@@ -50,7 +50,7 @@ async fn an_agent_writes_asks_delegates_and_reads_over_a_kill() -> Result<()> {
     ensure!(send["waiting_on"] == "human", "{send}");
     let (id, session) = (text(&send, "id")?, text(&send, "session_id")?);
 
-    // The process goes without a word while a person thinks; the question stands in the next one.
+    // The process is killed while a person thinks; the question is still open in the next one.
     drop(dev);
     let dev = start(&program, "dev-again", &data)?;
     let mut caller = Caller::new(vec![dev.url()], 0);
@@ -94,8 +94,8 @@ fn text(value: &Value, member: &str) -> Result<String> {
         .to_owned())
 }
 
-/// Every call has exactly one result, directly behind the message that asked, in the order of the
-/// calls: what both protocols demand.
+/// Asserts that every call has exactly one result, directly after the message that made it, in the
+/// order of the calls, as both protocols demand.
 fn paired(messages: &[Value]) -> Result<()> {
     let mut open: Vec<&Value> = Vec::new();
     for message in messages {
@@ -141,7 +141,7 @@ async fn busy_sessions_take_words_and_long_outputs_can_be_fetched() -> Result<()
     while caller.get(&format!("/v1/sends/{id}")).await?["status"] != "running" {
         pause(Duration::from_millis(10)).await;
     }
-    // The stream would take half a minute; the interruption is answered at once.
+    // The stream would take half a minute, but the interruption is answered at once.
     let words = r#"!tool shell {"command": "seq 1 30000; echo done"}"#;
     let body = json!({ "input": words, "options": { "on_busy": "interrupt" } });
     let path = format!("/v1/sessions/{session}/sends?wait=20s");
@@ -174,7 +174,7 @@ async fn busy_sessions_take_words_and_long_outputs_can_be_fetched() -> Result<()
     Ok(())
 }
 
-/// A plain text over HTTP.
+/// Reads plain text over HTTP.
 async fn plain(base: &str, path: &str) -> Result<String> {
     let mut client = mainspring_benches::client::Client::connect(base).await?;
     let answer = client.request("GET", path, bytes::Bytes::new()).await?;
@@ -187,7 +187,7 @@ async fn pause(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// Sends to a session and gives the results of the send's calls, in their order.
+/// Makes a send to a session; returns the results of its calls, in order.
 async fn results_of(caller: &mut Caller, session: &str, input: &str) -> Result<Vec<String>> {
     static SENT: AtomicU64 = AtomicU64::new(0);
     let path = format!("/v1/sessions/{session}/sends?wait=30s");
@@ -227,7 +227,7 @@ async fn commands_run_on_tell_of_their_end_and_are_lost_with_their_worker() -> R
         .json()?;
     let session = text(&made, "id")?;
 
-    // Its end is told while the send goes on.
+    // The command's end is reported while the send is still running.
     let quick = r#"!tool command_start {"command": "echo hi; sleep 0.2; echo bye"} !then !tool shell {"command": "sleep 1"}"#;
     let said = results_of(&mut caller, &session, quick).await?;
     ensure!(said[0].starts_with("Command 1 runs"), "{said:?}");
@@ -255,7 +255,7 @@ async fn commands_run_on_tell_of_their_end_and_are_lost_with_their_worker() -> R
     let said = results_of(&mut caller, &session, unknown).await?;
     ensure!(said[0].contains("no command 9"), "{said:?}");
 
-    // Where nothing is under way, the next send is told.
+    // If nothing is running, it is reported to the next send.
     let late = r#"!tool command_start {"command": "sleep 0.5; echo late"}"#;
     results_of(&mut caller, &session, late).await?;
     let clock = mainspring_runtime::SystemClock::new();
@@ -279,7 +279,7 @@ async fn commands_run_on_tell_of_their_end_and_are_lost_with_their_worker() -> R
         "{messages:#?}"
     );
 
-    // The process goes without a word, and its commands with it.
+    // The process is killed, and its commands with it.
     let long = r#"!tool command_start {"command": "echo $$ > pid; exec sleep 600"}"#;
     results_of(&mut caller, &session, long).await?;
     let pid = data.join("workspaces").join(&session).join("pid");
@@ -351,7 +351,7 @@ async fn gone(pid: &str) -> Result<()> {
     }
 }
 
-/// What is in a file, once a whole line is.
+/// Reads a file once it contains a whole line.
 async fn line_of(file: &Path) -> Result<String> {
     let clock = mainspring_runtime::SystemClock::new();
     let until = clock.monotonic() + Duration::from_secs(20);
@@ -364,8 +364,8 @@ async fn line_of(file: &Path) -> Result<String> {
     }
 }
 
-/// What the shell of an isolated send sees of its parent, the child: its number, its command line,
-/// its environment and the files that it has open.
+/// What the shell of an isolated send sees of its parent, the tools process: its pid, its command
+/// line, its environment and its open files.
 const LOOK: &str = r#"!tool shell {"command": "echo $PPID > parent; for f in cmdline environ; do tr '\\0' '\\n' < /proc/$PPID/$f; done; readlink /proc/$PPID/fd/*; cat a.txt"}"#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -378,7 +378,7 @@ async fn tools_run_in_a_child_that_knows_nothing_of_the_worker() -> Result<()> {
     let mut caller = Caller::new(vec![dev.url()], 0);
     let session = core_session(&mut caller).await?;
     let room = data.join("workspaces").join(&session);
-    // What a file was when it was read is known from call to call.
+    // The state of a file when it was read is remembered from call to call.
     let work = format!(
         "{}{}{}{LOOK}",
         r#"!tool write_file {"path": "a.txt", "content": "one\n"} !then "#,
@@ -394,10 +394,10 @@ async fn tools_run_in_a_child_that_knows_nothing_of_the_worker() -> Result<()> {
     for secret in ["sk-of", "API_KEY", "MAINSPRING_", "sqlite", ".db"] {
         ensure!(!seen.contains(secret), "{secret} is in {seen}");
     }
-    // With the send, its child has gone.
+    // When the send ends, its process is gone.
     gone(&line_of(&room.join("parent")).await?).await?;
 
-    // A child that goes away in the middle takes its call along, not the send.
+    // A process that dies during a call takes the call with it, but not the send.
     let kill = r#"!tool shell {"command": "kill -KILL $PPID; sleep 30"} !then !tool read_file {"path": "a.txt"}"#;
     let said = results_of(&mut caller, &session, kill).await?;
     ensure!(said[0].contains("how far it got is not known"), "{said:?}");
@@ -432,7 +432,7 @@ async fn an_isolated_child_ends_with_its_send_and_with_its_worker() -> Result<()
     for pid in &begun {
         gone(pid).await?;
     }
-    // The worker goes without a word.
+    // The worker is killed.
     let begin = json!({ "input": long(2) });
     caller.post(&path, &begin, "long-2").await?;
     let begun = pids(2).await?;
@@ -465,7 +465,7 @@ async fn without_its_sandbox_no_tool_runs() -> Result<()> {
         let room = data.join("workspaces").join(&session);
         ensure!(!room.join("a.txt").exists() && !room.join("b.txt").exists());
     }
-    // One that is not there is refused before anything else.
+    // A launcher that does not exist is refused before anything else.
     let program = isolated(dir.path(), r#"["/nowhere/sandbox", "{child}"]"#)?;
     let data = dir.path().join("none").display().to_string();
     let (code, _, told) =

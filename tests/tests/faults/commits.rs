@@ -1,6 +1,6 @@
-//! A connection breaks while its statement waits for a lock: the statement goes on in the server,
-//! after its client has looked for what became of it and found nothing. Each step is told the
-//! truth all the same, and done once.
+//! A connection breaks while its statement waits for a lock: the statement continues in the server,
+//! after its client has checked whether it took effect and found nothing. Each step still gets the
+//! correct outcome, and is done once.
 
 use std::fs::File;
 use std::panic::AssertUnwindSafe;
@@ -19,7 +19,7 @@ use mainspring_tests::faults::{Cut, Proxy, RowLock, beside, blocking, pause, say
 use mainspring_tests::suites::store::prelude::*;
 use mainspring_tests::suites::store::writes::{WRITES, Write, once_done};
 
-/// Fields drop in order: connections before their servers.
+/// Fields are dropped in order: connections before their servers.
 struct World {
     store: PostgresStore,
     proxy: Proxy,
@@ -45,8 +45,8 @@ impl World {
         }))
     }
 
-    /// Does a step while every session is locked, and cuts its connection as soon as the server has its statement. Then
-    /// the statement gets its locks.
+    /// Runs a step while every session is locked, and cuts its connection as soon as the server has
+    /// the statement. Then the statement gets its locks.
     async fn unheard<T>(&self, step: impl Future<Output = T>) -> Result<T> {
         let rows = "SELECT FROM session_hot FOR UPDATE";
         let lock = RowLock::hold(&self.postgres, "mainspring", rows)?;
@@ -60,7 +60,7 @@ impl World {
         Ok(done)
     }
 
-    /// Nothing is stored twice or half.
+    /// Asserts that nothing is stored twice or by half.
     async fn audited(&self) -> Result<()> {
         let found = self
             .store
@@ -185,7 +185,7 @@ async fn an_accept_that_took_effect_unheard_is_one() -> Result<()> {
     accept(&world.store, 0, opening(1, 1)).await;
     for n in 2..4_u8 {
         let mut item = sending(u128::from(n), 1);
-        // The second is found by its key before it is found by its id.
+        // The last one is found by its key before it is found by its id.
         item.idempotency = (n == 3).then(|| IdempotencyKey {
             tenant: TenantId::DEFAULT,
             route: "POST /v1/sends".to_owned(),
@@ -218,11 +218,11 @@ async fn a_cancel_that_took_effect_unheard_is_one() -> Result<()> {
     world.audited().await
 }
 
-/// A store in a database of its own, which is reached without the proxy.
+/// Opens a store in a database of its own, bypassing the proxy.
 async fn fresh(world: &World, name: &str) -> Result<(PostgresStore, String)> {
     let url = blocking(|| world.postgres.create_database(name))?;
     let settings = Settings {
-        // However slow the machine is, whoever holds a lock in a test lets go before that.
+        // Long enough that even on a slow machine a test lets go of its locks before that.
         lock_timeout: Duration::from_secs(5),
         ..Settings::new(url)
     };
@@ -248,7 +248,7 @@ async fn assert_once(write: &Write, store: &PostgresStore, expected: &Dump) -> R
     Ok(())
 }
 
-/// How often a caller asks again whose write found rows locked.
+/// How often a caller retries a write that found rows locked.
 const ASKED_AGAIN: usize = 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -259,7 +259,7 @@ async fn every_write_that_is_made_twice_at_once_takes_effect_once() -> Result<()
     let (store, name) = fresh(&world, "written").await?;
     for write in WRITES {
         emptied(&world, &name)?;
-        // What a write leaves behind that happens as it should.
+        // The state that an undisturbed write leaves.
         let expected = once_done(write, &store).await;
         emptied(&world, &name)?;
         let claimed = (write.prepare)(&store).await;
@@ -272,8 +272,8 @@ async fn every_write_that_is_made_twice_at_once_takes_effect_once() -> Result<()
         };
         tokio::join!(call(), call(), both_wait);
         if !write.adds {
-            // Where both found the session locked, the caller asks again, and once more where a transaction that was
-            // given up is rolled back only then.
+            // If both found the session locked, the caller retries; and again if an abandoned
+            // transaction is rolled back only then.
             for _ in 0..ASKED_AGAIN {
                 call().await;
                 if store.dump().await? == expected {
@@ -288,7 +288,8 @@ async fn every_write_that_is_made_twice_at_once_takes_effect_once() -> Result<()
     dropped(&world, &name)
 }
 
-/// What takes things away for good: each a transaction of several statements, or a page of one.
+/// Writes that remove things for good: each is a transaction of several statements, or one page of
+/// such.
 const REMOVALS: [&str; 14] = [
     "delete_session",
     "erase_session",
@@ -306,7 +307,7 @@ const REMOVALS: [&str; 14] = [
     "delete_webhook",
 ];
 
-/// Waits until nothing that came through the proxy is at work in a database any more.
+/// Waits until no connection through the proxy is active in a database any more.
 async fn let_go(world: &World, name: &str) -> Result<()> {
     let at_work = format!("SELECT count(*) FROM pg_stat_activity WHERE usename = '{CUT_OFF}'");
     while blocking(|| world.postgres.query(name, &at_work))? != "0" {
@@ -315,8 +316,8 @@ async fn let_go(world: &World, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes a removal whose process dies at one of its statements, and again by another process. False where it has no so
-/// many.
+/// Runs a removal whose process dies at one of its statements, and then again in another process.
+/// False if it has fewer statements than that.
 async fn removed_by_two(
     world: &World,
     (direct, name): (&PostgresStore, &str),
@@ -331,7 +332,7 @@ async fn removed_by_two(
     let died = tokio::select! {
         biased;
         cut = world.proxy.cut_behind(behind, cut, Duration::from_secs(5)) => cut,
-        // Who hears nothing would ask again: this one is dead by then.
+        // A caller without a reply would retry, but this one is dead by then.
         _ = (write.call)(&proxied, claimed.as_ref()) => false,
     };
     proxied.close().await;
@@ -381,7 +382,8 @@ async fn every_removal_by_a_process_that_dies_at_any_statement_is_whole() -> Res
     dropped(&world, &name)
 }
 
-/// A step that finds nothing to do returns in the middle of its transaction, whose locks nobody must meet.
+/// A step that finds nothing to do returns in the middle of its transaction, whose locks must not
+/// outlive it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_write_leaves_a_transaction_open() -> Result<()> {
     let Some(world) = World::start().await? else {
@@ -393,7 +395,7 @@ async fn no_write_leaves_a_transaction_open() -> Result<()> {
     );
     let mut left = Vec::new();
     for write in WRITES {
-        // A second time, and where what was prepared is gone.
+        // Once as a repeat, and once with the prepared data gone.
         for is_gone in [false, true] {
             emptied(&world, &name)?;
             let claimed = (write.prepare)(&direct).await;
@@ -402,7 +404,7 @@ async fn no_write_leaves_a_transaction_open() -> Result<()> {
             } else {
                 (write.call)(&direct, claimed.as_ref()).await;
             }
-            // Some read first what they are about to write, and cannot without it.
+            // Some writes first read what they are about to write, and panic without it.
             let call = AssertUnwindSafe((write.call)(&direct, claimed.as_ref()));
             let called = call.catch_unwind().await;
             ensure!(called.is_ok() || is_gone, "{} panicked", write.name);
@@ -416,8 +418,7 @@ async fn no_write_leaves_a_transaction_open() -> Result<()> {
     dropped(&world, &name)
 }
 
-/// How often each write is cut in each way in an everyday run; `MAINSPRING_TEST_CASES` asks for
-/// more.
+/// How often each write is cut in each way by default; `MAINSPRING_TEST_CASES` asks for more.
 const CUTS: usize = 1;
 
 fn cuts() -> usize {
@@ -427,10 +428,10 @@ fn cuts() -> usize {
     })
 }
 
-/// The user of connections through the proxy.
+/// The database user of connections through the proxy.
 const CUT_OFF: &str = "cut_off";
 
-/// A store in a database of its own, and the user whose connections to it are cut.
+/// Opens a store in a database of its own, and creates the user whose connections to it are cut.
 async fn cut_off_world(world: &World) -> Result<(PostgresStore, String)> {
     let role = format!("CREATE ROLE {CUT_OFF} SUPERUSER LOGIN");
     blocking(|| world.postgres.query("postgres", &role))?;
@@ -443,7 +444,7 @@ fn cut_off_url(world: &World, name: &str) -> String {
     url.replace("postgres@", &format!("{CUT_OFF}@"))
 }
 
-/// Empties a database, once nothing that came through the proxy is at work in it any more.
+/// Empties a database, once no connection through the proxy is active in it any more.
 fn emptied(world: &World, name: &str) -> Result<()> {
     let empty = format!(
         "DO $$
@@ -473,7 +474,7 @@ fn emptied(world: &World, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes a write through a connection that is cut, and again as whoever heard nothing does.
+/// Makes a write through a connection that is cut, and retries it as a caller without a reply does.
 async fn written_across_a_cut(
     world: &World,
     (direct, name): (&PostgresStore, &str),
@@ -485,7 +486,8 @@ async fn written_across_a_cut(
     let claimed = (write.prepare)(direct).await;
     let mut url = cut_off_url(world, name);
     if slow {
-        // Each commit takes 50 ms, so that the repeat comes while the first is under way.
+        // Each commit takes 50 ms, so that the retry comes while the first attempt is still
+        // running.
         url.push_str("?options=-c%20commit_delay%3D50000%20-c%20commit_siblings%3D0");
     }
     let proxied = PostgresStore::open(&Settings::new(url)).await?;
@@ -493,11 +495,11 @@ async fn written_across_a_cut(
     let (done, answered) = tokio::join!(done, (write.call)(&proxied, claimed.as_ref()));
     ensure!(done, "{}: nothing was cut", write.name);
     if !answered {
-        // Whoever got no answer asks again.
+        // A caller without a reply retries.
         (write.call)(&proxied, claimed.as_ref()).await;
     }
-    // A sweep passes over what the broken connection's transaction still holds, and comes
-    // again; what took effect does not take effect again by that.
+    // A sweep skips what the broken connection's transaction still holds, and comes again; that
+    // must not repeat what has already taken effect.
     for _ in 0..20 {
         if direct.dump().await? == *expected {
             break;

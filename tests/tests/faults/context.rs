@@ -1,7 +1,7 @@
-//! Conversations with everything that context and memory have: folds beside sends and inside them, extractions,
-//! outputs that go into blobs, recalls, and vectors; while workers are killed with signal 9. In the end the
-//! transcripts are those of a conversation that nothing happened to, and each answer that the provider billed has
-//! at most one row, those of no dead worker exactly one.
+//! Conversations with every feature of context and memory: folds during sends and inside them,
+//! extractions, outputs that go into blobs, recalls, and vectors; while workers are killed with
+//! signal 9. In the end the transcripts are those of an undisturbed conversation, and each answer
+//! that the provider billed has at most one usage row, or exactly one if its worker survived.
 
 mod provider;
 
@@ -17,19 +17,19 @@ use self::provider::{Bill, Provider};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What is asked for, one after the other.
+/// The tasks of a conversation, in order.
 const TASKS: [&str; 5] = ["amber", "birch", "cedar", "delta", "ember"];
 
-/// Calls of each.
+/// Number of calls in each task.
 const STEPS: usize = 3;
 
-/// Conversations at once while workers die.
+/// Number of concurrent conversations while workers die.
 const SESSIONS: usize = 3;
 
-/// How many workers are killed at most.
+/// Maximum number of workers that are killed.
 const KILLS: usize = 14;
 
-/// How long one send, or what follows its end, may take, deaths and all.
+/// How long one send, or the work after its end, may take, including deaths.
 const END: Duration = Duration::from_mins(1);
 
 fn text(value: &Value, member: &str) -> Result<String> {
@@ -48,7 +48,7 @@ fn agent(provider: &Provider) -> Value {
     })
 }
 
-/// A conversation from its first word to its last; its session.
+/// Runs a whole conversation; returns its session.
 async fn talk(mut caller: Caller, agent: Value, who: String) -> Result<String> {
     let mut session = None;
     for task in TASKS {
@@ -81,13 +81,14 @@ async fn talk(mut caller: Caller, agent: Value, who: String) -> Result<String> {
             ensure!(monotonic() < end, "it hangs: {send}");
             pause(30 * MS).await;
         }
-        // What follows an end has a moment; folds that are written between two sends, too.
+        // Leave some time for the work after a send's end, such as folds written between two sends.
         pause(between(50 * MS, 500 * MS)).await;
     }
     session.context("it was told of tasks")
 }
 
-/// What a transcript says, with calls by their places; fails where a call is parted from its result.
+/// A transcript's lines, with calls by their positions; fails if a call is separated from its
+/// result.
 async fn said(caller: &mut Caller, session: &str) -> Result<Vec<String>> {
     let messages = caller
         .all(&format!("/v1/sessions/{session}/messages"))
@@ -105,7 +106,7 @@ async fn said(caller: &mut Caller, session: &str) -> Result<Vec<String>> {
             let call = text(message, "tool_call_id")?;
             ensure!(open.first() == Some(&call), "{call} is no call of {open:?}");
             open.remove(0);
-            // Where the rest of a long output is differs.
+            // The reference to the rest of a long output differs.
             line = line.chars().take(60).collect();
         } else {
             ensure!(open.is_empty(), "{open:?} have no results");
@@ -121,15 +122,15 @@ async fn said(caller: &mut Caller, session: &str) -> Result<Vec<String>> {
     Ok(said)
 }
 
-/// Entries that a worker kept for itself which died, or got no answer, are others' after five minutes: they
-/// have passed.
+/// Entries reserved by a worker that died or got no answer become available to others after five
+/// minutes: pretends that these have passed.
 fn hurry(cluster: &Cluster) -> Result<()> {
     cluster
         .query("UPDATE memories SET embed_at = 0 WHERE embedding IS NULL")
         .map(drop)
 }
 
-/// Waits until nothing is owed any more behind the ends of sends.
+/// Waits until no work after the ends of sends is pending any more.
 async fn quiet(cluster: &Cluster) -> Result<()> {
     hurry(cluster)?;
     let end = monotonic() + END;
@@ -147,7 +148,8 @@ async fn quiet(cluster: &Cluster) -> Result<()> {
     }
 }
 
-/// Takes what the rows tell from the bills; what nobody has a row for, and how many rows are estimates.
+/// Matches the usage rows with the bills; returns the bills without a row, and the number of
+/// estimated rows.
 fn unpaid(cluster: &Cluster, provider: &Provider) -> Result<(Vec<Bill>, usize)> {
     let of = |table: &str, purpose: &str| {
         format!(
@@ -191,7 +193,7 @@ fn environment(provider: &Provider) -> Vec<(&'static str, String)> {
         ("MAINSPRING_MEMORY_EXTRACT_INTERVAL", "500ms"),
         ("MAINSPRING_MEMORY_EXTRACT_TIMEOUT", "2s"),
         ("MAINSPRING_MEMORY_EXTRACT_ATTEMPTS_MAX", "9"),
-        // More than KILLS: chance may choose the worker of one send each time.
+        // More than `KILLS`: chance may pick the worker of the same send each time.
         ("MAINSPRING_WORKER_CRASHES_MAX", "20"),
     ]
     .map(|(name, value)| (name, value.to_owned()))
@@ -239,7 +241,7 @@ async fn conversations_that_fold_and_remember_survive_deaths_of_their_workers() 
         purposes == BTreeSet::from(["embed", "extract", "fold", "round"]),
         "{purposes:?}"
     );
-    // Of a running send, too.
+    // Rounds of a running send were folded, too.
     let inside = cluster.query(
         "SELECT count(*) FROM folds f JOIN messages m USING (tenant, session_id) \
          JOIN messages n USING (tenant, session_id) \
@@ -280,7 +282,7 @@ async fn conversations_that_fold_and_remember_survive_deaths_of_their_workers() 
             "{session}: {said:#?} is not {expected:#?}"
         );
     }
-    // Each is remembered once, whatever was tried again.
+    // Each fact is remembered once, whatever was retried.
     for who in (0..SESSIONS).map(|n| format!("mortal{n}")) {
         let page = caller
             .get(&format!("/v1/memories?namespace=user%2F{who}&limit=100"))
@@ -295,7 +297,8 @@ async fn conversations_that_fold_and_remember_survive_deaths_of_their_workers() 
         ensure!(entries == BTreeSet::from(all), "{who}: {entries:?}");
     }
     let (lost, estimates) = unpaid(&cluster, &provider)?;
-    // What a dead worker had asked for: of each session an answer, a fold, an extraction and vectors.
+    // Calls that a dead worker had made: for each session an answer, a fold, an extraction and
+    // vectors.
     let most = kills * SESSIONS * 4;
     ensure!(
         lost.len() <= most,
@@ -349,7 +352,7 @@ async fn embeddings_that_hang_delay_a_send_by_their_timeout_and_vectors_come_lat
         "it has no vector yet"
     );
     provider.silence(false);
-    // Until the worker has given up the question that hangs, and asks again.
+    // Wait until the worker has given up on the hanging call, and retries.
     pause(Duration::from_secs(31).saturating_sub(monotonic().saturating_sub(began))).await;
     hurry(&cluster)?;
     let end = monotonic() + END;

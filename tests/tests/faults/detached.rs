@@ -1,4 +1,5 @@
-//! Agents that start runs, end their turns, and are told of the ends, while processes die.
+//! Agents that start detached runs, end their turns, and are told of the runs' ends, while
+//! processes die.
 
 use std::time::Duration;
 
@@ -10,10 +11,10 @@ use serde_json::{Value, json};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Agents at work at once.
+/// Number of concurrent agents.
 const AGENTS: usize = 6;
 
-/// Leaves of each run, of which three run at once.
+/// Number of leaves of each run, of which three run at once.
 const LEAVES: usize = 9;
 
 /// How long an agent may wait once no more faults are injected.
@@ -26,7 +27,7 @@ fn text(value: &Value, member: &str) -> Result<String> {
         .to_owned())
 }
 
-/// An agent that starts a run which it does not wait for; its session.
+/// Starts an agent that starts a detached run; returns its session.
 async fn begin(caller: &mut Caller, mark: &str) -> Result<String> {
     let spec = json!({ "name": mark, "root": {
         "type": "foreach", "id": "all", "as": "n", "items": (0..LEAVES).collect::<Vec<_>>(),
@@ -45,7 +46,7 @@ async fn begin(caller: &mut Caller, mark: &str) -> Result<String> {
     text(&send, "session_id")
 }
 
-/// What the session's one run is called, once it has ended, and what was said in the session.
+/// Waits until the session's only run has ended; returns its name and the session's messages.
 async fn ended(caller: &mut Caller, session: &str) -> Result<(String, Vec<Value>)> {
     let limit = monotonic() + dose() + END;
     let messages = format!("/v1/sessions/{session}/messages");
@@ -69,7 +70,7 @@ async fn ended(caller: &mut Caller, session: &str) -> Result<(String, Vec<Value>
     }
 }
 
-/// How often someone was told of the end of a run.
+/// How often the session was told of the end of a run.
 fn told(said: &[Value]) -> usize {
     let users = said.iter().filter(|message| message["role"] == "user");
     let words = users.filter_map(|message| message["content"][0]["text"].as_str());
@@ -136,7 +137,7 @@ async fn agents_are_told_of_the_ends_of_their_runs_once_whatever_dies() -> Resul
             "{word}"
         );
     }
-    // Nothing comes later either.
+    // Nothing more arrives later.
     let quiet = async |cluster: &Cluster| {
         let open = "SELECT count(*) FROM sends WHERE finished_at IS NULL";
         Ok(cluster.query(open)? == "0")

@@ -22,8 +22,7 @@ async fn killed_workers_lose_nothing_and_repeat_only_what_was_under_way() -> Res
     let end = monotonic() + dose();
     while monotonic() < end {
         pause(between(200 * MS, 1_000 * MS)).await;
-        // Every other one dies in the middle of something, the rest wherever they are: starting,
-        // taking over, idle.
+        // Half of them die while busy, the others in any state: starting, taking over, idle.
         let victim = if any_of(2) == 0 {
             any_of(cluster.workers.len())
         } else {
@@ -42,11 +41,11 @@ async fn killed_workers_lose_nothing_and_repeat_only_what_was_under_way() -> Res
     Ok(())
 }
 
-/// Each kill hits a worker that owns sessions: before its first step of a send that it was handed, in the middle of one,
-/// or while it keeps them for the next.
+/// Each kill hits a worker that owns sessions: before its first step of a send that it was handed,
+/// in the middle of one, or while it keeps them for the next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_owners_leave_what_they_were_handed_to_others() -> Result<()> {
-    // The same send may meet many of so many deaths.
+    // With so many deaths, the same send may be hit by many of them.
     let environment = [("MAINSPRING_WORKER_CRASHES_MAX", "1000")];
     let recipe = Recipe {
         script: "[[stream 2x10ms]]",
@@ -81,7 +80,7 @@ async fn killed_owners_leave_what_they_were_handed_to_others() -> Result<()> {
     let handed = handed(&cluster).await?;
     let report = settle("killed owners", &mut cluster, load).await?;
     ensure!(handed > 0, "no owner was handed a send: {report:?}");
-    // A few kills may all meet owners at rest.
+    // A few kills may all hit idle owners.
     ensure!(
         kills() < 100 || report.repeated > 0,
         "no kill hit a send: {report:?}"
@@ -93,7 +92,7 @@ async fn killed_owners_leave_what_they_were_handed_to_others() -> Result<()> {
     Ok(())
 }
 
-/// Sends that schedulers gave directly to the workers that own their sessions.
+/// Number of sends that schedulers dispatched directly to the workers that own their sessions.
 async fn handed(cluster: &Cluster) -> Result<u64> {
     let mut handed = 0;
     for url in cluster.urls() {
@@ -103,7 +102,7 @@ async fn handed(cluster: &Cluster) -> Result<u64> {
         let value = metrics
             .lines()
             .find_map(|line| line.strip_prefix("mainspring_sessions_dispatched_total "));
-        // There is no line before the first one.
+        // The metric has no line before the first dispatch.
         handed += value.unwrap_or("0").parse::<u64>()?;
     }
     Ok(handed)
@@ -123,7 +122,7 @@ async fn killed_schedulers_lose_nothing_that_they_answered() -> Result<()> {
         let victims = [vec![0], vec![1], vec![0, 1]][turn % 3].clone();
         turn += 1;
         let fault_log = cluster.fault_log.clone();
-        // A scheduler runs nothing: not one answer of the model may be lost with it.
+        // A scheduler makes no model calls: not one answer may be lost with it.
         fault_log.during("schedulers are killed", Effect::None, || {
             for victim in &victims {
                 blocking(|| cluster.schedulers[*victim].kill());
@@ -161,7 +160,7 @@ async fn everything_killed_at_once_and_started_again_goes_on() -> Result<()> {
             }
         });
         fault_log.end(place);
-        // Whatever the order in which things come back.
+        // The order in which things come back must not matter.
         let servers_first = any_of(2) == 0;
         if servers_first {
             blocking(|| {
@@ -196,7 +195,7 @@ fn start_all(cluster: &mut Cluster) -> Result<()> {
     Ok(())
 }
 
-/// With the leases that the system has unless told otherwise.
+/// With the default leases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_send_of_a_killed_worker_is_taken_over_within_the_lease() -> Result<()> {
     let environment = [
@@ -231,8 +230,8 @@ async fn a_send_of_a_killed_worker_is_taken_over_within_the_lease() -> Result<()
         })
         .await?;
     let took = monotonic().saturating_sub(killed);
-    // Not before the lease has run out: till then its owner may be alive. Renewals come every
-    // third of the lease, so at least two thirds are left of it.
+    // Not before the lease has expired: until then its owner may be alive. Renewals come every
+    // third of the lease, so at least two thirds of it are left.
     ensure!(took > 6_000 * MS, "taken over after {took:?}");
     ensure!(took < 12_000 * MS, "taken over after {took:?}");
     let ended = caller.get(&format!("/v1/sends/{id}?wait=10s")).await?;

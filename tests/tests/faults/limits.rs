@@ -1,4 +1,4 @@
-//! Limits of tenants while what they do not depend on is away.
+//! Tenants' limits while Redis, on which they do not depend, is away.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use serde_json::{Value, json};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Open sends that the tenant may have.
+/// The tenant's limit of open sends.
 const OPEN_MAX: usize = 6;
 
-/// Requests at once: all of them together are far beyond the limit.
+/// Number of concurrent clients: all of them together are far beyond the limit.
 const CLIENTS: usize = 24;
 
-/// What one client was answered: how often it was accepted, and how often it was told to wait.
+/// A client's answers: how often it was accepted, and how often it was told to retry.
 #[derive(Debug, Default)]
 struct Told {
     accepted: usize,
     refused: usize,
 }
 
-/// Sends again and again until the time is over, whatever it is told.
+/// Sends repeatedly until the time is over, whatever the answers.
 async fn client(holder: Holder<'_>, until: Duration) -> Result<Told> {
     let mut told = Told::default();
     let body = json!({ "input": "[[stream 10x50ms]] go", "session": {} });
@@ -44,7 +44,7 @@ async fn client(holder: Holder<'_>, until: Duration) -> Result<Told> {
     Ok(told)
 }
 
-/// Open sends of all tenants but the first, as the database has them.
+/// Number of open sends of all tenants except the first, from the database.
 fn open(cluster: &Cluster) -> Result<usize> {
     let found =
         cluster.query("SELECT count(*) FROM sends WHERE finished_at IS NULL AND tenant > 1")?;
@@ -72,7 +72,7 @@ async fn open_sends_are_bounded_while_redis_is_away() -> Result<()> {
     let limit = json!({ "limits": { "sends_open": OPEN_MAX } });
     root.done("PATCH", &format!("/v1/tenants/{blue}"), &limit)
         .await?;
-    // Each scheduler has heard of it.
+    // Wait until each scheduler knows the limit.
     pause(5_500 * MS).await;
     blocking(|| cluster.redis.stop());
     let until = monotonic() + dose().min(20_000 * MS);
@@ -93,7 +93,7 @@ async fn open_sends_are_bounded_while_redis_is_away() -> Result<()> {
     let accepted: usize = told.iter().map(|told| told.accepted).sum();
     let refused: usize = told.iter().map(|told| told.refused).sum();
     ensure!(most <= OPEN_MAX, "{most} open sends of {OPEN_MAX}");
-    // The limit was met, and its places were free again as sends ended.
+    // The limit was reached, and places became free again as sends ended.
     ensure!(most == OPEN_MAX && refused > accepted, "{most} {told:?}");
     ensure!(accepted > 2 * OPEN_MAX, "{told:?}");
     blocking(|| cluster.redis.restart())?;

@@ -1,4 +1,4 @@
-//! A model that is late, silent, overloaded, broken off, or mad.
+//! A model that is slow, silent, overloaded, cut off, or sends nonsense.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Leases last 2 s, waits of more than 2 s hold no worker, and an answer may be silent for 5 s.
+/// Leases last 2 s, waits of more than 2 s do not occupy a worker, and an answer may be silent for
+/// 5 s.
 const SETTINGS: [(&str, &str); 6] = [
     ("MAINSPRING_LLM_FIRST_BYTE_TIMEOUT", "5s"),
     ("MAINSPRING_LLM_IDLE_TIMEOUT", "5s"),
@@ -26,7 +27,7 @@ struct Case {
     does: &'static str,
     code: Option<&'static str>,
     calls: usize,
-    /// The least time between the first two calls.
+    /// Minimum time between the first two calls.
     apart: Duration,
 }
 
@@ -100,7 +101,7 @@ async fn misbehaves(protocol: &str) -> Result<()> {
         let body = json!({ "input": words(case) });
         let send = caller.post("/v1/sends", &body, case.name).await?.json()?;
         let session = send["session_id"].as_str().context("a session")?;
-        // What waits behind it goes on whatever becomes of it.
+        // A send queued behind it proceeds however the first one ends.
         let path = format!("/v1/sessions/{session}/sends");
         let name = format!("{}After", case.name);
         let body = json!({ "input": format!("[[send {name}]] go on") });
@@ -131,7 +132,8 @@ fn words(case: &Case) -> String {
     format!("[[send {}]] {} say something", case.name, case.does)
 }
 
-/// A send that waits for long is seen waiting, and nobody holds its session meanwhile.
+/// Asserts that a send with a long wait is shown as waiting, and that its session is not leased
+/// meanwhile.
 async fn parks(caller: &mut Caller, send: &Value) -> Result<()> {
     let path = format!("/v1/sends/{}", send["id"].as_str().context("an id")?);
     let limit = monotonic() + 3_000 * MS;
@@ -173,7 +175,7 @@ fn judge(case: &Case, ended: &Value, cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Nothing of an answer that broke off is kept.
+/// Asserts that nothing of an aborted answer is in the transcript.
 fn transcript(case: &Case, messages: &[Value]) -> Result<()> {
     let mut wanted = vec![("user", words(case))];
     if case.code.is_none() {
@@ -194,7 +196,7 @@ fn transcript(case: &Case, messages: &[Value]) -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_that_fails_for_a_while_under_load_costs_no_send() -> Result<()> {
     let environment = [
-        // It may be away for longer than a worker would wait for it.
+        // The model may be away for longer than a worker would wait for it.
         ("MAINSPRING_RETRY_ATTEMPTS_MAX", "100"),
         ("MAINSPRING_RETRY_BASE", "100ms"),
         ("MAINSPRING_RETRY_CAP", "1s"),

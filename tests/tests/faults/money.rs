@@ -1,4 +1,4 @@
-//! A tenant with a limit of money while its workers die: what the provider bills never passes it.
+//! A tenant with a money limit while its workers die: the provider's bill never exceeds it.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A dose from which on there are as many leaves as are worth it.
+/// From this dose on the test uses the full number of leaves.
 const WHOLE: Duration = Duration::from_mins(1);
 
-/// Billionths of a dollar that a token costs, read or written: ten dollars for a million.
+/// Price of an input or output token in billionths of a dollar: ten dollars per million.
 const TOKEN: u64 = 10_000;
 const PRICES: &str = "fake=10/10";
 
-/// Words of an answer, and tokens that it may have.
+/// Words of an answer, and its maximum tokens.
 const WORDS: usize = 40;
 const TOKENS_MAX: usize = 64;
 
@@ -28,8 +28,9 @@ const AT_ONCE_MAX: usize = 64;
 /// Billionths of a dollar in a dollar.
 const DOLLAR: f64 = 1e9;
 
-/// How much there is of it: leaves, how many of them at once, and what the tenant may spend, in dollars: less than all
-/// of them cost, and much more than a few deaths do. Leaves that are asked for are all ready at once.
+/// The size of the test: leaves, how many of them run at once, and the tenant's limit in dollars,
+/// which is less than all leaves cost, and much more than a few deaths do. If `leaves()` sets the
+/// number, all leaves are ready at once.
 fn amount() -> (usize, usize, f64) {
     match leaves() {
         Some(leaves) => (leaves, AT_ONCE_MAX, leaves as f64 * 0.000_9),
@@ -38,7 +39,7 @@ fn amount() -> (usize, usize, f64) {
     }
 }
 
-/// The leaves of each run: those of one where not all are to be ready at once.
+/// The leaves of each run: a single run unless all leaves are to be ready at once.
 fn runs(leaves: usize, at_once: usize) -> Vec<Range<usize>> {
     let each = if at_once == AT_ONCE_MAX {
         at_once
@@ -51,7 +52,7 @@ fn runs(leaves: usize, at_once: usize) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// Begins the runs; their paths.
+/// Starts the runs; returns their paths.
 async fn begin(caller: &mut Caller, leaves: usize, at_once: usize) -> Result<Vec<String>> {
     let mut begun = Vec::new();
     for (n, leaves) in runs(leaves, at_once).into_iter().enumerate() {
@@ -80,7 +81,7 @@ fn spec(leaves: Range<usize>, at_once: usize) -> Value {
     }})
 }
 
-/// What the provider bills, in billionths of a dollar.
+/// The provider's bill, in billionths of a dollar.
 fn billed(cluster: &Cluster) -> u64 {
     let entries = cluster.model.ledger().entries();
     let words = entries.iter().filter_map(|entry| entry.billed);
@@ -123,7 +124,7 @@ async fn a_limit_of_money_holds_while_workers_die() -> Result<()> {
         pause(between(200 * MS, 900 * MS)).await;
         ensure!(billed(&cluster) <= limit, "{} of {limit}", billed(&cluster));
         if monotonic() < end {
-            // Towards the end nobody may have any work.
+            // Towards the end there may be no busy worker.
             let busy = cluster.busy_worker().await;
             let victim = match busy {
                 Ok(busy) if any_of(3) > 0 => busy,

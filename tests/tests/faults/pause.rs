@@ -1,5 +1,5 @@
-//! A worker that sleeps for longer than its lease, and wakes up in the middle of what it did; and a
-//! transaction from outside that sleeps with a session's row.
+//! A worker that is suspended for longer than its lease and resumes in the middle of its work; and
+//! an outside transaction that keeps a session's row locked.
 
 use std::time::Duration;
 
@@ -50,7 +50,8 @@ async fn a_worker_that_wakes_up_with_an_answer_changes_nothing() -> Result<()> {
     ensure!(ended["status"] == "completed", "{ended}");
     ensure!(cluster.model.ledger().of_send("one").len() == 2);
     let before = cluster.query(EVERYTHING)?;
-    // The first answer has been waiting in the sleeper's connection, whole: it stores it at once.
+    // The first answer has been waiting, complete, in the suspended worker's connection: the worker
+    // tries to store it at once.
     cluster.workers[0].resume()?;
     cluster
         .until("a new life of the sleeper", 10_000 * MS, async |cluster| {
@@ -82,7 +83,7 @@ async fn workers_that_sleep_in_turn_are_replaced_meanwhile() -> Result<()> {
         let sleeper = cluster.busy_worker().await?;
         let place = cluster.fault_log.begin("a worker sleeps", Effect::Sleeps);
         cluster.workers[sleeper].pause()?;
-        // Longer than the lease, so that others have its sessions when it wakes up.
+        // Longer than the lease, so that others have its sessions when it resumes.
         pause(3_500 * MS).await;
         cluster.workers[sleeper].resume()?;
         cluster.fault_log.end(place);
@@ -96,14 +97,14 @@ async fn workers_that_sleep_in_turn_are_replaced_meanwhile() -> Result<()> {
     Ok(())
 }
 
-/// Clients that are measured.
+/// Number of clients that are measured.
 const NEIGHBOURS: usize = 8;
 
-/// What 99 of 100 steps of other sessions take while one is locked.
+/// Limit for the 99th percentile of other sessions' steps while one is locked.
 const NEIGHBOUR_MAX: Duration = Duration::from_millis(500);
 
-/// What clients measured: each accept, from there to the model, and from the model's last byte to the
-/// client.
+/// Measured durations: each accept, from there to the model call, and from the model's last byte to
+/// the client.
 #[derive(Debug, Default)]
 struct Waits {
     accepts: Vec<Duration>,
@@ -111,7 +112,7 @@ struct Waits {
     completions: Vec<Duration>,
 }
 
-/// The id of what a request makes.
+/// Creates something; returns its id.
 async fn created(caller: &mut Caller, path: &str, body: &Value, key: &str) -> Result<String> {
     let answer = caller.post(path, body, key).await?;
     let made = matches!(answer.status, 201 | 202);
@@ -119,7 +120,7 @@ async fn created(caller: &mut Caller, path: &str, body: &Value, key: &str) -> Re
     Ok(answer.json()?["id"].as_str().context("an id")?.to_owned())
 }
 
-/// One send after the other to a session, until then.
+/// Makes one send after the other to a session until `end`.
 async fn neighbour(urls: Vec<String>, number: usize, end: Duration) -> Result<Vec<[Timestamp; 3]>> {
     let mut caller = Caller::new(urls, number);
     let key = format!("neighbour-{number}");
@@ -139,7 +140,7 @@ async fn neighbour(urls: Vec<String>, number: usize, end: Duration) -> Result<Ve
     Ok(seen)
 }
 
-/// Clients at work for so long, and their measures.
+/// Runs the clients for this long; returns their measurements.
 async fn neighbours(cluster: &Cluster, length: Duration) -> Result<Waits> {
     let mut clients = JoinSet::new();
     let end = monotonic() + length;
@@ -155,7 +156,7 @@ async fn neighbours(cluster: &Cluster, length: Duration) -> Result<Waits> {
             ensure!(calls.len() == 1, "{} calls of {number}-{n}", calls.len());
             let ended = calls[0].ended_at.context("a call that goes on")?;
             waits.accepts.push(accepted.since(begun));
-            // A worker may have it before the client is told.
+            // A worker may have started before the client is told.
             waits.claims.push(calls[0].at.since(accepted));
             waits.completions.push(told.since(ended));
         }
@@ -178,7 +179,7 @@ async fn a_session_that_is_locked_from_outside_delays_no_other() -> Result<()> {
     for key in ["locked", "timed"] {
         sessions.push(created(&mut caller, "/v1/sessions", &agent, key).await?);
     }
-    // While it is locked a worker has it, a timer wants it, and a client sends to it.
+    // While it is locked, a worker owns it, a timer is due for it, and a client sends to it.
     let path = format!("/v1/sessions/{}/sends", sessions[0]);
     let slowly = json!({ "input": "[[send held]] [[stream 20x100ms]] slowly" });
     let held = created(&mut caller, &path, &slowly, "held").await?;
@@ -207,7 +208,7 @@ async fn a_session_that_is_locked_from_outside_delays_no_other() -> Result<()> {
     };
     let (waits, more) = tokio::join!(
         measured,
-        // Asked again until it is told, as every careful client does.
+        // Retried until there is an answer, as every careful client does.
         created(&mut other, &path, &words, "more"),
     );
     let (mut waits, more) = (waits?, more?);
@@ -217,7 +218,7 @@ async fn a_session_that_is_locked_from_outside_delays_no_other() -> Result<()> {
          WHERE t.session_id <> '{row}' AND o.due_at BETWEEN {from} AND {}",
         now().0
     ))?;
-    // None of the neighbours' timers was due, or none has fired, where it is negative.
+    // Negative if none of the neighbours' timers was due, or none has fired.
     let late: i64 = late.parse()?;
     let measured = [
         ("accepts", percentile(&mut waits.accepts, 99.0)),
@@ -231,7 +232,7 @@ async fn a_session_that_is_locked_from_outside_delays_no_other() -> Result<()> {
     for (what, wait) in measured {
         ensure!(wait <= NEIGHBOUR_MAX, "{what}: {text}");
     }
-    // It goes on once nobody holds it.
+    // The session proceeds once the lock is released.
     for id in [held, more] {
         let ended = caller.get(&format!("/v1/sends/{id}?wait=20s")).await?;
         ensure!(ended["status"] == "completed", "{ended}");

@@ -1,5 +1,5 @@
-//! One fleet on three Postgres servers: a tenant moves under load, by movers that are killed, and a server goes away and
-//! comes back.
+//! One fleet on three Postgres servers: a tenant moves under load, with movers that are killed, and
+//! a server goes away and comes back.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -14,16 +14,17 @@ use mainspring_tests::faults::{
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// Conversations of each tenant.
+/// Number of conversations of each tenant.
 const CONVERSATIONS: usize = 3;
 
 /// How long a server is away: longer than a lease.
 const AWAY: Duration = Duration::from_secs(6);
 
-/// How long the second command lives that moves a tenant; each lives half as long again as the one before it, and somewhat.
+/// How long the second `move` command lives; each later one lives one and a half times as long as
+/// the one before it, plus this.
 const LIVES: Duration = Duration::from_millis(200);
 
-/// A tenant at work.
+/// A tenant with traffic.
 struct Busy {
     id: String,
     answered: Arc<AtomicUsize>,
@@ -34,7 +35,7 @@ impl Busy {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Waits until more was answered.
+    /// Waits until another send has been answered.
     async fn goes_on(&self, limit: Duration) -> Result<()> {
         let (before, end) = (self.answered(), monotonic() + limit);
         while self.answered() == before {
@@ -45,7 +46,8 @@ impl Busy {
     }
 }
 
-/// One send after the other in a session of its own; the marks of those that were answered.
+/// Makes one send after the other in a session of its own; returns the marks of those that were
+/// answered.
 async fn converse(
     mut caller: Caller,
     name: String,
@@ -83,7 +85,7 @@ async fn converse(
         answered.fetch_add(1, Ordering::Relaxed);
         marks.push(mark);
     }
-    // Two messages of each send, and none more.
+    // Two messages per send, and no more.
     let messages = caller
         .all(&format!("/v1/sessions/{session}/messages"))
         .await?;
@@ -103,7 +105,8 @@ fn moved(cluster: &Cluster, tenant: &str, to: &str) -> Result<Value> {
     Ok(serde_json::from_str(&out)?)
 }
 
-/// Moves a tenant by commands that are killed later and later, until one comes to its end; how many died.
+/// Moves a tenant by commands that are killed later and later, until one completes; returns how
+/// many died.
 async fn moved_by_mortals(cluster: &Cluster, tenant: &str, to: &str) -> Result<usize> {
     let mut life = Duration::ZERO;
     for deaths in 0..20 {
@@ -126,7 +129,7 @@ async fn moved_by_mortals(cluster: &Cluster, tenant: &str, to: &str) -> Result<u
     anyhow::bail!("{tenant} did not get to {to}")
 }
 
-/// What is wrong on a server other than the home is found, and named with that server.
+/// Asserts that the audit finds a violation on a server other than the home, and names that server.
 fn audits_every_place(cluster: &Cluster, c: &Postgres) -> Result<()> {
     let spoil = "UPDATE session_hot SET pending = pending + 1";
     blocking(|| c.query("mainspring", spoil))?;
@@ -138,8 +141,8 @@ fn audits_every_place(cluster: &Cluster, c: &Postgres) -> Result<()> {
     Ok(())
 }
 
-/// Waits for all clients. Moves repeat no model call, and an outage at most those under way; how many sends each tenant
-/// had.
+/// Waits for all clients, and asserts that moves repeated no model call, and an outage at most
+/// those in flight. Returns the number of sends of each tenant.
 async fn asked_once(
     cluster: &Cluster,
     clients: &mut JoinSet<(usize, Result<Vec<String>>)>,
@@ -221,7 +224,7 @@ async fn tenants_move_between_three_servers_of_which_one_goes_away() -> Result<(
         busy.goes_on(limit).await?;
     }
 
-    // To and fro under load. Others go on meanwhile.
+    // Back and forth under load. Other tenants proceed meanwhile.
     let before = (second.answered(), third.answered());
     let there = moved(&cluster, "first", "b")?;
     ensure!(there["database"] == "b", "{there}");
@@ -236,7 +239,7 @@ async fn tenants_move_between_three_servers_of_which_one_goes_away() -> Result<(
     nomad.goes_on(limit).await?;
     ensure!(deaths > 3 && back > 3, "{deaths} and {back} movers died");
 
-    // The third one's server goes away for longer than leases are.
+    // The third tenant's server goes away for longer than leases last.
     blocking(|| c.stop());
     pause(Duration::from_millis(500)).await;
     let before = (nomad.answered(), second.answered());

@@ -1,4 +1,4 @@
-//! A provider that allows an account so many requests, which the workers of an installation share.
+//! A provider with a request quota per account, which the workers of an installation share.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use serde_json::json;
 
 const WORKERS: usize = 8;
 
-/// Requests per minute, and per second.
+/// The quota in requests per minute, and per second.
 const QUOTA: u32 = 3_000;
 const PER_SECOND: u32 = QUOTA / 60;
 
 const SESSIONS: usize = 200;
 
-/// While workers learn of each other and of the quota.
+/// Time for workers to learn of each other and of the quota.
 const WARM_UP: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,14 +22,14 @@ async fn eight_workers_at_95_percent_of_a_quota_are_hardly_ever_refused() -> Res
     at(95).await
 }
 
-/// The rest waits, as rows where it takes long, and nothing fails for it.
+/// The excess waits, parked as rows if it takes long, and nothing fails because of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_workers_that_are_asked_for_twice_a_quota_use_it_and_are_hardly_ever_refused()
 -> Result<()> {
     at(200).await
 }
 
-/// Sends come at this percentage of the quota, each one model call.
+/// Runs sends at this percentage of the quota, each with one model call.
 async fn at(percent: u32) -> Result<()> {
     let recipe = Recipe {
         schedulers: 1,
@@ -76,16 +76,16 @@ async fn at(percent: u32) -> Result<()> {
     say(&format!(
         "{percent} % of the quota by {WORKERS} workers: {counted:?}, {refused:.4} refused; {used:.3} of it used"
     ));
-    // In a few seconds there are too few calls for a share of them.
+    // In a short run there are too few calls for a meaningful share.
     ensure!(
         counted.refused <= 3 || refused < 0.005,
         "{refused:.4} of the calls were refused"
     );
-    // A slow machine offers less than it was to.
+    // A slow machine generates less load than intended.
     let offered = f64::from(sent - sent_before) / took.as_secs_f64() / f64::from(PER_SECOND);
     let expected = offered.min(1.0);
     ensure!(used > expected - 0.1, "{used:.3} of {expected:.3} was used");
-    // What waits for the quota ends once there is more of it.
+    // Sends that wait for the quota complete once it is lifted.
     cluster.model.set_requests_per_minute(None);
     let ended = format!("SELECT count(*) = {sent} FROM sends WHERE status = 'completed'");
     cluster

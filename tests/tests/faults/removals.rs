@@ -1,5 +1,5 @@
-//! A tenant is erased while its runs run, and old sends of another one are retired while it writes, by schedulers each
-//! of which dies at a statement of its own.
+//! A tenant is erased while its runs are active, and old sends of another tenant are retired while
+//! it writes, by schedulers each of which dies at some statement.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Sends of each tenant before anything is removed.
+/// Number of sends of each tenant before anything is removed.
 const SENDS: usize = 30;
 
-/// How much older than they are the sends are made, which is longer than they are kept.
+/// By how many milliseconds the sends are backdated: three days, longer than they are kept.
 const AGED: &str = "259200000";
 
-/// How long a scheduler has nothing to write, but for its lease, once there is nothing left.
+/// A scheduler that writes nothing except its lease for this long has nothing left to do.
 const IDLE: Duration = Duration::from_secs(3);
 
-/// How many processes have to die at least.
+/// Minimum number of processes that have to die.
 const DEATHS: usize = 8;
 
 struct World {
     cluster: Cluster,
-    /// Before the database of those that die.
+    /// In front of the database, for the schedulers that die.
     proxy: Proxy,
-    /// How those are started.
+    /// Program of the schedulers that die.
     mortal: Program,
 }
 
@@ -41,7 +41,7 @@ impl World {
             environment: &[
                 ("MAINSPRING_ROOT_KEY", ROOT_KEY),
                 ("MAINSPRING_SECRETS_KEY", SECRETS_KEY),
-                // Nothing is removed by whoever does not die of it.
+                // The cluster's own schedulers remove nothing; only the mortal ones do.
                 ("MAINSPRING_SCHEDULER_ERASE_INTERVAL", "1h"),
                 ("MAINSPRING_SCHEDULER_RETENTION_INTERVAL", "1d"),
             ],
@@ -74,11 +74,12 @@ impl World {
         number.with_context(|| format!("{sql}: {found}"))
     }
 
-    /// One life of a scheduler, which ends behind so many of its writes. False where it had no more to do.
+    /// One life of a scheduler, which ends after a number of its writes. False if it had no more to
+    /// do.
     async fn life(&self, n: usize) -> Result<bool> {
         let mut scheduler = blocking(|| self.mortal.scheduler(&format!("mortal-{n}")))?;
         let how = [Cut::Inside, Cut::Behind, Cut::Unheard][any_of(3)];
-        // Each life gets further than the one before, so that the last one comes to an end.
+        // Lives get longer and longer, so that the last one completes the work.
         let behind = any_of(2 * n + 3);
         let died = self.proxy.cut_behind(behind, how, IDLE).await;
         ensure!(scheduler.is_alive(), "{} ended by itself", scheduler.name);
@@ -86,10 +87,11 @@ impl World {
         Ok(died)
     }
 
-    /// Lets a scheduler that does not die end the erasure of a tenant; what it says of it.
+    /// Lets a scheduler that does not die complete a tenant's erasure; returns the erasure's
+    /// record.
     async fn ended(&self, root: Holder<'_>, tenant: &str) -> Result<Value> {
         let number = number(tenant)?;
-        // A minute in which nothing came, as the row has it.
+        // Pretend in the row that nothing has arrived for at least a minute.
         let minute = format!(
             "UPDATE tenants SET erasure = jsonb_set(erasure::jsonb, '{{quiet_since}}', '\"1970-01-01T00:00:01Z\"')::text \
              WHERE tenant = {number} AND erasure::jsonb ? 'quiet_since'"
@@ -110,9 +112,9 @@ impl World {
         Ok(ended)
     }
 
-    /// Rows of a tenant by table, where there are any.
+    /// A tenant's row counts by table, where there are any.
     fn rows(&self, tenant: &str) -> Result<Vec<String>> {
-        // Its own row says what was removed.
+        // The tenant's own row stays, as the record of what was removed.
         let tables = self.cluster.query(
             "SELECT table_name FROM information_schema.columns WHERE table_schema = 'public' \
              AND column_name = 'tenant' AND table_name <> 'tenants' ORDER BY 1",
@@ -128,7 +130,7 @@ impl World {
     }
 }
 
-/// Sends to new sessions of a tenant, which are answered.
+/// Makes sends to new sessions of a tenant, and waits for their answers.
 async fn answered(caller: &mut Caller, name: &str, count: usize) -> Result<Vec<String>> {
     let mut sent = Vec::new();
     for n in 0..count {
@@ -143,7 +145,7 @@ async fn answered(caller: &mut Caller, name: &str, count: usize) -> Result<Vec<S
     Ok(sent)
 }
 
-/// Goes on sending for a tenant; what was answered in the end.
+/// Keeps sending for a tenant until stopped; returns the sends that were answered.
 fn writer(
     urls: Vec<String>,
     key: String,
@@ -161,7 +163,7 @@ fn writer(
     })
 }
 
-/// A run whose leaves are asked for until somebody ends it.
+/// A run whose leaves keep being started until somebody ends it.
 fn crowd() -> Value {
     let agent = json!({ "name": "leaf", "system_prompt": "Work.", "tools": [] });
     let body = json!({ "type": "agent", "id": "leaf", "spec": agent, "input": "[[stream 40x50ms]] {{n}}" });
@@ -255,7 +257,7 @@ async fn removals_go_on_where_a_scheduler_died_at_any_statement() -> Result<()> 
     Ok(())
 }
 
-/// Of a tenant only what is old has gone.
+/// Asserts that only a tenant's old sends are gone.
 async fn assert_kept(caller: &mut Caller, old: &[String], new: &[String]) -> Result<()> {
     for id in old {
         let status = caller.status(&format!("/v1/sends/{id}")).await?;
@@ -279,7 +281,7 @@ fn number(tenant: &str) -> Result<String> {
     Ok(number.to_owned())
 }
 
-/// Ids of sends as the database compares them.
+/// Send ids as a list of SQL UUIDs.
 fn uuids(sends: &[String]) -> String {
     let ids = sends.iter().map(|id| {
         let digits = id.trim_start_matches("snd_");

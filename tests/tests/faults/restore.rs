@@ -1,4 +1,5 @@
-//! The database is restored to a point in time: what was accepted by then ends, what came later was never there.
+//! The database is restored to a point in time: what was accepted before it completes, what came
+//! later never existed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,13 +9,13 @@ use mainspring_benches::servers::{BaseBackup, Postgres};
 use mainspring_tests::faults::{Caller, Cluster, Recipe, blocking, monotonic, pause};
 use serde_json::{Value, json};
 
-/// The point to which the database is restored.
+/// Name of the restore point.
 const POINT: &str = "before_the_mistake";
 
-/// How long what was accepted may take to end.
+/// How long accepted sends may take to end.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Sends to new sessions, accepted and not waited for; their ids.
+/// Makes sends to new sessions without waiting for them; returns their ids.
 async fn accepted(
     caller: &mut Caller,
     name: &str,
@@ -34,7 +35,7 @@ async fn accepted(
     Ok(ids)
 }
 
-/// Waits until these sends have ended, and what they are then.
+/// Waits until these sends have ended; returns them.
 async fn ended(caller: &mut Caller, ids: &[String]) -> Result<Vec<Value>> {
     let limit = monotonic() + LIMIT;
     let mut sends = Vec::new();
@@ -53,7 +54,7 @@ async fn ended(caller: &mut Caller, ids: &[String]) -> Result<Vec<Value>> {
     Ok(sends)
 }
 
-/// How many sends have each status, as the database has it.
+/// The number of sends of each status, from the database.
 fn statuses(cluster: &Cluster) -> Result<BTreeMap<String, usize>> {
     let found = cluster.query("SELECT status, count(*) FROM sends GROUP BY status")?;
     let rows = found.lines().map(|line| {
@@ -63,8 +64,8 @@ fn statuses(cluster: &Cluster) -> Result<BTreeMap<String, usize>> {
     rows.collect()
 }
 
-/// The machine is lost. A server with the database as it was at the point takes its place, and every process is
-/// started anew on it; the queue has forgotten everything.
+/// The machine is lost. A server with the database as of the restore point takes its place, and
+/// every process is restarted on it; the queue has forgotten everything.
 fn disaster(cluster: &mut Cluster, backup: BaseBackup) -> Result<()> {
     let restored: Postgres = blocking(|| {
         for process in cluster.workers.iter_mut().chain(&mut cluster.schedulers) {
@@ -112,7 +113,7 @@ async fn what_was_accepted_before_the_point_ends_on_a_restored_database() -> Res
     let backup = blocking(|| cluster.postgres.base_backup())?;
     before.extend(accepted(&mut caller, "behind", "", 10).await?);
     let answered = ended(&mut caller, &before).await?;
-    // As many as the workers take at once, and as many again that wait for a seat.
+    // As many as the workers run at once, and as many again that wait for a seat.
     let under_way = accepted(&mut caller, "long", "[[stream 40x50ms]]", 16).await?;
     cluster
         .until(
@@ -136,7 +137,7 @@ async fn what_was_accepted_before_the_point_ends_on_a_restored_database() -> Res
     ensure!(count == before.len() + under_way.len(), "{found:?}");
     ensure!(found.get("completed") == Some(&before.len()), "{found:?}");
     start_all(&mut cluster)?;
-    // What was answered is what it was, and what was under way is answered once more.
+    // Answered sends are unchanged, and those that were running are answered once more.
     for (known, id) in answered.iter().zip(&before) {
         let send = caller.get(&format!("/v1/sends/{id}")).await?;
         ensure!(send == *known, "{send}, once {known}");
@@ -146,11 +147,11 @@ async fn what_was_accepted_before_the_point_ends_on_a_restored_database() -> Res
         let status = caller.status(&format!("/v1/sends/{id}")).await?;
         ensure!(status == 404, "{id} is still there: {status}");
     }
-    // A client that repeats its request creates what is gone again.
+    // A client that repeats a lost request creates the send again.
     let again = accepted(&mut caller, "later", "", 5).await?;
     ensure!(again.iter().all(|id| !later.contains(id)), "{again:?}");
     ended(&mut caller, &again).await?;
-    // And one that repeats what is there does not.
+    // A client that repeats a request that was kept does not.
     let same = accepted(&mut caller, "long", "[[stream 40x50ms]]", 16).await?;
     ensure!(same == under_way, "{same:?} {under_way:?}");
     cluster.audit()?;

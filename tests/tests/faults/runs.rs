@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A dose from which on there is as much of everything as is worth a night.
+/// From this dose on the test uses the amounts for a nightly run.
 const WHOLE: Duration = Duration::from_mins(1);
 
-/// How much proceeds at once.
+/// The amount of concurrent work.
 struct Amount {
     runs: usize,
     leaves: usize,
     at_once: usize,
     timers: usize,
     sessions: usize,
-    /// How long timers are due.
+    /// The time span over which timers come due.
     over: Duration,
 }
 
@@ -58,7 +58,7 @@ async fn sessions(caller: &mut Caller, count: usize) -> Result<Vec<String>> {
     Ok(sessions)
 }
 
-/// The end of a run to which nothing happened.
+/// The essence of an undisturbed run.
 async fn undisturbed(cluster: &Cluster, amount: &Amount) -> Result<Value> {
     let mut caller = Caller::new(cluster.urls(), 0);
     let run = FanOut::start(&mut caller, "r0n00", amount.leaves, amount.at_once).await?;
@@ -70,13 +70,13 @@ async fn undisturbed(cluster: &Cluster, amount: &Amount) -> Result<Value> {
     Ok(essence)
 }
 
-/// Kills one process with signal 9, of a kind or wherever it hurts, and starts it again.
+/// Kills one process with signal 9, at random or where it hurts most, and restarts it.
 async fn kill_one(cluster: &mut Cluster) -> Result<()> {
     let fault_log = cluster.fault_log.clone();
     match any_of(5) {
         0 | 1 => {
             let victims = [vec![0], vec![1], vec![0, 1]][any_of(3)].clone();
-            // A scheduler runs nothing: not one answer of the model may be lost with it.
+            // A scheduler makes no model calls: not one answer may be lost with it.
             fault_log.during("schedulers are killed", Effect::None, || {
                 for victim in &victims {
                     blocking(|| cluster.schedulers[*victim].kill());
@@ -101,8 +101,8 @@ async fn kill_one(cluster: &mut Cluster) -> Result<()> {
     cluster.all_ready()
 }
 
-/// Runs and timers of one round proceed while processes die; then everything is compared. How often
-/// the model was asked again.
+/// Runs one round of runs and timers while processes die, then compares everything. Returns how
+/// often the model was asked again.
 async fn round(
     cluster: &mut Cluster,
     number: usize,
@@ -124,7 +124,8 @@ async fn round(
     while monotonic() < until && !over {
         pause(between(200 * MS, 1_000 * MS)).await;
         kill_one(cluster).await?;
-        // Timers are left to fire where the runs are quicker than the deaths.
+        // Keep killing at least this often even if the runs are quicker: there are still timers to
+        // fire.
         over = cluster.fault_log.faults().len() - begun > 2;
         for run in &runs {
             over = over && run.is_over(&mut caller).await?;
@@ -172,8 +173,8 @@ async fn round(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_and_timers_survive_the_deaths_of_schedulers_and_workers() -> Result<()> {
-    // As much at once starves a process for longer than short leases last, and whoever doubts its
-    // lease asks the model again.
+    // This much load can starve a process for longer than short leases last, and a process that
+    // doubts its lease calls the model again.
     let longer = [("MAINSPRING_LEASE_TTL", "6s")];
     let recipe = Recipe {
         environment: if dose() < WHOLE { &[] } else { &longer },
@@ -200,7 +201,7 @@ async fn runs_and_timers_survive_the_deaths_of_schedulers_and_workers() -> Resul
     Ok(())
 }
 
-/// Leaves of the run under which Redis forgets.
+/// Number of leaves of the run during which Redis forgets everything.
 const LEAVES: usize = 120;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! Servers that forget, stop, and come back, and connections that break.
+//! Servers that lose data, stop and come back, and connections that break.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn without_redis_sends_are_accepted_and_finished() -> Result<()> {
     pause(500 * MS).await;
     let place = cluster.fault_log.begin("redis is away", Effect::None);
     blocking(|| cluster.redis.stop());
-    // What was on its way may still have been rung for; what comes later was not.
+    // Sends in flight may still have been enqueued; later ones were not.
     pause(1_000 * MS).await;
     let before = load.done();
     pause(dose()).await;
@@ -50,7 +50,8 @@ async fn without_redis_sends_are_accepted_and_finished() -> Result<()> {
     let after = load.done() - before;
     let report = settle("without redis", &mut cluster, load).await?;
     ensure!(report.repeated == 0, "answers were lost: {report:?}");
-    // Workers ask the database every 250 ms: each of eight sessions goes on at least every second.
+    // Workers poll the database every 250 ms, so each of eight sessions proceeds at least every
+    // second. Half of that is required.
     let expected = dose().as_secs() as usize * 4;
     ensure!(without >= expected, "{without} sends ended without redis");
     ensure!(after >= 12, "{after} sends ended after redis came back");
@@ -70,7 +71,7 @@ async fn a_postgres_that_crashes_again_and_again_keeps_every_word() -> Result<()
         let fault_log = cluster.fault_log.clone();
         let place = fault_log.begin("postgres crashes", Effect::Repeats);
         blocking(|| cluster.postgres.stop());
-        // Sometimes it is gone for longer than a lease.
+        // Sometimes it is away for longer than a lease.
         let away = [Duration::ZERO, 300 * MS, 2_500 * MS][any_of(3)];
         pause(away).await;
         blocking(|| cluster.postgres.restart())?;
@@ -167,7 +168,7 @@ async fn connections_that_fall_silent_for_good_are_given_up() -> Result<()> {
         if let Some(proxy) = &cluster.proxy {
             proxy.fall_silent();
         }
-        // A statement may take 10 s and its answer 5 s: then everyone knows.
+        // A statement may take 10 s and its reply 5 s: by then every process has noticed.
         let (before, wanted) = (load.done(), 24);
         let goes_on = async |_: &Cluster| Ok(load.done() >= before + wanted);
         cluster.until("new answers", 30_000 * MS, goes_on).await?;

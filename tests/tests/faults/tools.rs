@@ -1,5 +1,5 @@
-//! Workers that die under sends with parallel tools, a child, a question and a word in between,
-//! while a ledger outside counts what the tools really did.
+//! Workers that die during sends with parallel tools, a child, a question and a message in between,
+//! while an outside ledger counts what the tools really did.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,27 +15,26 @@ use tokio_util::sync::CancellationToken;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Clients, each with one send at a time.
+/// Number of clients, each with one send at a time.
 const CLIENTS: usize = 4;
 
-/// How long a send may take, deaths and all.
+/// How long a send may take, including deaths.
 const END: Duration = Duration::from_mins(1);
 
-/// Each tool, and what its repeat does.
+/// Each tool, and its repeat mode.
 const TOOLS: [(&str, &str); 3] = [("look", "safe"), ("put", "keyed"), ("act", "once")];
 
-/// What the model is told of a call whose end nobody knows.
+/// What the model is told of a call whose outcome is unknown.
 const UNKNOWN: &str = "whether it took effect is not known";
 
-/// A send that came to its end.
+/// A send that has ended.
 struct Done {
     mark: String,
     id: String,
     messages: Vec<Value>,
 }
 
-/// One client's way through a send: it is accepted, waits for the person, is told something more,
-/// is answered, and ends.
+/// Runs one send: it is accepted, waits for a person, is steered, is answered, and ends.
 async fn one(caller: &mut Caller, side_effects: &SideEffects, mark: &str) -> Result<Done> {
     let mut tools = vec![json!("spawn_agent"), json!("ask_person")];
     tools.extend(TOOLS.map(|(name, repeat)| {
@@ -60,7 +59,7 @@ async fn one(caller: &mut Caller, side_effects: &SideEffects, mark: &str) -> Res
     let (id, session) = (text(&send, "id")?, text(&send, "session_id")?);
     until(caller, &id, |send| send["status"] == "waiting").await?;
 
-    // A send that waits is told at its next round: after the answer, whenever it is posted.
+    // A waiting send gets the message at its next round: after the answer, whenever that is posted.
     let steer = json!({ "input": steer(mark), "options": { "on_busy": "steer" } });
     let path = format!("/v1/sessions/{session}/sends");
     let key = format!("{mark}-steer");
@@ -115,8 +114,8 @@ fn text(value: &Value, member: &str) -> Result<String> {
         .to_owned())
 }
 
-/// Fails unless the transcript is the one of a send that nothing happened to, but for `once` calls
-/// whose end is unknown; how many of those there are.
+/// Asserts that the transcript is that of an undisturbed send, except for `once` calls whose
+/// outcome is unknown; returns how many of those there are.
 fn transcript(done: &Done) -> Result<usize> {
     let mark = &done.mark;
     let said: Vec<(&str, &str)> = done
@@ -172,7 +171,7 @@ fn transcript(done: &Done) -> Result<usize> {
     Ok(own + theirs)
 }
 
-/// 1 if a `once` call's end is unknown, 0 if it did what it was to do.
+/// Returns 1 if a `once` call's outcome is unknown, 0 if it did its work.
 fn outcome(mark: &str, said: &str) -> Result<usize> {
     if said == format!("act did {mark}") {
         return Ok(0);
@@ -181,7 +180,8 @@ fn outcome(mark: &str, said: &str) -> Result<usize> {
     Ok(1)
 }
 
-/// Fails unless the outside was treated as each tool declares; repeats of what may be repeated.
+/// Asserts that each tool's side effects match its repeat mode; returns the number of repeats of
+/// repeatable calls.
 fn outside(done: &[Done], times: &BTreeMap<SideEffect, usize>) -> Result<usize> {
     let mut by_call: BTreeMap<(String, String), Vec<(&str, usize)>> = BTreeMap::new();
     for (side_effect, times) in times {
@@ -197,7 +197,7 @@ fn outside(done: &[Done], times: &BTreeMap<SideEffect, usize>) -> Result<usize> 
             for (tool, repeat) in TOOLS {
                 let calls = by_call.remove(&(tool.to_owned(), mark.clone()));
                 let calls = calls.unwrap_or_default();
-                // Whoever keeps keys does it once, however often it is asked.
+                // A service that honours keys acts once, however often it is called.
                 ensure!(
                     calls.len() <= 1,
                     "{mark}: {tool} has several keys: {calls:?}"

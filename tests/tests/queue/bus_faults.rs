@@ -1,4 +1,4 @@
-//! What Redis can do to the bus, each test with a server of its own.
+//! Redis faults and their effect on the bus. Each test has a server of its own.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use mainspring_tests::suites::queue::harness::{next, pause, payload, session, un
 use mainspring_tests::suites::queue::server::Server;
 use tokio::time::Instant;
 
-/// Reads on until the payload; returns whether a gap came before it.
+/// Reads notices until the wanted payload arrives; returns whether a gap came before it.
 async fn gap_before(notices: &mut BoxStream<'static, Notice>, wanted: &'static [u8]) -> bool {
     let mut gap = false;
     loop {
@@ -44,7 +44,7 @@ async fn a_listener_hears_of_a_gap_after_every_reconnect_and_then_goes_on() {
     server.kill();
     until("its loss is noticed", || async { !bus.is_available() }).await;
     bus.publish(topic, Bytes::from_static(b"[lost]"));
-    // Whoever comes now is served as well, once there is a server.
+    // A subscriber that joins during the outage is served too, once there is a server.
     let mut late = bus.subscribe(topic).await;
     server.start_again().await;
     assert_eq!(next(&mut late).await, Notice::Gap);
@@ -65,7 +65,7 @@ async fn listeners_elsewhere_hear_of_a_gap_when_a_publisher_lost_something() {
     }
     let topic = Topic::Live(session());
     let mut notices = there.subscribe(topic).await;
-    // Only the connections that publish are cut.
+    // Cuts only the connections that publish, not those that subscribe.
     server.cut("normal").await;
     until("a loss", || async {
         here.publish(topic, Bytes::from_static(b"[1]"));

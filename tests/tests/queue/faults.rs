@@ -1,4 +1,4 @@
-//! What Redis can do to the queue, each test with a server of its own.
+//! Redis faults and their effect on the queue. Each test has a server of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use mainspring_tests::suites::queue::server::{Server, queue};
 use redis::aio::MultiplexedConnection;
 use tokio::time::Instant;
 
-/// What a worker takes jobs from: both lanes, and what passes the high one.
+/// Number of lines that a worker takes jobs from: both lanes, and the one for jobs that go ahead of
+/// the high lane.
 const LINES: u64 = 3;
 
 /// A server, a queue on it, a pool and its worker.
@@ -48,12 +49,12 @@ impl World {
         push(&*self.queue, &high(&self.pool), keys).await;
     }
 
-    /// A key of the high lane.
+    /// The Redis key of this name in the high lane.
     fn key(&self, name: &str) -> String {
         format!("mainspring:{{{}}}:hi:{name}", self.pool)
     }
 
-    /// Proves that jobs arrive in both lanes.
+    /// Asserts that jobs of both lanes reach the worker.
     async fn serves(&self) {
         let keys = sessions(2);
         self.push(&keys[..1]).await;
@@ -83,7 +84,8 @@ async fn used_memory(connection: &mut MultiplexedConnection) -> u64 {
         .expect("a number")
 }
 
-/// Runs a fault while handlers wait for slots: none of them may be cut, all later jobs arrive.
+/// Injects a fault while handlers wait for slots: none of them may be cancelled, and all later jobs
+/// must arrive.
 async fn survives(fault: impl AsyncFnOnce(&mut World)) {
     let Some(mut world) = World::start(Recorder::new(0, 0)).await else {
         return;
@@ -95,13 +97,14 @@ async fn survives(fault: impl AsyncFnOnce(&mut World)) {
     })
     .await;
     fault(&mut world).await;
-    // Handlers of before the fault end well, though the queue knows nothing of them now.
+    // Handlers from before the fault finish normally, although the queue has lost track of their
+    // jobs.
     world.recorder.open(10_000);
     world.recorder.saw(&running).await;
     for _ in 0..3 {
         world.serves().await;
     }
-    // A handler that was cut would have been called and never come to its end.
+    // A cancelled handler would have been called but never finish.
     let recorder = &world.recorder;
     until("the end of every handler", || async {
         recorder.called() == recorder.admitted().len()
@@ -173,7 +176,7 @@ async fn an_idle_worker_wakes_at_once() {
         waits.push(begun.elapsed());
     }
     waits.sort();
-    // The net below a lost ring would take 125 ms on average.
+    // The fallback for a lost doorbell ring would take 125 ms on average.
     assert!(waits[15] < Duration::from_millis(50), "{waits:?}");
     assert_eq!(world.redis.counts().lives, LINES, "one life per line");
     world.worker.stop().await;
@@ -305,12 +308,12 @@ async fn a_finished_job_leaves_nothing_once_it_is_tidied() {
         .await
         .unwrap();
     assert_eq!(held, [""; 0]);
-    // Had an id not come back as it was given, its ack would have ended a life.
+    // If an id were not returned exactly as it was given, its ack would have ended a life.
     assert_eq!(world.redis.counts().lives, LINES);
 
     assert_eq!(world.redis.tidy().await, 301);
     assert_eq!(count(&mut connection, "HLEN", &world.key("data")).await, 0);
-    // A worker that was busy leaves tokens to others; once it is idle, it removes those that are for nothing.
+    // A busy worker leaves its tokens to others; once idle, it removes those that have no job.
     let bell = world.key("bell");
     until("no token is left", || async {
         count(&mut connection.clone(), "LLEN", &bell).await == 0
@@ -347,7 +350,7 @@ async fn memory_is_flat_with_a_janitor() {
         .await;
         used.push(used_memory(&mut connection).await);
     }
-    // 1 500 jobs take about a megabyte until they are tidied.
+    // Until they are tidied, 1 500 jobs take up about a megabyte.
     assert!(used[5] < used[1] + 300_000, "{used:?}");
     let keys: u64 = redis::cmd("DBSIZE")
         .query_async(&mut connection)
@@ -400,7 +403,7 @@ async fn the_jobs_of_a_worker_that_died_alone_are_found() {
     .await;
     let (server, redis, queue, pool) = (world.server, world.redis, world.queue, world.pool);
     world.worker.crash();
-    // As it looks a minute later.
+    // Make the heartbeat look more than a minute old.
     let workers = format!("mainspring:{{{pool}}}:hi:workers");
     let mut connection = server.connection().await;
     let names: Vec<String> = redis::cmd("ZRANGE")
@@ -431,7 +434,7 @@ async fn a_job_that_cannot_be_read_stops_nobody() {
     };
     world.serves().await;
     let mut connection = world.server.connection().await;
-    // One without its data, one whose data nobody wrote.
+    // One job without data, and one whose data is garbage.
     for (id, data) in [("gone-1", None), ("odd-1", Some("\u{7f}{[nonsense"))] {
         let mut pipe = redis::pipe();
         if let Some(data) = data {
@@ -473,7 +476,8 @@ async fn a_janitor_ends_when_it_is_told_to() {
         .unwrap();
 }
 
-/// As while all workers are replaced by those of a release that takes what goes ahead, and back again.
+/// The situation during a rolling upgrade to a release whose workers serve the ahead line, and
+/// during the rollback.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_to_go_ahead_goes_behind_unless_all_workers_take_it() {
     let Some(server) = Server::start().await else {
@@ -490,13 +494,15 @@ async fn what_is_to_go_ahead_goes_behind_unless_all_workers_take_it() {
     .await;
     let hear = r"return redis.call('ZADD', KEYS[1], redis.call('TIME')[1] - ARGV[1], ARGV[2])";
     let hear = redis::Script::new(hear);
-    // The line that is heard of, the worker, how many seconds ago; what then waits behind and ahead.
+    // The line with the heartbeat, the worker, and its age in seconds; then the jobs expected
+    // behind and ahead.
     let steps = [
         ("workers", "old", 1, (2, 0)),
         ("ahead:workers", "gone", 60, (3, 0)),
         ("ahead:workers", "new", 1, (3, 1)),
         ("workers", "old-2", 1, (4, 1)),
-        // The only one that took them is gone, and what waits there with it.
+        // The only worker that served the ahead line is gone, so the jobs waiting there move
+        // behind.
         ("ahead:workers", "new", 60, (5, 0)),
     ];
     for (n, (line, worker, seconds, (behind, ahead))) in steps.into_iter().enumerate() {

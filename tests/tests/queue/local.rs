@@ -1,4 +1,4 @@
-//! The queue and the bus inside one process.
+//! The in-process queue and bus.
 
 use std::future::{Ready, ready};
 use std::sync::Arc;

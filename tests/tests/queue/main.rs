@@ -1,4 +1,4 @@
-//! The suites of queues and buses on each of them, and their faults.
+//! The queue and bus suites against each implementation, and fault tests.
 
 mod bus_faults;
 mod faults;

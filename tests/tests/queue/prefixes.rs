@@ -1,4 +1,4 @@
-//! Two installations on one Redis, which differ in their prefix only.
+//! Two installations on one Redis that differ only in their key prefix.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use mainspring_tests::suites::queue::harness::{
 use mainspring_tests::suites::queue::server::{Server, bus, queue};
 use redis::aio::MultiplexedConnection;
 
-/// Where the second installation finds the server of the first.
+/// The server's address for the second installation, with a prefix of its own.
 fn second(server: &Server) -> Address {
     server
         .address()
@@ -42,7 +42,7 @@ async fn installations_with_different_prefixes_take_only_their_own_jobs() {
     push(&*their_queue, &lane, &their_keys).await;
     assert_eq!(our_queue.depth(&lane).await, Some(20));
     assert_eq!(their_queue.depth(&lane).await, Some(20));
-    // Only one of the two has a worker, and it would have time for all jobs.
+    // Only one of the two has a worker, and it has time enough for all jobs.
     let ours_saw = Recorder::ready();
     let our_worker = Worker::start(&our_queue, &pool, &ours_saw);
     ours_saw.saw(&our_keys).await;
@@ -66,7 +66,7 @@ async fn installations_with_different_prefixes_take_only_their_own_jobs() {
             && finished(&connection, &their_done).await == 20
     })
     .await;
-    // A janitor looks after the lanes of its own installation.
+    // A janitor tidies only the lanes of its own installation.
     assert_eq!(theirs.tidy().await, 20);
     assert_eq!(finished(&connection, &our_done).await, 20);
     assert_eq!(ours.tidy().await, 20);
@@ -99,7 +99,7 @@ async fn installations_with_different_prefixes_hear_only_their_own_notices() {
             next(&mut there).await,
             Notice::Payload(Bytes::from_static(b"[2]"))
         );
-        // What came to both would be here before this.
+        // A payload that leaked to both installations would arrive before this one.
         ours.publish(topic, Bytes::from_static(b"[1]"));
         assert_eq!(
             next(&mut here).await,

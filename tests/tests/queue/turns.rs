@@ -1,4 +1,5 @@
-//! A queue as both of ours are, in front of workers with slots, on a clock that is turned by hand.
+//! Fair queueing over a FIFO like both of our queues, in front of workers with slots, on a paused
+//! clock.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -15,7 +16,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// More than a process keeps for a lane.
+/// More sessions than a process buffers for a lane.
 const VERY_MANY: u128 = 17_000;
 
 /// How long a send takes.
@@ -40,7 +41,7 @@ impl Clock for TokioClock {
     }
 }
 
-/// First in, first out.
+/// A FIFO queue in memory.
 #[derive(Debug, Default)]
 struct Fifo {
     jobs: Mutex<VecDeque<Activation>>,
@@ -113,8 +114,9 @@ impl Queue for Fifo {
 
 type Ends = Arc<Mutex<HashMap<SessionKey, Duration>>>;
 
-/// A worker: so many handlers that each admit a job, and so many slots. Sends of tenant 1 take between half and
-/// one and a half times as long as others, so that they do not all end at once.
+/// A worker: six handlers that each admit one job at a time, and `slots` slots. Sends of tenant 1
+/// take between half and one and a half times as long as others, so that they do not all end at
+/// once.
 fn work(fifo: &Arc<Fifo>, clock: &Arc<TokioClock>, slots: usize, takes: Duration) -> Ends {
     let ends = Ends::default();
     let slots = Arc::new(Semaphore::new(slots));
@@ -169,8 +171,8 @@ fn jobs(tenant: i32, ns: std::ops::Range<u128>) -> Vec<Activation> {
     .collect()
 }
 
-/// How long sends of a quiet tenant take, one each tenth of a second, while another one may flood: the latency that
-/// 95 of 100 stay below.
+/// The 95th percentile latency of a quiet tenant that enqueues one send every tenth of a second,
+/// while another tenant floods the lane with `flood` sends.
 async fn quiet_p95(is_fair: bool, flood: u128) -> Duration {
     let clock = Arc::new(TokioClock(Instant::now()));
     let fifo = Arc::new(Fifo::default());
@@ -181,7 +183,7 @@ async fn quiet_p95(is_fair: bool, flood: u128) -> Duration {
         fifo.clone()
     };
     queue.push(&lane(), jobs(1, 0..flood)).await;
-    // Past the first moments, in which nobody knows yet how fast the lane is emptied.
+    // Skip the start, when the lane's drain rate is still unknown.
     clock.sleep(3 * SEND).await;
     let mut began = Vec::new();
     for n in 0..100 {
@@ -219,7 +221,7 @@ async fn one_tenant_alone_keeps_every_slot_busy() {
         let fifo = Arc::new(Fifo::default());
         let ends = work(&fifo, &clock, 64, takes);
         let queue = FairQueue::new(fifo.clone(), clock.clone());
-        // As much as is kept at once, as the sweep does it.
+        // Enqueue as much as is buffered at once, as the sweep does.
         let mut pushed = 0;
         while pushed < sends {
             let more = (sends - pushed).min(4_096);
@@ -284,7 +286,8 @@ async fn what_does_not_fit_is_left_to_the_sweep() {
     let fifo = Arc::new(Fifo::default());
     let queue = FairQueue::new(fifo.clone(), clock.clone());
     assert!(!queue.push(&lane(), jobs(1, 0..VERY_MANY)).await);
-    // The queue goes away: what is held is forgotten, and taken again when it is back.
+    // The queue becomes unavailable: buffered sessions are dropped, and accepted again once it is
+    // back.
     fifo.away.store(true, std::sync::atomic::Ordering::Relaxed);
     clock.sleep(Duration::from_secs(1)).await;
     fifo.away.store(false, std::sync::atomic::Ordering::Relaxed);
@@ -323,7 +326,7 @@ async fn the_first_sessions_of_a_tenant_pass_the_lane_and_a_flood_does_not() {
     let first = (0..4).map(|n| key(1, n));
     let expected: Vec<_> = first.chain((0..3).map(|n| key(2, n))).collect();
     assert_eq!(ahead(), expected);
-    // In the low lane they go at once, and behind.
+    // In the low lane they are enqueued at once, at the back.
     let low = Lane {
         priority: Priority::Low,
         ..lane()
@@ -336,8 +339,8 @@ async fn the_first_sessions_of_a_tenant_pass_the_lane_and_a_flood_does_not() {
     );
 }
 
-/// Clients that each send again as soon as the last send ended. What they push, many at once, comes at once and
-/// in as few jobs to workers that have slots for all of it.
+/// Clients that each send again as soon as their last send ended. Sends pushed in batches reach the
+/// workers at once and in about as few jobs, because there are slots for all of them.
 #[tokio::test(start_paused = true)]
 async fn a_closed_loop_of_one_tenant_is_not_held_up() {
     const CLIENTS: u128 = 64;

@@ -1,5 +1,6 @@
-//! What is asked beside the rounds of sends is accounted once, whatever becomes of it: a fold that finds its
-//! session never at rest, or whose worker stops; an extraction that fails, comes late or is erased meanwhile.
+//! Model calls besides the rounds of sends are accounted exactly once, whatever becomes of them: a
+//! fold whose session is never idle, or whose worker stops; an extraction that fails, is late or is
+//! erased in the meantime.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use uuid::Uuid;
 use crate::folding::{SMALL, agent, text};
 use crate::memory::{done, id, know, personal, rememberer, session_of};
 
-/// The tokens, in and out, of the rows for this purpose, in order.
+/// Input and output tokens of the usage rows for this purpose, in order.
 async fn rows_for(world: &World, purpose: Purpose) -> Vec<(u64, u64)> {
     let dump = world.dump().await;
     let mut found = Vec::new();
@@ -37,7 +38,7 @@ async fn rows_for(world: &World, purpose: Purpose) -> Vec<(u64, u64)> {
     found
 }
 
-/// The same of what the provider billed.
+/// Input and output tokens that the provider billed for this purpose, in order.
 fn billed_for(world: &World, purpose: Purpose) -> Vec<(u64, u64)> {
     let bills = world.script.bills();
     let bills = bills.iter().filter(|bill| bill.purpose == purpose);
@@ -54,7 +55,7 @@ async fn is_paid(world: &World, purpose: Purpose) {
     world.audit().await;
 }
 
-/// A session with a fold that is being written behind the end of its send.
+/// Creates a session with a fold that is being written after the end of its send.
 async fn resting(world: &World) -> SessionKey {
     world.script.set_manner(Manner {
         counts: Some(1.0),
@@ -77,7 +78,7 @@ async fn resting(world: &World) -> SessionKey {
     panic!("nothing is folded");
 }
 
-/// A send of so many rounds of two minutes each.
+/// Starts a send with this many rounds, each of which takes two minutes.
 async fn long_send(world: &World, key: SessionKey, rounds: usize) -> SendId {
     let rounds = vec![json!([["look", {"ms": 120_000}]]); rounds];
     let send = world
@@ -94,7 +95,7 @@ async fn a_fold_whose_session_is_busy_for_longer_than_it_waits_is_paid_for() {
     let _worker = world.worker("w", world.store.clone());
     let key = resting(&world).await;
     let send = long_send(&world, key, 5).await;
-    // Before it gives up already: its worker may die any time.
+    // It is accounted even before the fold gives up, because its worker may die at any time.
     world.pass(Duration::from_secs(10)).await;
     assert_eq!(rows_for(&world, Purpose::Fold).await.len(), 1);
     let record = world.settle(&[send]).await.remove(0);
@@ -105,7 +106,7 @@ async fn a_fold_whose_session_is_busy_for_longer_than_it_waits_is_paid_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fold_that_is_written_when_its_worker_stops_is_paid_for() {
-    // Its session is busy, and for a while the database is away, too.
+    // The session is busy, and for a while the database is away, too.
     for away in [0, 5, 20] {
         let world = World::new().await;
         let faulty = Arc::new(Faulty::new(world.store.clone(), FaultPlan::NEVER));
@@ -141,7 +142,7 @@ async fn a_fold_beside_its_own_worker_that_stops_is_paid_for() {
     is_paid(&world, Purpose::Fold).await;
 }
 
-/// A session whose send has ended, from which entries are being extracted.
+/// Creates a session whose send has ended and from which entries are being extracted.
 async fn extracting(world: &World) -> SessionKey {
     world.script.set_manner(Manner {
         counts: Some(1.0),
@@ -191,7 +192,7 @@ async fn of_an_extraction_that_is_taken_over_each_attempt_is_paid_for() {
     extracting(&world).await;
     faulty.pause();
     let _second = world.worker("second", world.store.clone());
-    // The lease of the attempt runs out, and the other one makes its own.
+    // The attempt's lease expires, and the other worker makes its own attempt.
     while !world.dump().await.extractions.is_empty() {
         world.pass(Duration::from_secs(5)).await;
     }
@@ -202,8 +203,9 @@ async fn of_an_extraction_that_is_taken_over_each_attempt_is_paid_for() {
     is_paid(&world, Purpose::Extract).await;
 }
 
-/// A send whose end is followed by an extraction, under one fault: the texts that are remembered, the
-/// usage rows of extractions, the answers that were billed for them, and whether the fault was reached.
+/// Runs a send followed by an extraction, under one fault. Returns the remembered texts, the number
+/// of usage rows of extractions, the number of answers billed for them, and whether the fault was
+/// reached.
 fn extracted(plan: FaultPlan) -> (Vec<String>, usize, usize, bool) {
     alone(async {
         let world = World::new().await;
@@ -243,7 +245,7 @@ fn extracted(plan: FaultPlan) -> (Vec<String>, usize, usize, bool) {
             let source = rex.source.expect("it says where it comes from");
             assert_eq!((source.from_seq, source.to_seq), (Some(1), Some(2)));
         }
-        // What it changed says so, too.
+        // The changed entry names its source, too.
         let tea = dump.memories.iter().find(|(_, entry)| entry.id == id(1));
         let (_, tea) = tea.expect("it is changed in its place");
         assert_eq!(tea.source.map(|source| source.send_id), Some(send));
@@ -269,7 +271,7 @@ fn what_is_extracted_is_stored_and_paid_for_once_whatever_fails() {
                 break;
             }
             assert_eq!(texts, expected, "{fault:?} at {at}");
-            // Only what a worker had asked for that died may have no row.
+            // Only an answer requested by a worker that died may have no row.
             let lost = billed - paid;
             let dies = matches!(fault, Fault::DieBefore | Fault::DieAfter);
             assert!(lost <= usize::from(dies), "{fault:?} at {at}: {lost} lost");

@@ -1,4 +1,5 @@
-//! Agents with limits of money and tokens of their own: never passed, whichever worker dies, and others go on.
+//! Agents with their own money and token limits: never exceeded, whichever worker dies, and without
+//! effect on other agents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +41,7 @@ async fn publish(world: &World, agent: &str, limits: AgentLimits) {
     published.expect("the store answers");
 }
 
-/// Lets an agent spend so many tokens' worth in a day.
+/// A daily limit worth this many tokens.
 fn of_day(tokens: u64) -> AgentLimits {
     AgentLimits {
         usd_per_day: Some(Usd(tokens * TOKEN)),
@@ -48,7 +49,7 @@ fn of_day(tokens: u64) -> AgentLimits {
     }
 }
 
-/// Of tokens more than anybody takes: they are counted.
+/// A token limit that nothing reaches, which makes tokens be counted.
 fn counted() -> AgentLimits {
     AgentLimits {
         tokens_per_day: Some(1_000_000_000),
@@ -56,7 +57,7 @@ fn counted() -> AgentLimits {
     }
 }
 
-/// This agent, as its first version is taken.
+/// A spec bound to the first version of this agent.
 fn published(agent: &str, spec: AgentSpec) -> AgentSpec {
     let bound = Bound {
         agent: Some(AgentRef {
@@ -71,7 +72,7 @@ fn published(agent: &str, spec: AgentSpec) -> AgentSpec {
     }
 }
 
-/// The same with answers of so many tokens at most.
+/// Like [`published`], with answers of at most [`MOST`] tokens.
 fn brief(agent: &str) -> AgentSpec {
     let spec = AgentSpec {
         max_tokens: u32::try_from(MOST).ok(),
@@ -89,7 +90,7 @@ async fn sends(world: &World, agent: &str, text: &str, count: usize) -> Vec<Send
     ids
 }
 
-/// What an agent has spent, and what it has set aside, in tokens' worth.
+/// What an agent has spent and what it has reserved, in tokens' worth.
 async fn money(world: &World, agent: &str) -> (u64, u64) {
     let (dump, holder) = (world.dump().await, name(agent).holder());
     let nano = TOKEN * 1_000;
@@ -103,7 +104,7 @@ async fn money(world: &World, agent: &str) -> (u64, u64) {
     )
 }
 
-/// The tokens that an agent's calls took today.
+/// The tokens that an agent's calls used today.
 async fn tokens(world: &World, agent: &str) -> u64 {
     let spent = world
         .store
@@ -172,7 +173,7 @@ async fn workers_die_and_an_agents_limit_is_never_passed_while_another_agent_goe
     }
     let (spent, aside) = money(&world, "careful").await;
     assert_eq!(aside, 0);
-    // What is left is too little for an answer; what dead workers asked for counts at its most.
+    // Too little is left for an answer. Calls of dead workers count at their maximum.
     assert!(spent <= LIMIT && LIMIT - spent < 16, "{spent}");
     assert!(
         spent > done.len() as u64 * HAS,
@@ -192,7 +193,7 @@ async fn a_spent_limit_of_an_agent_ends_its_sends_in_whatever_session() {
     assert_spent(&world.settle(&ids).await[0], "careful");
     let (spent, aside) = money(&world, "careful").await;
     assert!(spent <= MOST && spent + 16 > MOST && aside == 0, "{spent}");
-    // A send is its own agent's, and not its session's.
+    // A send counts for its own agent, not for its session's.
     let with = |agent: &str| SendOptions {
         agent: Some(Box::new(brief(agent))),
         ..SendOptions::default()
@@ -207,7 +208,7 @@ async fn a_spent_limit_of_an_agent_ends_its_sends_in_whatever_session() {
     assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
     assert_eq!(world.script.asked(), asked + 1);
     assert_eq!(money(&world, "careful").await, (spent, 0));
-    // A raised limit is one at once.
+    // A raised limit takes effect at once.
     publish(&world, "careful", of_day(10 * MOST)).await;
     let id = world.send(key, "hello").await;
     let record = world.settle(&[id]).await.remove(0);
@@ -220,7 +221,7 @@ async fn a_spent_limit_of_an_agent_ends_its_sends_in_whatever_session() {
 async fn an_agent_waits_for_its_own_minute_and_others_do_not() {
     let world = world().await;
     let limits = AgentLimits {
-        // Besides one that is under way, one has ended.
+        // Room for one call in flight and one that has ended.
         usd_per_minute: Some(Usd((MOST + HAS) * TOKEN)),
         ..AgentLimits::default()
     };
@@ -243,7 +244,7 @@ async fn an_agent_waits_for_its_own_minute_and_others_do_not() {
     world.audit().await;
 }
 
-/// What the calls of a session took, by what it stores of them.
+/// Tokens that a session's calls used, from its stored usage.
 async fn taken(world: &World, key: SessionKey) -> u64 {
     let sessions = world.dump().await.sessions.into_iter();
     let mut mine = sessions.filter(|session| session.key == key);

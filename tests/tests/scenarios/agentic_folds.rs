@@ -1,4 +1,4 @@
-//! Folds whose model takes notes first: before a question, and of sessions at rest.
+//! Folds whose model takes notes first: before a model call, and of idle sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use mainspring_tests::world::{Fault, FaultPlan, Faulty, World, alone};
 
 use crate::folding::{SMALL, agent, text};
 
-/// An agent with notes whose folds are written at rest, or before it is asked.
+/// An agent with notes whose folds are written while its session is idle, or else before a model
+/// call.
 fn noting(rests: bool) -> AgentSpec {
     let mut agent = agent(FoldStrategy::Agentic, if rests { 0.02 } else { SMALL });
     agent.tools.push(ToolEntry::Named("note_add".into()));
@@ -37,7 +38,7 @@ fn notes(dump: &Dump) -> usize {
     notes.map(|list| list.list.entries.len()).sum()
 }
 
-/// The rows of what was paid for folds at rest, and the tokens that were read for them.
+/// Number of usage rows of folds of idle sessions, and the input tokens they read.
 fn paid_at_rest(session: &DumpSession) -> (usize, u64) {
     let rows = session.usage.iter().zip(&session.paid);
     let rested = rows.filter(|((_, round, _), _)| *round == -1);
@@ -45,7 +46,7 @@ fn paid_at_rest(session: &DumpSession) -> (usize, u64) {
     (rested.len(), rested.iter().sum())
 }
 
-/// The calls that ask for a fold.
+/// Number of model calls that ask for a fold.
 fn asked_for_folds(world: &World) -> u64 {
     let ledger = world.script.ledger();
     let folds = ledger.iter().filter(|it| it.user.contains("<transcript>"));
@@ -60,7 +61,7 @@ async fn a_session_at_rest_is_folded_with_notes_and_its_readers_are_told() {
     let mut records = vec![say(&world, key, "fold sleeps 2000").await];
     for n in 0..24 {
         records.push(say(&world, key, &text(n)).await);
-        // Some follow while a fold is written, some later.
+        // Some sends follow while a fold is being written, some later.
         let pause = Duration::from_millis(900 * (n as u64 % 6));
         world.pass(pause).await;
     }
@@ -77,7 +78,8 @@ async fn a_session_at_rest_is_folded_with_notes_and_its_readers_are_told() {
     let agentic = |kind| kind == FoldKind::Agentic;
     assert!(session.folds.iter().all(|fold| agentic(fold.kind)));
     assert_eq!(notes(&dump), session.folds.len());
-    // Each is paid for once, with all of its calls: one that takes a note, and one that writes.
+    // Each fold is paid for once, including all its calls: one that takes a note, and one that
+    // writes.
     let (rows, tokens) = paid_at_rest(session);
     assert_eq!(rows, session.folds.len());
     assert_eq!(tokens, 10 * asked_for_folds(&world));
@@ -122,7 +124,7 @@ async fn a_worker_that_stops_in_the_middle_leaves_neither_fold_nor_notes() {
     world.pass(Duration::from_mins(2)).await;
     let dump = world.dump().await;
     assert_eq!((dump.sessions[0].folds.len(), notes(&dump)), (0, 0));
-    // What was asked is paid for.
+    // The calls that were made are paid for.
     assert_eq!(paid_at_rest(&dump.sessions[0]).0, 1);
     let _worker = world.worker("x", world.store.clone());
     say(&world, key, &text(n)).await;
@@ -132,8 +134,8 @@ async fn a_worker_that_stops_in_the_middle_leaves_neither_fold_nor_notes() {
     world.audit().await;
 }
 
-/// The folds at rest and the notes of a conversation of whose workers the first one dies as planned; and
-/// whether it did.
+/// The number of folds and notes of a conversation whose first worker dies as planned, and whether
+/// it did.
 fn disturbed(plan: FaultPlan) -> (usize, usize, bool) {
     alone(async {
         let world = World::new().await;
@@ -172,7 +174,7 @@ fn a_death_at_any_write_costs_a_fold_at_rest_at_most() {
         for at in 0.. {
             let (folds, noted, fired) = disturbed(FaultPlan { at, fault });
             assert!(folds > 0, "{fault:?} at {at}");
-            // The notes of one fold may be lost, and none is saved twice.
+            // The notes of one fold may be lost, but none is saved twice.
             assert!(
                 noted <= folds && noted + 1 >= folds,
                 "{fault:?} at {at}: {noted} {folds}"

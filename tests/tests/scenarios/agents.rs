@@ -1,4 +1,5 @@
-//! Published agents at work: versions that move while sends run, leaves and children that name them.
+//! Published agents in use: versions that change while sends run, and leaves and children that name
+//! agents.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +51,7 @@ async fn point(world: &World, name: &str, version: i32) {
     assert!(matches!(outcome, AliasOutcome::Changed(_)));
 }
 
-/// The agent as a session takes it.
+/// Resolves an agent as a session does.
 async fn taken(world: &World, text: &str, metadata: &Value) -> AgentSpec {
     let found = world
         .store
@@ -62,7 +63,7 @@ async fn taken(world: &World, text: &str, metadata: &Value) -> AgentSpec {
     bind(version.spec, Some(reference), Map::new(), &metadata).expect("it can be rendered")
 }
 
-/// What the model was told before the transcript, call by call.
+/// The system prompts that the model got, call by call.
 fn told(world: &World, user: &str) -> Vec<String> {
     let ledger = world.script.ledger().into_iter();
     let mine = ledger.filter(|asked| asked.user == user);
@@ -98,7 +99,7 @@ async fn a_send_keeps_its_version_while_the_alias_moves_and_the_session_until_it
         first[0].starts_with("One.\n\nFor Ada.\n\n# Available tools\n- look: "),
         "{first:?}"
     );
-    // What precedes the messages is the same in every round, and in the send behind.
+    // The part before the messages is the same in every round, and in the next send.
     assert!(first.iter().all(|system| *system == first[0]));
     assert_eq!(told(&world, "hello"), first[..1]);
     let agent = taken(&world, "reviewer@live", &json!({})).await;
@@ -109,7 +110,7 @@ async fn a_send_keeps_its_version_while_the_alias_moves_and_the_session_until_it
     world.audit().await;
 }
 
-/// A session that may start the reviewer, with these tools.
+/// Creates a session that may start the reviewer, with these tools.
 async fn lead(world: &World, tools: &[&str]) -> SessionKey {
     let tools = tools
         .iter()
@@ -276,8 +277,8 @@ async fn the_leaves_of_an_agents_run_are_the_published_agents_that_it_may_start(
     world.audit().await;
 }
 
-/// A send with an agent of its own: windows of different lengths in one session, and nothing of one send
-/// is left out of the other's.
+/// A send with its own agent: windows of different lengths in one session, and neither send makes
+/// the other lose messages.
 #[tokio::test(start_paused = true)]
 async fn a_send_with_its_own_agent_leaves_the_next_one_to_its_session() {
     let world = World::new().await;
@@ -294,7 +295,7 @@ async fn a_send_with_its_own_agent_leaves_the_next_one_to_its_session() {
         agent: Some(Box::new(taken(&world, "short", &json!({})).await)),
         ..SendOptions::default()
     };
-    // All of them wait behind the first one, so that one worker goes from one to the next.
+    // All of them queue behind the first one, so that one worker goes from one to the next.
     let mut sends = vec![world.send(session, "tools 2").await];
     for text in ["one", "two"] {
         sends.push(world.send(session, text).await);

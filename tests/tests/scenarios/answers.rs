@@ -1,4 +1,4 @@
-//! Answers that come while other calls of the same round still run.
+//! Answers that arrive while other calls of the same round are still running.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ fn agent() -> AgentSpec {
     }
 }
 
-/// The result of a quick call is stored after the answer and before the slow call ends: that step
-/// lowers the signal of the answer.
+/// The result of a quick call is stored after the answer arrives and before the slow call ends;
+/// storing it lowers the answer's signal.
 #[tokio::test(start_paused = true)]
 async fn an_answer_before_a_result_is_stored_is_not_waited_for_again() {
     let world = World::new().await;
@@ -43,7 +43,7 @@ async fn an_answer_before_a_result_is_stored_is_not_waited_for_again() {
     world.audit().await;
 }
 
-/// The same for words that want the send to go on at once.
+/// The same for an interruption, which makes the send continue at once.
 #[tokio::test(start_paused = true)]
 async fn an_interruption_before_a_result_is_stored_ends_the_waiting() {
     let world = World::new().await;
@@ -62,7 +62,7 @@ async fn an_interruption_before_a_result_is_stored_ends_the_waiting() {
     world.audit().await;
 }
 
-/// The end of a quick child is reported before the receipt of another one is stored.
+/// A quick child reports its end before the receipt of another child is stored.
 #[tokio::test(start_paused = true)]
 async fn a_child_that_ends_before_the_receipt_of_another_is_not_waited_for_again() {
     let world = World::new().await;
@@ -82,19 +82,19 @@ async fn a_child_that_ends_before_the_receipt_of_another_is_not_waited_for_again
     world.audit().await;
 }
 
-/// What came between an accepted answer and the worker's next look at it.
+/// What happens between an accepted answer and the worker's next check for it.
 #[derive(Debug, Clone, Copy)]
 enum Overtakes {
     Interrupt,
     Cancel,
     Deadline,
-    /// The time of the call itself.
+    /// The call's own time is up.
     Expiry,
     /// Another call of the round that ends the send.
     Abort,
 }
 
-/// An answer that was accepted is the call's result, whatever comes before the worker reads it.
+/// An accepted answer is the call's result, whatever happens before the worker reads it.
 #[tokio::test(start_paused = true)]
 async fn an_accepted_answer_is_told_whatever_overtakes_it() {
     for what in [
@@ -148,8 +148,8 @@ async fn overtaken(what: Overtakes) {
     world.audit().await;
 }
 
-/// Whoever cancelled a send died before it asked what works for it to end: a scheduler finds the
-/// child that goes on, and the child of this.
+/// The process that cancelled a send died before it cancelled the send's children: a scheduler
+/// finds the child that is still running, and that child's own child.
 #[tokio::test(start_paused = true)]
 async fn children_of_a_send_that_ended_alone_end_too() {
     let world = World::new().await;

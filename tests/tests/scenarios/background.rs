@@ -1,4 +1,4 @@
-//! Answers that a provider works on while nobody waits for them.
+//! Answers that a provider generates in the background, with no client connected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
 
 const QUESTION: &str = "background";
 
-/// What each question of the conversation asked to be taken up.
+/// The background response, if any, that each call of the conversation asked to resume.
 fn resumed(world: &World) -> Vec<Option<String>> {
     let ledger = world.script.ledger();
     let asked = ledger.iter();
@@ -28,9 +28,9 @@ fn noted(record: &SendRecord) -> Option<&str> {
     Some(&open.id)
 }
 
-/// A send whose answer is under way, and known to be.
+/// Starts a send whose background answer is in progress and recorded.
 async fn begun(world: &World, question: &str) -> (SessionKey, SendId) {
-    // With a budget, what a dead worker may have spent is counted at its worst.
+    // With a budget, a dead worker's possible spending is counted at its maximum.
     let agent = AgentSpec {
         budget: Some(Budget {
             tokens: Some(1_000_000),
@@ -46,7 +46,7 @@ async fn begun(world: &World, question: &str) -> (SessionKey, SendId) {
     (key, id)
 }
 
-/// It was answered by the first question, which was paid for once.
+/// Asserts that the send was answered by the first call, which was paid for once.
 async fn answered_once(world: &World, id: SendId) {
     let record = world.settle(&[id]).await.remove(0);
     assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
@@ -84,7 +84,7 @@ async fn a_worker_that_stops_leaves_the_answer_to_the_next() {
     assert!(asked.len() <= 2, "{asked:?}");
 }
 
-/// The worker dies in the write that says what the answer is called, before it or behind it.
+/// The worker dies before or after the write that records the background answer's id.
 #[tokio::test(start_paused = true)]
 async fn deaths_around_the_note_of_an_answer_lose_nothing() {
     let (mut cases, mut taken_up) = (0, 0);

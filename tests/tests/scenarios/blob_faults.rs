@@ -1,5 +1,5 @@
-//! A blob store that is away, slow or lying while a send spills, shows and recalls content, and deaths in
-//! the middle of it: nothing is lost, and nothing is done twice.
+//! A blob store that is unavailable, slow or returns wrong bytes while a send spills, shows and
+//! recalls content, and deaths in between: nothing is lost, and nothing is done twice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,12 +46,12 @@ fn depot(world: &World) -> Depot {
     Depot::new(store, world.blobs.clone(), world.entropy())
 }
 
-/// The messages of the one session that there is.
+/// The messages of the only session.
 fn messages(dump: &Dump) -> &[Message] {
     &dump.sessions[0].messages
 }
 
-/// A sweep at a time after the grace of everything.
+/// Sweeps at a time when every grace period is over.
 async fn sweep(world: &World) {
     let grace = i64::try_from(SWEEP_GRACE.as_millis()).expect("fits");
     let later = Timestamp(world.clock().now().0 + 2 * grace);
@@ -61,7 +61,7 @@ async fn sweep(world: &World) {
     assert!(swept.failed.is_none() && swept.next.is_none(), "{swept:?}");
 }
 
-/// After a sweep, what is kept is what rows name.
+/// Sweeps, and asserts that exactly the blobs with a row are kept; returns their number.
 async fn assert_nothing_stray(world: &World, about: &str) -> usize {
     sweep(world).await;
     let dump = world.dump().await;
@@ -72,7 +72,7 @@ async fn assert_nothing_stray(world: &World, about: &str) -> usize {
     places.len()
 }
 
-/// The same, and there are so many.
+/// Asserts the same, and that there are this many blobs.
 async fn assert_tidy(world: &World, blobs: usize, about: &str) {
     let found = assert_nothing_stray(world, about).await;
     assert_eq!(found, blobs, "{about}");
@@ -109,7 +109,7 @@ async fn wrong_at_a_spill(backing: &Backing, wrong: Wrong, waits: bool) {
         whole.is_some_and(|whole| whole.len() > 1_999_000),
         "{wrong:?}"
     );
-    // What did not get there in time, goes again.
+    // A blob that was not stored in time is swept away.
     world.blobs.set(Wrong::Nothing);
     assert_tidy(&world, 0, &format!("{wrong:?}")).await;
 }
@@ -140,13 +140,13 @@ async fn stays_wrong(backing: &Backing, wrong: Wrong) {
     let error = record.error.expect("says why");
     assert_eq!(error.code, Code::BlobUnavailable, "{wrong:?}: {error:?}");
     assert!(world.script.ledger().is_empty(), "no model was asked");
-    // A preview of the same says so, too.
+    // A preview of the same reports it, too.
     let refused = world.preview("w", key, Some("and now")).await;
     let Answered::Refused { code, .. } = refused else {
         panic!("{refused:?}");
     };
     assert_eq!(code, Code::BlobUnavailable);
-    // The session goes on as soon as it is back, and shows what was not shown before.
+    // The session continues once the store is back, and shows what could not be shown before.
     world.blobs.set(Wrong::Nothing);
     let id = world.send(key, "again").await;
     completed(&world.settle(&[id]).await[0]);
@@ -197,7 +197,7 @@ async fn reads_damaged(backing: &Backing) {
             Code::BlobCorrupt
         );
     }
-    // What is lost is what was shown of it.
+    // If the blob is lost, only the excerpt that was shown is left.
     world.blobs.set(Wrong::Empty);
     let id = world.send(key, &answers(&reads)).await;
     completed(&world.settle(&[id]).await[0]);
@@ -205,7 +205,7 @@ async fn reads_damaged(backing: &Backing) {
     assert!(!text.contains("of 2000000;"), "{text:.300}");
 }
 
-/// One send with these calls of one tool, over a worker with this fault, and over another one behind it.
+/// Runs one send with these calls of one tool, on a worker with this fault and then on another one.
 async fn spilling(
     tool: &str,
     calls: &[Value],
@@ -247,7 +247,7 @@ fn both() -> [Value; 2] {
     [json!({"image": 90_000}), json!({"lie": true})]
 }
 
-/// Texts and names of what is large, by message: what a copy of the transcript has.
+/// Texts, and hashes of large parts, by message: the contents of a copy of the transcript.
 fn told(dump: &Dump) -> Vec<String> {
     let name = |part: &ContentPart| match part.blob() {
         Some(sha256) => sha256.to_string(),
@@ -278,7 +278,7 @@ async fn a_death_around_each_put_of_a_spill_loses_nothing() {
             assert!(fired, "{about}");
             let dump = world.dump().await;
             assert_eq!(told(&dump), told(&expected), "{about}");
-            // It may be done again, and was; each result is there once.
+            // Calls may have been repeated, but each result is there once.
             assert!(world.acts.of("look").len() <= 4, "{about}");
             assert_tidy(&world, 2, &about).await;
         }
@@ -319,7 +319,7 @@ async fn a_fault_at_each_write_of_a_send_that_spills_loses_nothing() {
                 break;
             }
             let dump = world.dump().await;
-            // A row of a blob that could not be written leaves the content in its own.
+            // If a blob could not be stored, its content stays in the message's own row.
             let found = told(&dump);
             assert_eq!(found.len(), expected.len(), "{about}");
             for (found, expected) in found.iter().zip(&expected) {
@@ -342,7 +342,7 @@ async fn what_was_stored_for_a_session_that_was_never_made_goes() {
         .await;
     put.expect("is put");
     assert_eq!(world.blobs.kept().len(), 1);
-    // The first pass takes the hold away, the second one what nothing holds.
+    // The first pass removes the hold, the second one the blob that nothing holds any more.
     sweep(&world).await;
     assert_tidy(&world, 0, "never made").await;
 }
@@ -410,7 +410,7 @@ async fn a_model_that_takes_no_pictures_is_told_of_them_on_every_worker_alike() 
     assert_eq!(text, "words");
     // Only the words were read.
     assert_eq!(world.blobs.asked("get"), 1);
-    // A tool's picture, and the same by a preview, on a worker that has seen nothing.
+    // A picture from a tool, and the same in a preview by a worker that has nothing cached.
     let list = json!([[["look", {"image": 900}]], "done"]);
     let id = world.send(key, &answers(&list)).await;
     completed(&world.settle(&[id]).await[0]);
@@ -457,7 +457,7 @@ async fn a_picture_that_cannot_be_scaled_fails_no_send() {
             "{said}"
         );
     }
-    // The transcript has them as they came.
+    // The transcript keeps them as they arrived.
     let dump = world.dump().await;
     assert!(messages(&dump)[2].content[0].inline().is_some());
     assert!(messages(&dump)[3].content[0].blob().is_some());

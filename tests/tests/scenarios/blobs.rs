@@ -1,4 +1,5 @@
-//! Pictures and files by their hashes, with a blob store that is away, slow or lying, in simulated time.
+//! Pictures and files by hash, with a blob store that is unavailable, slow or returns wrong bytes,
+//! in simulated time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,7 @@ fn depot(world: &World, store: Arc<dyn Store>, blobs: &Arc<FaultyBlobs>) -> Depo
     Depot::new(store, blobs.clone(), world.entropy())
 }
 
-/// A picture and a file as a message names them.
+/// Stores a picture and a file, and returns message parts that refer to them.
 async fn named(world: &World, blobs: &Arc<FaultyBlobs>, key: SessionKey) -> Vec<ContentPart> {
     let depot = depot(world, world.store.clone(), blobs);
     let owner = Some(key.session.into());
@@ -58,7 +59,7 @@ async fn send(world: &World, key: SessionKey, input: Vec<ContentPart>) -> SendId
     world.send_parts(key, input, SendOptions::default()).await
 }
 
-/// What the model was shown of the last user's message of its last call.
+/// The content of the last message that the model got in its last call.
 fn shown(world: &World) -> Vec<ContentPart> {
     let asked = world.script.ledger().pop().expect("it was asked");
     asked.messages.last().expect("a message").content.clone()
@@ -94,7 +95,7 @@ async fn a_model_is_shown_what_its_messages_name_and_rows_keep_the_names() {
     assert_eq!(shown(&world), expected);
     let dump = world.dump().await;
     assert_eq!(dump.sessions[0].messages[0].content, input);
-    // Each is read once, however often it is shown.
+    // Each blob is read once, however often it is shown.
     assert_eq!(blobs.asked("get"), 2);
     let next = world.send(key, "again").await;
     completed(&world.settle(&[next]).await[0]);
@@ -141,7 +142,7 @@ async fn content_that_is_gone_or_damaged_is_said_to_be() {
             said.contains(&format!("[file a.txt, text/plain, 10 bytes: {why}")),
             "{said}"
         );
-        // What was damaged is not kept for later.
+        // Damaged content is not cached.
         blobs.set(Wrong::Nothing);
         let next = world.send(key, "again").await;
         completed(&world.settle(&[next]).await[0]);
@@ -176,7 +177,7 @@ async fn large_pictures_of_tools_are_stored_before_their_results() {
     for message in &asked.messages[2..4] {
         assert!(message.content[0].inline().is_some());
     }
-    // A store that is away leaves them in their rows.
+    // While the blob store is away they stay in their rows.
     blobs.set(Wrong::Away);
     let list = json!([[["look", {"image": 99_000}]], "done"]);
     let id = world.send(key, &format!("answers {list}")).await;
@@ -188,7 +189,7 @@ async fn large_pictures_of_tools_are_stored_before_their_results() {
     assert!(result.inline().is_some(), "{result:?}");
 }
 
-/// A sweep at a time after the grace of everything.
+/// Sweeps at a time when every grace period is over.
 async fn sweep(world: &World, store: &Arc<dyn Inspect>, blobs: &Arc<FaultyBlobs>) {
     let grace = i64::try_from(SWEEP_GRACE.as_millis()).expect("fits");
     let later = Timestamp(world.clock().now().0 + 2 * grace);
@@ -198,7 +199,7 @@ async fn sweep(world: &World, store: &Arc<dyn Inspect>, blobs: &Arc<FaultyBlobs>
     assert_eq!(swept.expect("is swept").next, None);
 }
 
-/// A death of the process at each of its writes: what is named is there, what is not named goes, and
+/// The process dies at each of its writes: blobs with a reference stay, those without one go, and
 /// nothing is left behind.
 #[tokio::test(start_paused = true)]
 async fn a_death_between_the_steps_of_putting_and_deleting_leaves_nothing_behind() {
@@ -221,9 +222,9 @@ async fn a_death_between_the_steps_of_putting_and_deleting_leaves_nothing_behind
                 world.pass(2 * grace).await;
                 broken.sweep(grace, None, 10).await
             };
-            // A process that dies says nothing more.
+            // A process that dies never returns.
             let _ = tokio::time::timeout(Duration::from_secs(9), work).await;
-            // Another one puts the same, for a session.
+            // Another process puts the same content, for a session.
             let other = depot(&world, world.store.clone(), &blobs);
             let owner = Some(key.session.into());
             let stored = other.put(MINE, owner, "text/plain", data.clone()).await;
@@ -267,7 +268,7 @@ async fn the_whole_of_a_long_output_is_a_blob_that_copies_find_as_well() {
         said.contains(&format!("left out; sha256 {} …]", blob.sha256)),
         "{said:.200}"
     );
-    // A copy has the messages and none of the calls.
+    // A copy has the messages but none of the calls.
     let copy = world.session(spec).await;
     let other = depot(&world, world.store.clone(), &blobs);
     let whole = other
@@ -304,7 +305,7 @@ async fn the_whole_of_a_long_output_is_a_blob_that_copies_find_as_well() {
         other.output(copy, &call.call_id).await.expect("answers"),
         None
     );
-    // Where the blob is gone, what was shown is left.
+    // If the blob is gone, the excerpt that was shown is left.
     blobs.set(Wrong::Empty);
     let shown = other.output(copied, &call.call_id).await.expect("answers");
     assert_eq!(shown, Some(said));
@@ -373,7 +374,7 @@ async fn the_model_recalls_by_send_by_number_and_by_what_was_said() {
         said[1]
     );
     assert!(said[1].contains("Zebra-7"));
-    // Its picture is put before the model again.
+    // Its picture is shown to the model again.
     let parts = &results[1].result.as_ref().expect("a result").content;
     assert!(parts.iter().any(|part| part.blob().is_some()));
     assert!(said[2].contains("the end]") && said[2].contains("[image, image/png, 9 bytes"));

@@ -1,4 +1,5 @@
-//! Spending limits: of a send, of a session, of a tree that races, across deaths of workers.
+//! Spending limits of a send, of a session, and of a tree of concurrent sends, across deaths of
+//! workers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +63,7 @@ async fn a_send_stops_before_it_passes_its_tokens() {
     assert_stopped(stopped);
     assert!(stopped.rounds >= 1 && used(stopped) <= 250, "{stopped:#?}");
     assert_eq!(records[1].status, SendStatus::Completed);
-    // Whatever was asked was answered, and the session goes on.
+    // Every call got its result, and the session can continue.
     let after = world.send(key, "and now").await;
     assert_eq!(
         world.settle(&[after]).await[0].status,
@@ -165,17 +166,17 @@ async fn children_that_race_never_pass_what_their_tree_may_spend() {
         ]]);
         let first = world.send(key, &format!("plan {plan}")).await;
         world.settle(&[first]).await;
-        // What the background child used comes back before this one, or with it.
+        // The background child's usage is reported before this send, or with it.
         world.pass(Duration::from_mins(1)).await;
         let second = world.send(key, "tools 30").await;
         world.settle(&[second]).await;
         let dump = world.dump().await;
-        // Each model answer costs 15 tokens, whoever asked.
+        // Each model answer costs 15 tokens, in parents and children alike.
         let answers = |s: &mainspring_shared::store::DumpSession| {
             s.messages
                 .iter()
                 .filter(|m| m.role == Role::Assistant)
-                // What a transcript ends with at a limit is nobody's answer.
+                // The note that ends a transcript at a limit is not a model's answer.
                 .filter(|m| !plain_text(&m.content).starts_with('['))
                 .count()
         };
@@ -196,8 +197,8 @@ async fn children_that_race_never_pass_what_their_tree_may_spend() {
     }
 }
 
-/// A child ends before one of its own that works in the background: what that one may still spend is
-/// not given to anybody else.
+/// A child ends before its own background child does: what that one may still spend is not given to
+/// anybody else.
 #[tokio::test(start_paused = true)]
 async fn a_slice_that_is_out_below_a_child_that_ended_is_not_spent_twice() {
     for background in [false, true] {
@@ -208,7 +209,7 @@ async fn a_slice_that_is_out_below_a_child_that_ended_is_not_spent_twice() {
         agent.max_rounds = Some(1_000);
         let key = world.session(agent).await;
         let _worker = world.worker("w", world.store.clone());
-        // It spends what it has when all others are done.
+        // It spends its share only after all others are done.
         let mut rounds = vec![json!([["act", {"ms": 50_000}]])];
         rounds.resize(40, json!([["look", {}]]));
         let late = format!("plan {}", json!(rounds));
@@ -244,7 +245,7 @@ async fn a_call_under_which_a_worker_died_counts_at_its_worst() {
     let mut plain = agent(None);
     plain.tools.clear();
     let key = world.session(plain).await;
-    // Room for the worst case of two calls: 50 tokens of answer and what is asked.
+    // Room for two calls at their maximum: 50 tokens of answer each, and their input.
     let id = world
         .send_with(key, "sleep 5000", within(tokens(130)))
         .await;

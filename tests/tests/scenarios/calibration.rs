@@ -1,4 +1,4 @@
-//! What providers count, learned by one worker and known to the others.
+//! Calibration of token counts: learned by one worker and used by the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use mainspring_shared::id::SessionKey;
 use mainspring_shared::session::preview::Answered;
 use mainspring_tests::world::{FaultPlan, Faulty, Manner, World};
 
-/// A world whose model counts three tokens where two are expected.
+/// A world whose model counts three tokens where two are estimated.
 async fn world() -> (World, SessionKey) {
     let world = World::new().await;
     world.script.set_manner(Manner {
@@ -23,13 +23,13 @@ fn words() -> String {
     "what was decided about it, and why it was decided so. ".repeat(30)
 }
 
-/// One send, by whoever works.
+/// Runs one send on any worker.
 async fn talk(world: &World, key: SessionKey) {
     let id = world.send(key, &format!("say {}", words())).await;
     world.settle(&[id]).await;
 }
 
-/// How large a worker takes the next request of the session to be.
+/// A worker's estimate of the size of the session's next request.
 async fn expected(world: &World, worker: &str, key: SessionKey) -> u64 {
     match world.preview(worker, key, Some(&words())).await {
         Answered::Preview(preview) => preview.tokens,

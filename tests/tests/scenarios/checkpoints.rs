@@ -1,4 +1,5 @@
-//! The beginnings of long answers whose workers die without a word: the next worker goes on with them.
+//! Checkpoints of long answers whose workers die without warning: the next worker continues from
+//! them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ async fn said(world: &World) -> Vec<(Role, String)> {
     said.map(|m| (m.role, plain_text(&m.content))).collect()
 }
 
-/// The text that a reader has, who puts each piece where it belongs and forgets what is void.
+/// The text of a reader that places each piece by its offset and drops what was reset.
 fn read(live: Vec<LiveKind>) -> String {
     let mut texts = BTreeMap::<i32, String>::new();
     for kind in live {
@@ -90,7 +91,7 @@ async fn who_takes_over_goes_on_with_what_was_streamed() {
     assert_eq!(shown, [User, Assistant, User]);
     assert_eq!(asked[1].transcript[1].1, begun.text);
     assert_eq!(said(&world).await.len(), 2);
-    // The part that a dead worker bought is paid for, by estimate.
+    // The part that the dead worker received is paid for, by estimate.
     assert!(
         record.usage.estimated && record.usage.output_tokens > 5,
         "{record:#?}"
@@ -200,7 +201,8 @@ async fn a_worker_that_dies_again_and_again_gets_further_each_time() {
     world.audit().await;
 }
 
-/// One that failed before it has no row; the others have theirs, each under a number of its own.
+/// A call that failed before any output has no row; the others have one each, numbered
+/// individually.
 #[tokio::test(start_paused = true)]
 async fn each_call_that_was_heard_has_one_row_whoever_dies_in_the_middle_of_it() {
     let world = World::new().await;
@@ -228,7 +230,7 @@ async fn each_call_that_was_heard_has_one_row_whoever_dies_in_the_middle_of_it()
     world.audit().await;
 }
 
-/// Also where no worker is left to find it, and the send is asked to end.
+/// Even if no worker is left to find it and the send is cancelled.
 #[tokio::test(start_paused = true)]
 async fn what_a_dead_worker_bought_is_paid_for_by_a_cancel() {
     let world = World::new().await;
@@ -249,7 +251,7 @@ async fn what_a_dead_worker_bought_is_paid_for_by_a_cancel() {
     world.audit().await;
 }
 
-/// Whoever finds a beginning pays for it, also where it does not go on.
+/// The worker that finds a checkpoint accounts for it, even if it does not continue from it.
 #[tokio::test(start_paused = true)]
 async fn what_a_dead_worker_bought_is_paid_for_where_nobody_goes_on() {
     let world = World::new().await;
@@ -265,7 +267,7 @@ async fn what_a_dead_worker_bought_is_paid_for_where_nobody_goes_on() {
     store.kill();
     let _second = world.worker("second", world.store.clone());
     world.pass(30 * SECOND).await;
-    // It waits for somebody, and what was begun waits with it.
+    // The send waits for a person, and the checkpoint is kept meanwhile.
     let record = world.record(id).await;
     assert_eq!(record.status, SendStatus::Waiting, "{record:#?}");
     let begun = record.shown.and_then(|shown| shown.begun);

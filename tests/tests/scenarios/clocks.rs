@@ -1,4 +1,4 @@
-//! Processes whose clocks are wrong: the database's clock alone decides when anything is due.
+//! Processes whose clocks are wrong: only the database's clock decides when anything is due.
 
 use std::time::Duration;
 
@@ -21,18 +21,19 @@ const SECOND: Duration = Duration::from_secs(1);
 /// An hour, in milliseconds.
 const HOUR: i64 = 3_600_000;
 
-/// What an occurrence may be late: schedulers look at least every quarter of a second.
+/// Longest acceptable delay of an occurrence: schedulers check at least every quarter of a second.
 const LATE: Duration = Duration::from_millis(300);
 
 const SESSIONS: usize = 5;
 
-/// One-shot timers of each kind.
+/// Number of one-shot timers of each kind.
 const ONCE: u64 = 20;
 
-/// Occurrences of each recurring timer.
+/// Number of occurrences of each recurring timer.
 const TIMES: u32 = 6;
 
-/// Two schedulers and two workers, an hour before and an hour behind the database.
+/// Two schedulers and two workers, one of each an hour ahead of the database and one an hour
+/// behind.
 async fn world() -> World {
     let mut world = World::new().await;
     world.leave_to_schedulers();
@@ -63,7 +64,7 @@ fn timer(id: usize, session: SessionKey, schedule: Schedule) -> NewTimer {
     }
 }
 
-/// Fails unless every occurrence fired, each in its time.
+/// Asserts that every occurrence fired on time.
 fn in_time(occurrences: &[Occurrence]) {
     for one in occurrences {
         assert_eq!(one.fate, Fate::Fired, "{one:?}");
@@ -129,7 +130,7 @@ async fn two_schedulers_whose_clocks_are_two_hours_apart_fire_in_time_and_once()
     for record in world.settle(&sends).await {
         assert_eq!(record.status, SendStatus::Completed, "{record:?}");
     }
-    // Leases are the database's, too: nobody took a session from one who was alive.
+    // Leases use the database's clock, too: nobody took a session from a live worker.
     assert_eq!(world.script.ledger().len(), sends.len());
     world.audit().await;
 }

@@ -1,5 +1,5 @@
-//! What `docs/CONTEXT.md` promises of requests, measured: that they are the same whoever asks, that they begin
-//! alike, what they cost, and that none is sent in vain.
+//! The promises of `docs/CONTEXT.md` about requests, measured: they are the same on every worker,
+//! they share their prefix, what they cost, and none is sent in vain.
 
 mod cost;
 mod deaths;

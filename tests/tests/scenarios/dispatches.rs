@@ -1,4 +1,4 @@
-//! Sends that go straight to the worker that keeps their session.
+//! Sends that are dispatched directly to the worker that keeps their session.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,12 +18,12 @@ async fn rested(world: &World) -> SessionKey {
     let first = world.send(key, "hello").await;
     let record = world.settle(&[first]).await.remove(0);
     assert_eq!(record.status, SendStatus::Completed);
-    // Its worker leaves it.
+    // Its worker releases it.
     world.pass(secs(1)).await;
     key
 }
 
-/// How a send ended: the number of the grant, the worker, and the reasons for which it went on.
+/// How a send ended: the grant's epoch, the worker, and the reasons for which it was resumed.
 #[derive(Debug, PartialEq)]
 struct End {
     epoch: i64,
@@ -57,7 +57,7 @@ async fn the_worker_that_keeps_a_session_runs_its_next_sends() {
     let key = rested(&world).await;
     let mut boots = BTreeSet::new();
     for n in 2..=20 {
-        // Some while it is about to leave, some behind that.
+        // Some sends arrive before the worker releases the session, some after.
         world.pass(Duration::from_millis(n % 3 * 40)).await;
         let id = world.send(key, "hello").await;
         let record = world.settle(&[id]).await.remove(0);
@@ -136,7 +136,7 @@ async fn a_message_that_comes_twice_begins_one_run() {
     world.audit().await;
 }
 
-/// Whoever does not listen any more is not waited for.
+/// Nobody waits for a worker that has stopped listening.
 #[tokio::test(start_paused = true)]
 async fn what_a_worker_that_is_gone_was_granted_is_anothers_at_once() {
     let world = World::new().await;
@@ -154,7 +154,7 @@ async fn what_a_worker_that_is_gone_was_granted_is_anothers_at_once() {
     world.audit().await;
 }
 
-/// It listens, and does nothing: its lease ends.
+/// The worker listens but does nothing, so its lease expires.
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_dies_behind_the_grant_is_taken_over_from() {
     let world = World::new().await;
@@ -172,7 +172,7 @@ async fn a_worker_that_dies_behind_the_grant_is_taken_over_from() {
     world.audit().await;
 }
 
-/// A send that kills each worker before any step is stopped, whoever it was granted to.
+/// A send that kills each worker before any step is stopped, whichever worker gets the grant.
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_kills_its_worker_counts() {
     let world = World::new().await;
@@ -192,7 +192,7 @@ async fn a_grant_that_kills_its_worker_counts() {
     world.audit().await;
 }
 
-/// A worker whose slots are taken by the time it hears of a grant gives it back.
+/// A worker whose slots are all taken by the time it hears of a grant gives it back.
 #[tokio::test(start_paused = true)]
 async fn a_grant_without_a_slot_goes_to_others() {
     let world = World::new().await;
@@ -211,7 +211,8 @@ async fn a_grant_without_a_slot_goes_to_others() {
     let record = world.settle(&[id]).await.remove(0);
     assert_eq!((record.status, record.crashes), (SendStatus::Completed, 0));
     let took = record.finished_at.expect("final").since(record.created_at);
-    // The worker without a slot may take the session off the queue, and then the sweep enqueues it again.
+    // The worker without a slot may take the session off the queue, and then the sweep has to
+    // enqueue it again.
     assert!(took < secs(3), "{took:?}");
     let busy = world.record(long).await;
     assert_eq!(busy.status, SendStatus::Running);
@@ -219,7 +220,7 @@ async fn a_grant_without_a_slot_goes_to_others() {
     world.audit().await;
 }
 
-/// What the keeper remembers of the session is compared with what the accept saw.
+/// The keeper's cached session is compared with what the accept saw.
 #[tokio::test(start_paused = true)]
 async fn a_changed_agent_or_transcript_is_read_again() {
     let world = World::new().await;
@@ -241,7 +242,7 @@ async fn a_changed_agent_or_transcript_is_read_again() {
     world.audit().await;
 }
 
-/// Stops while messages are under way.
+/// The worker stops while messages to it are in flight.
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_drains_gives_back_what_it_is_granted() {
     let world = World::new().await;

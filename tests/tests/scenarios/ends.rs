@@ -1,4 +1,5 @@
-//! Sends that are about to end, in simulated time: hooks have them go on, as often and as far as they may.
+//! Sends that are about to end, in simulated time: hooks make them continue, as often and as far as
+//! allowed.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use mainspring_worker::WorkerConfig;
 use mainspring_worker::hook::{At, EndReason, Ending, GoOn, Hook, HookError};
 use serde_json::{Value, json};
 
-/// Has sends go on that end for one of these reasons, as long as it was not heard so often.
+/// Makes sends that end for one of these reasons continue, at most `times` times.
 #[derive(Debug)]
 struct Ender {
     why: &'static [EndReason],
@@ -81,7 +82,7 @@ impl Setting {
     }
 }
 
-/// A send with these answers to its end.
+/// Runs a send with these answers to its end.
 async fn answered(list: &Value, setting: Setting) -> (World, SendRecord, Arc<Ender>) {
     let mut world = World::with_tools(|tools, _, clock| {
         builtin::register(Settings::default(), clock.clone(), tools).expect("new names");
@@ -212,7 +213,7 @@ async fn a_spent_budget_leaves_a_round_for_last_words_where_a_hook_gives_it() {
     assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
     assert_eq!(record.output_text.as_deref(), Some("report"));
     assert_eq!(said(&world).await.len(), 4);
-    // What it gave is used up: more of it ends as the budget wants it.
+    // The extra round that the hook granted is used up: after that the budget ends the send.
     let list = json!([look(), look(), "never"]);
     let setting = Setting {
         options: budget(),
@@ -242,7 +243,7 @@ async fn a_value_that_fits_is_asked_about_and_what_is_said_is_no_repair() {
         })),
         ..SendOptions::default()
     };
-    // As many repairs as there may be, besides what the hook wants.
+    // The maximum number of repairs, besides what the hook wants.
     let list = json!(["{\"n\": 1}", "no", "no", "{\"n\": 2}"]);
     for faults in [
         None,

@@ -1,5 +1,5 @@
-//! What extractions may cost, what they do with memory behind a URL or of a program's own, and what tools say of
-//! memory that is away.
+//! The cost of extractions, how they use memory behind a URL or of an embedding program, and what
+//! tools report when memory is unavailable.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,8 +35,8 @@ fn extracting() -> MemorySpec {
     }
 }
 
-/// What a session with this budget used in the end: by its rows, by what it has spent, and whether something was
-/// extracted. Each send says so many words.
+/// What a session with this budget used in the end: by its usage rows, by what it has spent, and
+/// whether anything was extracted. Each send has this many words.
 async fn used(tokens: u64, words: usize) -> (u64, u64, bool) {
     let world = World::new().await;
     world.script.set_manner(Manner {
@@ -57,7 +57,7 @@ async fn used(tokens: u64, words: usize) -> (u64, u64, bool) {
     for _ in 0..3 {
         let send = world.send(key, &text).await;
         world.settle(&[send]).await;
-        // The next one comes while the extraction is under way, or behind it.
+        // The next send comes while the extraction is running, or after it.
         world.pass(Duration::from_millis(500)).await;
     }
     world.pass(Duration::from_mins(10)).await;
@@ -82,7 +82,7 @@ fn an_extraction_never_passes_the_budget_of_its_session() {
             let (rows, spent, extracted) = alone(used(tokens, words));
             assert!(rows <= tokens, "{rows} of {tokens}");
             assert!(spent <= tokens, "{spent} of {tokens}");
-            // What was set aside and not used was given back; what the extraction used stays spent.
+            // Unused reservations were given back; what the extraction used stays spent.
             assert!(spent >= rows, "{spent} spent, {rows} used");
             assert!(spent - rows < 10, "{spent} spent, {rows} used");
             if extracted {
@@ -137,7 +137,7 @@ async fn an_extraction_keeps_to_the_budget_of_its_send() {
     world.audit().await;
 }
 
-/// A provider of a program's own, which knows one thing and writes down what it is asked to keep.
+/// A custom provider that knows one thing and records what it is asked to keep.
 #[derive(Debug, Default)]
 struct Own(Mutex<Vec<Remember>>);
 
@@ -198,7 +198,7 @@ async fn a_provider_is_told_which_entry_a_fact_brings_up_to_date() {
     assert_eq!((source.from_seq, source.to_seq), (Some(1), Some(2)));
 }
 
-/// A provider that writes down who asks for what.
+/// A provider that records who asks for what.
 #[derive(Debug, Default)]
 struct Told(Mutex<Vec<(&'static str, Asker)>>);
 
@@ -208,7 +208,7 @@ impl Told {
         told.push((what, asker));
     }
 
-    /// What was written down since the last time, in order.
+    /// Takes what was recorded since the last call, in order.
     fn take(&self) -> Vec<(&'static str, Asker)> {
         std::mem::take(&mut *self.0.lock().expect("nobody panics under it"))
     }
@@ -255,13 +255,13 @@ async fn a_provider_is_told_which_send_asks() {
     done(&world, send).await;
     world.pass(Duration::from_mins(1)).await;
     let asker = Asker::send(key.session, send);
-    // Before the first round, and before something is extracted.
+    // Recalled before the first round, and before the extraction.
     assert_eq!(told.take(), [("recall", asker), ("recall", asker)]);
     called(&world, &told, (key, send)).await;
     assert_eq!(told.take(), [("recall", asker), ("forget", asker)]);
 }
 
-/// The tools of memory as this send calls them.
+/// Calls the memory tools as this send would.
 async fn called(world: &World, told: &Arc<Told>, (key, send): (SessionKey, SendId)) {
     let mut memories = Memories::new(world.store.clone(), world.clock(), None);
     memories.insert("own", told.clone());
@@ -289,7 +289,7 @@ async fn called(world: &World, told: &Arc<Told>, (key, send): (SessionKey, SendI
     }
 }
 
-/// A provider that is away.
+/// A provider that is unavailable.
 #[derive(Debug)]
 struct Away;
 
@@ -344,7 +344,8 @@ async fn tools_of_memory_that_is_away_say_so_and_the_send_goes_on() {
     world.audit().await;
 }
 
-/// The calls that started conversations may be behind folds: they are listed all the same.
+/// The calls that started child conversations may be covered by folds: the children are listed all
+/// the same.
 #[tokio::test(start_paused = true)]
 async fn children_are_recalled_whatever_of_the_transcript_is_folded() {
     use mainspring_shared::agent::{ContextSpec, FoldSpec, FoldStrategy};
@@ -431,7 +432,7 @@ async fn children_are_recalled_whatever_of_the_transcript_is_folded() {
     );
 }
 
-/// A send that says something which lasts, and what it had set aside when it ended.
+/// Runs a send with something worth remembering; also returns what it had reserved when it ended.
 async fn said(world: &World, key: SessionKey, budget: Option<Budget>) -> (SendId, Option<Spent>) {
     let facts = json!({"memories": [{"text": "the dog is called Rex"}]});
     let input = vec![ContentPart::text(format!("extract {facts}"))];
@@ -462,7 +463,7 @@ async fn nothing_is_set_aside_where_nothing_will_be_extracted_or_nothing_of_it_i
     };
     let cases = [
         (tokens, Some("ann"), true, 1),
-        // Without the person there is no namespace.
+        // Without a user there is no namespace.
         (tokens, None, false, 0),
         (rounds, Some("ann"), false, 1),
     ];
@@ -500,7 +501,7 @@ async fn an_extraction_waits_for_a_busy_session_only_where_that_gets_something_b
             ..rememberer(extracting())
         };
         let key = session_of(&world, 1, Some("ann"), agent).await;
-        // The next one takes the session at once, for a while.
+        // The next send occupies the session at once, for a while.
         let facts = json!({"memories": [{"text": "the dog is called Rex"}]});
         let input = vec![ContentPart::text(format!("extract {facts}"))];
         let options = SendOptions {

@@ -1,5 +1,5 @@
-//! What hooks make of sends that timers fire: they go on, say something else, or never begin, and what was
-//! decided stays decided.
+//! Hooks on sends that timers fire: such sends go ahead, say something else, or never start, and
+//! the decision sticks.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use mainspring_worker::hook::{
     At, Decision, FiredTimer, Hook, HookError, HookTraits, OnFired, Verdict,
 };
 
-/// What a judge says of every fired timer.
+/// The judge's verdict on every fired timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Says {
     Go,
@@ -69,7 +69,7 @@ impl Hook for Judge {
     }
 }
 
-/// The send that a timer fired in a new session, once it is final, and how the judge was asked.
+/// The send that a timer fired in a new session, once it is final, and the judge.
 async fn fired(says: Says, faults: Option<FaultPlan>) -> (World, SendRecord, Arc<Judge>) {
     fired_in(World::new().await, AgentSpec::default(), says, faults).await
 }
@@ -120,7 +120,7 @@ async fn fired_in(
     (world, record, judge)
 }
 
-/// What the transcript says as the user's.
+/// The user messages of the transcript.
 async fn said(world: &World) -> Vec<String> {
     let session = world.dump().await.sessions.remove(0);
     let users = session.messages.iter().filter(|m| m.role == Role::User);
@@ -161,7 +161,7 @@ async fn a_send_that_is_skipped_ends_without_a_word() {
     assert_eq!(judge.asked.load(Ordering::Relaxed), 1);
 }
 
-/// Knows nothing, and counts who asks.
+/// Knows nothing, and counts the questions.
 #[derive(Debug, Default)]
 struct Asked(AtomicU32);
 
@@ -236,7 +236,8 @@ async fn what_a_hook_changed_is_what_every_later_worker_says() {
             let words = said(&world).await;
             let asked = judge.asked.load(Ordering::Relaxed);
             deaths += u32::from(asked > 1);
-            // The model was told of one answer only, whatever was asked before that was stored.
+            // The model saw only one verdict, the stored one, whatever was asked before it was
+            // stored.
             assert_eq!(words, [format!("other words {}", asked - 1)]);
             let told = world.script.ledger().into_iter().map(|asked| asked.user);
             assert!(told.into_iter().all(|user| user == words[0]));
@@ -265,7 +266,7 @@ async fn other_sends_are_not_asked_about() {
     assert_eq!(judge.asked.load(Ordering::Relaxed), 0);
 }
 
-/// Puts off what fires first, by an hour.
+/// Postpones the timer that fires first, by five minutes.
 #[derive(Debug, Default)]
 struct Later {
     asked: Mutex<Vec<(TimerId, String)>>,
@@ -325,7 +326,7 @@ async fn what_is_put_off_is_said_later_and_once_whatever_dies() {
         world.pass(Duration::from_secs(3)).await;
         world.worker("w", world.store.clone());
         world.pass(Duration::from_mins(2)).await;
-        // The session is free meanwhile.
+        // Meanwhile the session is free for other sends.
         let between = world.send(key, "between").await;
         let between = world.settle(&[between]).await.remove(0);
         assert_eq!(between.status, SendStatus::Completed, "{plan:?}");

@@ -1,5 +1,6 @@
-//! Folds by another service over real sockets: right, slow, failing, lying, and from where it may not be.
-//! Whatever it does, a send goes on: digests take the place of what it did not write.
+//! Folds by an external service over real sockets: correct, slow, failing, lying, and at a
+//! forbidden address. Whatever it does, the send continues: digests replace what the service did
+//! not write.
 
 use std::fmt::Debug;
 use std::fmt::Write as _;
@@ -23,12 +24,12 @@ use super::folding::{SMALL, agent, text};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// What the service knows and nobody else is to be told.
+/// A secret in the service's URL, which must not be logged.
 const TOKEN: &str = "very-secret";
 
 const RIGHT: &str = r#"{"summary": "They spoke of apples and pears."}"#;
 
-/// Requests as they came.
+/// Requests as they arrived.
 type Requests = Arc<Mutex<Vec<String>>>;
 
 /// Everything that was logged.
@@ -65,7 +66,8 @@ impl tracing::Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// The body's length that a request announces, and where the body begins; none until its head is there.
+/// A request's announced body length, and the offset of the body; `None` until its head is
+/// complete.
 fn body_of(text: &[u8]) -> Option<(usize, usize)> {
     let text = String::from_utf8_lossy(text);
     let (head, _) = text.split_once("\r\n\r\n")?;
@@ -92,7 +94,8 @@ async fn request(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// A service that answers so, in turn, the last one again and again; `silence` answers nothing.
+/// Starts a service that gives these answers in turn, the last one repeatedly; `silence` answers
+/// nothing.
 async fn service(answers: Vec<String>) -> (String, Requests) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -108,7 +111,7 @@ async fn service(answers: Vec<String>) -> (String, Requests) {
             };
             let answer = answers.get(place).or(answers.last()).expect("an answer");
             if answer == "silence" {
-                // Until the client leaves.
+                // Wait until the client leaves.
                 let _ = stream.read(&mut [0; 16]).await;
                 continue;
             }
@@ -137,8 +140,8 @@ fn caller(world_clock: &Arc<dyn mainspring_shared::time::Clock>, allowed: &[&str
     caller.expect("good settings")
 }
 
-/// The folds of a session that talks until something was folded, whose service is at this address.
-/// Every send completes, whatever the service does.
+/// Runs a session whose fold service is at this address until something is folded; returns its
+/// folds and the log. Every send must complete, whatever the service does.
 async fn folds(url: &str, allowed: &[&str]) -> (Vec<Fold>, String) {
     let log = Log::default();
     let logged = tracing::subscriber::set_default(log.clone());
@@ -227,7 +230,7 @@ async fn digests_take_the_place_of_what_a_service_does_not_write_and_no_secret_i
         assert_eq!(folds[0].kind, FoldKind::Projection, "{how}");
         assert!(!requests.lock().expect("no panic").is_empty(), "{how}");
         assert!(log.contains("fold"), "{how}: {log}");
-        // The address has a token in it, and requests are signed.
+        // The URL contains a token, and requests are signed: neither may be logged.
         assert!(!log.contains("token="), "{how}: {log}");
         assert!(!log.contains("MfKQ9r8G"), "{how}: {log}");
     }

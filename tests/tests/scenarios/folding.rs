@@ -1,5 +1,5 @@
-//! Conversations that outgrow their model, in simulated time: what is folded when, that nothing of the
-//! transcript changes, and that a death at any write changes nothing in the end.
+//! Conversations that outgrow their model, in simulated time: what is folded and when, that the
+//! transcript does not change, and that a death at any write makes no difference in the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::world::{Asked, Fault, FaultPlan, Faulty, World, differences, essence};
 use serde_json::{Value, json};
 
-/// An agent whose context is folded from a few hundred tokens on.
+/// An agent whose context is folded once it exceeds a few hundred tokens.
 pub(super) fn agent(strategy: FoldStrategy, hard: f64) -> AgentSpec {
     AgentSpec {
         tools: ["look", "slow"]
@@ -68,7 +68,7 @@ fn shown(folds: &[Fold]) -> Vec<&Fold> {
         .collect()
 }
 
-/// The calls that ask for a fold.
+/// Number of model calls that ask for a fold.
 fn for_folds(ledger: &[Asked]) -> usize {
     ledger
         .iter()
@@ -99,7 +99,7 @@ async fn what_has_no_room_is_folded_before_the_model_is_asked() {
         .iter()
         .filter(|step| step.kind == StepKind::Folded);
     assert_eq!(steps.count(), session.folds.len());
-    // The last request: the summary, what stands behind it, and nothing between.
+    // The last request: the summary, the messages after it, and nothing between.
     let ledger = world.script.ledger();
     let last = ledger.last().expect("the model was asked");
     let (role, first) = &last.transcript[0];
@@ -152,7 +152,7 @@ async fn another_worker_asks_the_same_as_the_one_that_folded() {
 #[tokio::test(start_paused = true)]
 async fn digests_need_no_model() {
     let world = World::new().await;
-    // A digest is shorter than what it stands for only where that is no one-liner.
+    // A digest is shorter than the messages it replaces only if they are not one-liners.
     let key = world.session(agent(FoldStrategy::Projection, 0.01)).await;
     let _worker = world.worker("w", world.store.clone());
     let long = |n| text(n) + &", and why it was decided so".repeat(20);
@@ -260,7 +260,7 @@ async fn rounds_of_a_long_send_are_folded_and_it_still_knows_its_task() {
     }
 }
 
-/// A model that takes so many characters, and does not say so before.
+/// An agent whose model takes this many characters, without announcing it.
 fn narrow(strategy: FoldStrategy, chars: usize) -> AgentSpec {
     AgentSpec {
         system_prompt: Some(format!("room {chars}")),
@@ -308,7 +308,7 @@ async fn what_cannot_fit_says_what_is_in_the_way() {
         "{}",
         error.message
     );
-    // Asked once, and not again what cannot fit.
+    // Asked once, and not again, because it cannot fit.
     assert_eq!(world.script.ledger().len(), 1);
     world.audit().await;
 }
@@ -346,7 +346,7 @@ async fn a_cancel_ends_a_send_that_folds() {
     assert_eq!(record.status, SendStatus::Cancelled);
     let session = session(&world).await;
     assert_eq!(session.folds, []);
-    // What it may have cost is entered.
+    // Its possible cost is accounted.
     assert_eq!(
         session
             .usage
@@ -381,7 +381,7 @@ async fn a_fold_that_the_budget_does_not_allow_is_made_of_digests() {
     world.audit().await;
 }
 
-/// What a conversation comes to in which a worker dies at this write, if it gets there.
+/// The outcome of a conversation in which a worker dies at this write, and whether it got there.
 async fn disturbed(strategy: FoldStrategy, plan: FaultPlan) -> (Value, bool) {
     let world = World::new().await;
     let key = world.session(agent(strategy, SMALL)).await;
@@ -445,8 +445,8 @@ async fn a_fold_beside_a_long_send_keeps_nobody_waiting() {
     let texts = std::iter::once("fold sleeps 2000".to_owned()).chain((0..9).map(text));
     talk(&world, key, texts).await;
     assert_eq!(for_folds(&world.script.ledger()), 0);
-    // A send that grows beyond the threshold in its first round, and has rounds that take longer than the
-    // fold.
+    // A send that grows beyond the threshold in its first round, and whose rounds take longer than
+    // the fold.
     let long = "a long line of what was found there, with many words in it ".repeat(8);
     let plan = json!([
         [["look", {"long": long}]],
@@ -472,7 +472,7 @@ async fn a_session_at_rest_is_folded_and_its_next_send_waits_for_nothing() {
     let mut records = talk(&world, key, std::iter::once("fold sleeps 2000".to_owned())).await;
     for n in 0..40 {
         records.extend(talk(&world, key, std::iter::once(text(n))).await);
-        // Some follow while a fold is written, some later.
+        // Some sends follow while a fold is being written, some later.
         world
             .pass(Duration::from_millis(700 * (n as u64 % 5)))
             .await;
@@ -513,7 +513,7 @@ async fn a_fold_of_a_session_at_rest_that_nobody_writes_is_made_of_digests_and_n
     assert_eq!(folds.len(), 1);
     assert_eq!(folds[0].kind, FoldKind::Projection);
     assert_eq!(for_folds(&world.script.ledger()), 1);
-    // What was folded once is shown as digests, and leaves room.
+    // Folded messages are shown as digests, which leaves room.
     talk(&world, key, std::iter::once(text(41))).await;
     world.pass(Duration::from_secs(3)).await;
     assert_eq!(for_folds(&world.script.ledger()), 1);

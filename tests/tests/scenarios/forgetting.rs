@@ -1,5 +1,6 @@
-//! Sends that go on for so long that their own results have no room: which are forgotten, that others show the
-//! same, and that what is known wrongly of a window neither refuses what fits nor asks in vain.
+//! Sends so long that their own results do not fit: which results are dropped, that other workers
+//! show the same, and that wrong facts about a window neither refuse what fits nor cause calls in
+//! vain.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use mainspring_tests::world::{Asked, Fault, FaultPlan, Faulty, Manner, World};
 use mainspring_worker::llm::FactsOverride;
 use serde_json::{Value, json};
 
-/// Tokens from which on something is done, of the 115 000 that fit.
+/// Share of the 115 000 usable tokens at which something is done.
 const HARD: f64 = 0.15;
 
 fn agent(strategy: FoldStrategy, policy: ToolContext) -> AgentSpec {
@@ -38,7 +39,7 @@ fn agent(strategy: FoldStrategy, policy: ToolContext) -> AgentSpec {
     }
 }
 
-/// So many rounds of a call with so many characters each.
+/// A plan with this many rounds, each with one call whose result has this many characters.
 fn looks(rounds: usize, chars: usize) -> String {
     let calls = (0..rounds).map(|n| json!([["look", {"n": n, "chars": chars}]]));
     format!("plan {}", Value::Array(calls.collect()))
@@ -51,7 +52,7 @@ fn forgotten(asked: &Asked) -> usize {
         .count()
 }
 
-/// Up to which message results counted as old in each round.
+/// For each round, the message up to which results counted as old.
 async fn aged(world: &World, key: SessionKey) -> Vec<Option<i64>> {
     let steps = world.store.read_steps(key, 0, 10_000).await;
     let steps = steps.expect("it answers").into_iter();
@@ -86,7 +87,8 @@ async fn a_long_send_forgets_its_own_results_and_nothing_is_folded_for_it() {
             "{}",
             last.transcript[2].1
         );
-        // Nothing that was forgotten comes back, and requests begin alike but for some blocks.
+        // Nothing that was forgotten comes back, and requests share their prefix, except where a
+        // block was forgotten.
         let mut changes = 0;
         for pair in ledger.windows(2) {
             assert!(forgotten(&pair[0]) <= forgotten(&pair[1]));
@@ -98,7 +100,7 @@ async fn a_long_send_forgets_its_own_results_and_nothing_is_folded_for_it() {
             let tokens = expect_request_tokens(&asked.request);
             assert!(tokens < hard + 2_000, "{tokens} of {hard}");
         }
-        // Its rounds are rendered again as they were asked, and so is the next send's.
+        // Its rounds render again as they were sent, and so do the next send's.
         let before = forgotten(last);
         let next = world.send(key, "hello").await;
         world.settle(&[next]).await;
@@ -122,7 +124,7 @@ async fn results_that_the_model_has_not_seen_are_whole_unless_nothing_else_has_r
         calls.collect()
     };
     for strategy in [FoldStrategy::None, FoldStrategy::Summary] {
-        // A window that has room for one round of them, and one that has not.
+        // A window with room for one round of them, and one without.
         for (window, unseen) in [(200_000, 0), (32_000, 16)] {
             let mut world = World::new().await;
             let facts = FactsOverride {
@@ -141,7 +143,8 @@ async fn results_that_the_model_has_not_seen_are_whole_unless_nothing_else_has_r
             let ledger = world.script.ledger();
             let forgotten: Vec<_> = ledger.iter().map(forgotten).collect();
             assert_eq!(forgotten[..2], [0, unseen], "{strategy:?} {window}");
-            // Once it has answered to them, they go as others do; where that is not enough, by a fold.
+            // Once the model has answered them, they are dropped like others; if that is not
+            // enough, by a fold.
             let is_folded = strategy == FoldStrategy::Summary && unseen > 0;
             let folds = world.store.read_folds(key).await.expect("it answers").len();
             assert_eq!(folds > 0, is_folded, "{strategy:?} {window} {forgotten:?}");
@@ -178,7 +181,8 @@ async fn what_is_forgotten_leaves_what_a_fold_would_leave() {
         }
         changes += 1;
         let tokens = expect_request_tokens(&after.request);
-        // From the soft threshold on, and not more of them than that takes: one block fewer would not do.
+        // Dropping starts at the soft threshold and drops no more than needed: one block fewer
+        // would not be enough.
         let whole = expect_request_tokens(&before.request);
         let block = 8 * (whole / 20);
         assert!(whole > target * 5 / 4, "{whole}");
@@ -247,7 +251,7 @@ async fn a_request_that_the_provider_refuses_is_asked_again_with_less_of_its_res
         let ledger = world.script.ledger();
         let digests: BTreeSet<_> = ledger.iter().map(|asked| asked.request.digest()).collect();
         assert_eq!(digests.len(), ledger.len(), "one was asked twice");
-        // 41 rounds, and one more request for each block that was forgotten.
+        // 41 rounds, and an extra request for each forgotten block.
         let shown: Vec<_> = ledger.iter().map(forgotten).collect();
         assert!((43..=48).contains(&ledger.len()), "{strategy:?} {shown:?}");
         assert_eq!(world.store.read_folds(key).await.expect("it answers"), []);
@@ -289,7 +293,7 @@ async fn a_preview_says_what_would_be_folded_and_forgotten() {
                 assert_eq!(new.from_seq, fold.from_seq, "{n} {fold:?}");
                 assert_eq!(new.to_seq, fold.to_seq, "{n} {fold:?}");
                 assert_eq!(fold.when, FoldWhen::After);
-                // It is no part of the call itself.
+                // The fold is not part of the call itself.
                 let all = world
                     .store
                     .read_steps(key, steps, 100)
@@ -301,7 +305,7 @@ async fn a_preview_says_what_would_be_folded_and_forgotten() {
         }
     }
     assert!(!seen.is_empty());
-    // One that fills the window alone is folded before, as far as there is anything.
+    // A message that fills the window alone triggers a fold before the call, of whatever there is.
     let long = "a word or two about it ".repeat(4_000);
     let foreseen = preview(&world, key, Some(&long)).await;
     let fold = foreseen.next_fold.expect("something is folded");
@@ -319,10 +323,10 @@ async fn a_preview_says_what_would_be_folded_and_forgotten() {
     world.audit().await;
 }
 
-/// The model's window, of which a worker knows the half.
+/// The model's window; the worker believes it is half as large.
 const WINDOW: u64 = 8_000;
 
-/// A text that is expected to take about so many tokens.
+/// A text of about this many estimated tokens.
 fn words(tokens: u64) -> String {
     let one = "several plain words ";
     let each = expect_tokens(&one.repeat(100)) as f64 / 100.0;
@@ -336,7 +340,8 @@ async fn facts_and_estimates_that_are_both_wrong_refuse_nothing_that_fits_and_as
         FoldStrategy::Summary,
         FoldStrategy::Projection,
     ] {
-        // Tokens by the estimate, which counts twice; whether it fits; whether it is asked at all.
+        // Tokens by the estimate, which is twice too high; whether it fits; whether the model is
+        // called at all.
         for (tokens, fits, is_asked) in [
             (2 * WINDOW - 400, true, true),
             (2 * WINDOW - 250, true, true),

@@ -1,5 +1,5 @@
-//! What an agent starts may do no more than the agent itself may in that send: the leaves of its
-//! runs, and children that it made before.
+//! Agents started by an agent may do no more than that agent itself may in that send: leaves of its
+//! runs, and children that it created earlier.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use mainspring_shared::tool::{CallRecord, CallResult, ToolEntry};
 use mainspring_tests::world::World;
 use serde_json::{Value, json};
 
-/// Where the starter's tool `pay` is.
+/// URL of the starter's tool `pay`.
 const PAY: &str = "https://bank.example/pay";
 
 fn entries(value: Value) -> Vec<ToolEntry> {
     serde_json::from_value(value).expect("tools")
 }
 
-/// An agent with a tool that a person has to permit, one behind a URL, one that its caller runs, and
-/// one of the workers.
+/// An agent with a tool that needs approval, one behind a URL, one that its caller runs, and one of
+/// the workers.
 fn starter() -> AgentSpec {
     let tools = json!([
         {"type": "worker", "name": "look", "approval": true},
@@ -39,7 +39,7 @@ fn starter() -> AgentSpec {
     }
 }
 
-/// A leaf that makes these calls, with these tools where some are named.
+/// A leaf that makes these calls, with these tools if any are given.
 fn leaf(id: &str, tools: Option<Value>, calls: &Value) -> Value {
     let mut spec = json!({"name": id, "system_prompt": "work"});
     if let Some(tools) = tools {
@@ -48,7 +48,7 @@ fn leaf(id: &str, tools: Option<Value>, calls: &Value) -> Value {
     json!({"type": "agent", "id": id, "spec": spec, "input": format!("plan {calls}")})
 }
 
-/// What the agent is told to start such a run.
+/// The input that makes an agent start a run with these branches.
 fn starts(branches: &[Value]) -> String {
     let root = json!({"type": "parallel", "branches": branches, "on_error": "continue"});
     let spec = json!({"name": "flow", "root": root});
@@ -66,7 +66,7 @@ fn result_of(call: &CallRecord) -> String {
     plain_text(&result.content)
 }
 
-/// Calls below the root that wait for this, once there are so many.
+/// Waits until `many` calls wait for this, and returns them.
 async fn waiting(world: &World, on: WaitingOn, many: usize) -> Vec<CallRecord> {
     for _ in 0..500 {
         let sessions = world.dump().await.sessions;
@@ -123,7 +123,7 @@ async fn leaves_have_their_starters_declarations_and_settings() {
         leaf("none", Some(json!([])), &json!([[["put", {"n": 1}]]])),
     ];
     let id = world.send(key, &starts(&branches)).await;
-    // A tool that the caller runs is there in a leaf, and waits for its result.
+    // A tool that the caller runs is available in a leaf, and waits for its result.
     let signing = waiting(&world, WaitingOn::Tool, 1).await;
     let signed = CallResult::text("signed");
     world
@@ -211,7 +211,7 @@ async fn a_spec_that_reaches_further_than_its_starter_is_refused() {
     world.audit().await;
 }
 
-/// What one send may is less than what its agent may, and so is what it starts.
+/// A send may do less than its agent, and so may everything it starts.
 #[tokio::test(start_paused = true)]
 async fn a_send_whose_tools_are_narrowed_starts_nothing_that_has_more() {
     let world = World::new().await;
@@ -283,7 +283,7 @@ async fn a_child_that_goes_on_may_no_more_than_its_parent_by_now() {
         (told.model.as_deref(), told.max_rounds),
         (Some("script/another"), Some(2))
     );
-    // What cannot take effect is refused.
+    // Options that cannot take effect are refused.
     let renamed =
         json!([[["spawn_agent", {"task": "x", "session_id": child.session, "name": "y"}]]]);
     let third = world.send(key, &format!("plan {renamed}")).await;
@@ -298,8 +298,8 @@ async fn a_child_that_goes_on_may_no_more_than_its_parent_by_now() {
     world.audit().await;
 }
 
-/// A child that was made when its parent could do more freely does not get round an approval that
-/// the parent needs by now.
+/// A child created when its parent had more freedom cannot bypass an approval that the parent needs
+/// by now.
 #[tokio::test(start_paused = true)]
 async fn a_child_that_goes_on_does_not_do_unasked_what_its_parent_has_to_ask_for() {
     let world = World::new().await;
@@ -329,7 +329,7 @@ async fn a_child_that_goes_on_does_not_do_unasked_what_its_parent_has_to_ask_for
     world.audit().await;
 }
 
-/// What starts other agents is asked for like any other tool, and starts nothing before.
+/// A tool that starts other agents needs approval like any other, and starts nothing before.
 #[tokio::test(start_paused = true)]
 async fn agents_and_runs_that_want_approval_are_started_once_permitted() {
     let world = World::new().await;

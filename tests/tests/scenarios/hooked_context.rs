@@ -1,4 +1,4 @@
-//! What hooks make of what a send is shown: of memories, and of folds.
+//! Hooks on what a send is shown: on memories, and on folds.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::folding::{SMALL, agent, text};
 use super::memory::{done, know, memory};
 
-/// What a judge says of everything.
+/// The judge's verdict on everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Says {
     Yes,
@@ -220,8 +220,8 @@ async fn hooks_forbid_write_and_see_folds() {
     }
 }
 
-/// A conversation that a hook lets be folded, under one fault: what the store holds in the end, and
-/// whether the fault was reached.
+/// Runs a conversation whose folds a hook allows, under one fault. Returns the store's final
+/// contents, and whether the fault was reached.
 fn disturbed(plan: FaultPlan) -> (Value, bool) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! What hooks see, change and forbid, in whole sends.
+//! What hooks see, change and forbid in whole sends.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use mainspring_worker::hook::{
 use mainspring_worker::llm::{Reply, Request};
 use serde_json::json;
 
-/// Writes down what it is asked, and obeys words in what it sees.
+/// Records what it is asked, and obeys keywords in what it sees.
 #[derive(Debug, Default)]
 struct Watcher {
     seen: Mutex<Vec<String>>,
@@ -258,7 +258,7 @@ async fn what_a_hook_makes_of_arguments_holds_for_calls_that_are_made_outside() 
     world.audit().await;
 }
 
-/// Makes of arguments what no schema allows.
+/// Changes arguments to something that no schema allows.
 #[derive(Debug)]
 struct Vandal;
 
@@ -294,7 +294,7 @@ async fn what_a_hook_makes_of_arguments_has_to_fit_outside_too() {
     assert_eq!(result.code, Some(Code::ToolInvalidArguments));
 }
 
-/// Never answers where it is told so, and counts how many calls it is asked about at once.
+/// Never answers at the given point, and counts the calls it was asked about.
 #[derive(Debug)]
 struct Silent {
     point: &'static str,
@@ -400,7 +400,7 @@ async fn a_hook_that_never_answers_has_failed_when_its_time_is_over() {
     }
 }
 
-/// Has failed calls made again, and sends the model back once.
+/// Makes failed calls be repeated, and sends the model back once.
 #[derive(Debug, Default)]
 struct Stubborn {
     stored: AtomicUsize,
@@ -467,7 +467,7 @@ async fn failed_calls_are_made_again_and_answers_are_sent_back_as_hooks_want_it(
     let id = world.send(key, &format!("answers {list}")).await;
     let record = world.settle(&[id]).await.remove(0);
     assert_eq!(record.output_text.as_deref(), Some("done"));
-    // The first one was made again as often as hooks may want it.
+    // The first call was repeated as often as a hook may ask for.
     assert_eq!((record.rounds, world.acts.of("look").len()), (3, 6));
     assert_eq!(world.acts.of("act").len(), 1, "it may run once");
     let session = world.dump().await.sessions.remove(0);
@@ -482,7 +482,7 @@ async fn failed_calls_are_made_again_and_answers_are_sent_back_as_hooks_want_it(
     assert_eq!(said, ["done", "that is not done", "half"]);
     assert_eq!(hook.stored.load(Ordering::Relaxed), 1);
     world.audit().await;
-    // One that is never content is not heard for ever.
+    // A hook that is never satisfied is ignored after a while.
     let other = world.session(AgentSpec::default()).await;
     let endless = world.send(other, "hello").await;
     let record = world.settle(&[endless]).await.remove(0);
@@ -490,7 +490,8 @@ async fn failed_calls_are_made_again_and_answers_are_sent_back_as_hooks_want_it(
     assert_eq!(record.rounds, 5);
 }
 
-/// Notes the points around rounds, and forbids all calls of an answer that names a tool twice.
+/// Records the hook points around rounds, and forbids all calls of an answer that calls a tool
+/// twice.
 #[derive(Debug, Default)]
 struct Rounds {
     seen: Mutex<Vec<String>>,

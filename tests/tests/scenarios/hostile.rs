@@ -1,5 +1,6 @@
-//! Models that ask for what makes no sense, tools that hang, lie and come late, and people who talk
-//! at any moment: typed ends, nothing lost, and a transcript that every provider takes.
+//! Models that make nonsensical calls, tools that hang, lie and are late, and people who write at
+//! any moment: sends end with typed errors, nothing is lost, and every provider accepts the
+//! transcript.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,7 @@ fn plan(rounds: &Value) -> String {
     format!("plan {rounds}")
 }
 
-/// Every request that the model was sent is one that providers take.
+/// Asserts that providers would accept every request that the model got.
 fn asked_well(world: &World) {
     for (n, asked) in world.script.ledger().iter().enumerate() {
         let judged = pairing::stored(&asked.messages);
@@ -42,7 +43,7 @@ fn code(record: &SendRecord) -> Option<Code> {
     record.error.as_ref().map(|error| error.code)
 }
 
-/// The codes of a session's results, none where a call went well.
+/// The codes of a session's results; `None` for a successful call.
 fn outcomes(session: &DumpSession) -> Vec<Option<Code>> {
     let mut calls: Vec<_> = session.calls.iter().collect();
     calls.sort_unstable_by_key(|call| (call.round, call.place));
@@ -53,8 +54,7 @@ fn outcomes(session: &DumpSession) -> Vec<Option<Code>> {
     calls.iter().map(code).collect()
 }
 
-/// Runs a plan to its end, which must be a good one: what is wrong with a call is the model's to
-/// know.
+/// Runs a plan to its end, which must be a success: faults in a call are reported to the model.
 async fn survives(rounds: Value) -> DumpSession {
     let world = World::new().await;
     let _worker = world.worker("w", world.store.clone());
@@ -125,7 +125,7 @@ async fn ten_megabytes_of_arguments_are_no_harm() {
         codes[1..],
         [Some(Code::ToolInvalidArguments), Some(Code::ToolNotFound)]
     );
-    // The model is told what is wrong, not told its own words again.
+    // The model is told what is wrong, without its own words being repeated.
     for message in &session.messages {
         if message.role == Role::Tool {
             assert!(plain_text(&message.content).len() < 100_000);
@@ -205,13 +205,14 @@ async fn a_tool_that_says_that_it_makes_no_sense_ends_the_send() {
     world.audit().await;
 }
 
-/// A number below `count`.
+/// A random number below `count`.
 fn any_of(random: &mut TestRng, count: u64) -> u64 {
     use proptest::prelude::Rng as _;
     random.next_u64() % count
 }
 
-/// Fifty messages at one session, each at some instant of a send that thinks, calls and answers.
+/// Sends fifty messages to one session, each at a random moment of a send that thinks, calls and
+/// answers.
 async fn fifty(modes: &[OnBusy], seed: u8) {
     let mut random = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
     let world = World::new().await;
@@ -223,7 +224,7 @@ async fn fifty(modes: &[OnBusy], seed: u8) {
     for n in 0..50 {
         let ms = any_of(&mut random, 400);
         let text = match any_of(&mut random, 4) {
-            // Two texts are never the same.
+            // No two texts are the same.
             0 => format!("sleep {}", 100 * n),
             1 => plan(&json!([[["look", {"n": n, "ms": ms}], ["put", {"n": n}]]])),
             2 => plan(&json!([[["slow", {"n": n, "ms": 3 * ms}]], [["act", {"n": n}]]])),
@@ -249,7 +250,7 @@ async fn fifty(modes: &[OnBusy], seed: u8) {
         let pause = Duration::from_millis(any_of(&mut random, 300));
         world.pass(pause).await;
     }
-    // What came too late for the last one is told with the next.
+    // A message too late for the last send is delivered with the next.
     world.settle(&sends).await;
     sends.push(world.send(key, "the end").await);
     texts.push("the end".to_owned());
@@ -262,7 +263,7 @@ async fn fifty(modes: &[OnBusy], seed: u8) {
     world.audit().await;
 }
 
-/// Every text is there once, and every item says where.
+/// Asserts that every text is in the transcript once, and that every inbox item says where.
 fn one_fate(session: &DumpSession, texts: &[String]) {
     let said: Vec<String> = session
         .messages
@@ -283,7 +284,7 @@ fn one_fate(session: &DumpSession, texts: &[String]) {
     assert_eq!(sorted(&said), sorted(texts));
     for item in &session.inbox {
         assert_eq!(item.fate, Fate::Delivered, "{item:?}");
-        // What joined a send that had not started is part of its first message.
+        // An item that joined a send before it started is part of its first message.
         let place = |message: &&Message| match item.seq {
             Some(seq) => message.seq == seq,
             None => Some(message.send_id) == item.send_id && message.role == Role::User,

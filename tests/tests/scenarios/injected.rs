@@ -1,4 +1,5 @@
-//! Messages of hooks, in simulated time: rows of the transcript like any other, each there once whatever dies.
+//! Messages injected by hooks, in simulated time: transcript rows like any other, each present
+//! exactly once whatever dies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use mainspring_worker::hook::{At, Decision, Hook, HookError, ToolCall, Verdict};
 use mainspring_worker::llm::{Reply, Request};
 use serde_json::json;
 
-/// Says something at every point where that is possible.
+/// Injects a message at every point where that is possible.
 #[derive(Debug)]
 struct Speaker;
 
@@ -95,7 +96,7 @@ async fn what_hooks_say_stands_in_the_transcript_once_whatever_dies() {
         let said = said(&world).await;
         let said: Vec<_> = said.iter().map(|(role, text)| (*role, &**text)).collect();
         assert_eq!(said, expected, "{place}");
-        // The model has read what is stored, in that order, and what else a hook changed.
+        // The model got what is stored, in that order, and the hook's other changes.
         let asked = world.script.ledger().pop().expect("was asked");
         let shown = asked.transcript.iter().skip(1);
         let shown: Vec<_> = shown.map(|(role, text)| (*role, &**text)).collect();
@@ -111,7 +112,7 @@ async fn another_attempt_at_a_round_says_nothing_again() {
     world.hooks.register(Arc::new(Speaker)).expect("a new name");
     let key = world.session(agent()).await;
     let _worker = world.worker("w", world.store.clone());
-    // An answer in two parts takes two calls.
+    // An answer in two parts takes two model calls.
     let text = "answers [{\"cut\": \"one \"}, \"two\"]";
     let id = world.send(key, text).await;
     let record = world.settle(&[id]).await.remove(0);
@@ -166,7 +167,7 @@ async fn a_send_ends_completed_when_a_hook_lets_no_round_begin() {
     world.audit().await;
 }
 
-/// Has the rest of a round skipped once `alone` has run.
+/// Makes the rest of a round be skipped once `alone` has run.
 #[derive(Debug)]
 struct Skipper;
 

@@ -1,5 +1,5 @@
-//! Sends of isolated agents: their calls are made in a cell or not at all, and a cell that dies is a death of
-//! the worker.
+//! Sends of isolated agents: their calls are made in a cell or not at all, and a cell's death
+//! counts as a death of the worker.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -20,18 +20,18 @@ use mainspring_worker::tool::{
 };
 use serde_json::{Value, json};
 
-/// What happened in cells, and what is to happen.
+/// Records what happened in cells, and scripts what is to happen.
 #[derive(Debug, Default)]
 struct Cells {
-    /// The cells that were asked for.
+    /// Owners for which a cell was requested.
     entered: Mutex<Vec<CellOwner>>,
-    /// Calls that were begun: the tool, and which call it was.
+    /// Calls that were started: the tool, and the call's id.
     made: Mutex<Vec<(String, String)>>,
-    /// Calls of a tool under which the cell dies.
+    /// Number of calls left, by tool, during which the cell dies.
     deaths: Mutex<BTreeMap<&'static str, u32>>,
-    /// Times that no cell starts.
+    /// Number of times left that starting a cell fails.
     refused: Mutex<u32>,
-    /// Times that all cells are in use.
+    /// Number of times left that all cells are in use.
     busy: Mutex<u32>,
 }
 
@@ -43,7 +43,7 @@ impl Cells {
     }
 }
 
-/// A worker's way to cells that are none.
+/// A worker's access to the fake cells.
 #[derive(Debug)]
 struct Fake(Arc<Cells>);
 
@@ -146,7 +146,7 @@ fn plan(rounds: &Value) -> String {
     format!("plan {rounds}")
 }
 
-/// A send that makes these calls, at its end.
+/// Runs a send that makes these calls to its end.
 async fn ended(world: &World, key: SessionKey, calls: &Value) -> SendRecord {
     let id = world.send(key, &plan(calls)).await;
     world.settle(&[id]).await.remove(0)
@@ -183,7 +183,7 @@ async fn calls_of_an_isolated_agent_are_made_in_its_cell_or_not_at_all() {
     };
     assert_eq!(*cells.entered.lock().unwrap(), [owner]);
 
-    // Beside it, nobody else is.
+    // A session without isolation uses no cell.
     let id = world.send(open, &plan(&json!([[["look", {}]]]))).await;
     world.settle(&[id]).await;
     assert_eq!(world.acts.of("look").len(), 1);
@@ -206,12 +206,12 @@ async fn after_the_death_of_a_cell_nothing_is_done_twice_that_may_not_be() {
     assert!(told[1].contains("not known"), "{told:?}");
     assert_eq!(told[2], "look in a cell");
     assert_eq!(cells.made("act").len(), 1);
-    // With the same id each time.
+    // The repeated call has the same id each time.
     let looked = cells.made("look");
     assert_eq!(looked.len(), 2);
     assert_eq!(looked[0], looked[1]);
     assert!((1..=2).contains(&cells.made("put").len()));
-    // The last one stands: the result of that call came with the answer.
+    // The last crash still counts: its call's result was stored only together with the answer.
     assert_eq!(record.crashes, 1);
     let steps = world.dump().await.sessions.remove(0).steps;
     let taken = steps.iter().filter(|step| step.kind == StepKind::Resumed);
@@ -251,7 +251,7 @@ async fn a_worker_that_cannot_isolate_fails_the_send_and_asks_no_model() {
     assert_eq!(record.stop_reason, Some(StopReason::ToolAbort));
     assert_eq!((world.script.asked(), world.acts.all()), (0, Vec::new()));
 
-    // Who needs no cell is served.
+    // An agent whose tools need no cell is served.
     let spec = AgentSpec {
         tools: vec![ToolEntry::Named("todo".into())],
         isolation: Isolation::Process,

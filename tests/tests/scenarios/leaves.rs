@@ -1,4 +1,4 @@
-//! The sessions of leaves: what they carry, how long they stay, and runs of other versions.
+//! Leaves' sessions: what they carry, how long they stay, and runs of other versions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +28,8 @@ fn spec() -> Value {
     ]}})
 }
 
-/// The session of the node with this id, as it is now: whether it is there, whose it is, and what it
-/// carries.
+/// The session of the node with this id, if it still exists: whether it has a parent, and its
+/// metadata.
 async fn session(world: &World, run: RunKey, id: &str) -> Option<(bool, Value)> {
     let nodes = world.nodes(run).await;
     let node = nodes
@@ -107,7 +107,7 @@ async fn a_detached_session_is_not_below_the_one_that_its_run_belongs_to() {
     let dump = world.dump().await;
     let open = dump.sessions.iter();
     let open = open.filter(|session| session.hot.lifecycle == Lifecycle::Open);
-    // The one above, those that are linked to it, and the one that is free.
+    // The parent session, those linked to it, and the free one.
     assert_eq!((below.len(), open.count()), (2, 4));
 }
 
@@ -117,7 +117,7 @@ async fn created(world: &World, n: u128, dsl_version: i32) -> RunKey {
         tenant: TenantId::DEFAULT,
         run: RunId(Uuid::from_u128(0xd51 + n)),
     };
-    // Version 1 took a continuation of a session that was said to be ephemeral.
+    // Version 1 accepted a continuation of a session declared ephemeral.
     let mut root = leaf("a", "ephemeral", "hello");
     root["continuation"] = json!({"max": 1});
     let new = NewRun {

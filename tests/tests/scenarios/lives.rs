@@ -1,5 +1,5 @@
-//! Lives of workers in simulated time: deaths in the middle of an answer, and what readers of a stream make
-//! of them.
+//! Worker lives in simulated time: deaths in the middle of an answer, and what readers of a stream
+//! see of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(crate) fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// Sends of as many sessions.
+/// Creates `count` sessions with one send each.
 pub(crate) async fn sends(
     world: &World,
     agent: &AgentSpec,
@@ -51,7 +51,7 @@ pub(crate) async fn sends(
     ids
 }
 
-/// Each session's steps by their kinds.
+/// The number of steps of each kind, by session.
 pub(crate) async fn steps(world: &World) -> Vec<BTreeMap<StepKind, usize>> {
     let dump = world.dump().await;
     let count = |steps: &[mainspring_shared::step::Step]| {
@@ -67,8 +67,8 @@ pub(crate) async fn steps(world: &World) -> Vec<BTreeMap<StepKind, usize>> {
         .collect()
 }
 
-/// What a reader has who follows the rule: pieces are put together by their offsets within a round
-/// and attempt, and what belongs to an older attempt is dropped.
+/// The text of a reader that follows the rule: pieces are put together by their offsets within a
+/// round and attempt, and those of an older attempt are dropped.
 fn followed(live: &[LiveKind]) -> (i32, String) {
     let (mut at, mut text) = ((-1, -1), String::new());
     for event in live {
@@ -110,7 +110,7 @@ fn resets(live: &[LiveKind]) -> Vec<(i32, String)> {
     live.iter().filter_map(reset).collect()
 }
 
-/// Many suspects are soon back at work, and wait for their turn without a trace.
+/// Many suspect sends are soon running again, and leave no trace while they wait for their turn.
 #[tokio::test(start_paused = true)]
 async fn suspects_do_not_hold_each_other_up() {
     let world = World::new().await;
@@ -143,7 +143,7 @@ async fn readers_can_tell_an_answer_from_one_that_a_death_broke_off() {
     let key = world.session(AgentSpec::default()).await;
     let id = world.send(key, "stream 40x1000").await;
     world.pass(secs(6)).await;
-    // It goes on streaming until it knows that it is late.
+    // The paused worker keeps streaming until it notices that its lease has expired.
     zombie.pause();
     let _second = world.worker("second", world.store.clone());
     let record = world.settle(&[id]).await.remove(0);
@@ -156,8 +156,8 @@ async fn readers_can_tell_an_answer_from_one_that_a_death_broke_off() {
     world.audit().await;
 }
 
-/// What an attempt cost that broke off is stored before the next one is begun, and so is that it was
-/// made.
+/// The cost of an aborted attempt, and the fact that it was made, are stored before the next
+/// attempt starts.
 #[tokio::test(start_paused = true)]
 async fn attempts_that_broke_off_before_a_death_are_numbered_and_paid() {
     let world = World::new().await;
@@ -190,7 +190,7 @@ async fn attempts_that_broke_off_before_a_death_are_numbered_and_paid() {
     let dump = world.dump().await;
     let rows = dump.sessions[0].usage.iter().map(|(.., attempt)| *attempt);
     assert_eq!(rows.collect::<Vec<_>>(), [1, 2, 4]);
-    // Two that broke off, one that may have been answered at its worst, and the answer.
+    // Two aborted attempts, one that may have been answered counted at its maximum, and the answer.
     assert!(record.usage.output_tokens > 4_000, "{:?}", record.usage);
     world.audit().await;
 }
@@ -246,7 +246,7 @@ async fn who_comes_late_is_told_what_was_streamed_so_far() {
     assert_eq!(Some(followed(&late).1), record.output_text);
 }
 
-/// The process's own clock ends its runs before others may take them, also when the database never
+/// The process's own clock ends its work before others may take it over, even if the database never
 /// answers again.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_cannot_be_renewed_ends_its_runs_in_time() {
@@ -257,7 +257,7 @@ async fn a_lease_that_cannot_be_renewed_ends_its_runs_in_time() {
         let key = world.session(AgentSpec::default()).await;
         world.send(key, "sleep 3600000").await;
         world.pass(Duration::from_millis(pause_after)).await;
-        // Nothing is answered from now on.
+        // From here on the store answers nothing.
         store.pause();
         world.pass(secs(60)).await;
         let given_up = world.script.given_up("sleep 3600000");
@@ -272,8 +272,8 @@ async fn a_lease_that_cannot_be_renewed_ends_its_runs_in_time() {
     }
 }
 
-/// A lease counts from before it was asked for. One that is as good as over when the answer comes is
-/// no life: others would take it for dead in the middle of the first call.
+/// A lease counts from before it was requested. If it is nearly over when the reply arrives, the
+/// process must not use it: others would declare it dead in the middle of the first call.
 #[tokio::test(start_paused = true)]
 async fn a_registration_that_is_answered_too_late_is_no_life() {
     for late in [7_900, 8_100, 9_900, 30_000] {
@@ -284,7 +284,7 @@ async fn a_registration_that_is_answered_too_late_is_no_life() {
         let _slow = world.worker("slow", store.clone());
         let key = world.session(AgentSpec::default()).await;
         let send = world.send(key, "sleep 20000").await;
-        // It has taken the session before there is anybody else.
+        // It claims the session before there is another worker.
         world.pass(late + Duration::from_millis(300)).await;
         let _other = world.worker("other", world.store.clone());
         let records = world.settle(&[send]).await;
@@ -314,7 +314,8 @@ async fn a_session_that_nobody_works_on_is_given_back() {
     let busy = world.session(AgentSpec::default()).await;
     let running = world.send(busy, "sleep 30000").await;
     let key = world.session(AgentSpec::default()).await;
-    // Granted to the process by a claim that no run of it knows of, before anybody rings.
+    // Grant the session to the process by a claim that it does not know of, before any job is
+    // enqueued.
     let claim = ClaimSession {
         cached_fold_end: 0,
         key,
@@ -335,14 +336,14 @@ async fn a_session_that_nobody_works_on_is_given_back() {
     let record = world.record(id).await;
     assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
     assert_eq!(record.crashes, 0);
-    // What is worked on stays.
+    // A session that is being worked on stays.
     let record = world.settle(&[running]).await.remove(0);
     assert_eq!(record.attempts, 1);
     world.audit().await;
 }
 
-/// Two messages that come one right after the other: the second lies in the inbox when it is read,
-/// and its signal is still up when the answer ends.
+/// Two messages in quick succession: the second is already in the inbox when it is read, and its
+/// signal is still raised when the answer ends.
 #[tokio::test(start_paused = true)]
 async fn words_that_were_told_are_not_waited_for_again() {
     for mode in [OnBusy::Steer, OnBusy::Interrupt] {
@@ -372,7 +373,7 @@ async fn words_that_were_told_are_not_waited_for_again() {
     }
 }
 
-/// Words that come at any moment of an answer, most of all at its end.
+/// Messages that arrive at any moment of an answer, especially at its end.
 #[tokio::test(start_paused = true)]
 async fn words_at_any_instant_leave_prompts_that_end_with_a_question() {
     for offset in (0..1_500).step_by(7) {
@@ -393,14 +394,14 @@ async fn words_at_any_instant_leave_prompts_that_end_with_a_question() {
     }
 }
 
-/// Says something, as a send of its own where nothing is under way.
+/// Delivers a message, as a send of its own if nothing is running.
 async fn say(world: &World, key: SessionKey, text: &str, mode: OnBusy) {
     if let DeliverOutcome::Idle = world.deliver(key, text, mode).await {
         world.send(key, text).await;
     }
 }
 
-/// What users said.
+/// The user messages of a session.
 async fn said(world: &World, key: SessionKey) -> Vec<String> {
     let dump = world.dump().await;
     let session = dump.sessions.iter().find(|session| session.key == key);
@@ -409,7 +410,7 @@ async fn said(world: &World, key: SessionKey) -> Vec<String> {
     said.map(|message| plain_text(&message.content)).collect()
 }
 
-/// No prompt ends with an answer, and no two answers follow each other.
+/// Asserts that no prompt ends with an answer, and that no two answers follow each other.
 async fn assert_sound_prompts(world: &World, key: SessionKey) {
     for asked in world.script.ledger() {
         let last = asked.transcript.last().map(|(role, _)| *role);
@@ -429,7 +430,7 @@ async fn assert_sound_prompts(world: &World, key: SessionKey) {
     assert!(!twice, "{roles:?}");
 }
 
-/// A run that breaks down has its cost stored, and what it was told.
+/// When a worker's run of a send crashes, its cost and the messages it was given are kept.
 #[tokio::test(start_paused = true)]
 async fn a_defect_keeps_what_was_spent_and_told() {
     let world = World::new().await;
@@ -437,7 +438,7 @@ async fn a_defect_keeps_what_was_spent_and_told() {
     let key = world.session(AgentSpec::default()).await;
     let id = world.send(key, "sleep 5000").await;
     world.pass(secs(1)).await;
-    // The interrupted call is paid for, the one that it leads to breaks down.
+    // The interrupted call is paid for; the call that follows it crashes.
     world.deliver(key, "crash", OnBusy::Interrupt).await;
     world.pass(secs(1)).await;
     world.deliver(key, "later", OnBusy::Steer).await;
@@ -480,7 +481,7 @@ async fn a_worker_that_is_stopped_loses_no_attempt_and_counts_none() {
     world.audit().await;
 }
 
-/// In real time, since the command is a real one.
+/// Runs in real time because the command is a real one.
 #[tokio::test]
 async fn the_news_of_a_commands_end_outlasts_an_outage() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -513,7 +514,7 @@ async fn the_news_of_a_commands_end_outlasts_an_outage() {
     let id = world.send(key, plan).await;
     let record = world.settle(&[id]).await.remove(0);
     assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
-    // The list has the end, and then the database is gone for a while.
+    // The list has the command's end, and then the database is away for a while.
     let away = store.clone();
     store.then("write_list", async move { away.set_away(true) });
     world.pass(secs(2)).await;

@@ -1,5 +1,5 @@
-//! Sends, sessions, timers and runs through real workers and schedulers in simulated time; and what workers speak with over real
-//! sockets: model providers ([`transports`]) and MCP servers ([`mcp`]).
+//! Sends, sessions, timers and runs with real workers and schedulers in simulated time; and what
+//! workers talk to over real sockets: model providers ([`transports`]) and MCP servers ([`mcp`]).
 
 mod accounts;
 mod agent_money;

@@ -1,5 +1,5 @@
 //! Tools of real MCP servers, over stdio and streamable HTTP: healthy ones, and ones that die,
-//! hang, change, or talk nonsense.
+//! hang, change or talk nonsense.
 
 #![expect(
     clippy::unwrap_used,
@@ -29,10 +29,10 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// Far beyond what anything takes that works at all.
+/// Generous upper bound; nothing that works takes this long.
 const LONG: Duration = Duration::from_mins(1);
 
-/// A clock on which every wait is over at once, and no other time passes.
+/// A clock on which every sleep returns at once, and time advances only by sleeps.
 #[derive(Debug, Default)]
 struct Leaping {
     passed: Mutex<Duration>,

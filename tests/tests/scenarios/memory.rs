@@ -1,4 +1,4 @@
-//! Sends of agents that remember.
+//! Sends of agents with memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) fn personal() -> MemorySpec {
     MemorySpec::new("user/{{metadata.user_id}}")
 }
 
-/// A session of somebody's.
+/// Creates a session, of a user if one is given.
 pub(super) async fn session_of(
     world: &World,
     n: u128,
@@ -84,7 +84,7 @@ pub(super) fn memory(record: &SendRecord) -> ShownMemory {
     shown.memory.expect("the agent remembers")
 }
 
-/// What the model was told behind the messages, call by call.
+/// What the model was told after the messages, call by call.
 pub(super) fn tails(world: &World) -> Vec<String> {
     let ledger = world.script.ledger().into_iter();
     ledger.map(|asked| asked.tail.unwrap_or_default()).collect()
@@ -138,7 +138,7 @@ async fn what_was_recalled_is_told_and_is_the_same_for_whoever_takes_over() {
     let stored = memory(&world.record(send).await);
     assert!(stored.text.is_some(), "a worker may still need it");
     first.kill();
-    // Whatever becomes of the entry meanwhile.
+    // The entry changes in the meantime.
     let change = ChangeMemory {
         tenant: TenantId::DEFAULT,
         id: id(1),
@@ -163,7 +163,7 @@ async fn what_was_recalled_is_told_and_is_the_same_for_whoever_takes_over() {
         tails[0]
     );
     assert!(tails.iter().all(|tail| *tail == tails[0]), "{tails:#?}");
-    // What was shown is known; the words are forgotten with the send's end.
+    // The ids of the shown entries are kept; their text is dropped at the end of the send.
     let kept = memory(&record);
     assert_eq!(kept.entries, [id(1).to_string()]);
     assert!(kept.text.is_none() && kept.tokens > 0, "{kept:?}");
@@ -383,8 +383,8 @@ async fn children_remember_only_what_they_are_granted() {
     world.audit().await;
 }
 
-/// A send that recalls and saves, under one fault; what the store holds in the end, and whether the
-/// fault was reached.
+/// Runs a send that recalls and saves, under one fault. Returns the store's final contents, and
+/// whether the fault was reached.
 fn disturbed(plan: FaultPlan) -> (Value, Vec<String>, bool) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -456,7 +456,7 @@ async fn an_erased_person_is_not_recalled() {
     assert_eq!(tails(&world), [""]);
 }
 
-/// Rows of usage that belong to no round, an hour after a send whose agent extracts.
+/// Number of usage rows that belong to no round, an hour after a send whose agent extracts.
 async fn paid_for_extraction(world: &World, provider: &str) -> usize {
     let spec = MemorySpec {
         provider: provider.to_owned(),
@@ -486,12 +486,12 @@ async fn an_answer_is_paid_for_although_what_it_found_cannot_be_saved() {
         .push((how.to_owned(), Arc::new(Bad { how, clock })));
     let _worker = world.worker("w", world.store.clone());
     let paid = paid_for_extraction(&world, how).await;
-    // All but the send's only round.
+    // All calls except the send's only round.
     let asked = world.script.asked() - 1;
     assert!(asked > 1 && paid == asked, "{paid} of {asked}");
 }
 
-/// Forbids every model call that is no round.
+/// Forbids every model call that is not a round.
 #[derive(Debug)]
 struct RoundsOnly;
 

@@ -1,4 +1,4 @@
-//! Which model is asked, for how long, and what ends an answer without one.
+//! Which model is called, for how long, and what ends a send without an answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn said(world: &World) -> Vec<(Role, String)> {
     said.map(|m| (m.role, plain_text(&m.content))).collect()
 }
 
-/// One send to an agent with a fallback, or without.
+/// Runs one send of an agent with these fallbacks.
 async fn asked(text: &str, fallback: &[&str], config: WorkerConfig) -> (World, SendRecord) {
     let world = World::new().await;
     let agent = AgentSpec {
@@ -47,7 +47,7 @@ async fn the_next_model_is_asked_once_the_attempts_at_the_first_are_used_up() {
     let tries = Policy::default().attempts_max;
     assert_eq!(world.script.calls("fail 100"), tries as usize);
     assert_eq!(record.attempts, tries as i32 + 1);
-    // Without another model it is the send's failure.
+    // Without another model the send fails.
     let (_, record) = asked("fail 100", &[], WorkerConfig::default()).await;
     assert_eq!(record.status, SendStatus::Failed);
 }
@@ -153,7 +153,7 @@ async fn a_turn_is_passed_once_whatever_dies() {
                 .map(|(role, _)| role)
                 .collect();
             assert_eq!(roles, [User, Assistant, Tool, Tool], "{place}");
-            // The conversation goes on behind it.
+            // The conversation continues after it.
             let next = world.send(key, "and now?").await;
             let next = world.settle(&[next]).await.remove(0);
             assert_eq!(
@@ -223,7 +223,7 @@ async fn an_answer_whose_worker_has_to_stop_goes_on_with_the_next() {
     assert!(text.starts_with(&last.transcript[1].1), "{text}");
     let said = said(&world).await;
     assert_eq!(said.len(), 2, "it is one message: {said:?}");
-    // Nothing of it is left for the next send.
+    // The next send sees no trace of it.
     let next = world.send(key, "next").await;
     world.settle(&[next]).await;
     let shown = world.script.ledger().pop().expect("it was asked");
@@ -231,7 +231,7 @@ async fn an_answer_whose_worker_has_to_stop_goes_on_with_the_next() {
     world.audit().await;
 }
 
-/// Ends sends where it is told to.
+/// Ends sends at the points where it is told to.
 #[derive(Debug)]
 struct Ender;
 

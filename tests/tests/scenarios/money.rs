@@ -1,5 +1,5 @@
-//! A tenant with a limit of money or of tokens: never passed, whatever races and whoever dies, and all that is set aside goes
-//! back.
+//! A tenant with a money or token limit: never exceeded, whatever races and whoever dies, and all
+//! reservations are given back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
 /// Millionths of a dollar that a token of an answer costs; questions cost nothing.
 pub(super) const TOKEN: u64 = 1_000;
 
-/// Tokens that an answer may have, and those that it has.
+/// Maximum tokens of an answer, and the tokens that it actually has.
 pub(super) const MOST: u64 = 50;
 pub(super) const HAS: u64 = 5;
 
@@ -37,7 +37,7 @@ pub(super) async fn world() -> World {
     world
 }
 
-/// Lets the tenant spend so many tokens' worth in a day.
+/// Sets a daily limit worth this many tokens.
 async fn limit(world: &World, tokens: Option<u64>) {
     let patch = TenantPatch {
         limits: Some(Limits {
@@ -63,7 +63,7 @@ async fn sends(world: &World, texts: &[&str]) -> Vec<SendId> {
     ids
 }
 
-/// What the tenant has spent, and what it has set aside, in tokens' worth.
+/// What the tenant has spent and what it has reserved, in tokens' worth.
 async fn money(world: &World) -> (u64, u64) {
     let dump = world.dump().await;
     let nano = TOKEN * 1_000;
@@ -101,7 +101,7 @@ async fn what_does_not_fit_into_a_minute_waits_for_the_next_one_and_does_not_fai
     let world = world().await;
     let patch = TenantPatch {
         limits: Some(Limits {
-            // Besides one that is under way, one has ended.
+            // Room for one call in flight and one that has ended.
             usd_per_minute: Some(Usd((MOST + HAS) * TOKEN)),
             ..Limits::default()
         }),
@@ -155,12 +155,12 @@ async fn a_spent_limit_ends_sends_with_its_name_and_a_raised_one_does_not() {
     assert_eq!(records[0].status, SendStatus::Completed, "{records:#?}");
     assert_spent(&records[1]);
     let (spent, aside) = money(&world).await;
-    // Less is left than what an answer needs at least.
+    // Less is left than the minimum for an answer.
     assert!(spent <= MOST + HAS && spent + 16 > MOST + HAS, "{spent}");
     assert_eq!(aside, 0);
     let (answers, billed) = world.script.billed();
     assert_eq!(answers as u64 * HAS, spent, "{billed:?}");
-    // Nobody is asked any more.
+    // No more model calls are made.
     let asked = world.script.asked();
     let ids = sends(&world, &["hello", "hello"]).await;
     world.settle(&ids).await.iter().for_each(assert_spent);
@@ -213,7 +213,7 @@ async fn a_call_that_was_broken_off_counts_at_its_most() {
     world.audit().await;
 }
 
-/// Whatever fails once, and whatever answer is lost: all is settled, and nothing twice.
+/// Whatever fails once, and whichever reply is lost: everything is settled, and nothing twice.
 #[tokio::test(start_paused = true)]
 async fn a_fault_at_any_write_leaves_nothing_aside() {
     let mut struck = Vec::new();
@@ -277,7 +277,7 @@ async fn a_crowd_spends_what_there_is_and_no_more() {
     world.audit().await;
 }
 
-/// Lets the tenant's calls take so many tokens in a day.
+/// Sets a daily limit of this many tokens.
 async fn limit_tokens(world: &World, tokens: u64) {
     let patch = TenantPatch {
         limits: Some(Limits {
@@ -290,7 +290,7 @@ async fn limit_tokens(world: &World, tokens: u64) {
     changed.expect("the store answers");
 }
 
-/// What the tenant's calls took today, and what they have set aside.
+/// The tokens that the tenant's calls used today, and those that they have reserved.
 async fn tokens(world: &World) -> (u64, u64) {
     let spent = world.store.spent_money(TenantId::DEFAULT, None).await;
     let spent = spent.expect("the store answers").expect("a call was made");

@@ -1,4 +1,4 @@
-//! The database is away or slow in simulated time: nobody has died.
+//! The database is away or slow, in simulated time: no worker may be taken for dead.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn outages_of_the_database_are_no_deaths() {
     for record in world.settle(&ids).await {
         assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
         assert_eq!((record.crashes, record.attempts), (0, 3));
-        // One call's length after the last outage, and the time to notice.
+        // The length of one call after the last outage, and the time to notice.
         let took = record.finished_at.expect("final").since(record.created_at);
         assert!(took < secs(34 + 60 + 5), "{took:?}");
     }
@@ -35,7 +35,7 @@ async fn outages_of_the_database_are_no_deaths() {
     world.audit().await;
 }
 
-/// With the default lease, whenever they begin.
+/// With the default lease, whenever the stalls begin.
 #[tokio::test(start_paused = true)]
 async fn stalls_of_two_seconds_drop_nothing() {
     let world = World::new().await;
@@ -56,8 +56,8 @@ async fn stalls_of_two_seconds_drop_nothing() {
     world.audit().await;
 }
 
-/// With several workers that all lost the database, whoever is back first does not take the others
-/// for dead.
+/// When several workers all lost the database, the first one back does not take the others for
+/// dead.
 #[tokio::test(start_paused = true)]
 async fn an_outage_for_all_counts_as_nobodys_death() {
     let world = World::new().await;
@@ -76,7 +76,7 @@ async fn an_outage_for_all_counts_as_nobodys_death() {
             store.set_away(true);
         }
         world.pass(secs(13)).await;
-        // They find it back at slightly different times.
+        // They get it back at slightly different times.
         for store in &stores {
             store.set_away(false);
             world.pass(Duration::from_millis(30)).await;

@@ -1,5 +1,5 @@
-//! Sends that ask for an answer of a shape, in simulated time: what is taken, what is asked for
-//! again, when that ends, and that a worker's death changes nothing of it.
+//! Sends that require structured output, in simulated time: what is accepted, what is asked for
+//! again, when that ends, and that a worker's death does not change it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn roles(said: &[(Role, String)]) -> Vec<Role> {
     said.iter().map(|(role, _)| *role).collect()
 }
 
-/// One send with these answers, to its end.
+/// Runs one send with these answers to its end.
 async fn answered(list: &Value, options: SendOptions) -> (World, SessionKey, SendRecord) {
     let world = World::new().await;
     let key = world.session(agent()).await;
@@ -101,7 +101,7 @@ async fn an_answer_that_does_not_fit_is_asked_for_again_with_what_is_wrong() {
     for part in ["/n: 0 is less than the minimum of 1", "'m' was unexpected"] {
         assert!(said[4].1.contains(part), "{}", said[4].1);
     }
-    // What the model read is what is stored.
+    // The model got what is stored.
     assert_eq!(world.script.ledger()[2].transcript, said[..5]);
 }
 
@@ -177,7 +177,7 @@ async fn the_sends_shape_goes_before_the_agents() {
     let asked = world.script.ledger();
     let system = asked[0].system.as_deref().expect("instructions");
     assert!(system.starts_with("Be brief.\n\n"), "{system}");
-    // A send's own stands behind the messages: what is before them stays the agent's.
+    // A send's own schema comes after the messages, so that the prefix stays the agent's.
     let second = asked.last().expect("was asked");
     assert_eq!(second.system.as_deref(), Some("Be brief."));
     let told = second.tail.as_deref().expect("instructions");
@@ -229,7 +229,7 @@ async fn a_schema_that_is_none_fails_the_send_and_not_the_worker() {
     assert!(world.script.ledger().is_empty());
 }
 
-/// Levels that each apply the one below twice.
+/// A schema of nested levels, each of which applies the one below twice.
 fn doubling() -> Value {
     let mut defs = serde_json::Map::new();
     defs.insert("a0".into(), json!({"type": "string"}));

@@ -1,4 +1,4 @@
-//! What is paused waits: nothing of it is begun, nothing is lost, and it goes on when it is resumed.
+//! Paused work waits: none of it starts, nothing is lost, and it continues when resumed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use mainspring_tests::world::{Fault, FaultPlan, Faulty, World, alone};
 use mainspring_worker::WorkerConfig;
 use serde_json::json;
 
-/// Longer than any worker believes what it knew.
+/// Longer than any worker caches the pauses.
 const KNOWN: Duration = Duration::from_secs(2);
 
-/// So long that whoever only looked from time to time would not have.
+/// Longer than a send could wait just by polling.
 const LONG: Duration = Duration::from_mins(20);
 
 fn tenant() -> PauseKey {
@@ -63,7 +63,7 @@ async fn assert_completed(world: &World, id: SendId) -> SendRecord {
     record
 }
 
-/// Calls that a tool was made with.
+/// Number of calls of a tool.
 fn acts(world: &World, name: &str) -> usize {
     world.acts.of(name).len()
 }
@@ -84,7 +84,7 @@ async fn the_sends_of_a_paused_tenant_or_agent_wait_and_others_go_on() {
         assert_eq!(world.script.calls("hello"), 0);
         let is_tenant = key.kind == PauseKind::Tenant;
         assert_eq!(world.script.calls("others"), usize::from(!is_tenant));
-        // More is accepted, behind it.
+        // More sends are accepted, and queue behind it.
         let behind = world.send(mine, "behind").await;
         world.let_go(&key).await;
         world.pass(KNOWN).await;
@@ -149,7 +149,7 @@ async fn attempts_before_a_pause_are_no_reason_to_fail_after_it() {
     let world = World::new().await;
     let tries = Policy::default().attempts_max;
     let config = WorkerConfig {
-        // The pause takes longer than all the answer may.
+        // The pause is longer than the whole time allowed for an answer.
         answer_timeout: Some(Duration::from_mins(5)),
         ..WorkerConfig::default()
     };
@@ -188,7 +188,7 @@ async fn the_calls_of_a_paused_tool_wait_while_others_are_made() {
         assert_eq!((acts(&world, held), acts(&world, "look")), (0, 1), "{held}");
         world.let_go(&tool(held)).await;
         assert_completed(&world, id).await;
-        // What was made before the pause was stored, and is not made again.
+        // Results from before the pause are stored, and those calls are not repeated.
         assert_eq!((acts(&world, held), acts(&world, "look")), (1, 1), "{held}");
         let dump = world.dump().await;
         let failed = dump.sessions[0].calls.iter();
@@ -278,7 +278,7 @@ async fn an_end_of_the_pause_between_note_and_park_is_not_missed() {
     let (inner, clock) = (world.store.clone(), world.clock());
     store.then("await_resume", async move {
         inner.resume(agent()).await.expect("never fails");
-        // Whoever wakes looks while it is not parked yet.
+        // The wake-up runs while the send is not parked yet.
         clock.sleep(Duration::from_secs(3)).await;
     });
     let key = world.session(agent_named("a")).await;
@@ -299,7 +299,7 @@ async fn what_is_paused_is_held_by_workers_that_begin_later_too() {
     let _first = world.worker("first", first.clone());
     world.pass(Duration::from_secs(5)).await;
     assert_parked(&world.record(id).await);
-    // The worker that parked it dies; nobody is needed for a send that waits.
+    // The worker that parked it dies; a waiting send needs no worker.
     first.kill();
     let _second = world.worker("second", world.store.clone());
     world.pass(Duration::from_mins(5)).await;
@@ -311,8 +311,8 @@ async fn what_is_paused_is_held_by_workers_that_begin_later_too() {
     assert_eq!(world.script.calls("hello"), 1);
 }
 
-/// A send whose agent is paused in the middle and resumed, with one fault at one write of its worker. False
-/// when no write was so late.
+/// Runs a send whose agent is paused midway and resumed, with one fault at one write of its worker.
+/// False if there were fewer writes than that.
 async fn faulty_at(at: usize, fault: Fault) -> bool {
     let world = World::new().await;
     let store = Arc::new(Faulty::new(world.store.clone(), FaultPlan { at, fault }));

@@ -1,4 +1,4 @@
-//! Sends of agents and tools that name a pool: they run on its workers, or not at all.
+//! Sends of agents and tools that name a pool: they run on its workers or not at all.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn agent(spec: Value) -> AgentSpec {
     serde_json::from_value(spec).expect("an agent")
 }
 
-/// An agent with a tool that wants guarded workers.
+/// An agent with a tool that requires guarded workers.
 fn guarded(tools: &[&str]) -> AgentSpec {
     let own = json!({"type": "worker", "name": "look", "pool": GUARDED});
     let named = tools.iter().map(|name| json!(name));
@@ -35,8 +35,8 @@ fn worker(world: &World, pool: &str) -> mainspring_runtime::Lifecycle {
     world.worker_with(config, world.store.clone())
 }
 
-/// The pools whose workers did anything in these sessions. One that was rung by mistake gives the
-/// session back, which the next claim notes.
+/// The pools whose workers wrote steps in these sessions. `Resumed` steps don't count: a worker
+/// that gets a session by mistake gives it back, which the next claim records.
 async fn writers(world: &World, of: impl Fn(&SessionKey) -> bool) -> Vec<String> {
     let dump = world.dump().await;
     let workers = dump.boots.iter().filter(|boot| boot.role == Role::Worker);
@@ -73,7 +73,7 @@ async fn sends_and_their_children_run_on_the_workers_that_their_tools_want() {
     );
     assert_eq!(world.acts.of("look").len(), 1);
     assert_eq!(writers(&world, |key| *key == plain).await, ["default"]);
-    // The child is a session of its own.
+    // The child has a session of its own.
     assert_eq!(world.dump().await.sessions.len(), 4);
     assert_eq!(writers(&world, |key| *key != plain).await, [GUARDED]);
     world.audit().await;
@@ -85,7 +85,7 @@ async fn without_its_workers_a_send_waits() {
     let _worker = worker(&world, "default");
     let key = world.session(guarded(&[])).await;
     let id = world.send(key, "hello").await;
-    // Jobs in the wrong place change nothing.
+    // Jobs in the wrong pool change nothing.
     for _ in 0..20 {
         world.ring_in("default", key).await;
         world.pass(Duration::from_secs(10)).await;

@@ -1,6 +1,6 @@
 //! A fault before and after every single write: of the worked example, and of a send with calls of
-//! every kind, a child, a question and a word in between. In the end the store holds what it holds
-//! without the fault.
+//! every kind, a child, a question and a message in between. In the end the store holds what it
+//! would without the fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,19 +21,19 @@ fn dies(fault: Fault) -> bool {
     matches!(fault, Fault::DieBefore | Fault::DieAfter)
 }
 
-/// Fails unless the store holds what it holds without the fault.
+/// Asserts that the store holds what it would without the fault.
 fn same(found: &Outcome, sound: &Outcome, plan: FaultPlan) {
     let differ = differences(&found.essence, &sound.essence);
     let struck = found.struck;
     assert!(differ.is_empty(), "{plan:?} at {struck:?}: {differ:#?}");
 }
 
-/// What a disturbed system came to.
+/// The outcome of a disturbed system.
 struct Outcome {
     essence: Value,
-    /// Model calls by the user's text.
+    /// Number of model calls, by the user's text.
     asked: BTreeMap<String, usize>,
-    /// The write that was disturbed; none when the end came before.
+    /// The write that was disturbed; `None` if the end came before.
     struck: Option<&'static str>,
 }
 
@@ -45,10 +45,10 @@ fn asked(world: &World) -> BTreeMap<String, usize> {
     asked
 }
 
-/// The model calls beyond those of an undisturbed system, by text.
+/// The number of extra model calls compared with an undisturbed system, for each text that has any.
 ///
 /// # Panics
-/// When a text is missing, or one that nobody should have asked is there.
+/// If a text is missing, or there is an unexpected one.
 fn again(found: &BTreeMap<String, usize>, expected: &BTreeMap<String, usize>) -> Vec<usize> {
     let texts = |all: &BTreeMap<String, usize>| all.keys().cloned().collect::<Vec<_>>();
     assert_eq!(texts(found), texts(expected));
@@ -62,7 +62,7 @@ enum Whose {
     Worker,
 }
 
-/// The worked example, with a plan of four subjects, of which three are looked at at once.
+/// The worked example, with a plan of four subtopics, of which three are researched concurrently.
 fn research() -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/workflows/research.json");
     let text = std::fs::read_to_string(path).expect("the example is there");
@@ -72,7 +72,7 @@ fn research() -> Value {
     spec
 }
 
-/// Leaves of it that may be under way at once.
+/// Number of its leaves that may run at once.
 const AT_ONCE: usize = 3;
 
 /// A scheduler and a worker, of which one has a fault.
@@ -102,8 +102,8 @@ impl Disturbed {
         }
     }
 
-    /// Starts another in the place of one that may be dead. Till now it would have had nothing to
-    /// do: the first one reaches every position.
+    /// Starts a replacement for a process that may be dead. Not earlier, so that the first process
+    /// reaches every position.
     async fn replace(&self) {
         if !dies(self.plan.fault) {
             return;
@@ -116,7 +116,7 @@ impl Disturbed {
         }
     }
 
-    /// What it came to. Whatever is done behind the end changes nothing of it.
+    /// The outcome. Whatever happens after the end must not change it.
     async fn outcome(self) -> Outcome {
         let struck = self.faulty.struck();
         self.world.pass(Duration::from_secs(20)).await;
@@ -138,7 +138,8 @@ async fn worked_example(whose: Whose, plan: FaultPlan) -> Outcome {
     disturbed.outcome().await
 }
 
-/// Every fault at every position until the end comes before it; what was struck.
+/// Runs every fault at every position until the end comes first; returns the writes that were
+/// struck.
 fn at_every_write(
     least: usize,
     mut check: impl FnMut(FaultPlan) -> Option<&'static str>,
@@ -155,8 +156,8 @@ fn at_every_write(
     struck
 }
 
-/// The worked example with a fault of one process; what was struck, and how many calls of the model
-/// were made again.
+/// Runs the worked example with a fault of one process; returns the write that was struck, and the
+/// repeated model calls.
 fn disturbed_example(
     whose: Whose,
     plan: FaultPlan,
@@ -179,7 +180,7 @@ fn the_worked_example_survives_its_scheduler_at_every_write() {
     let sound = sound_example();
     let struck = at_every_write(20, |plan| {
         let (struck, again) = disturbed_example(Whose::Scheduler, plan, &sound);
-        // A scheduler runs nothing: no answer is lost with it.
+        // A scheduler makes no model calls, so no answer is lost with it.
         assert!(again.is_empty(), "{plan:?} at {struck:?}: {again:?}");
         struck
     });
@@ -209,7 +210,7 @@ fn the_worked_example_survives_its_worker_at_every_write() {
     }
 }
 
-/// An agent starts a run that it does not wait for, ends its turn, and is told of the end.
+/// An agent starts a detached run, ends its turn, and is told of the run's end.
 async fn detached(whose: Whose, plan: FaultPlan) -> Outcome {
     let disturbed = Disturbed::start(whose, plan).await;
     let world = &disturbed.world;
@@ -244,7 +245,8 @@ async fn detached(whose: Whose, plan: FaultPlan) -> Outcome {
     panic!("{plan:?}: the agent is not told");
 }
 
-/// How often someone speaks of the end of the session's run: the user's part is that it is told.
+/// How often a role's messages mention the end of the session's run; the user's do when it is
+/// reported.
 async fn told(world: &World, key: SessionKey, who: Role) -> usize {
     let sessions = world.dump().await.sessions;
     let session = sessions.into_iter().find(|session| session.key == key);
@@ -265,7 +267,7 @@ fn the_agent_of_a_detached_run_is_told_of_its_end_once_whatever_dies() {
             let found = alone(detached(whose, plan));
             let part = |outcome: &Outcome| match whose {
                 Whose::Scheduler => outcome.essence.clone(),
-                // A send that is taken over may live to see the end of the run itself.
+                // A send that is taken over may still be running at the end of the run.
                 Whose::Worker => outcome.essence["runs"].clone(),
             };
             let differ = differences(&part(&found), &part(&sound));
@@ -284,10 +286,10 @@ fn the_agent_of_a_detached_run_is_told_of_its_end_once_whatever_dies() {
     }
 }
 
-/// What the model is told of a call whose end nobody knows.
+/// What the model is told of a call whose outcome is unknown.
 const UNKNOWN: &str = "whether it took effect is not known";
 
-/// What a steered send is told.
+/// The message that steers the send.
 fn steer() -> String {
     format!(
         "plan {}",
@@ -295,8 +297,8 @@ fn steer() -> String {
     )
 }
 
-/// A send with parallel calls of every kind, a child that acts as well, a question, and a word while
-/// it waits for the answer, after which it acts again.
+/// Runs a send with parallel calls of every kind, a child that acts as well, a question, and a
+/// message while it waits for the answer, after which it acts again.
 async fn everything(plan: FaultPlan) -> (World, Outcome) {
     let world = World::new().await;
     let named = ["look", "put", "act", "ask_person", "spawn_agent"];
@@ -317,7 +319,7 @@ async fn everything(plan: FaultPlan) -> (World, Outcome) {
     ]]);
     let id = world.send(key, &format!("plan {calls}")).await;
     let _first = world.worker("first", faulty.clone());
-    // Time for it to take the send, so that a second worker cannot.
+    // Let it claim the send first, so that a second worker cannot.
     world.pass(Duration::from_millis(1)).await;
     let _second = dies(plan.fault).then(|| world.worker("second", world.store.clone()));
     wait_until_it_waits(&world, id).await;
@@ -357,7 +359,8 @@ async fn wait_until_it_waits(world: &World, id: mainspring_shared::id::SendId) {
     panic!("it never waits");
 }
 
-/// Puts what a `once` call gives into the place of the words that its end is unknown; how often.
+/// Replaces the message that a `once` call's outcome is unknown by the call's normal result;
+/// returns how often.
 fn known(essence: &mut Value) -> usize {
     let mut unknown = 0;
     let sessions = essence["sessions"].as_array_mut().expect("sessions");
@@ -386,14 +389,14 @@ fn known(essence: &mut Value) -> usize {
     unknown
 }
 
-/// Fails unless each tool acted as often as it says that it may.
+/// Asserts that each tool acted as often as it allows.
 fn acted(world: &World, plan: FaultPlan, unknown: usize) {
     let mut times: BTreeMap<(&str, String), usize> = BTreeMap::new();
     for act in world.acts.all() {
         *times.entry((act.tool, act.call_id)).or_default() += 1;
     }
     let calls = |tool| times.keys().filter(|(name, _)| *name == tool).count();
-    // Each call of a tool that may be repeated was made in the end, under its own id.
+    // Each call of a repeatable tool was made in the end, under its own id.
     assert_eq!((calls("look"), calls("put")), (2, 3), "{plan:?}: {times:?}");
     assert!(
         calls("act") <= 3 && calls("act") + unknown >= 3,
@@ -425,12 +428,12 @@ fn a_send_with_everything_survives_its_worker_at_every_write() {
             let (world, mut found) = everything(plan).await;
             let what = found.struck;
             let unknown = known(&mut found.essence);
-            // Whoever knows that nothing was written knows what its calls did.
+            // A worker that knows that nothing was written knows what its calls did.
             let knows = plan.fault == Fault::FailBefore;
             assert!(unknown == 0 || !knows, "{plan:?} at {what:?}");
             same(&found, &sound, plan);
             acted(&world, plan, unknown);
-            // One death can fall on two calls of the model: the send's and its child's.
+            // One death can hit two model calls: the send's and its child's.
             let again = again(&found.asked, &sound.asked);
             let most = if dies(plan.fault) { 2 } else { 0 };
             assert!(

@@ -1,4 +1,4 @@
-//! Previews: what a session's next model call would be, and that it is just that.
+//! Previews: what a session's next model call would be, and that it is exactly that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 fn agent() -> AgentSpec {
     let tools = ["note_add", "look", "put"];
     AgentSpec {
-        // Long enough for a provider to keep it.
+        // Long enough for a provider to cache it.
         system_prompt: Some("Be brief and kind. ".repeat(400)),
         tools: tools.map(|name| ToolEntry::Named(name.into())).to_vec(),
         context: ContextSpec {
@@ -43,7 +43,7 @@ async fn preview(world: &World, worker: &str, key: SessionKey, input: Option<&st
     }
 }
 
-/// What some sends of a conversation say, with notes, calls and failures in it.
+/// The inputs of a conversation's sends, with notes, calls and failures.
 fn inputs() -> Vec<String> {
     let rounds = [
         json!([]),
@@ -83,7 +83,7 @@ async fn a_preview_has_the_digest_that_the_round_records_on_a_warm_and_on_a_cold
     world.audit().await;
 }
 
-/// A blob as a part names it that says neither its type nor its length.
+/// A blob reference without type and length.
 fn barely(blob: &BlobRef) -> BlobRef {
     BlobRef {
         media_type: String::new(),
@@ -92,7 +92,8 @@ fn barely(blob: &BlobRef) -> BlobRef {
     }
 }
 
-/// Inputs with pictures and files: those that name a blob, and those that are large or small enough to stay.
+/// Inputs with pictures and files: ones that refer to a blob, large ones, and ones small enough to
+/// stay in their row.
 async fn with_files(depot: &Depot) -> Vec<Vec<ContentPart>> {
     let image = |data: String| ContentPart::Image {
         source: ImageSource::Base64 {
@@ -148,7 +149,7 @@ async fn a_preview_with_files_has_the_digest_that_the_round_records_and_stores_n
         let key = world.session(agent()).await;
         let (tenant, owner) = (key.tenant, BlobOwner::from(key.session));
         let dump = format!("{:?}", world.dump().await);
-        // As a scheduler prepares what nobody sends.
+        // Prepare the input as a scheduler does for a preview.
         let mut imagined = input.clone();
         let unknown = depot.look_up(tenant, &mut imagined).await;
         assert!(unknown.expect("answers").is_empty(), "input {n}");
@@ -160,7 +161,7 @@ async fn a_preview_with_files_has_the_digest_that_the_round_records_and_stores_n
         };
         let after = format!("{:?}", world.dump().await);
         assert_eq!(dump, after, "input {n}: nothing is stored or held");
-        // As it prepares what somebody sends.
+        // Prepare the input as a scheduler does for a send.
         let mut sent = input;
         let unknown = depot.settle(tenant, owner, &mut sent).await;
         assert!(unknown.expect("answers").is_empty(), "input {n}");
@@ -227,7 +228,7 @@ async fn a_preview_says_what_it_is_made_of_and_changes_nothing() {
         (shown.send_id, shown.round, shown.limits),
         (None, 0, Vec::new())
     );
-    // Later the provider has forgotten it.
+    // Later the provider's cache entry has expired.
     world.pass(Duration::from_mins(6)).await;
     assert_eq!(preview(&world, "w", key, Some("hello")).await.cached, 0);
 }

@@ -1,5 +1,5 @@
-//! Agents that show digests: what is stored with the ends of their sends, that nobody asks anything else for
-//! it, and that a death at any write changes nothing.
+//! Agents that show digests: what is stored when their sends end, that no extra model call is made
+//! for it, and that a death at any write changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use mainspring_tests::world::{Fault, FaultPlan, Faulty, World, alone, difference
 use mainspring_worker::WorkerConfig;
 use serde_json::Value;
 
-/// An agent that shows digests of all sends but the newest two.
+/// An agent that shows digests of all sends except the newest two.
 fn agent(fold: FoldSpec) -> AgentSpec {
     AgentSpec {
         tools: vec![ToolEntry::Named("look".into())],
@@ -34,7 +34,7 @@ fn agent(fold: FoldSpec) -> AgentSpec {
     }
 }
 
-/// A worker that keeps nothing of a session once it gives it back.
+/// A worker that caches nothing of a session after it releases it.
 fn cold() -> WorkerConfig {
     WorkerConfig {
         cache_bytes_max: 0,
@@ -46,13 +46,13 @@ async fn session(world: &World) -> DumpSession {
     world.dump().await.sessions.remove(0)
 }
 
-/// What the messages of a session give, of those that no fold stands for at the end.
+/// The digests that a session's messages produce, in order.
 fn given(session: &DumpSession) -> Vec<Projection> {
     let messages: Vec<Arc<Message>> = session.messages.iter().cloned().map(Arc::new).collect();
     sends(&messages).filter_map(Projection::of).collect()
 }
 
-/// Sends of all kinds: with tools, with words only, and long ones.
+/// Input of the `n`th send, of alternating kinds: with tools, text only, and long.
 fn input(n: usize) -> String {
     match n % 3 {
         0 => format!(
@@ -63,7 +63,7 @@ fn input(n: usize) -> String {
     }
 }
 
-/// What the model was asked in a conversation of so many sends, and how it was left.
+/// The model calls of a conversation of this many sends, and the session at the end.
 async fn told(agent: AgentSpec, worker: WorkerConfig, count: usize) -> (Vec<Value>, DumpSession) {
     let world = World::new().await;
     let key = world.session(agent).await;
@@ -118,7 +118,7 @@ async fn whoever_reads_digests_asks_what_the_one_with_the_messages_asks() {
         assert_eq!(kept.projections, read.projections, "case {place}");
         assert_eq!(kept.projections, given(&kept), "case {place}");
         assert_eq!(kept.projections.len(), count, "case {place}");
-        // Digests were shown.
+        // Digests were sent to the model.
         let digest = |asked: &Value| asked.to_string().contains("[#1] plan");
         assert!(place == 2 || warm.iter().any(digest), "case {place}");
         assert_eq!(kept.folds.len(), read.folds.len(), "case {place}");
@@ -140,7 +140,7 @@ async fn a_send_that_nobody_ended_gets_its_digest_with_the_next_one() {
     let key = world.session(agent(FoldSpec::default())).await;
     let worker = world.worker("w", world.store.clone());
     let first = say(&world, key, "say so").await;
-    // It waits for its next attempt, and is ended there.
+    // The send waits for its next attempt, and is ended while it waits.
     let options = SendOptions::default();
     let waits = world.send_with(key, "fail-late 9", options).await;
     world.pass(Duration::from_secs(2)).await;
@@ -168,7 +168,7 @@ async fn say(world: &World, key: SessionKey, text: &str) -> SendId {
     id
 }
 
-/// How a conversation is left of whose workers the first one dies as planned.
+/// The final state of a conversation whose first worker dies as planned, and whether it did.
 fn disturbed(plan: FaultPlan) -> (Value, bool) {
     alone(async {
         let world = World::new().await;

@@ -1,5 +1,5 @@
-//! What a run spends that an agent starts is its starter's: no cap is passed, what was used comes up,
-//! and what was not used comes back, whatever dies.
+//! A run that an agent starts spends its starter's budget: no cap is exceeded, usage is reported
+//! upwards, and unused budget is given back, whatever dies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use mainspring_shared::workflow::run::{RunAsk, RunRecord, RunStatus};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World, alone, differences, essence};
 use serde_json::{Value, json};
 
-/// Tokens of each answer of the model, whoever asks.
+/// Tokens of each model answer.
 const ANSWER: u64 = 15;
 
 fn tokens(cap: u64) -> Budget {
@@ -36,7 +36,7 @@ fn agent(budget: Option<Budget>) -> AgentSpec {
     }
 }
 
-/// A run of so many leaves that are told this.
+/// A run with this many leaves, all with this input.
 fn fan(leaves: usize, told: &str) -> Value {
     let items: Vec<usize> = (0..leaves).collect();
     let spec = json!({"name": "leaf", "system_prompt": "work", "max_tokens": 50});
@@ -62,16 +62,16 @@ fn used(record: &SendRecord) -> u64 {
     record.usage.input_tokens + record.usage.output_tokens
 }
 
-/// Tokens of all answers of the model that are in transcripts.
+/// Tokens of all model answers in these transcripts.
 fn answered(sessions: &[DumpSession]) -> u64 {
     let said = sessions.iter().flat_map(|session| &session.messages);
     let answers = said.filter(|message| message.role == Role::Assistant);
-    // What a transcript ends with at a limit is nobody's answer.
+    // The note that ends a transcript at a limit is not a model's answer.
     let answers = answers.filter(|message| !plain_text(&message.content).starts_with('['));
     answers.count() as u64 * ANSWER
 }
 
-/// Waits until the session rests and its run is over and told.
+/// Waits until the session is idle and its run is over and reported.
 async fn rests(world: &World, key: SessionKey) -> (DumpSession, Vec<DumpSession>) {
     for _ in 0..20_000 {
         world.pass(Duration::from_millis(200)).await;
@@ -182,7 +182,7 @@ async fn money_is_set_aside_for_runs_too() {
         budget: Some(budget),
         ..SendOptions::default()
     };
-    // Nobody knows what the model costs: the starter itself is not asked.
+    // The model's price is unknown, so the starter itself makes no call.
     let refused = world.send_with(key, "hi", options).await;
     let refused = world.settle(&[refused]).await.remove(0);
     assert_eq!(
@@ -221,7 +221,7 @@ async fn what_a_cancelled_run_did_not_use_comes_back() {
     world.audit().await;
 }
 
-/// What a run did not use went back to its starter: a retry has none of it, and says so.
+/// A run's unused budget went back to its starter: a retry has none of it, and says so.
 #[tokio::test(start_paused = true)]
 async fn a_retry_of_a_run_spends_nothing_that_went_back() {
     let (world, key) = started(Some(tokens(9_000))).await;
@@ -257,8 +257,8 @@ async fn a_retry_of_a_run_spends_nothing_that_went_back() {
     world.audit().await;
 }
 
-/// A run of two leaves under a budget, with a fault at one write of its scheduler or its worker: the
-/// store's essence, and the write that was struck.
+/// Runs two leaves under a budget, with a fault at one write of the scheduler or the worker.
+/// Returns the store's essence, and the write that was struck.
 async fn disturbed(
     scheduler: bool,
     detached: bool,
@@ -287,7 +287,7 @@ async fn disturbed(
     }
     world.settle(&[id]).await;
     rests(&world, key).await;
-    // What is done behind the end changes nothing of it.
+    // Whatever happens after the end must not change the outcome.
     let struck = faulty.struck();
     world.pass(Duration::from_secs(20)).await;
     let (own, all) = rests(&world, key).await;
@@ -297,7 +297,7 @@ async fn disturbed(
     let what = format!("{plan:?} at {struck:?}: {answered} answered, {spent} spent, {sum} used");
     assert_eq!(all.len(), 3, "{what}");
     assert_eq!(spent, sum, "nothing stays set aside: {what}");
-    // An answer that died with its worker may be counted though nobody has it.
+    // An answer that died with its worker may be counted although nobody received it.
     assert!(answered <= sum && sum <= CAP, "{what}");
     if scheduler {
         assert_eq!(answered, sum, "{what}");

@@ -1,4 +1,4 @@
-//! Whole runs through schedulers and workers in simulated time.
+//! Whole runs with schedulers and workers, in simulated time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn agent(id: &str, input: &str) -> Value {
             "spec": { "name": id, "system_prompt": "work" } })
 }
 
-/// Something first, four things at once, and one that sees them all.
+/// One leaf first, then four in parallel, and one that sees all their results.
 fn fan_out() -> Value {
     json!({ "name": "digest", "input": "tea", "root": { "type": "sequence", "steps": [
         agent("plan", "think of {{input}}"),
@@ -42,7 +42,7 @@ fn assert_written(run: &RunRecord) {
     assert!(text.contains(wanted.trim_matches('"')), "{text}");
 }
 
-/// How often the model was asked for each leaf.
+/// Asserts that the model was called once for each leaf.
 fn assert_asked_once(world: &World) {
     for input in [
         "think of tea",
@@ -120,7 +120,7 @@ async fn a_cancelled_run_ends_its_leaves_and_a_retry_keeps_what_was_done() {
     world.audit().await;
 }
 
-/// The call that waits for a person in the run's one open leaf.
+/// Waits for the call that waits for a person in the run's only open leaf.
 async fn question(world: &World, key: RunKey) -> (mainspring_shared::id::SessionKey, String) {
     for _ in 0..1_000 {
         for session in world.dump().await.sessions {
@@ -270,7 +270,8 @@ async fn a_run_that_cannot_be_read_ends_its_leaves_and_fails_for_whoever_waits()
     world.audit().await;
 }
 
-/// An agent that goes on in its session in a second round, beside one that takes long.
+/// A workflow with an agent that continues in its session for a second round, in parallel with a
+/// slow one.
 fn two_rounds() -> Value {
     json!({ "name": "twice", "root": { "type": "parallel", "branches": [
         { "type": "loop", "id": "cycle", "as": "round", "max_iterations": 2,

@@ -1,4 +1,5 @@
-//! A tenant with a limit of sends in flight, or an agent with one: never more, none lost, in order, whoever dies.
+//! A tenant or agent with a limit of sends in flight: never exceeded, no send lost, in order,
+//! whoever dies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,8 @@ async fn sends(world: &World, count: usize, text: &str) -> Vec<SendId> {
     sends_of(world, &AgentSpec::default(), count, text).await
 }
 
-/// Publishes an agent with a limit of sends in flight, or with none, and returns it as a session takes it.
+/// Publishes an agent with or without a limit of sends in flight, and returns it as a session takes
+/// it.
 async fn published(world: &World, name: &str, running: Option<u32>) -> AgentSpec {
     let key = AgentKey {
         tenant: TenantId::DEFAULT,
@@ -81,7 +83,7 @@ async fn running(world: &World) -> usize {
         .count()
 }
 
-/// Lets time pass until every send has ended; no more than `most` run at any step of it.
+/// Lets time pass until every send has ended, and asserts that never more than `most` run.
 async fn ends(world: &World, ids: &[SendId], most: usize) -> Vec<SendRecord> {
     let mut seen = 0;
     for _ in 0..2_000 {
@@ -115,7 +117,7 @@ async fn sends_beyond_the_limit_wait_and_begin_in_order() {
     assert!(began.is_sorted(), "{began:?}");
     let first = began[0].expect("it began");
     let last = began[11].expect("it began");
-    // Six turns of a second each, and a moment between two: who frees a seat calls the next.
+    // Six turns of a second each, and a moment between two: freeing a seat wakes the next send.
     let took = last.since(first);
     assert!(took < Duration::from_millis(5_600), "{took:?}");
 }
@@ -151,7 +153,7 @@ async fn a_limit_that_changes_while_sends_wait_loses_none() {
     world.pass(Duration::from_secs(1)).await;
     assert_eq!(running(&world).await, 3);
     limit(&world, None).await;
-    // Nobody waits any more.
+    // No send waits any more.
     world.pass(Duration::from_secs(3)).await;
     for record in world.settle(&ids).await {
         assert_eq!(record.status, SendStatus::Completed, "{record:?}");
@@ -169,9 +171,9 @@ async fn an_agents_sends_wait_in_order_and_keep_no_others_waiting() {
     let limited = sends_of(&world, &support, 5, "sleep 1000").await;
     let others = sends_of(&world, &triage, 3, "sleep 1000").await;
     world.pass(Duration::from_millis(500)).await;
-    // Behind four that wait.
+    // Queued behind four waiting sends.
     assert_eq!(running(&world).await, 4);
-    // Whoever takes the agent's send over has its seat.
+    // The worker that takes over the agent's send also takes over its seat.
     dies.kill();
     let _lives = world.worker("lives", world.store.clone());
     for _ in 0..2_000 {

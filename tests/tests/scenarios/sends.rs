@@ -1,4 +1,4 @@
-//! Whole sends through a worker in simulated time, and the same with a fault at every position.
+//! Whole sends on a worker in simulated time, and the same with a fault at every position.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +96,7 @@ async fn rounds_are_bounded() {
     let expected = (SendStatus::Completed, StopReason::RoundLimit, "calling");
     assert_eq!(answer(&records[0]), expected);
     assert_eq!(world.script.calls("tools 9"), 2);
-    // The transcript ends with an answer, which says why, and can go on behind it.
+    // The transcript ends with an answer that says why, and the conversation can continue after it.
     let dump = world.dump().await;
     let last = dump.sessions[0].messages.last().expect("there are some");
     assert_eq!((last.role, last.round), (Assistant, 1));
@@ -171,7 +171,7 @@ async fn interruptions_take_no_retries_of_a_send_that_was_parked_meanwhile() {
     let record = world.record(id).await;
     assert_eq!(record.status, SendStatus::Waiting);
     assert_eq!((record.attempts, record.not_failed), (5, 4));
-    // The sixth call is the second to fail, and five may.
+    // The sixth call is the second failure, of five that are allowed.
     let records = world.settle(&[id]).await;
     assert_eq!(answer(&records[0]).0, SendStatus::Completed);
     assert_eq!(records[0].attempts, 7);
@@ -273,7 +273,8 @@ async fn a_stopping_worker_hands_over_at_the_next_boundary() {
     world.audit().await;
 }
 
-/// What must be the same whatever went wrong on the way: every send's end and every transcript.
+/// The part of the final state that must be the same whatever went wrong: every send's end and
+/// every transcript.
 fn outcome(dump: &Dump) -> Vec<String> {
     let mut lines = Vec::new();
     for session in &dump.sessions {
@@ -315,8 +316,8 @@ fn outcome(dump: &Dump) -> Vec<String> {
     lines
 }
 
-/// A plain send, tool rounds, retries held and parked, and a queue of sends, with a worker whose
-/// store fails at `plan` and, where that killed it, a second one. Returns the outcome and whether
+/// Runs a plain send, tool rounds, retries held and parked, and a queue of sends, on a worker whose
+/// store fails at `plan` and, if that killed it, on a second one. Returns the outcome, and whether
 /// the fault was reached.
 async fn history(plan: FaultPlan) -> (Vec<String>, bool) {
     let world = World::new().await;
@@ -342,11 +343,12 @@ async fn history(plan: FaultPlan) -> (Vec<String>, bool) {
     let faulty = Arc::new(Faulty::new(world.store.clone(), plan));
     let _first = world.worker("first", faulty.clone());
     if matches!(plan.fault, Fault::DieBefore | Fault::DieAfter) {
-        // The other is there all along, but gets work only once the first has taken its own.
+        // The other worker is there all along, but gets work only after the first has claimed its
+        // own.
         world.pass(Duration::from_millis(1)).await;
         let _second = world.worker("second", world.store.clone());
         world.settle(&sends).await;
-        // Leases are given back a moment after the last end is stored.
+        // Leases are released a moment after the last end is stored.
         world.pass(Duration::from_secs(20)).await;
     } else {
         world.settle(&sends).await;
@@ -391,7 +393,7 @@ async fn a_send_that_kills_its_workers_ends_and_takes_no_one_along() {
         let innocent = world.session(AgentSpec::default()).await;
         sends.push(world.send(innocent, "sleep 30000").await);
     }
-    // Whoever runs the poison dies of it a second later.
+    // Any worker that runs the poisonous send dies a second later.
     for n in 1..=5 {
         let never = FaultPlan::NEVER;
         let store = Arc::new(Faulty::new(world.store.clone(), never));
@@ -412,7 +414,7 @@ async fn a_send_that_kills_its_workers_ends_and_takes_no_one_along() {
     );
     for good in &records[1..] {
         assert_eq!(answer(good).0, SendStatus::Completed, "{good:#?}");
-        // Before its last death each is run alone.
+        // Before its last allowed crash, each suspect is run alone.
         assert!(good.crashes < 5, "{good:#?}");
     }
     let suspects = records[1..].iter().filter(|good| good.crashes >= 2);

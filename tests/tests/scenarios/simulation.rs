@@ -1,10 +1,10 @@
-//! Simulated worlds from seeds. `cargo xtask simulate` runs thousands of them.
+//! Simulated worlds generated from seeds. `cargo xtask simulate` runs thousands of them.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_tests::simulation::{Backing, Fault, Harm, Op, Plan, What, run, shrunk};
 use serde_json::{Value, json};
 
-/// Runs seeds, and says which fail and how.
+/// Runs seeds, and reports which fail and how.
 fn sound(from: u64, seeds: u64, backing: Backing) {
     let mut failed = Vec::new();
     for seed in from..from + seeds {
@@ -19,7 +19,7 @@ fn sound(from: u64, seeds: u64, backing: Backing) {
     );
 }
 
-/// In two halves, for two threads.
+/// Split into two tests, for two threads.
 #[test]
 fn fifty_worlds_keep_every_promise() {
     sound(0, 50, Backing::Model);
@@ -35,7 +35,7 @@ fn worlds_on_sqlite_keep_every_promise() {
     sound(0, 10, Backing::Sqlite);
 }
 
-/// A world of one session and one client, drawn from each of a few seeds.
+/// Runs a world of one session and one client for each of a few seeds.
 fn small_worlds(ops: &[(u64, What)], faults: &[Fault]) {
     for seed in 0..20 {
         let ops = ops.iter().cloned().map(|(pause_ms, what)| Op {

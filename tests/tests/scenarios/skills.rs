@@ -1,4 +1,4 @@
-//! Skills: what a model is told of them, reads of them, and runs of them.
+//! Skills: what a model is told of them, what it reads, and what it runs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -74,7 +74,7 @@ fn agent(skill: &Skill, tools: &[&str]) -> AgentSpec {
     }
 }
 
-/// Sends a plan, and returns what its calls gave.
+/// Sends a plan, and returns the results of its calls.
 async fn results(world: &World, key: SessionKey, rounds: &Value) -> Vec<String> {
     let id = world.send(key, &format!("plan {rounds}")).await;
     let record = world.settle(&[id]).await.remove(0);
@@ -88,14 +88,14 @@ async fn results(world: &World, key: SessionKey, rounds: &Value) -> Vec<String> 
         .collect()
 }
 
-/// In real time, since the command is a real one.
+/// Runs in real time because the command is a real one.
 #[tokio::test]
 async fn an_agent_reads_a_skill_and_runs_its_script_on_any_worker() {
     let dir = tempfile::tempdir().expect("a directory");
     let world = world(dir.path()).await;
     let skill = greeting("hello");
     publish(&world, &skill).await;
-    // What the name means later is none of this session's business.
+    // A later version under the same name does not affect this session.
     publish(&world, &greeting("bye")).await;
     let key = world.session(agent(&skill, &["shell", "read_file"])).await;
     let place = format!(".skills/greeting@{}", skill.hash.short());
@@ -115,7 +115,7 @@ async fn an_agent_reads_a_skill_and_runs_its_script_on_any_worker() {
     );
     assert_eq!(first[1], "exit_code=0\nhello you\n");
     warm.stop();
-    // Another machine: nothing is in its workspace.
+    // As on another machine: the workspace is empty.
     for entry in std::fs::read_dir(dir.path()).expect("reads") {
         std::fs::remove_dir_all(entry.expect("an entry").path()).expect("removes");
     }
@@ -167,7 +167,7 @@ async fn without_tools_for_files_nothing_is_placed_and_all_can_be_read() {
             .next()
             .is_none()
     );
-    // What was deleted for good is not there any more, and the model is told so.
+    // A skill that was deleted for good is gone, and the model is told so.
     let removed = world
         .store
         .remove_skill(TenantId::DEFAULT, "greeting".to_owned(), true);
@@ -181,7 +181,7 @@ async fn without_tools_for_files_nothing_is_placed_and_all_can_be_read() {
     assert!(given[0].contains("was removed"), "{}", given[0]);
 }
 
-/// In real time, since the command is a real one.
+/// Runs in real time because the command is a real one.
 #[tokio::test]
 async fn what_a_command_changes_of_a_skill_is_put_back() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -205,7 +205,7 @@ async fn what_a_command_changes_of_a_skill_is_put_back() {
     assert_eq!(given[1], "exit_code=0\nhello you\nhello\nhi\nmine\n");
 }
 
-/// The skills of a vendor, as they are published.
+/// Skills as published by a vendor.
 fn published() -> Vec<Arc<Skill>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/skills");
     let names = ["frontend-design", "internal-comms", "webapp-testing"];
@@ -228,7 +228,7 @@ async fn published_skills_of_a_vendor_load_unchanged() {
         assert_eq!(license, Some("Complete terms in LICENSE.txt"));
         publish(&world, &skill).await;
         let key = world.session(agent(&skill, &[])).await;
-        // The page with the instructions, and each file.
+        // Read the page with the instructions, and each file.
         let mut calls = vec![json!(["skill_read", { "name": skill.name }])];
         let paths = manifest.files.iter().map(|file| file.path.as_str());
         let paths: Vec<&str> = paths.filter(|path| *path != SKILL_FILE).collect();
@@ -257,7 +257,7 @@ async fn published_skills_of_a_vendor_load_unchanged() {
         let expected = usize::from(skill.name == "webapp-testing");
         assert_eq!(in_scripts.count(), expected, "{}", skill.name);
     }
-    // Licences, texts and programs.
+    // Licences, texts and scripts.
     assert_eq!(resources, 11);
     world.audit().await;
 }

@@ -1,5 +1,5 @@
 //! Agents that set their own alarms, in simulated time: they are woken in the session that asked,
-//! under its own agent, and end what wakes them from inside it.
+//! as its own agent, and can cancel their alarms from within it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,14 +35,14 @@ async fn timers(world: &World) -> Vec<(TimerRecord, Vec<Occurrence>)> {
     world.dump().await.timers
 }
 
-/// What the tools said in the whole session, in order.
+/// All tool results of the session, in order.
 async fn said(world: &World) -> Vec<String> {
     let session = world.dump().await.sessions.remove(0);
     let tools = session.messages.iter().filter(|m| m.role == Role::Tool);
     tools.map(|m| plain_text(&m.content)).collect()
 }
 
-/// The sends of a timer that are accepted by now.
+/// The sends of a timer that have been accepted.
 fn sent(occurrences: &[Occurrence]) -> Vec<SendId> {
     occurrences.iter().filter_map(|o| o.send_id).collect()
 }
@@ -59,7 +59,7 @@ async fn fired(world: &World, count: usize) -> Vec<SendId> {
     panic!("the timer does not fire");
 }
 
-/// Has the agent make this call, and end its turn.
+/// Makes the agent make this call and end its turn.
 async fn ask(world: &World, key: SessionKey, tool: &str, arguments: Value) {
     let list = json!([[[tool, arguments]], "done"]);
     let id = world.send(key, &answers(&list)).await;
@@ -108,7 +108,7 @@ async fn a_recurring_wake_up_ends_from_inside_the_wake() {
     let asked = json!({ "delay_seconds": 60, "note": "poll", "every_seconds": 300 });
     ask(&world, key, "schedule_wakeup", asked).await;
     let (timer, _) = timers(&world).await.remove(0);
-    // The first wake looks, the second one lists, the third one ends it.
+    // The first wake-up checks, the second lists, the third cancels the timer.
     let list = json!([
         "ready", "nothing new",
         [["list_wakeups", {}]], "still nothing",
@@ -219,7 +219,8 @@ async fn bad_arguments_are_told_to_the_model() {
     world.audit().await;
 }
 
-/// Whatever write of the worker fails, and whenever it dies: the call is repeated under its id.
+/// Whichever write of the worker fails, and whenever it dies: the call is repeated under the same
+/// id.
 #[tokio::test(start_paused = true)]
 async fn one_call_sets_one_alarm_whatever_breaks() {
     for fault in Fault::ALL {

@@ -1,4 +1,4 @@
-//! Sends that call tools, in simulated time: what runs beside what, what is stored when, who is
+//! Sends that call tools, in simulated time: what runs concurrently, what is stored when, who is
 //! waited for, what an interruption does, and what a worker's death leaves behind.
 
 mod children;
@@ -252,7 +252,7 @@ async fn a_person_is_asked_and_permits_or_refuses() {
     world.post(key, &ask(0), text("this one")).await;
     world.post(key, &ask(1), text("refused")).await;
     world.post(key, &ask(2), CallAnswer::Approve).await;
-    // The permitted call is an external one: now its result is waited for.
+    // The approved call is an external one: it now waits for its result.
     until(&world, id, WaitingOn::Tool).await;
     world.post(key, &ask(2), text("done")).await;
     world.settle(&[id]).await;
@@ -263,7 +263,7 @@ async fn a_person_is_asked_and_permits_or_refuses() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_answers_what_is_open_wherever_the_send_is() {
-    // While calls run, while they wait outside, and when a tool does not stop when told to.
+    // While calls run, while they wait for external results, and when a tool ignores a stop.
     for (calls, waits) in [
         (json!([[["look", {"ms": 60_000}], ["outside", {}]]]), false),
         (
@@ -315,7 +315,8 @@ async fn a_steer_is_told_at_the_next_round_and_an_answer_under_way_goes_on() {
     let absorbed = accepted(world.deliver(key, "sleep 5000", OnBusy::Steer).await);
     assert_eq!(absorbed, id);
     world.pass(Duration::from_secs(4)).await;
-    // The model answers the first one now: its answer becomes a round, and the send goes on.
+    // The model is answering the first message: that answer becomes a round, and the send
+    // continues.
     accepted(world.deliver(key, "thanks", OnBusy::Steer).await);
     let record = world.settle(&[id]).await.remove(0);
     assert_eq!(record.output_text.as_deref(), Some("echo: thanks"));
@@ -366,7 +367,7 @@ async fn a_send_that_is_interrupted_again_and_again_ends() {
     let code = record.error.map(|failure| failure.code);
     assert_eq!(code, Some(Code::LimitExceeded));
     assert_eq!(world.script.ledger().len(), 3);
-    // Whatever was said is told to the session's next send.
+    // All messages are passed on to the session's next send.
     let next = world.send(key, "hello").await;
     world.settle(&[next]).await;
     let asked = world.script.ledger().pop().expect("it was asked");
@@ -419,8 +420,8 @@ async fn words_for_an_idle_session_are_a_send_and_words_for_a_queued_one_join_it
     world.audit().await;
 }
 
-/// A send with calls of every kind, a question and an external call in it, under a worker whose
-/// store or life breaks at one write. Returns what the transcript says at the end.
+/// Runs a send with calls of every kind, a question and an external call, on a worker that fails or
+/// dies at one write. Returns the transcript at the end, and whether the fault was reached.
 async fn eventful(plan_of: FaultPlan) -> (Vec<(Role, String)>, bool) {
     let (world, key) = start().await;
     let faulty = Arc::new(Faulty::new(world.store.clone(), plan_of));
@@ -495,7 +496,7 @@ async fn a_call_in_doubt_is_never_made_twice_and_the_model_is_told() {
         json!([[["act", {"ms": 3000}], ["put", {"ms": 3000, "n": 2}], ["look", {"ms": 3000}]]]);
     let id = world.send(key, &plan(&calls)).await;
     world.pass(Duration::from_secs(1)).await;
-    // It goes without a word, in the middle of the calls.
+    // The worker dies without warning, in the middle of the calls.
     store.kill();
     world.pass(Duration::from_secs(1)).await;
     let _second = world.worker("second", world.store.clone());
@@ -536,7 +537,7 @@ async fn words_that_came_before_a_cancel_are_not_forgotten() {
     let id = world.send(key, &plan(&calls)).await;
     world.pass(Duration::from_secs(1)).await;
     accepted(world.deliver(key, "and this", OnBusy::Steer).await);
-    // The first result is stored by itself: that step lowers the signal.
+    // The first result is stored on its own; that step lowers the signal.
     world.pass(Duration::from_secs(4)).await;
     world.cancel(key, id).await;
     let record = world.settle(&[id]).await.remove(0);

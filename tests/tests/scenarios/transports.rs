@@ -1,5 +1,5 @@
-//! What every transport must do, over a real socket: recorded answers read, requests written,
-//! faults named.
+//! What every transport must do, over a real socket: read recorded answers, write requests, and
+//! classify faults.
 
 #![expect(
     clippy::unwrap_used,
@@ -24,7 +24,7 @@ use mainspring_shared::message::{ContentPart, Message, NewMessage, Role};
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_worker::llm::{Chunk, Error, InBackground, Model, Reply, Request, Secret};
 
-/// A key that is not one, in the shape of one.
+/// A fake key in the format of a real one.
 pub(crate) const KEY: &str = "sk-test-0123456789abcdef";
 
 /// Settings for a provider at `base_url`, quick to give up.
@@ -84,7 +84,7 @@ pub(crate) fn hello() -> Request {
     }
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 pub(crate) struct Heard {
     pub(crate) reply: Result<Reply, Error>,
     pub(crate) text: String,

@@ -1,5 +1,5 @@
-//! Answers that reach their token limit, and outputs that are shown in part, in simulated time: none is
-//! taken for a whole one.
+//! Answers that reach their token limit, and outputs that are shown in part, in simulated time:
+//! none is mistaken for complete.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ async fn said(world: &World) -> Vec<(Role, String)> {
     said.map(|m| (m.role, plain_text(&m.content))).collect()
 }
 
-/// One send with these answers, to its end.
+/// Runs one send with these answers to its end.
 async fn answered(
     list: &Value,
     on_truncation: OnTruncation,
@@ -71,7 +71,7 @@ async fn an_answer_in_words_goes_on_and_is_one_message() {
     assert_eq!(said[1], (Assistant, "one two three".to_owned()));
     let asked = world.script.ledger();
     assert_eq!(asked.len(), 3);
-    // Roles take turns, and the model is asked last: every provider takes that.
+    // Roles alternate and the last message is the user's: every provider accepts that.
     let roles = |of: usize| asked[of].transcript.iter().map(|(role, _)| *role);
     assert_eq!(roles(0).collect::<Vec<_>>(), [User]);
     for (of, before) in [(1, "one "), (2, "one two ")] {

@@ -1,4 +1,4 @@
-//! Vectors of what agents remember: made behind the save, and never waited for.
+//! Vectors of agents' memories: computed after the save, and never waited for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -17,13 +17,13 @@ use uuid::Uuid;
 
 use super::memory::{done, id, know, memory, personal, rememberer, session_of};
 
-/// Embeddings that know what animals are, and may be away.
+/// Embeddings that recognize animals, and can be made unavailable.
 #[derive(Debug)]
 struct Animals {
     clock: Arc<dyn Clock>,
     away: AtomicBool,
     asked: AtomicU32,
-    /// Tokens of all answers, which it bills.
+    /// Tokens of all answers that were billed.
     billed: AtomicU64,
 }
 
@@ -41,7 +41,7 @@ impl Embedder for Animals {
                 why: "scripted".to_owned(),
             });
         }
-        // Who refuses is quicker than who has something to do.
+        // A refusal is quicker than real work.
         self.clock.sleep(Duration::from_millis(200)).await;
         let about = |text: &String| {
             let animal = ["kitten", "cat", "pet"]
@@ -68,7 +68,7 @@ impl Embedder for Animals {
     }
 }
 
-/// A token for each word, at a dollar for a million.
+/// A call that costs one token per word, at a dollar per million.
 fn paid(texts: &[String], estimated: bool) -> PaidCall {
     let words = texts.iter().map(|text| text.split_whitespace().count());
     let input_tokens = words.sum::<usize>() as u64;
@@ -83,7 +83,7 @@ fn paid(texts: &[String], estimated: bool) -> PaidCall {
     }
 }
 
-/// A world whose workers make vectors.
+/// A world whose workers compute vectors.
 async fn of_animals() -> (World, Arc<Animals>) {
     of_animals_over(&Backing::Model).await
 }
@@ -103,7 +103,7 @@ async fn of_animals_over(backing: &Backing) -> (World, Arc<Animals>) {
 #[tokio::test(start_paused = true)]
 async fn vectors_are_made_behind_the_save_whoever_saved() {
     let (world, animals) = of_animals().await;
-    // Through the API, by nobody who makes vectors; one text breaks whatever makes them.
+    // Saved through the API, which computes no vectors; one text breaks any attempt to embed it.
     know(&world, 1, "user/ann", "Ann has a kitten").await;
     know(&world, 2, "user/ann", "panic").await;
     let _worker = world.worker("w", world.store.clone());
@@ -117,13 +117,14 @@ async fn vectors_are_made_behind_the_save_whoever_saved() {
     let facts = json!({"memories": [{"text": "her cat died in May"}]});
     let saving = world.send(extracting, &format!("extract {facts}")).await;
     done(&world, saving).await;
-    // What a worker itself saved does not wait for its next look at what others did.
+    // An entry that a worker itself saved does not wait for its next scan for others' entries.
     world.pass(Duration::from_secs(1)).await;
     let send = world.send(key, "what about a pet?").await;
     let found = memory(&done(&world, send).await);
     assert_eq!(found.entries.len(), 2, "{found:?}");
     assert!(!found.entries.contains(&id(2).to_string()), "{found:?}");
-    // What has its vector is not asked for again; what cannot get one is, at its own pace.
+    // Entries with a vector are not embedded again; one that cannot get a vector is retried at its
+    // own pace.
     let before = animals.asked.load(Ordering::Relaxed);
     world.pass(Duration::from_mins(6)).await;
     assert_eq!(animals.asked.load(Ordering::Relaxed), before + 1);
@@ -153,12 +154,12 @@ async fn without_embeddings(backing: &Backing) {
         .checked_sub(begun)
         .expect("time goes on");
     assert!(took < Duration::from_millis(1_500), "{took:?}");
-    // Words answer, within the question's own limit.
+    // The word search answers, within the question's own time limit.
     let shown = memory(&record);
     assert_eq!(shown.entries, [id(1).to_string()]);
     let note = shown.note.expect("it says what was wrong");
     assert!(note.contains("only words were searched"), "{note}");
-    // While they are away they are asked a few times now and then, not once for each entry.
+    // During the outage they are called a few times now and then, not once per entry.
     for n in 10..40 {
         know(&world, n, "user/bob", &format!("cat number {n}")).await;
     }
@@ -166,7 +167,7 @@ async fn without_embeddings(backing: &Backing) {
     world.pass(Duration::from_mins(5)).await;
     let asked = animals.asked.load(Ordering::Relaxed) - before;
     assert!(asked <= 100, "{asked} questions in five minutes");
-    // When they are back, everything gets its vector.
+    // Once they are back, everything gets its vector.
     animals.away.store(false, Ordering::Relaxed);
     world.pass(Duration::from_mins(8)).await;
     let ask = world.send(key, "which pet?").await;
@@ -174,7 +175,7 @@ async fn without_embeddings(backing: &Backing) {
     world.audit().await;
 }
 
-/// They are there for the texts that they take.
+/// The embeddings are available, and still serve the texts that they accept.
 #[tokio::test(start_paused = true)]
 async fn texts_that_the_embeddings_refuse_hold_up_no_others() {
     let (world, animals) = of_animals().await;
@@ -220,7 +221,7 @@ async fn a_worker_that_dies_leaves_vectors_to_the_next() {
     }
 }
 
-/// Of recall, saving and extraction, and of entries that nobody's send wrote.
+/// Covers recall, saving and extraction, and entries that no send wrote.
 #[tokio::test(start_paused = true)]
 async fn what_vectors_cost_is_accounted_under_its_own_purpose() {
     let (world, animals) = of_animals().await;
@@ -241,7 +242,7 @@ async fn what_vectors_cost_is_accounted_under_its_own_purpose() {
     let of_vectors = own.iter().find(|part| part.purpose == Purpose::Embed);
     let of_vectors = of_vectors.expect("vectors were paid for");
     assert_eq!(of_vectors.model, "animals");
-    // The input, what the extraction compared, and two entries.
+    // Four calls: the input, what the extraction compared, and two entries.
     let (asked, billed) = (
         u64::from(animals.asked.load(Ordering::Relaxed)),
         animals.billed.load(Ordering::Relaxed),
@@ -250,14 +251,14 @@ async fn what_vectors_cost_is_accounted_under_its_own_purpose() {
     assert_eq!(of_vectors.usage.input_tokens, billed);
     let dollars = of_vectors.usage.cost_usd.expect("it has a price");
     assert!((dollars - billed as f64 / 1e6).abs() < 1e-9, "{dollars}");
-    // What the send waited for is in its own sum.
+    // The calls that the send waited for are in its own sum.
     let dump = world.dump().await;
     let session = &dump.sessions[0];
     let rows = session.usage.iter().zip(&session.paid);
     let waited_for = rows.filter(|((_, round, _), _)| *round != -1);
     let waited_for: u64 = waited_for.map(|(_, usage)| usage.input_tokens).sum();
     assert_eq!(record.usage.input_tokens, waited_for);
-    // An entry of nobody's send counts among what its tenant used.
+    // An entry that no send wrote counts towards the tenant's usage.
     know(&world, 7, "user/bob", "Bob has a cat").await;
     world.pass(Duration::from_secs(30)).await;
     let all = TenantUsageQuery {
@@ -281,7 +282,7 @@ async fn the_vector_of_a_question_is_paid_for_also_where_the_end_of_its_send_com
     let send = world.send(key, "sleep 3000").await;
     world.pass(Duration::from_secs(2)).await;
     assert_eq!(animals.asked.load(Ordering::Relaxed), 1);
-    // The model answers while the store is silent, and another worker takes the session.
+    // The embeddings answer while the store is silent, and another worker takes over the session.
     faulty.pause();
     let _second = world.worker("second", world.store.clone());
     done(&world, send).await;

@@ -1,5 +1,5 @@
-//! Endpoints that are told of the ends of sends: each event reaches each endpoint that wants it, whatever the
-//! endpoint and the schedulers do.
+//! Webhook endpoints that are notified of the ends of sends: each event reaches each endpoint that
+//! wants it, whatever the endpoint and the schedulers do.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,15 +30,15 @@ const TENANT: TenantId = TenantId::DEFAULT;
 enum Answer {
     /// With this status.
     Status(u16),
-    /// There is no connection.
+    /// The connection fails.
     Nothing,
-    /// With 200, after so long.
+    /// With 200, after this long.
     Late(Duration),
-    /// With 200; the scheduler that posted dies before it hears of it.
+    /// With 200, but the scheduler that posted dies before it receives it.
     Deadly,
 }
 
-/// Endpoints that answer by a script, then with 200.
+/// Endpoints that answer as scripted, then with 200.
 #[derive(Debug)]
 struct Endpoints {
     clock: Arc<dyn Clock>,
@@ -89,7 +89,7 @@ impl Poster for Endpoints {
     }
 }
 
-/// A world with endpoints, and a worker.
+/// A world with endpoints.
 struct Bed {
     world: World,
     endpoints: Arc<Endpoints>,
@@ -118,7 +118,7 @@ impl Bed {
         }
     }
 
-    /// An endpoint that answers so, then with 200.
+    /// Creates an endpoint that gives these answers, then 200.
     async fn endpoint(&self, n: u8, events: &[&str], answers: &[Answer]) -> WebhookId {
         let url = url(n);
         let script = answers.iter().copied().collect();
@@ -150,7 +150,7 @@ impl Bed {
         sealed.expect("there is a key")
     }
 
-    /// So many sends that completed.
+    /// Creates this many sends and waits until they have completed.
     async fn sends(&self, count: usize) -> Vec<SendId> {
         let mut ids = Vec::new();
         for _ in 0..count {
@@ -173,7 +173,7 @@ impl Bed {
         page.expect("the store answers").data
     }
 
-    /// Waits until so many deliveries of an endpoint are settled.
+    /// Waits until this many deliveries of an endpoint are settled.
     async fn settled(&self, id: WebhookId, count: usize) -> Vec<DeliveryRecord> {
         for _ in 0..10_000 {
             let all = self.deliveries(id).await;
@@ -212,7 +212,7 @@ async fn each_end_is_told_once_to_each_endpoint_that_wants_it() {
     let all = bed.endpoint(1, &["send.*"], &[]).await;
     bed.endpoint(2, &["send.failed"], &[]).await;
     let _worker = bed.world.worker("w", bed.world.store.clone());
-    // Two schedulers look for the same events.
+    // Two schedulers compete for the same events.
     let _first = bed.world.scheduler("a", bed.world.store.clone()).await;
     let _second = bed.world.scheduler("b", bed.world.store.clone()).await;
     let ids = bed.sends(20).await;
@@ -293,7 +293,7 @@ async fn a_dead_endpoint_is_given_up_and_told_again_on_request() {
         .fan_out(10)
         .await
         .expect("the store answers");
-    // All attempts but the last one, without the day that they take.
+    // Use up all attempts except the last, without waiting the day that they take.
     for _ in 1..ATTEMPTS_MAX {
         let claim = ClaimDeliveries {
             lease: Duration::ZERO,
@@ -438,7 +438,7 @@ async fn both_secrets_sign_while_one_replaces_the_other() {
     );
 }
 
-/// Receives one message over a real connection and answers; what it got.
+/// Receives one message over a real connection, and answers it; returns what it got.
 async fn receive(listener: tokio::net::TcpListener) -> (axum::http::HeaderMap, Vec<u8>) {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let router = axum::Router::new().route(

@@ -45,11 +45,11 @@ async fn a_bounded_window_is_the_same_for_a_warm_and_a_cold_worker() {
         worker.shut_down(Duration::from_mins(1)).await;
     }
     let asked = world.script.ledger();
-    // Ids and times are each session's own.
+    // Ids and times differ between sessions.
     let words = |asked: &Asked| (asked.system.clone(), asked.transcript.clone());
     let cold: Vec<_> = asked[asked_warm.len()..].iter().map(words).collect();
     assert_eq!(cold, asked_warm.iter().map(words).collect::<Vec<_>>());
-    // A send begins with at most five messages, but for a call that stands before them.
+    // A send's window starts with at most five messages, plus a call that precedes them.
     let first_of = |pair: &[Asked]| pair[1].messages.len() <= 6;
     let moved = asked_warm.windows(2).filter(|pair| {
         let (before, after) = (&pair[0].transcript, &pair[1].transcript);

@@ -1,7 +1,7 @@
-//! The store on a database of its own per test, on the server of `MAINSPRING_TEST_MYSQL_URL`. Where
-//! there is none, `cargo xtask test` says so.
+//! The MySQL store, with a database per test on the server that `MAINSPRING_TEST_MYSQL_URL` names.
+//! If there is none, `cargo xtask test` says so.
 
-// What is planted behind the store's back, and what it is planted into, is the same in SQLite.
+// The planted violations, and the data they are planted into, are the same as for SQLite.
 #[path = "sqlite/audit.rs"]
 mod audit;
 mod concurrent;

@@ -1,5 +1,5 @@
-//! The store over three databases of the server that `MAINSPRING_TEST_POSTGRES_URL` names. Each test makes its own and
-//! drops them; without the variable it says that it is skipped.
+//! The store over three databases on the server that `MAINSPRING_TEST_POSTGRES_URL` names. Each
+//! test creates and drops its own; without the variable it reports that it is skipped.
 
 mod moves;
 mod outages;

@@ -1,6 +1,5 @@
-//! The store on a real Postgres. Each test makes a database of its own at the server that
-//! `MAINSPRING_TEST_POSTGRES_URL` names, and drops it; without the variable it says that it is
-//! skipped.
+//! The store on a real Postgres. Each test creates and drops a database of its own on the server
+//! that `MAINSPRING_TEST_POSTGRES_URL` names; without the variable it reports that it is skipped.
 
 mod accepts;
 mod audit;

@@ -1,4 +1,4 @@
-//! The store `s3` against a store that speaks S3 over a socket.
+//! The blob store `s3` against a server that speaks S3 over a socket.
 
 mod peer;
 
@@ -103,7 +103,7 @@ async fn a_store_that_fails_for_a_moment_is_asked_again() {
     peer.set(Wrong::Failing(2));
     let found = blobs.get(at, None).await.expect("answers");
     assert_eq!(found, Some(data));
-    // One that stays away is told of, after as many attempts.
+    // A lasting outage is reported, after as many attempts.
     peer.set(Wrong::Failing(u32::MAX));
     let before = peer.asked(&Method::GET);
     let error = blobs.get(at, None).await.expect_err("is away");
@@ -132,7 +132,7 @@ async fn a_store_that_does_not_answer_is_not_waited_for_forever() {
     let put = tokio::time::timeout(Duration::from_secs(20), put).await;
     let error = put.expect("gives up").expect_err("does not answer");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
-    // It had done it all the same: doing it again changes nothing.
+    // The server had stored it all the same: repeating the put changes nothing.
     peer.set(Wrong::Nothing);
     assert_eq!(peer.objects().len(), 1);
     blobs.put(at, data.clone()).await.expect("is put");
@@ -197,7 +197,7 @@ async fn a_check_finds_what_is_wrong_and_never_says_the_secret() {
         assert!(said.contains(expected), "{said}");
         let shown = format!("{said} {settings:?} {blobs:?} {}", blobs.describe());
         assert!(!shown.contains(SECRET), "{shown}");
-        // The store quotes it; it is not told either.
+        // The server quotes the key in its error; that must not be shown either.
         assert!(!shown.contains(KEY), "{shown}");
         assert!(!shown.contains("a-password"), "{shown}");
     }
@@ -234,7 +234,7 @@ async fn what_nothing_names_leaves_the_bucket() {
     peer.set(Wrong::Nothing);
     now.sweep(SWEEP_GRACE, None, 100).await.expect("is swept");
     assert_eq!(peer.objects().len(), 1, "its day is not over");
-    // A pass that cannot reach the bucket leaves it to the next one.
+    // A pass that cannot reach the bucket leaves the work to the next one.
     peer.set(Wrong::Failing(u32::MAX));
     let swept = later.sweep(SWEEP_GRACE, None, 100).await.expect("is swept");
     assert!(swept.failed.is_some(), "{swept:?}");
@@ -243,7 +243,7 @@ async fn what_nothing_names_leaves_the_bucket() {
     assert_eq!(swept.blobs, 1, "{swept:?}");
     assert_eq!(peer.objects(), Vec::<String>::new());
     assert_eq!(now.find(tenant, hash).await.expect("answers"), None);
-    // Stored again, it has another name.
+    // Stored again, the blob gets another name.
     now.put(tenant, None, "text/plain", data)
         .await
         .expect("is put");

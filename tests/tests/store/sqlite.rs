@@ -1,4 +1,4 @@
-//! The store on a file of its own per test.
+//! The SQLite store, with a file of its own per test.
 
 mod audit;
 mod file;
@@ -12,7 +12,7 @@ mod steps;
 mod tenant_tables;
 mod unreadable;
 
-/// The version that the newest migration brings.
+/// The schema version of the newest migration.
 pub(crate) fn newest() -> i64 {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations/sqlite");
     let files = std::fs::read_dir(folder).expect("the migrations are here");

@@ -1,4 +1,4 @@
-//! The suite of stores, on each of them.
+//! The store suite, run against each store.
 
 mod model;
 mod mysql;

@@ -150,7 +150,7 @@ fn nothing_else_that_the_provider_was_told_is_shown() {
         shown,
         "not with [redacted], [redacted], [redacted] and [redacted]"
     );
-    // Not even where its other half was cut off.
+    // Not even if the rest of it was truncated.
     let long = format!("{}a-header-01", "x ".repeat(2 * MESSAGE_CHARS_MAX - 3));
     assert!(!presentable(&long, &told).contains("a-h"));
 }

@@ -24,7 +24,7 @@ fn slots(total: usize) -> (Arc<ManualClock>, Arc<Slots>) {
     (clock.clone(), Slots::new(total, clock))
 }
 
-/// As many as there are for a tenant.
+/// All slots that a tenant can get.
 fn all(slots: &Arc<Slots>, tenant: TenantId) -> Vec<Slot> {
     std::iter::from_fn(|| slots.try_take(tenant)).collect()
 }
@@ -143,7 +143,7 @@ fn a_session_waits_once_and_whoever_gives_up_takes_none() {
     drop(first);
     let slot = (&mut again).now_or_never().flatten();
     assert!(slot.is_some() && (&mut behind).now_or_never().is_none());
-    // Granted, and given up before it was looked at.
+    // Granted, but given up before it was polled.
     drop(slot);
     drop(behind);
     assert_eq!((slots.used(), slots.free()), (0, 1));

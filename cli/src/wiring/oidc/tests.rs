@@ -1,4 +1,4 @@
-//! Tokens of an issuer that is an HTTP server on this machine.
+//! Tokens of an issuer that is a local HTTP server.
 
 mod keys;
 
@@ -23,7 +23,7 @@ const ONE: &[u8] = include_bytes!("test_keys/rsa-one.der");
 const TWO: &[u8] = include_bytes!("test_keys/rsa-two.der");
 const CURVE: &[u8] = include_bytes!("test_keys/p256.der");
 
-/// A clock that goes on when a test says so. Tokens are judged by the system's.
+/// A clock that the test advances by hand. Token times are checked against the system clock.
 #[derive(Debug, Default)]
 struct Hand(AtomicU64);
 
@@ -53,7 +53,7 @@ enum Mood {
     Answers,
     Fails,
     Hangs,
-    /// Answers late: one request within what an attempt may take, and two of them not.
+    /// Answers late: one request fits into the timeout of an attempt, two do not.
     Dawdles,
 }
 
@@ -76,7 +76,7 @@ struct World {
     verifier: Arc<dyn Verifier>,
 }
 
-/// A key to sign with, as its issuer names it.
+/// A signing key with its issuer's name for it.
 struct Signer {
     kid: &'static str,
     algorithm: Algorithm,
@@ -102,7 +102,7 @@ impl Signer {
         }
     }
 
-    /// As it is published.
+    /// The public key, as published.
     fn public(&self) -> Value {
         let jwk = Jwk::from_encoding_key(&self.key, self.algorithm).expect("a public key");
         let mut jwk = serde_json::to_value(jwk).expect("is JSON");
@@ -254,7 +254,7 @@ async fn a_signed_token_says_who_it_is_and_what_it_may() {
     let long = world.with("sub", json!("ü".repeat(1_000)));
     let identity = world.accepts(&rsa.sign(&long)).await;
     assert_eq!(identity.subject.chars().count(), SUBJECT_CHARS_MAX);
-    // The keys were read once for all of them.
+    // The keys were fetched once for all of these.
     assert_eq!(world.asked(), 1);
 }
 
@@ -323,7 +323,7 @@ async fn a_token_that_is_not_for_here_and_now_is_refused() {
         let token = rsa.sign(&world.with(member, value));
         world.refuses(&token, why).await;
     }
-    // Clocks differ a little.
+    // Small clock differences are tolerated.
     world
         .accepts(&rsa.sign(&world.with("exp", json!(now() - 5))))
         .await;
@@ -345,12 +345,12 @@ async fn only_the_issuers_private_keys_sign() {
     world
         .refuses(&other.sign(&claims), "its signature is wrong")
         .await;
-    // A key is used for its own algorithms, whatever a header says.
+    // A key is only used with its own algorithms, whatever the header says.
     let swapped = Signer::curve("one");
     world
         .refuses(&swapped.sign(&claims), "its issuer has no such key")
         .await;
-    // Not signed at all.
+    // Unsigned tokens.
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     for header in [
         json!({ "alg": "none", "kid": "one" }),
@@ -359,7 +359,7 @@ async fn only_the_issuers_private_keys_sign() {
         let token = format!("{}.{}.", part(&header), part(&claims));
         world.refuses(&token, "it cannot be read").await;
     }
-    // The public key as a secret, in each form that someone might try.
+    // The public key used as an HMAC secret, in each form an attacker might try.
     let public = rsa.public();
     let modulus = public["n"].as_str().expect("a modulus");
     let decoded = URL_SAFE_NO_PAD.decode(modulus).expect("base64");
@@ -371,7 +371,7 @@ async fn only_the_issuers_private_keys_sign() {
             .refuses(&token, "it is not signed with a private key")
             .await;
     }
-    // A part of the token was changed.
+    // A tampered payload.
     let token = rsa.sign(&claims);
     let mut parts: Vec<&str> = token.split('.').collect();
     let richer = part(&world.with("tenant", json!("red")));
@@ -379,7 +379,7 @@ async fn only_the_issuers_private_keys_sign() {
     world
         .refuses(&parts.join("."), "its signature is wrong")
         .await;
-    // An extension that has to be understood is not.
+    // A critical extension that is not supported.
     let mut header = Header::new(Algorithm::RS256);
     header.kid = Some("one".to_owned());
     header.crit = Some(vec!["b64".to_owned()]);

@@ -1,4 +1,4 @@
-//! What people ask of runs.
+//! Requests that people make of runs.
 
 use mainspring_shared::error::Code;
 use mainspring_shared::workflow::run::{NodeState, RunAsk, RunStatus};
@@ -117,7 +117,7 @@ fn an_amended_node_counts_as_if_it_had_said_that() {
     assert_eq!(fixture.status(), RunStatus::Failed);
     fixture.ask(amend("/1:f[1]/r"));
     assert!(fixture.run.node("/1:f[1]/r").expect("the node").amended);
-    // The neighbour that its failure had ended is a failure of its own.
+    // The sibling that its failure cancelled counts as a failure itself.
     assert_eq!(fixture.status(), RunStatus::Cancelled);
     fixture.ask(retry());
     fixture.finish(&|start| says(&format!("<{}>", said(start))), |_| 0);
@@ -127,7 +127,7 @@ fn an_amended_node_counts_as_if_it_had_said_that() {
         (fixture.status(), fixture.text()),
         (RunStatus::Completed, "by hand")
     );
-    // While it runs.
+    // While the run is running.
     let mut fixture = half_way();
     fixture.ask(amend("/1:f[1]/r"));
     assert!(fixture.live[0].cancelled);

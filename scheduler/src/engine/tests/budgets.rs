@@ -1,4 +1,4 @@
-//! Budgets: what is given out and what was spent never pass the limit.
+//! Budgets: the sum of what is handed out and what is spent never exceeds the limit.
 
 use mainspring_shared::agent::Delegation;
 use mainspring_shared::budget::Budget;
@@ -29,7 +29,7 @@ fn slice(start: &LeafStart) -> u64 {
     budget.tokens.expect("tokens")
 }
 
-/// What a send set aside for the run that it starts.
+/// The budget that a send reserved for the run it starts.
 fn set_aside(budget: Budget) -> RunOptions {
     RunOptions {
         starter: Some(Box::new(Starter {
@@ -154,7 +154,7 @@ fn a_run_takes_no_longer_than_its_starter_may() {
     assert_eq!(fixture.code(), Some(Code::BudgetExceeded));
 }
 
-/// Ends leaves with whatever part of their slice they used, checking the limit at each step.
+/// Ends leaves after they used a random part of their slice, checking the limit at each step.
 fn run_through(fixture: &mut Fixture, limit: u64, dice: &mut Dice) {
     for _ in 0..10_000 {
         let spent = fixture.run.record().usage;

@@ -1,11 +1,11 @@
-//! The cost of a finished leaf does not depend on how many others there are.
+//! The cost of a finished leaf does not depend on the number of other leaves.
 
 use serde_json::json;
 
 use super::fixture::{Fixture, agent, envelope, says};
 use mainspring_shared::workflow::run::{RunEvent, RunOptions, RunStatus};
 
-/// Nodes looked at per leaf in a run of so many leaves, 64 at a time.
+/// Nodes visited per leaf in a run of this many leaves, 64 at a time.
 fn looks_per_leaf(leaves: usize) -> f64 {
     let inner: Vec<_> = (0..leaves / 10).collect();
     let outer: Vec<_> = (0..10).collect();

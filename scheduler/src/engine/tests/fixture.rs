@@ -1,4 +1,4 @@
-//! A fixture with one run: leaves end as a script says, in an order that the test chooses.
+//! A fixture with one run, whose leaves end as scripted and in an order chosen by the test.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use uuid::Uuid;
 
 use super::super::Run;
 
-/// What leaves say, by their path and attempt.
+/// How leaves end, depending on path and attempt.
 pub(super) type Script = dyn Fn(&LeafStart) -> LeafEnd;
 
-/// A leaf under way.
+/// A leaf in flight.
 #[derive(Debug, Clone)]
 pub(super) struct Live {
     pub(super) start: LeafStart,
@@ -36,10 +36,10 @@ pub(super) struct Fixture {
     pub(super) now: Timestamp,
     pub(super) started: Vec<(String, i32, String)>,
     pub(super) live_most: usize,
-    /// Whether the run is forgotten and read again after every advance.
+    /// Whether the run is dropped and reloaded after every advance.
     pub(super) crashes: bool,
-    /// Whether every advance is compared with what is stored, which costs as much as the run is
-    /// wide.
+    /// Whether every advance is compared with what is stored, which costs time proportional to the
+    /// run's width.
     checks: bool,
     ids: u128,
     nodes: BTreeMap<String, NodeRecord>,
@@ -106,7 +106,7 @@ pub(super) fn says(text: &str) -> LeafEnd {
     }
 }
 
-/// Its rounds were used up; `todo_left` says whether its list has open ones.
+/// A leaf that used up its rounds; `todo_left` says whether its list has open entries.
 pub(super) fn cut(todo_left: bool) -> LeafEnd {
     LeafEnd {
         stop_reason: StopReason::RoundLimit,
@@ -149,7 +149,7 @@ impl Fixture {
         Self::open(spec, input, options, true, None)
     }
 
-    /// A run of a tenant whose other runs leave it this many leaves.
+    /// A run that may have this many leaves beside the tenant's other runs.
     pub(super) fn slot_retries(spec: &Value, live_max: u32) -> Self {
         let options = RunOptions::default();
         Self::open(spec, json!("in"), options, true, Some(live_max))
@@ -169,7 +169,7 @@ impl Fixture {
         Self::begin(record(spec, input, options), checks, live_max)
     }
 
-    /// A run as it is stored.
+    /// A run loaded from its record.
     pub(super) fn of(record: RunRecord) -> Self {
         Self::begin(record, true, None)
     }
@@ -241,7 +241,7 @@ impl Fixture {
         self.run = Run::load(self.run.record().clone(), nodes).expect("loads");
     }
 
-    /// Ends the leaf at a place among those under way.
+    /// Ends the leaf at an index among those in flight.
     pub(super) fn end(&mut self, place: usize, end: LeafEnd) -> Advance {
         let event = self.take(place, end);
         self.feed(vec![event])
@@ -260,7 +260,7 @@ impl Fixture {
         }
     }
 
-    /// Ends the leaf with this id, which must be under way.
+    /// Ends the leaf with this path, which must be in flight.
     pub(super) fn answer(&mut self, path: &str, end: LeafEnd) -> Advance {
         let place = self.live.iter().position(|live| live.start.path == path);
         let paths: Vec<_> = self
@@ -276,7 +276,7 @@ impl Fixture {
         self.feed(vec![RunEvent::Asked(ask)])
     }
 
-    /// Goes on, in an order that `choose` decides, until the run is final or nothing moves.
+    /// Continues, in an order chosen by `choose`, until the run is final or nothing moves.
     pub(super) fn finish(&mut self, script: &Script, mut choose: impl FnMut(usize) -> usize) {
         for _ in 0..100_000 {
             if self.run.record().status.is_final() && self.live.is_empty() {

@@ -1,4 +1,4 @@
-//! What other runs leave.
+//! The leaf slots that other runs leave free.
 
 use serde_json::json;
 
@@ -25,16 +25,16 @@ fn a_run_starts_what_others_leave_and_looks_again_for_the_rest() {
         pauses.push(look.since(fixture.now).as_millis());
     }
     assert_eq!(pauses, [500, 1_000, 2_000, 4_000, 4_000, 4_000]);
-    // Each that ends makes room for one more of its own.
+    // Each leaf that ends makes room for another of the same run.
     fixture.end(0, says("done"));
     assert_eq!(fixture.live.len(), 2);
     let look = fixture.run.record().alarm_at.expect("it retries");
     assert_eq!(look.since(fixture.now).as_millis(), 250);
-    // Others left more in the meantime.
+    // Meanwhile the other runs freed more.
     fixture.run.limit_live(Some(4));
     fixture.feed(vec![RunEvent::Looked]);
     assert_eq!(fixture.live.len(), 4);
-    // They took it back: what runs goes on, and nothing more begins.
+    // They took the slots back: running leaves continue, and no further ones start.
     fixture.run.limit_live(Some(0));
     fixture.end(0, says("done"));
     assert_eq!(fixture.live.len(), 3);

@@ -1,4 +1,4 @@
-//! Each kind of node, by tables of what happens.
+//! Each kind of node, tested by tables of events.
 
 use mainspring_shared::agent::Isolation;
 use mainspring_shared::error::Code;

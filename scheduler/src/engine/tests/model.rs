@@ -1,5 +1,5 @@
-//! A small interpreter of specs that knows nothing of the engine: recursive, without time, order
-//! or records. What it says a run gives, the engine must give too.
+//! A small interpreter of specs, independent of the engine: recursive, without time, order or
+//! records. The engine must produce the results that it predicts.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use mainspring_shared::workflow::nodes::{Body, Branch, Foreach, Items, Loop, Par
 use mainspring_shared::workflow::spec::{Binding, Condition, NodeIx, Ref, RetryOn, Spec};
 use serde_json::{Value, json};
 
-/// What a leaf does: its id, the iterations around it, its attempt and its input decide.
+/// How a leaf ends, given its ID, the iterations around it, its attempt and its input.
 pub(super) type Leaf<'a> = dyn Fn(&str, i32, &str) -> Option<(String, Option<Value>)> + 'a;
 
-/// What a node shows to others.
+/// What other nodes can see of a node.
 #[derive(Debug, Clone)]
 pub(super) struct Shown {
     text: String,
@@ -29,7 +29,7 @@ fn notice(text: String) -> Shown {
 #[derive(Debug, Clone)]
 pub(super) enum End {
     Good(String, Option<Value>),
-    /// It failed; whether that is tolerated.
+    /// Failed; whether that is tolerated.
     Bad(bool),
     Skipped,
 }
@@ -73,7 +73,7 @@ impl Model<'_> {
         }
     }
 
-    /// A node's end, and what it lets others see.
+    /// How a node ends, and what others can see of it.
     fn node(&self, ix: NodeIx, env: &mut Env, at: &str) -> (End, BTreeMap<String, Shown>) {
         let node = self.spec.node(ix);
         let mut seen = BTreeMap::new();
@@ -252,7 +252,7 @@ impl Model<'_> {
         End::Bad(agent.policy.continue_on_error)
     }
 
-    /// The templates of the random specs are texts, names and members, nothing else.
+    /// The templates of random specs consist only of text, names and members.
     fn render(&self, ix: NodeIx, env: &Env, template: &str) -> String {
         let mut out = String::new();
         let mut rest = template;

@@ -1,4 +1,4 @@
-//! Random specs, random ends of leaves, random orders, a crash after every step.
+//! Random specs, random ends of leaves in random order, and a crash after every step.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -30,13 +30,13 @@ impl Dice {
     }
 }
 
-/// Builds specs whose references all have values.
+/// Builds specs in which every reference has a value.
 struct Maker {
     dice: Dice,
     ids: u32,
 }
 
-/// What a place may refer to: variables, and nodes with the members `k` and `items`.
+/// What may be referred to: variables, and nodes with the members `k` and `items`.
 #[derive(Clone, Default)]
 struct Known {
     vars: Vec<String>,
@@ -119,7 +119,7 @@ impl Maker {
                     node
                 });
                 let branches: Vec<_> = branches.collect();
-                // What a failure below a tolerant node has left undone depends on the order.
+                // What a failure below a tolerant node leaves undone depends on the order.
                 if halt {
                     *known = all;
                 }
@@ -161,8 +161,8 @@ impl Maker {
             "body": self.node(depth - 1, &mut own),
             "parallel": self.dice.chance(70), "max_concurrency": 1 + self.dice.below(3),
             "on_error": on_error});
-        // A node that was skipped or failed has no list, which fails the fan-out with words that
-        // depend on the reason: lists are written down here.
+        // A node that was skipped or failed has no list, and the message with which the fan-out
+        // then fails depends on the reason. So the lists are literals.
         let items: Vec<_> = (0..self.dice.below(5)).map(|n| format!("i{n}")).collect();
         out["items"] = json!(items);
         if self.dice.chance(70) {
@@ -172,7 +172,7 @@ impl Maker {
     }
 
     fn branch(&mut self, depth: u32, known: &mut Known) -> Value {
-        // Decided by the input, which is always there.
+        // Depends on the input, which always exists.
         let key = ["in", "other"][self.dice.below(2) as usize];
         let mut own = known.clone();
         let case = self.node(depth - 1, &mut own);
@@ -181,7 +181,7 @@ impl Maker {
     }
 }
 
-/// What a leaf does, by its name, its attempt and what it was told.
+/// How a leaf ends, given its name, its attempt and its input.
 fn leaf(seed: u64, key: &str, attempt: i32, input: &str) -> Option<(String, Option<Value>)> {
     let mut hasher = DefaultHasher::new();
     (seed, key, attempt).hash(&mut hasher);
@@ -194,7 +194,7 @@ fn leaf(seed: u64, key: &str, attempt: i32, input: &str) -> Option<(String, Opti
     Some((payload.to_string(), Some(payload)))
 }
 
-/// The name that both interpreters give a leaf: its id, and the iterations around it.
+/// The name that both interpreters use for a leaf: its ID, and the iterations around it.
 fn key_of(path: &str) -> String {
     let rounds = path
         .split('/')
@@ -253,7 +253,8 @@ fn check_end(fixture: &Fixture) {
             let mut tolerated = false;
             while let Some(path) = place {
                 tolerated |= fixture.run.node(path).is_some_and(|node| {
-                    // A leaf whose fallback failed tolerates that, or whose fallback took over.
+                    // A leaf with a fallback tolerates a failure even if the fallback failed too,
+                    // or if it took over.
                     node.tolerated || (node.state == NodeState::Completed && is_leaf(node.kind))
                 });
                 place = mainspring_shared::workflow::path::parent(path);
@@ -305,7 +306,7 @@ proptest! {
     fn interrupted_runs_end_like_others_once_retried(
         seed in any::<u64>(), order in any::<u64>(), crashes in any::<bool>(), batches in any::<bool>(),
     ) {
-        // No leaf fails by itself, so that only the interruptions differ.
+        // No leaf fails by itself, so only the interruptions make a difference.
         let seed = seed - seed % 30;
         let value = made(seed);
         let calm = finished(&value, seed, order, false);
@@ -356,7 +357,7 @@ fn interrupt(fixture: &mut Fixture, seed: u64, order: u64, batches: bool) {
             continue;
         }
         if patience > 0 && !fixture.live.is_empty() && dice.below(8) == 0 {
-            // Only where the failure reaches the run: a tolerant node would keep it.
+            // Only if the failure reaches the run: a tolerant node would stop it.
             let path = fixture.live[0].start.path.clone();
             if !fixture.live[0].cancelled && !is_tolerated_above(fixture, &path) {
                 patience -= 1;
@@ -381,7 +382,7 @@ fn interrupt(fixture: &mut Fixture, seed: u64, order: u64, batches: bool) {
         let mut events = Vec::new();
         for _ in 0..width {
             let place = dice.below(fixture.live.len() as u64) as usize;
-            // A leaf that runs again says the same.
+            // A leaf that runs again gives the same answer.
             let mut start = fixture.live[place].start.clone();
             start.attempt = 1;
             let id = start.agent.name.clone().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Leaves that go on in a session that is there already.
+//! Leaves that continue in an existing session.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn leaf(more: &Value) -> Fixture {
     Fixture::new(&envelope(&agent("leaf", more)))
 }
 
-/// The session of the leaf under way, what it is told, and its rounds where they are others.
+/// The session of the leaf in flight, its input, and its round limit if overridden.
 fn under_way(fixture: &Fixture) -> (SessionId, String, Option<u32>) {
     let [live] = fixture.live.as_slice() else {
         panic!("one leaf is under way: {:?}", fixture.paths());
@@ -53,7 +53,7 @@ fn only_open_things_to_do_make_it_go_on_unless_it_says_otherwise() {
     assert!(fixture.run.needs_todo("/"));
     fixture.end(0, cut(true));
     assert_eq!(under_way(&fixture).2, Some(8));
-    // One more was all.
+    // Only one more was allowed.
     assert!(!fixture.run.needs_todo("/"));
     fixture.end(0, says("done"));
     assert_eq!(fixture.status(), RunStatus::Completed);

@@ -1,4 +1,4 @@
-//! What a leaf's session gets of its spec, and runs that were accepted in another version of the
+//! What a leaf's session gets from its spec, and runs that were accepted in another version of the
 //! language.
 
 use mainspring_shared::workflow::run::{DSL_VERSION, RunOptions};
@@ -14,7 +14,7 @@ fn with_lifecycle(id: &str, lifecycle: &str) -> Value {
     leaf
 }
 
-/// A spec that version 1 took, and that is refused today.
+/// A spec that version 1 accepted and the current version refuses.
 fn of_version_1() -> Value {
     let mut leaf = with_lifecycle("a", "ephemeral");
     leaf["continuation"] = json!({"max": 1, "gate": "always"});

@@ -1,4 +1,4 @@
-//! The journal over a store in memory and a clock that is moved by hand.
+//! The journal over an in-memory store, with a clock advanced by hand.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ use uuid::Uuid;
 use super::writer::{LATEST_MS, SETTLED_MS, SPAN_MAX_MS, SPAN_MIN_MS, Writer};
 use super::{Behind, Source};
 
-/// A clock that is moved by hand: the time of day, and the one that never goes back.
+/// A clock set by hand: its wall time and its monotonic time.
 #[derive(Debug)]
 struct Hand(Mutex<(i64, Duration)>);
 
@@ -60,10 +60,10 @@ impl Clock for Hand {
     }
 }
 
-/// Less than sessions of one moment.
+/// Less than the number of sessions with steps at one moment.
 const FOUND_MAX: u32 = 1_000;
 
-/// Passes everything on unless it is away, and remembers what it was asked.
+/// A store that forwards calls unless it is away, and records them.
 #[derive(Debug)]
 struct Asked {
     inner: Arc<ModelStore>,
@@ -71,9 +71,9 @@ struct Asked {
     calls: Mutex<BTreeMap<&'static str, usize>>,
     found: Mutex<Vec<FindSteps>>,
     read: Mutex<Vec<ReadMessages>>,
-    /// Whether each step says that it wrote two messages.
+    /// Whether each step claims to have written two messages.
     tells: AtomicBool,
-    /// Steps that cannot be read.
+    /// Numbers of steps that cannot be read.
     broken: Mutex<BTreeSet<i64>>,
 }
 
@@ -154,7 +154,7 @@ fn key(session: u128) -> SessionKey {
     }
 }
 
-/// A journal, and what it is written from.
+/// A journal, and what it reads from.
 struct World {
     clock: Arc<Hand>,
     store: Arc<Asked>,
@@ -186,15 +186,15 @@ impl World {
         }
     }
 
-    /// Another process, after the death of the one before.
+    /// Replaces the writer by a new process after the old one's death.
     fn restart(&mut self) {
-        // The lock is with the old one until it is gone.
+        // The old writer keeps its lock until it is dropped, so it is replaced by one elsewhere first.
         let elsewhere = tempfile::tempdir().expect("a folder");
         self.writer = writer(&self.store, &self.clock, &elsewhere);
         self.writer = writer(&self.store, &self.clock, &self.folder);
     }
 
-    /// Steps of sessions that say that they were committed so long ago: each session's next one.
+    /// Commits the next step of each of these sessions, timestamped `ago_ms` ago.
     async fn steps(&mut self, ago_ms: i64, sessions: impl IntoIterator<Item = u128>) {
         let mut items = Vec::new();
         let mut known = BTreeSet::new();
@@ -237,7 +237,7 @@ impl World {
         assert!(self.writer.pass().await.expect("it can be written"));
     }
 
-    /// Passes, one after so many milliseconds each.
+    /// Makes `count` passes, each after this many milliseconds.
     async fn passes(&mut self, count: usize, ms: i64) {
         for _ in 0..count {
             self.clock.pass_by(ms);
@@ -245,7 +245,7 @@ impl World {
         }
     }
 
-    /// The steps in the file, each with how often it is there; those of a session are in order.
+    /// How often each step is in the file; the steps of a session must be in order.
     fn written(&self) -> BTreeMap<(u128, i64), usize> {
         let path = self.folder.path().join("journal.jsonl");
         let text = std::fs::read_to_string(path).expect("there is a file");
@@ -276,7 +276,7 @@ impl World {
         written
     }
 
-    /// The steps in the file, each once.
+    /// The steps in the file, each of which must be there once.
     fn once(&self) -> Vec<(u128, i64)> {
         let written = self.written();
         assert!(written.values().all(|count| *count == 1), "{written:?}");
@@ -338,7 +338,7 @@ async fn all_late_steps_of_a_session_that_is_not_known_are_written() {
     let mut world = World::new();
     world.pass().await;
     world.passes(80, 1_100).await;
-    // Those that say an earlier time are found by nothing but the last one, for now.
+    // Those with an earlier timestamp can at first be found only through the last one.
     world.steps(30_000, std::iter::repeat_n(1, 700)).await;
     world.steps(0, [1]).await;
     world.passes(2, 1_100).await;
@@ -362,7 +362,7 @@ async fn more_sessions_with_steps_of_one_moment_than_a_page_holds_are_written_on
 async fn what_is_dense_behind_what_is_sparse_is_read_in_small_parts() {
     let mut world = World::new();
     world.pass().await;
-    // Three quiet hours, then three minutes with a lot of work.
+    // Three quiet hours, followed by three busy minutes.
     world.clock.pass_by(3 * 3_600_000);
     for second in 0..180 {
         let sessions = (1..=30).map(|n| second * 30 + n);
@@ -406,7 +406,7 @@ async fn a_clock_that_is_set_back_is_followed() {
         world.passes(60, 1_100).await;
         world.steps(0, [1]).await;
         world.passes(2, 1_100).await;
-        // Another server takes over, and its clock is behind; work goes on at once.
+        // Another server takes over with a clock that is behind, and work continues at once.
         world.clock.set_back(back);
         world.steps(0, [1, 3]).await;
         world.store.away.store(away > 0, Ordering::SeqCst);
@@ -446,7 +446,7 @@ async fn what_a_crash_of_the_server_may_undo_is_left_for_later() {
     world.steps(0, [1]).await;
     world.passes(3, 300).await;
     assert_eq!(world.once(), []);
-    // Nor is it read with a step that is old enough.
+    // Nor is it read together with a step that is old enough.
     world.steps(3_000, [2]).await;
     world.steps(0, [2]).await;
     world.pass().await;
@@ -533,7 +533,7 @@ async fn messages_of_many_steps_are_read_together() {
     assert_eq!(world.once().len(), 300);
     let read = world.store.read.lock().expect("nobody panics under it");
     let ranges: Vec<_> = read.iter().map(|it| (it.after, it.limit)).collect();
-    // Pages of steps of 200, each of which wrote two messages; 256 messages at most are read at once.
+    // Pages of 200 steps with two messages each; at most 256 messages are read at once.
     assert_eq!(ranges, [(0, 256), (256, 144), (400, 200)]);
 }
 

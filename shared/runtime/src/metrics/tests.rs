@@ -46,7 +46,7 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Collects the shipped sources below a folder, without tests.
+/// Collects the shipped source files below a folder, without tests.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(folder).expect("a folder");
     for entry in entries {
@@ -61,7 +61,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The names of metrics in a line.
+/// The metric names in a line.
 fn names(text: &str) -> BTreeSet<String> {
     let quoted = text.split('"').skip(1).step_by(2);
     let is_name = |word: &&str| {
@@ -73,7 +73,7 @@ fn names(text: &str) -> BTreeSet<String> {
     quoted.filter(is_name).map(str::to_owned).collect()
 }
 
-/// All measured metrics, with the files of the constants that name them.
+/// All metrics that are recorded, with the files of the constants that name them.
 fn measured() -> BTreeMap<String, PathBuf> {
     let mut files = Vec::new();
     for part in ["shared", "worker", "scheduler", "cli"] {
@@ -86,7 +86,7 @@ fn measured() -> BTreeMap<String, PathBuf> {
         }
         let text = fs::read_to_string(&path).expect("a source");
         for line in text.lines() {
-            // Only constants: other names with this prefix are crates and database objects.
+            // Only constants: other names with this prefix are crates or database objects.
             if line.contains(": &str = \"mainspring_") {
                 for name in names(line) {
                     measured.insert(name, path.clone());
@@ -134,7 +134,7 @@ fn names_say_the_kind_and_no_label_is_an_id() {
     }
 }
 
-/// A scrape with every metric once.
+/// A scrape that contains every metric once.
 fn sample() -> String {
     let mut text = String::new();
     for metric in METRICS {

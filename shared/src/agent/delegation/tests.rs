@@ -161,7 +161,7 @@ fn what_is_not_granted_is_named() {
 fn an_agent_that_was_started_before_keeps_what_it_has_in_the_same_way() {
     let now = delegation(&starter());
     assert_eq!(now.narrowed(&now.heir(None)).len(), 6);
-    // What the starter guards or reaches in another way by now is not used in the old way.
+    // Tools that the starter guards, or reaches in another way by now, are not used in the old way.
     let mut before = now.heir(None);
     before.tools = entries(&json!([
         "shell",
@@ -206,7 +206,7 @@ fn a_published_agent_gets_no_more_than_whoever_starts_it() {
     assert_eq!(trusted.narrow(published.clone()).memory, Some(granted));
     let agent = delegation.narrow(published);
     assert_eq!(agent.memory, None);
-    // The entry with the starter's own URL and approval, whatever was declared.
+    // The entry with the starter's own URL and approval, whatever the declaration said.
     assert_eq!(
         agent.tools,
         delegation
@@ -235,7 +235,7 @@ fn who_is_defined_inline_counts_for_the_published_agent_that_started_it() {
     let grandchild = delegation(&child).heir(None);
     assert_eq!(grandchild.payer(), lead.payer());
     assert_eq!(lead.payer().map(AgentName::as_str), Some("lead"));
-    // A published one that it starts has its own account.
+    // A published agent that it starts has its own account.
     let named = delegation(&grandchild).narrow(starter());
     let named = bind(named, Some(reference("reviewer")), Map::new(), &Map::new());
     let named = named.expect("nothing to render");

@@ -22,7 +22,7 @@ const RULES: Rules = Rules {
     decides: false,
 };
 
-/// The same, where somebody is asked before a send ends.
+/// The same rules, with a decision before each end of a send.
 const JUDGED: Rules = Rules {
     decides: true,
     ..RULES
@@ -445,7 +445,7 @@ fn the_numbers_of_calls_that_were_begun_are_not_used_again_behind_calls_that_are
     };
     let ask = |round, attempt| [Command::Ask { round, attempt }];
     assert_eq!(asked(0), ask(1, 3));
-    // Nobody asked for the rounds that follow.
+    // The rounds that follow were not asked for.
     assert_eq!(asked(1), ask(2, 1));
 }
 
@@ -474,7 +474,7 @@ fn whoever_is_asked_hears_of_every_end_that_is_not_forced() {
         let ends = Event::Decided(Decision::End);
         let ended = transition(&step.next, ends, &JUDGED).expect("legal");
         assert_eq!(ended.commands, [Command::End(why)]);
-        // As if nobody had been asked.
+        // As without a decision.
         let unasked = transition(&state, event, &RULES).expect("legal");
         assert_eq!(ended, unasked);
     }

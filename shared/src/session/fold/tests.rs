@@ -49,7 +49,7 @@ fn a_copy_has_the_folds_that_it_reaches_and_shows_what_their_covers_would_hide()
     attach(&mut folds, fold(2, 1, 4));
     attach(&mut folds, fold(5, 5, 9));
     attach(&mut folds, fold(7, 1, 9));
-    // The cover reaches too far.
+    // The cover extends beyond what was copied.
     let copied = copies(folds.clone(), 0, 8);
     assert_eq!(shape(&copied), [(1, 1, 4, None)]);
     // The first two messages are gone.

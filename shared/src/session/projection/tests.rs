@@ -6,7 +6,7 @@ use crate::agent::FoldSpec;
 use crate::message::ToolCall;
 use crate::session::window::Window;
 
-/// So many sends of four messages each: a question, a call, its result and an answer.
+/// This many sends of four messages each: a question, a call, its result and an answer.
 fn said(count: usize) -> Vec<Arc<Message>> {
     let mut messages = Vec::new();
     for n in 0..count {
@@ -63,7 +63,8 @@ fn ranges(rows: &[Projection]) -> Vec<(i64, i64)> {
     rows.iter().map(|row| (row.from_seq, row.to_seq)).collect()
 }
 
-/// Rows of this version are read for as long as it stands: what another text is shown for has another one.
+/// Rows of a version are read as long as that version exists, so any change to how they are shown
+/// needs a new version.
 #[test]
 fn what_is_stored_reads_like_this_for_as_long_as_the_version_stands() {
     let row = rows(&said(1)).pop().expect("a send");
@@ -86,7 +87,7 @@ fn an_unbroken_row_of_this_version_is_shown_but_for_the_newest_sends() {
     let whole = of(&all, 1);
     assert_eq!(ranges(&whole.shown), [(1, 4), (5, 8), (9, 12), (13, 16)]);
     assert_eq!((whole.stored_to, whole.behind(1)), (28, 17));
-    // The third is missing, or of another version: what is behind it has to be read.
+    // The third is missing or of another version: everything after it must be read.
     let (mut lacking, mut older) = (all.clone(), all.clone());
     lacking.remove(2);
     older[2].version += 1;
@@ -98,7 +99,7 @@ fn an_unbroken_row_of_this_version_is_shown_but_for_the_newest_sends() {
     // The first one is missing.
     assert_eq!(of(&all[1..], 1), Projected::default());
     assert_eq!(of(&[], 5), Projected::default());
-    // The window begins behind a fold.
+    // The window begins after a fold.
     let behind = of(&all[2..], 9);
     assert_eq!(ranges(&behind.shown), [(9, 12), (13, 16)]);
 }
@@ -128,7 +129,7 @@ fn what_lacks_a_row_gets_one_with_the_next_end() {
     assert_eq!((stored.clone(), to), (rows(&all), 20));
     let (stored_next, to) = to_store(&said(6), to, false);
     assert_eq!((ranges(&stored_next), to), (vec![(21, 24)], 24));
-    // A message may be missing of the first send: nothing is stored of it, unless it is the one that ends.
+    // The first send may lack a message, so nothing is stored for it unless it is the one that ends.
     let (cut, to) = to_store(&all[1..], 0, true);
     assert_eq!((cut, to), (stored[1..].to_vec(), 20));
     let (own, _) = to_store(&all[17..], 0, true);
@@ -158,7 +159,7 @@ fn copies_have_the_projections_of_their_messages() {
         }
         assert_eq!(copied.end(), rows(&said(5)), "{page}");
     }
-    // What was pruned before is not counted, and what a fold stands for has none.
+    // Messages pruned earlier are not counted, and folded messages have no projection.
     let mut copied = Copied::new(6);
     copied.add(&messages[4..], 0);
     let copied = copied.end();

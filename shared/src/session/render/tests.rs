@@ -12,13 +12,13 @@ const SESSION: SessionId = SessionId(Uuid::from_u128(7));
 /// What happens in a send, as far as requests show it.
 #[derive(Debug, Clone)]
 struct Sent {
-    /// Calls of each round but the last, which answers.
+    /// Number of calls in each round but the last, which answers.
     rounds: Vec<u32>,
-    /// Notes that the send is shown.
+    /// Notes that are shown to the send.
     notes: Option<String>,
-    /// Whether a tool is away while it runs.
+    /// Whether a tool is unavailable while it runs.
     missing: bool,
-    /// Whether it asks for a shape of its own.
+    /// Whether it requests an output shape of its own.
     shaped: bool,
 }
 
@@ -110,8 +110,8 @@ fn store(window: &mut Window, new: Vec<NewMessage>) {
     window.extend(rows.collect::<Vec<_>>()).expect("contiguous");
 }
 
-/// All requests of a conversation, in order; each as a worker renders it that was there all along, and
-/// as one does that reads what is stored.
+/// All requests of a conversation in order, each rendered by a worker that was there all along and
+/// by one that reads what is stored.
 fn conversation(sends: &[Sent], last_messages: Option<u32>) -> Vec<(Request, Request, i64)> {
     let mut window = Window::empty();
     let mut requests = Vec::new();
@@ -351,7 +351,7 @@ fn a_send_whose_begin_is_folded_is_shown_its_input_again() {
     );
 }
 
-/// A transcript of one message each with so many pictures.
+/// A transcript of messages with these numbers of pictures.
 fn album(pictures: &[usize]) -> Vec<Arc<Message>> {
     let picture = |n: usize| ContentPart::Image {
         source: crate::message::ImageSource::Base64 {
@@ -368,7 +368,7 @@ fn album(pictures: &[usize]) -> Vec<Arc<Message>> {
     messages.collect()
 }
 
-/// Pictures that are left, by message.
+/// The number of pictures left, by message.
 fn shown(messages: &[Arc<Message>]) -> Vec<usize> {
     let pictures = |message: &Arc<Message>| {
         let content = message.content.iter();
@@ -392,7 +392,7 @@ fn old_pictures_become_lines_in_blocks() {
         fade(&mut messages, keep);
         assert_eq!(shown(&messages), left, "{pictures:?} {keep}");
     }
-    // With none to keep, each is shown until the model has answered.
+    // With none to keep, each is shown only until the model has answered.
     let mut messages = album(&[1, 2, 0, 1, 1]);
     Arc::make_mut(&mut messages[2]).role = Role::Assistant;
     fade(&mut messages, 0);
@@ -420,7 +420,7 @@ proptest! {
             let left: usize = now.iter().sum();
             prop_assert!(left <= 2 * keep, "{left}");
             prop_assert!(left >= count.min(keep), "{left}");
-            // The newest are those that are left.
+            // The newest ones are left.
             let all_gone = count - left;
             let mut gone = 0;
             for (all, left) in pictures.iter().zip(&now) {

@@ -1,4 +1,4 @@
-//! Scenes that the matrix, the document and the properties share, and what single transitions owe.
+//! Scenes shared by the matrix, the document and the properties, and what single transitions must do.
 
 mod document;
 mod matrix;
@@ -28,12 +28,12 @@ const fn send_id(n: u128) -> SendId {
     SendId(Uuid::from_u128(n))
 }
 
-/// A session as a transition may find it.
+/// A session in a state that a transition may find.
 #[derive(Debug, Clone)]
 struct Scene {
     hot: HotRow,
     sends: Vec<SendState>,
-    /// Whether the lease of the owner goes on, if there is one.
+    /// Whether the lease of the owner, if any, is still valid.
     owner_lives: bool,
 }
 
@@ -137,7 +137,7 @@ impl Scene {
         queued.max_by_key(|send| send.position).map(|send| send.id)
     }
 
-    /// The name of the state, as the diagram shows it.
+    /// The name of the state, as in the diagram.
     fn place(&self) -> &'static str {
         if self.hot.lifecycle == Lifecycle::Deleted {
             return "deleted";
@@ -190,7 +190,7 @@ fn a_cancel_wins_over_the_result_and_over_what_keeps_a_send() {
         panic!("not ended: {ended:?}");
     };
     assert_eq!(change.end, Some(SendResult::cancelled()));
-    // The next send finds the inbox.
+    // The next send still gets the inbox.
     assert_eq!(change.hot.signals, SIGNAL_INBOX);
 }
 

@@ -24,38 +24,38 @@ fn following(schedule: &Schedule, from: &str, count: usize) -> Vec<String> {
     found
 }
 
-/// An expression, its zone, from when on, and the first three instants. In Berlin the hour from two
-/// is left out on 2026-03-29 and comes twice on 2026-10-25.
+/// An expression, its time zone, the starting time, and the first three instants. In Berlin the
+/// hour from two is skipped on 2026-03-29 and repeated on 2026-10-25.
 #[rustfmt::skip]
 const CALENDARS: &[(&str, &str, &str, [&str; 3])] = &[
-    // A fixed time in the gap: the first instant behind it, that day only.
+    // A fixed time in the gap: the first instant after the gap, on that day only.
     ("30 2 * * *", "Europe/Berlin", "2026-03-28T00:00:00Z",
      ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"]),
-    // A fixed time that comes twice: once, the earlier one.
+    // A fixed time that occurs twice: only the earlier one.
     ("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z",
      ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z", "2026-10-27T01:30:00Z"]),
-    // A step over minutes of a fixed hour, in the gap: that day has none.
+    // Steps over the minutes of a fixed hour in the gap: none on that day.
     ("*/30 2 * * *", "Europe/Berlin", "2026-03-28T01:15:00Z",
      ["2026-03-28T01:30:00Z", "2026-03-30T00:00:00Z", "2026-03-30T00:30:00Z"]),
-    // Every half hour follows the clock over the gap without a hole in real time.
+    // Every half hour continues across the gap without a hole in real time.
     ("*/30 * * * *", "Europe/Berlin", "2026-03-29T00:15:00Z",
      ["2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"]),
-    // What comes twice runs twice where there is a step.
+    // A repeated hour runs twice if the expression has a step.
     ("*/30 2 * * *", "Europe/Berlin", "2026-10-25T00:15:00Z",
      ["2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25T01:30:00Z"]),
-    // Daily work at another hour keeps its wall clock: 23 and 25 hours apart.
+    // A daily job at another hour keeps its wall-clock time: 23 and 25 hours apart.
     ("0 9 * * *", "Europe/Berlin", "2026-03-28T00:00:00Z",
      ["2026-03-28T08:00:00Z", "2026-03-29T07:00:00Z", "2026-03-30T07:00:00Z"]),
     ("0 9 * * *", "Europe/Berlin", "2026-10-24T00:00:00Z",
      ["2026-10-24T07:00:00Z", "2026-10-25T08:00:00Z", "2026-10-26T08:00:00Z"]),
-    // New York, the other hemisphere's half hour, and a zone without changes.
+    // New York, a half-hour shift in the southern hemisphere, and a zone without shifts.
     ("30 2 * * *", "America/New_York", "2026-03-08T00:00:00Z",
      ["2026-03-08T07:00:00Z", "2026-03-09T06:30:00Z", "2026-03-10T06:30:00Z"]),
     ("15 2 * * *", "Australia/Lord_Howe", "2026-10-02T20:00:00Z",
      ["2026-10-03T15:30:00Z", "2026-10-04T15:15:00Z", "2026-10-05T15:15:00Z"]),
     ("30 2 * * *", "UTC", "2026-03-28T12:00:00Z",
      ["2026-03-29T02:30:00Z", "2026-03-30T02:30:00Z", "2026-03-31T02:30:00Z"]),
-    // Seconds in front, the last day of a month, a leap day, working days.
+    // With seconds, the last day of a month, a leap day, and working days.
     ("15 0 0 L * *", "UTC", "2026-01-15T00:00:00Z",
      ["2026-01-31T00:00:15Z", "2026-02-28T00:00:15Z", "2026-03-31T00:00:15Z"]),
     ("0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z",
@@ -130,7 +130,7 @@ fn what_cannot_be_followed_says_why() {
             "{expression}"
         );
     }
-    // A year that is over, and the end of time.
+    // A year in the past, and an instant beyond the end of time.
     let course = cron("0 0 0 1 1 * 1971", "UTC").course(time("2026-01-01T00:00:00Z"));
     assert_eq!(course.expect("parses").first(), None);
     let last = Schedule::After(Span(Duration::from_hours(24 * 365 * 9_000)));
@@ -149,7 +149,7 @@ fn the_latest_instant_is_one_of_the_schedule() {
     ] {
         assert_eq!(course.latest(time(upto)), Some(time(expected)), "{upto}");
     }
-    // Nothing was due before it was made.
+    // Nothing was due before the timer was created.
     assert_eq!(course.latest(time("2026-03-01T01:29:00Z")), None);
 }
 
@@ -191,7 +191,7 @@ proptest! {
         let after = Timestamp(made + later);
         if let Some(next) = course.next(after) {
             prop_assert!(next > after);
-            // Nothing lies between, and the way back finds the same instants.
+            // There is nothing in between, and searching backwards finds the same instants.
             prop_assert_eq!(course.latest(next), Some(next));
             let before = course.latest(Timestamp(next.0 - 1));
             prop_assert!(before.is_none_or(|before| before <= after));

@@ -10,7 +10,7 @@ use crate::message::ContentPart;
 use crate::time::Span;
 use crate::timer::{Schedule, TimerRule, TimerTarget};
 
-/// Made at ten o'clock.
+/// When the timer was created, standing for ten o'clock.
 const MADE: Timestamp = Timestamp(1_800_000_000_000);
 
 fn minutes(count: u64) -> Span {
@@ -58,14 +58,14 @@ fn due(timer: &TimerRecord, now: Timestamp) -> Step {
     transition(timer, &event, now).expect("is armed")
 }
 
-/// Fires a timer and keeps what follows.
+/// Fires a timer and keeps the resulting state.
 fn fire(timer: &mut TimerRecord, now: Timestamp) -> Vec<Occurrence> {
     let step = due(timer, now);
     timer.state = step.next;
     step.occurrences
 }
 
-/// `n fate @ minutes`, one after the other.
+/// The occurrences as `n fate @minutes`.
 fn fates(occurrences: &[Occurrence]) -> String {
     let each = occurrences.iter().map(|o| {
         let at = (o.due_at.0 - MADE.0) / 60_000;
@@ -98,12 +98,12 @@ fn a_fixed_rate_does_not_drift() {
 
 #[test]
 fn what_was_missed_follows_the_rule() {
-    // Down from the first occurrence on until 35 minutes and a half have passed.
+    // The scheduler is down from the first occurrence until 35.5 minutes have passed.
     let back = Timestamp(after(35).0 + 30_000);
     for (catch_up, now, expected, next) in [
         (CatchUp::Once, back, "1 fired @10", 40),
         (CatchUp::Skip, back, "1 skipped @10", 40),
-        // The last one is not late.
+        // The last one is on time.
         (CatchUp::Skip, after(40), "1 skipped @10, 2 fired @40", 50),
         (CatchUp::Skip, after(10), "1 fired @10", 20),
         (
@@ -246,7 +246,7 @@ fn a_delivery_that_fails_is_tried_again_ever_later_and_in_the_end_kills_the_time
             timer.state.failure.as_ref().map(|f| f.code),
             Some(Code::SessionClosed)
         );
-        // Someone repaired it: it goes on, with what is due next or at once.
+        // Once repaired, it resumes with the next occurrence or at once.
         let step = transition(&timer, &Event::Resume, now).expect("is dead");
         timer.state = step.next;
         let again = if timer.rule.schedule.is_recurring() {
@@ -393,7 +393,7 @@ fn rules() -> impl Strategy<Value = TimerRule> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Whatever the rule and however late it is served, and whatever is refused.
+    /// For any rule, however late it is served and whatever is refused.
     #[test]
     fn occurrences_are_numbered_in_order_and_never_early(
         rule in rules(),
@@ -428,7 +428,7 @@ proptest! {
             if let Some(max) = timer.rule.max_occurrences {
                 prop_assert!(n - 1 <= i64::from(max));
             }
-            // The same decision again is the same decision.
+            // Deciding again gives the same result.
             if refuse.is_none() {
                 prop_assert_eq!(&due(&timer, now), &step);
             }

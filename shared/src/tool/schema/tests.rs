@@ -3,16 +3,16 @@ use std::time::Duration;
 use super::work::{Excess, STEPS_MAX};
 use super::*;
 
-/// Far more than any check takes, however busy the machine; far less than what is not bounded.
+/// Far longer than any check takes even on a busy machine, and far shorter than an unbounded one.
 const SOON: Duration = Duration::from_secs(10);
 
-/// The steps of a check, which are counted and do not depend on the machine.
+/// The steps of a check, which are counted and so independent of the machine.
 fn steps(schema: &Schema, value: &Value) -> Result<u64, Excess> {
     let Compiled { json, targets, .. } = &*schema.0;
     Work::of(json, targets, value, STEPS_MAX)
 }
 
-/// Levels that each apply the one below twice: two to the power of `levels` checks of one value.
+/// Levels that each apply the one below twice: 2^`levels` checks of a single value.
 fn doubling(levels: usize) -> Value {
     let mut defs = serde_json::Map::new();
     defs.insert("a0".into(), json!({ "type": "string" }));
@@ -23,7 +23,7 @@ fn doubling(levels: usize) -> Value {
     json!({ "$defs": defs, "$ref": format!("#/$defs/a{levels}") })
 }
 
-/// What it takes, by the machine's own clock.
+/// How long it takes in real time.
 fn timed<T>(what: impl FnOnce() -> T) -> (T, Duration) {
     #[expect(clippy::disallowed_methods, reason = "real time is what is measured")]
     let began = std::time::Instant::now();
@@ -69,7 +69,7 @@ fn references_that_repeat_each_other_are_refused_at_once() {
     assert!(fault.pointer.starts_with("/$defs/a"), "{fault:?}");
     assert!(fault.detail.contains("subschemas apply"), "{fault:?}");
     assert!(took < SOON, "{took:?}");
-    // A few levels are somebody's way of writing it.
+    // A few levels may be a legitimate style.
     let small = Schema::compile(&doubling(5)).expect("compiles");
     assert!(small.faults(&json!("text")).is_empty());
     assert_eq!(small.faults(&json!(1)).len(), FAULTS_MAX);

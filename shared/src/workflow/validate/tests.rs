@@ -12,7 +12,7 @@ fn spec_with(key: &str, value: Value) -> Value {
     node
 }
 
-/// Every rule, by an example that breaks it. The order is that of the tables in the manual.
+/// An example violation of every rule, in the order of the tables in the manual.
 fn faulty() -> Vec<(&'static str, Value)> {
     let mut cases = vec![
         ("text that is not JSON", json!("{nope")),
@@ -458,7 +458,7 @@ fn dismantle(value: Value) {
     }
 }
 
-/// Any JSON, with the words of the language in it often enough to get inside.
+/// Any JSON, with enough of the language's keywords to get past the first checks.
 fn any_json() -> impl Strategy<Value = Value> {
     let words = [
         "type",

@@ -1,4 +1,4 @@
--- A new version of a session's agent, which is now the current one.
+-- Adds a version of a session's agent, which becomes the current one.
 UPDATE sessions SET agent_version = agent_version + 1, agent_name = $4
 WHERE tenant = $1 AND session_id = $2;
 INSERT INTO agents (tenant, session_id, version, spec)

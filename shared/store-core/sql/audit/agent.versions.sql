@@ -1,5 +1,5 @@
--- Published agents whose versions have a gap or do not reach their number, versions of no agent, and
--- aliases of versions that are not there.
+-- Published agents whose versions have gaps or do not end at the agent's current number, versions
+-- without an agent, and aliases of missing versions.
 SELECT json_object('tenant', x.tenant, 'agent', x.name, 'version', x.n)
 FROM (
     SELECT a.tenant, a.name, a.version AS n

@@ -1,4 +1,4 @@
--- Holds of blobs that are not stored: a blob is marked as going only when nothing holds it.
+-- Holds of blobs that are not stored: a blob is marked for removal only if nothing holds it.
 SELECT json_object('tenant', h.tenant, 'sha256', lower(hex(h.sha256)),
                    'kind', h.kind, 'owner', lower(hex(h.owner)))
 FROM blob_holds h

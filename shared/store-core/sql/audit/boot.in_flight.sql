@@ -1,6 +1,6 @@
--- Workers that own more sessions than they were at work for when they last renewed their lease, of
--- those that they had owned for longer than the bound. A session is another grant's, or goes on, with
--- a step of its send.
+-- Workers that own more sessions than they had in flight when they last renewed their lease,
+-- counting only sessions that they had owned for longer than the bound. The time counts from the
+-- last step of the session's send, as both a new grant and progress write a step.
 SELECT json_object('boot', 'bot_' || lower(hex(boot_id)), 'name', name,
                    'in_flight', in_flight, 'owned', count(*))
 FROM (
@@ -14,7 +14,7 @@ FROM (
     JOIN boots w ON w.boot_id = h.owner_boot
     WHERE s.finished_at IS NULL AND s.status = 'running' AND w.role = 'worker'
       AND w.concurrency > 0 AND w.dead_at IS NULL
-      -- A renewal in the future is one by a clock that was set back since.
+      -- A renewal in the future was made before the clock was set back.
       AND $4 BETWEEN w.lease_until - w.lease_ms AND w.lease_until
 ) found
 WHERE since < earlier

@@ -1,6 +1,7 @@
--- Sends that took more rounds, used more before their last answer, or set aside more than their budget
--- has; and completed ones with something set aside for a child that reported to them, unless others work
--- on below that one. A send whose budget a hook has let it exceed is left out.
+-- Sends that took more rounds, used more before their last answer, or reserved more than their
+-- budget allows; and completed sends that still reserve something for a child that reported to
+-- them, unless others still work below that child. Sends that a hook allowed to exceed their budget
+-- are left out.
 WITH capped AS MATERIALIZED (
     SELECT tenant, session_id, send_id, rounds, options -> 'budget' AS budget
     FROM sends

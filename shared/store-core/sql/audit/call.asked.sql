@@ -1,4 +1,4 @@
--- Calls that no message of their send asks for. The cast lets the join use an index of its own.
+-- Calls that no message of their send asks for. The cast lets the join use an automatic index.
 WITH asked AS MATERIALIZED (
     SELECT m.tenant, m.session_id, m.send_id, CAST(c.value ->> 'id' AS TEXT) AS call_id
     FROM messages m, json_each(m.tool_calls) c

@@ -1,8 +1,8 @@
 -- Messages with tool calls that are not followed directly by one message per call, in order and in
 -- the same send, or whose calls are not settled; and answers to calls that nobody made. The last
 -- message of a send that runs or waits may have open calls. Copied messages, of epoch 0, have no
--- calls of their own, and those of old sends went with them.
--- What a deleted session left behind goes in no order that anybody may rely on.
+-- calls of their own, and the calls of old sends were removed with them.
+-- Rows of deleted sessions are not checked: they are removed in no particular order.
 WITH asked AS MATERIALIZED (
     SELECT m.tenant, m.session_id, m.send_id, m.seq, m.epoch, CAST(c.value ->> 'id' AS TEXT) AS call_id,
            CAST(m.seq + 1 + c.key AS INTEGER) AS due,

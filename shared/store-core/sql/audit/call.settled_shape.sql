@@ -1,5 +1,5 @@
--- Calls with a result but no time of it, or the other way round; that wait although they are
--- settled; that were begun without a grant, or have one and were not begun.
+-- Calls with a result but no time of settling, or the reverse; settled calls that still wait for
+-- someone; calls that were started without a grant, or that have one but were not started.
 SELECT json_object('session', 'ses_' || lower(hex(session_id)), 'call', call_id)
 FROM tool_calls
 WHERE (settled_at IS NULL) <> (result IS NULL)

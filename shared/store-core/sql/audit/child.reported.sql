@@ -1,5 +1,5 @@
--- Sends that were final before $3, that a parent waits to hear of, and that were not reported. A
--- parent that is gone has no such call any more.
+-- Sends that were final before $3, that a parent waits for, and that were not reported. A parent
+-- that is gone does not count.
 SELECT json_object('session', 'ses_' || lower(hex(s.session_id)),
                    'send', 'snd_' || lower(hex(s.send_id)),
                    'parent', 'ses_' || lower(hex(c.session_id)), 'call', c.call_id)

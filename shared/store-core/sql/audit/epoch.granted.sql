@@ -1,5 +1,5 @@
--- Messages, steps and begun calls under an epoch that their session never had; and steps with which a
--- send goes on under another epoch, though they do not say so.
+-- Messages, steps and started calls under an epoch that their session never had; and steps with a
+-- higher epoch than the send's previous step that neither resume nor finish the send.
 SELECT json_object('session', 'ses_' || lower(hex(session_id)), kind, number, 'epoch', epoch)
 FROM (
     SELECT w.tenant, w.session_id, w.kind, w.number, w.epoch

@@ -1,4 +1,4 @@
--- Messages and steps under an older grant than one before them. Epoch 0 is no grant.
+-- Messages and steps with a lower epoch than the one before them. Epoch 0 is no grant.
 SELECT json_object('session', 'ses_' || lower(hex(session_id)), kind, number,
                    'epoch', epoch, 'before', earlier)
 FROM (

@@ -1,4 +1,4 @@
--- Grants whose steps come from several boots; those of the present one come from the owner.
+-- Epochs with steps of several boots; the current epoch counts the owner, too.
 SELECT json_object('session', 'ses_' || lower(hex(session_id)),
                    'epoch', epoch, 'boots', count(DISTINCT boot))
 FROM (

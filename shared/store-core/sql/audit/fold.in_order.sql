@@ -1,4 +1,4 @@
--- Folds that stand for a message of another one of their level, or of another one that is shown; and
+-- Folds that overlap another one of their level, or shown folds that overlap another shown one; and
 -- folds that end between a call and its results.
 SELECT json_object('session', 'ses_' || lower(hex(session_id)), 'fold', n, 'with', other)
 FROM (

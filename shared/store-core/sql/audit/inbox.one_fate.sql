@@ -1,5 +1,6 @@
--- Items with a fate but no time of it, or the other way round; that were delivered to a send under
--- way and name no message that there is, unless it was pruned; and others that name one.
+-- Items with a fate but no time of it, or the reverse; items that were delivered to an active send
+-- and name no message, or one that does not exist although it was not pruned; and other items that
+-- name a message.
 SELECT json_object('session', 'ses_' || lower(hex(i.session_id)), 'item', i.item_id, 'fate', i.fate)
 FROM inbox i
 JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id

@@ -1,6 +1,6 @@
--- Messages that no step of their send and epoch wrote; and steps that wrote messages which are not
--- there, though they were not pruned. Copied messages, of epoch 0, have no step; those of old sends
--- lost theirs. What wrote a message is the last step that begins at or before it.
+-- Messages that no step of their send and epoch wrote; and steps whose messages are missing
+-- although they were not pruned. Copied messages, of epoch 0, have no step; those of old sends lost
+-- theirs. The step that wrote a message is the last one whose messages begin at or before it.
 WITH written AS MATERIALIZED (
     SELECT tenant, session_id, send_id, epoch, n, CAST(refs ->> 'first_seq' AS INTEGER) AS first,
            CAST(refs ->> 'first_seq' AS INTEGER) + CAST(refs ->> 'messages' AS INTEGER) AS end_seq

@@ -1,5 +1,5 @@
--- Projections that stand for other messages than those of their send, or not for all of them that no fold
--- stands for; and those of sends that have not ended.
+-- Projections that stand for messages of other sends, or not for all messages of their send that no
+-- fold stands for; and projections of sends that have not ended.
 SELECT json_object('session', 'ses_' || lower(hex(p.session_id)), 'projection', p.from_seq)
 FROM projections p
 JOIN sessions x ON x.tenant = p.tenant AND x.session_id = p.session_id

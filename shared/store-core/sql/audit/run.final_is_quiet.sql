@@ -1,5 +1,5 @@
--- Final runs with a send under way, an open node, something counted as live, or an alarm. One that could
--- not be advanced left its nodes as they were, and asked its sends to end.
+-- Final runs with a send in flight, an open node, leaves counted as live, or an alarm. A run that
+-- could not be advanced left its nodes as they were, and requested a cancel of its sends.
 WITH final AS MATERIALIZED (
     SELECT tenant, run_id, status, alarm_at, counts ->> 'live' AS live,
            coalesce(error ->> 'code' = 'internal', 0) AS broken

@@ -1,4 +1,4 @@
--- Attempts of leaves that are more than one send.
+-- Attempts of leaves with more than one send.
 SELECT json_object('run', 'run_' || lower(hex(s.run_id)), 'path', s.run_path,
                    'attempt', s.run_attempt, 'sends', count(*))
 FROM sends s

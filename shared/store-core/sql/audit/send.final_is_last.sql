@@ -1,6 +1,7 @@
--- Steps of a send behind its final one, but for folds of its session at rest, and messages that
--- neither it nor an earlier step of the send wrote. Copied messages, of epoch 0, have no step. What wrote a message is the last step that
--- begins at or before it.
+-- Steps of a send after its final one, except folds made while its session was at rest; and
+-- messages that neither the final step nor an earlier step of the send wrote. Copied messages, of
+-- epoch 0, have no step. The step that wrote a message is the last one whose messages begin at or
+-- before it.
 WITH final_steps AS MATERIALIZED (
     SELECT tenant, session_id, send_id, min(n) AS n
     FROM steps WHERE kind = 'finished'

@@ -1,4 +1,4 @@
--- Sends whose number of final steps is not the one that their status asks for.
+-- Sends whose number of final steps does not match their status.
 WITH final_steps AS MATERIALIZED (
     SELECT tenant, session_id, send_id, count(*) AS steps
     FROM steps WHERE kind = 'finished'

@@ -1,4 +1,5 @@
--- Sends whose steps do not close their rounds from the first on, each once, as many as they count.
+-- Sends whose steps do not close their rounds in order from the first, each once, as many as the
+-- send counts.
 WITH closed AS MATERIALIZED (
     SELECT tenant, session_id, send_id, refs ->> '$.round.index' AS number,
            row_number() OVER (PARTITION BY tenant, session_id, send_id ORDER BY n) - 1 AS place

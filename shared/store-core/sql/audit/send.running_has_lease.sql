@@ -1,6 +1,6 @@
--- Running sends in nobody's hands: their owner ended before $2, or is not known; or they were given
--- back, and a worker of their pool had nothing to do for longer than the bound. One under which workers
--- died waits for a worker that has no other such send.
+-- Running sends that nobody works on: their owner ended before $2 or is unknown; or they were
+-- released, and a worker of their pool was idle for longer than the bound. A send during which
+-- workers crashed waits for a worker that has no other such send.
 SELECT json_object('session', 'ses_' || lower(hex(s.session_id)),
                    'send', 'snd_' || lower(hex(s.send_id)),
                    'owner', 'bot_' || lower(hex(h.owner_boot)), 'ready_since', h.ready_since)

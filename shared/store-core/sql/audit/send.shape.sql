@@ -1,5 +1,5 @@
--- Sends whose fields do not fit their status. The table's checks refuse some of these as well; a
--- file that was changed by other means may still hold them.
+-- Sends whose columns do not match their status. The table's checks reject some of these, too, but
+-- a file that was changed by other means may contain them.
 SELECT json_object('session', 'ses_' || lower(hex(session_id)),
                    'send', 'snd_' || lower(hex(send_id)), 'status', status)
 FROM sends

@@ -1,4 +1,4 @@
--- Messages of sends that never began.
+-- Messages of sends that never started.
 SELECT json_object('session', 'ses_' || lower(hex(m.session_id)),
                    'send', 'snd_' || lower(hex(m.send_id)), 'seq', m.seq)
 FROM messages m

@@ -1,5 +1,5 @@
--- Deleted sessions that are not to be looked at again and have left something behind, or below which a
--- session is alive.
+-- Deleted sessions whose erasure has ended but that left something behind, or that have a session
+-- below them.
 WITH erased AS MATERIALIZED (
     SELECT h.tenant, h.session_id
     FROM session_hot h

@@ -1,4 +1,4 @@
--- Sessions with several sends that run or wait.
+-- Sessions with more than one running or waiting send.
 SELECT json_object('session', 'ses_' || lower(hex(session_id)),
                    'running', sum(status = 'running'), 'waiting', sum(status = 'waiting'))
 FROM sends

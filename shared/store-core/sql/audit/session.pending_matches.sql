@@ -1,4 +1,4 @@
--- Hot rows whose pending is not the number of queued sends with a place.
+-- Hot rows whose `pending` is not the number of queued sends with a position.
 SELECT json_object('session', 'ses_' || lower(hex(h.session_id)),
                    'pending', h.pending, 'queued', count(s.send_id))
 FROM session_hot h

@@ -1,4 +1,4 @@
--- Places that several sends or inbox items of a session have, or that were never drawn.
+-- Positions that several sends or inbox items of a session have, or that were never assigned.
 SELECT json_object('session', 'ses_' || lower(hex(p.session_id)),
                    'position', p.position, 'times', count(*))
 FROM (

@@ -1,5 +1,5 @@
--- Sessions without an owner that are ready without work, or have work and are not. While a send
--- waits, the session may be ready or not: what it waits for may have come.
+-- Sessions without an owner that are ready without work, or have work and are not ready. While a
+-- send waits, the session may be either: what it waits for may have arrived.
 SELECT json_object('session', 'ses_' || lower(hex(h.session_id)), 'ready_since', h.ready_since,
                    'running', coalesce(sum(s.status = 'running'), 0),
                    'queued', coalesce(sum(s.status = 'queued'), 0))

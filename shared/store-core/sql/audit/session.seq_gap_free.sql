@@ -1,4 +1,5 @@
--- Transcripts that are not numbered from their first_seq to before next_seq. A deleted one is gone.
+-- Transcripts that are not numbered without gaps from their first_seq up to, but not including,
+-- next_seq. Those of deleted sessions are not checked.
 SELECT json_object('session', 'ses_' || lower(hex(h.session_id)),
                    'messages', count(m.seq), 'first_seq', coalesce(c.first_seq, 1),
                    'next_seq', h.next_seq)

@@ -1,5 +1,5 @@
--- Sessions whose steps are not numbered from 1 to before next_step, but for those that went with
--- their sends.
+-- Sessions whose steps are not numbered without gaps from 1 up to, but not including, next_step,
+-- except for those that were removed with their sends.
 SELECT json_object('session', 'ses_' || lower(hex(h.session_id)),
                    'steps', count(s.n), 'next_step', h.next_step)
 FROM session_hot h

@@ -1,5 +1,5 @@
--- Listed skills whose version is not there, and files that a version lists and does not have, or has and
--- does not list.
+-- Listed skills whose version is missing, files that a version lists but does not have, and files
+-- that it has but does not list.
 WITH listed AS MATERIALIZED (
     SELECT v.tenant, v.name, v.hash, json_extract(j.value, '$.path') AS path, json_extract(j.value, '$.bytes') AS bytes
     FROM skill_versions v, json_each(v.body, '$.files') j

@@ -1,4 +1,4 @@
--- Tenants that do not exist, or were deleted, and have something in use.
+-- Tenants that do not exist or were deleted, but have something in use.
 SELECT json_object('tenant', x.tenant)
 FROM (
     SELECT s.tenant FROM sessions s

@@ -1,4 +1,4 @@
--- Sessions, sends and runs that rows of one tenant name and only another tenant has.
+-- Sessions, sends and runs that rows of one tenant name but only another tenant has.
 WITH named AS MATERIALIZED (
     SELECT tenant, 'session' AS what, session_id AS id FROM sends
     UNION SELECT tenant, 'session', session_id FROM messages

@@ -1,5 +1,5 @@
--- Sessions that wait for a seat of a tenant without such a limit, or although they run; sends that run without a
--- seat, but for those that may have begun before there was a limit.
+-- Sessions that wait for a seat although their tenant has no such limit, or although they run; and
+-- sends that run without a seat, except those that may have started before there was a limit.
 SELECT json_object('session', 'ses_' || lower(hex(x.session_id)), 'why', x.why)
 FROM (
     SELECT w.tenant, w.session_id, 'waits without a limit' AS why

@@ -1,5 +1,6 @@
--- Timers whose occurrences have a gap or do not reach their count, and occurrences with another's
--- send, with a send that is not theirs to have, or without one that is. The oldest may be gone.
+-- Timers whose occurrences have gaps or do not reach their count; and occurrences that share their
+-- send with another one, that have a send although their fate does not allow it, or that lack one.
+-- The oldest occurrences may have been removed.
 SELECT json_object('timer', 'tmr_' || lower(hex(x.timer_id)), 'n', x.n)
 FROM (
     SELECT t.tenant, t.timer_id, t.next_n AS n

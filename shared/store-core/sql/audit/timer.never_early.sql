@@ -1,4 +1,4 @@
--- Occurrences with a fate from before they were due.
+-- Occurrences that got their fate before they were due.
 SELECT json_object('timer', 'tmr_' || lower(hex(o.timer_id)), 'n', o.n)
 FROM timer_occurrences o
 WHERE o.fired_at < o.due_at

@@ -1,4 +1,4 @@
--- Timers whose times do not fit their status.
+-- Timers whose times do not match their status.
 SELECT json_object('timer', 'tmr_' || lower(hex(t.timer_id)), 'status', t.status)
 FROM timers t
 WHERE (t.fire_at IS NOT NULL) <> (t.status = 'armed')

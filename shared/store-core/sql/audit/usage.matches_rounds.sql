@@ -1,6 +1,6 @@
--- Assistant messages whose round nobody paid for; and usage rows of no send, or of a round that their
--- send did not get to. Copied messages, of epoch 0, were paid elsewhere; what old ones used went with
--- their sends.
+-- Assistant messages without a usage row of their round; and usage rows without a send, or of a
+-- round that their send did not reach. Copied messages, of epoch 0, were paid for elsewhere; the
+-- usage of old sends was removed with them.
 SELECT json_object('session', 'ses_' || lower(hex(session_id)),
                    'send', 'snd_' || lower(hex(send_id)), 'round', round, 'seq', seq)
 FROM (

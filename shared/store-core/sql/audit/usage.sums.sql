@@ -1,6 +1,6 @@
--- Sends whose sum is not what their usage rows say, and what their children and runs used. A sum that
--- holds an estimate may be more: calls that nobody heard the end of have no row. Calls that were
--- pruned cannot say whether they made a child.
+-- Sends whose usage is not the sum of their usage rows and of what their children and runs used. A
+-- sum that contains an estimate may be higher: calls whose end nobody saw have no row. Calls that
+-- were pruned cannot show whether they made a child.
 WITH paid AS MATERIALIZED (
     SELECT tenant, send_id, CAST(sum("usage" ->> 'input_tokens') AS INTEGER) AS input,
            CAST(sum("usage" ->> 'output_tokens') AS INTEGER) AS output

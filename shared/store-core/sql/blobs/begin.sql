@@ -1,4 +1,5 @@
--- Begins a blob, or begins its grace anew if it is there and not marked. Index: the primary key.
+-- Begins a blob, or restarts its grace period if it exists and is not marked. Index: the primary
+-- key.
 INSERT INTO blobs (tenant, sha256, generation, state, media_type, bytes, created_at, used_at)
 VALUES ($1, $2, $3, 0, $4, $5, $6, $6)
 ON CONFLICT (tenant, sha256) DO UPDATE SET

@@ -1,2 +1,2 @@
--- Everything that is kept for something.
+-- Every hold of a blob.
 SELECT tenant, sha256, kind, owner FROM blob_holds ORDER BY tenant, sha256, kind, owner;

@@ -1,3 +1,3 @@
--- One blob as it is. Index: the primary key.
+-- A blob in any state. Index: the primary key.
 SELECT tenant, sha256, generation, state, media_type, bytes, created_at FROM blobs
 WHERE tenant = $1 AND sha256 = $2;

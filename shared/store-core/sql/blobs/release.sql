@@ -1,4 +1,4 @@
--- Removes what a blob was kept for and does not exist any more. Index: the primary key.
+-- Removes the holds of a blob whose owner does not exist any more. Index: the primary key.
 DELETE FROM blob_holds
 WHERE tenant = $1 AND sha256 = $2 AND held_at < $3
   AND NOT (kind = 0 AND EXISTS (

@@ -1,4 +1,4 @@
--- Gives back what a boot owns. Sends that ran count a model call that may have been begun.
+-- Releases what a boot owns. Running sends count a model call that may have been started.
 UPDATE sends SET attempts = attempts + 1
 WHERE status = 'running' AND (tenant, session_id) IN (
     SELECT h.tenant, h.session_id FROM session_hot h

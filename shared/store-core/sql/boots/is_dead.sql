@@ -1,2 +1,2 @@
--- Whether a boot is known to have ended.
+-- Whether a boot is known to be dead.
 SELECT dead_at IS NOT NULL FROM boots WHERE boot_id = $1;

@@ -1,2 +1,2 @@
--- Until when a boot that is not dead has its lease.
+-- The end of the lease of a boot that is not dead.
 SELECT lease_until FROM boots WHERE boot_id = $1 AND dead_at IS NULL;

@@ -1,4 +1,4 @@
--- What the workers have that had not ended at $1.
+-- The tools of the workers that had not ended at $1.
 SELECT pool, tools
 FROM boots
 WHERE role = 'worker' AND coalesce(dead_at, lease_until) >= $1

@@ -1,6 +1,6 @@
--- What became of calls at $4, from the JSON array $3, which names each call once. A call that is
--- settled stays as it is. Whatever happens to it, it waits for nobody but whom this names. The rows
--- are found by their key first: a join with the array alone would read all calls of the tenant.
+-- Stores what became of calls at $4, from the JSON array $3, which names each call once. A settled
+-- call is left unchanged. Afterwards each call waits for whom the array names, or for nobody. The
+-- rows are looked up by key first: a join with the array alone would read all calls of the tenant.
 UPDATE tool_calls AS c
 SET waits_on = e.value ->> 'waits_on',
     deadline_at = CASE WHEN e.value ->> 'waits_on' IS NULL THEN c.deadline_at

@@ -1,4 +1,4 @@
--- A call. What a deleted session left behind is nobody's.
+-- A call, by id. Rows that a deleted session left behind do not count.
 SELECT tenant, session_id, {call}
 FROM tool_calls
 WHERE tenant = $1 AND call_id = $2

@@ -1,4 +1,4 @@
--- The calls of the JSON array $4, which the send $3 asks for at $5.
+-- Inserts the calls of the JSON array $4, which the send $3 requests at $5.
 INSERT INTO tool_calls (tenant, session_id, call_id, send_id, round, place, name, arguments, "repeat",
                         waits_on, approval, started_epoch, attempt, deadline_at, result,
                         requested_at, settled_at)

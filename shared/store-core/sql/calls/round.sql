@@ -1,4 +1,5 @@
--- The calls of a round by their places: a range of the key from $3 up to before $4.
+-- The calls of a round in the order of their places: the key range from $3 up to, but not
+-- including, $4.
 SELECT tenant, session_id, {call}
 FROM tool_calls
 WHERE tenant = $1 AND session_id = $2 AND call_id >= $3 AND call_id < $4

@@ -1,5 +1,4 @@
--- The calls of a send that wait for someone have the result $4. A range of the key: that of the send
--- $3.
+-- Stores the result $4 for the calls of a send that wait for someone: the key range of the send $3.
 UPDATE tool_calls SET result = $4, settled_at = $5, waits_on = NULL
 WHERE tenant = $1 AND session_id = $2
   AND call_id >= 'call_' || lower(hex($3)) || '_' AND call_id < 'call_' || lower(hex($3)) || '`'

@@ -1,5 +1,5 @@
--- The first open send that has its place, by sends_open, and the agent that it is pinned to or
--- would be pinned to now; whether its tenant has a limit of sends in flight.
+-- The first open send that has a position, by sends_open, and the agent version that it is pinned
+-- to or would be pinned to now; and whether its tenant has a limit of sends in flight.
 SELECT {s.send},
        a.version, a.spec,
        EXISTS (SELECT 1 FROM seat_limits l WHERE l.tenant = s.tenant) AS seated

@@ -1,2 +1,2 @@
--- Whether a session is below this one, by sessions_children.
+-- Whether this session has a session below it, by sessions_children.
 SELECT EXISTS (SELECT 1 FROM sessions WHERE tenant = $1 AND parent_session = $2);

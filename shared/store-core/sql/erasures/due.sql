@@ -1,5 +1,4 @@
--- Deleted sessions that something is to be done about at $1, behind ($2, $3, $4), at most $5; by
--- erasures_due.
+-- Deleted sessions whose erasure is due at $1, after ($2, $3, $4), at most $5; by erasures_due.
 SELECT tenant, session_id, due_at
 FROM erasures
 WHERE due_at <= $1 AND due_at >= $2 AND (due_at, tenant, session_id) > ($2, $3, $4)

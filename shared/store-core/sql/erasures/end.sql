@@ -1,2 +1,2 @@
--- Forgets a deleted session of which nothing is left.
+-- Forgets a deleted session once nothing of it is left.
 DELETE FROM erasures WHERE tenant = $1 AND session_id = $2;

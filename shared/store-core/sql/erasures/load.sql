@@ -1,4 +1,4 @@
--- How far the erasure of a session has come. Locked, so that one scheduler goes on with it.
+-- How far the erasure of a session has got. Locked, so that only one scheduler continues it.
 SELECT e.deleted_at, e.seq, e.send_id
 FROM erasures e
 JOIN session_hot h ON h.tenant = e.tenant AND h.session_id = e.session_id

@@ -1,4 +1,4 @@
--- Where the page of messages behind $3 ends, and how many they are, at most $4.
+-- The last number of the page of messages after $3, and how many messages it has, at most $4.
 SELECT count(*) AS count, max(seq) AS last_seq FROM (
     SELECT seq FROM messages
     WHERE tenant = $1 AND session_id = $2 AND seq > $3

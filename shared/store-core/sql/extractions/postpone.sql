@@ -1,2 +1,2 @@
--- Looks at an extraction again later.
+-- Postpones an extraction.
 UPDATE extractions SET due_at = $3 WHERE tenant = $1 AND send_id = $2;

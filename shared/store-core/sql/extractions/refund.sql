@@ -1,2 +1,2 @@
--- Gives back what nobody used of what a session had set aside.
+-- Returns the unused part of what a session reserved.
 UPDATE session_hot SET spent = $3 WHERE tenant = $1 AND session_id = $2;

@@ -1,4 +1,4 @@
--- Where the send of an extraction stands; no row when it is gone, or its session is.
+-- The status of an extraction's send; no row if the send or its session is gone.
 SELECT s.status
 FROM sends s
 JOIN sessions c ON c.tenant = s.tenant AND c.session_id = s.session_id

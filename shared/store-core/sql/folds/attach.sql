@@ -1,5 +1,5 @@
--- Attaches a fold: it covers those that are shown and whose messages it names all of, and the context
--- counts it. By folds_shown and session_hot's key.
+-- Attaches a fold: it covers the shown folds all of whose messages are in its range, and its number
+-- becomes the context version. By folds_shown and session_hot's key.
 UPDATE folds SET covered_by = $3
 WHERE tenant = $1 AND session_id = $2 AND covered_by IS NULL AND from_seq >= $4 AND to_seq <= $5;
 INSERT INTO folds (tenant, session_id, n, from_seq, to_seq, level, kind, text, model, tokens_before,

@@ -1,4 +1,4 @@
--- All folds of a session that is not deleted. By their key.
+-- All folds of a session that is not deleted, by their key.
 SELECT tenant, session_id, {fold}
 FROM folds
 WHERE tenant = $1 AND session_id = $2

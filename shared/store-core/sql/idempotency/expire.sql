@@ -1,4 +1,4 @@
--- Removes requests older than $1, at most $2, by idempotency_keys_age.
+-- Removes idempotency keys created before $1, at most $2, by idempotency_keys_age.
 DELETE FROM idempotency_keys WHERE (tenant, route, "key") IN (
     SELECT tenant, route, "key" FROM idempotency_keys
     WHERE created_at < $1

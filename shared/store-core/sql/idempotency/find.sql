@@ -1,2 +1,2 @@
--- What a request's key led to before.
+-- What an idempotency key was taken for.
 SELECT body_hash, resource FROM idempotency_keys WHERE tenant = $1 AND route = $2 AND "key" = $3;

@@ -1,4 +1,4 @@
--- The items of the JSON array $4 are messages of the send $3 from $5 on.
+-- Marks the items of the JSON array $4 as delivered at $5, as messages of the send $3.
 UPDATE inbox AS i
 SET fate = 'delivered', seq = e.value ->> 'seq', settled_at = $5, send_id = coalesce(i.send_id, $3)
 FROM json_each($4) e

@@ -1,4 +1,4 @@
--- A piece of an inbox behind $3, at most $4.
+-- A page of an inbox after $3, at most $4.
 SELECT tenant, session_id, {item}
 FROM inbox
 WHERE tenant = $1 AND session_id = $2 AND n > $3

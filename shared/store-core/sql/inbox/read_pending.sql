@@ -1,4 +1,4 @@
--- A piece of an inbox behind $3, at most $4, of what was not delivered, by inbox_pending.
+-- A page of the undelivered items of an inbox after $3, at most $4, by inbox_pending.
 SELECT tenant, session_id, {item}
 FROM inbox
 WHERE tenant = $1 AND session_id = $2 AND fate = 'pending' AND n > $3

@@ -1,4 +1,5 @@
--- Removes API keys that were revoked or expired before $1, at most $2. There are few, and all of them are read.
+-- Removes API keys that were revoked or expired before $1, at most $2. There are few, and all are
+-- read.
 DELETE FROM api_keys
 WHERE key_id IN (
     SELECT key_id FROM api_keys

@@ -1,5 +1,5 @@
--- Frees the places of the key $2 whose sends have ended, or do not exist although they were to be made before $3. Both
--- by the primary keys.
+-- Frees the places of the key $2 whose sends have ended, or do not exist although they were
+-- reserved before $3. Both by the primary keys.
 DELETE FROM key_sends
 WHERE tenant = $1 AND key_id = $2
   AND NOT EXISTS (SELECT 1 FROM sends s

@@ -1,2 +1,2 @@
--- A list's counters; none where nothing was written to it.
+-- A list's counters; no row if nothing was written to it.
 SELECT next_id, version FROM lists WHERE tenant = $1 AND list = $2;

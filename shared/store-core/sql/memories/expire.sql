@@ -1,5 +1,5 @@
--- Deletes at most $2 entries that expired before $1, by memories_expires, but not of tenants on hold: what a
--- tenant's retention is was written by this program, in one form.
+-- Deletes at most $2 entries that expired by $1, by memories_expires, except those of tenants on
+-- hold. A tenant's retention is always written by this program, in one format.
 DELETE FROM memories WHERE n IN (
     SELECT n FROM memories
     WHERE expires_at <= $1

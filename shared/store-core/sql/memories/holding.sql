@@ -1,7 +1,8 @@
--- The words of the newest $5 entries that the full-text index finds in a namespace, from $2 up to $3, by
--- the question $6: in the index's own order, so that nobody ranks what half a namespace says. $7 is the
--- question as MySQL reads it. CROSS JOIN keeps SQLite from reading the namespace first and asking the
--- index about each of its entries, which takes forty times as long.
+-- The words of the newest $5 entries that the full-text index finds in a namespace, from $2 up to
+-- $3, for the query $6: in the order of the index, so that a query that matches half of a namespace
+-- is not ranked. $7 is the query in MySQL's syntax.
+-- CROSS JOIN keeps SQLite from reading the namespace first and probing the index once per entry,
+-- which takes forty times as long.
 SELECT m.memory_id, m.words, m.updated_at
 FROM memory_words f
 CROSS JOIN memories m ON m.n = f.rowid

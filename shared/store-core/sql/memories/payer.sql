@@ -1,4 +1,5 @@
--- Whether a send and its session are there to pay for something; they stay until the transaction ends.
+-- Whether a send and its session exist to pay for something; neither is removed until the
+-- transaction ends.
 SELECT s.send_id
 FROM sends s
 JOIN sessions c ON c.tenant = s.tenant AND c.session_id = s.session_id

@@ -1,4 +1,4 @@
--- Writes an entry with another text. The vector of the old one goes.
+-- Updates an entry with a new text, and removes the vector of the old one.
 UPDATE memories
 SET metadata = $3, updated_at = $4, expires_at = $5, source = $6, text = $7, words = $8,
     embedding = NULL, embedding_model = NULL, embed_at = $4

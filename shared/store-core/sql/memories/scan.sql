@@ -1,5 +1,6 @@
--- A namespace's entries, from $2 up to $3, that have not expired by $4, at most $5, with their words where
--- these are fewer: those of so many nobody reads. By memories_namespace.
+-- A namespace's entries, from $2 up to $3, that have not expired by $4, at most $5. Their words are
+-- included only if there are fewer than that: nobody reads the words of so many. By
+-- memories_namespace.
 SELECT memory_id, updated_at,
        CASE WHEN (
            SELECT count(*) FROM (

@@ -1,5 +1,5 @@
--- Entries of which a vector is to be made by $1, at most $2, by memories_unembedded; locked,
--- but for those that others have.
+-- Entries that need a vector by $1, at most $2, by memories_unembedded; locked, skipping those that
+-- others have locked.
 SELECT tenant, memory_id, text, source
 FROM memories
 WHERE embed_at <= $1

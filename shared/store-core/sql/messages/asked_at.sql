@@ -1,2 +1,2 @@
--- The message that asked for what this one answers.
+-- The message whose request this one answers.
 SELECT asked_at_seq FROM messages WHERE tenant = $1 AND session_id = $2 AND seq = $3;

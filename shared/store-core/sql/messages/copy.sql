@@ -1,4 +1,4 @@
--- Copied messages, the JSON array $3; copies are of epoch 0. A repeat stores nothing.
+-- Stores the copied messages of the JSON array $3; copies have epoch 0. A repeat stores nothing.
 INSERT INTO messages (tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id,
                       name, failed, round, asked_at_seq, epoch, created_at)
 SELECT $1, $2, value ->> 'seq', unhex(value ->> 'send'), value ->> 'role', value ->> 'content',

@@ -1,5 +1,5 @@
--- Messages of a transcript between $3 and $4, of the send $5 and with the result of the call $6
--- if there is one, newest first, at most $7.
+-- Messages of a transcript between $3 and $4, newest first, at most $7; if given, only those of the
+-- send $5 or with the result of the call $6.
 SELECT tenant, session_id, {message}
 FROM messages
 WHERE tenant = $1 AND session_id = $2 AND seq > $3 AND seq < $4 AND ($5 IS NULL OR send_id = $5)

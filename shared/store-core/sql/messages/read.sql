@@ -1,4 +1,4 @@
--- A piece of a transcript behind $3, at most $4.
+-- A page of a transcript after $3, at most $4.
 SELECT tenant, session_id, {message}
 FROM messages
 WHERE tenant = $1 AND session_id = $2 AND seq > $3

@@ -1,5 +1,6 @@
--- The part of a window that a cache lacks. The window begins at $3, or at the message that asked
--- when a tool's message stands there; the cache holds from $4 up to before $5.
+-- The part of a window that a cache lacks. The window begins at $3, or, if a tool's message is
+-- there, at the message that asked; the cache holds the messages from $4 up to, but not including,
+-- $5.
 WITH w (first) AS MATERIALIZED (
     SELECT coalesce((SELECT asked_at_seq FROM messages
                      WHERE tenant = $1 AND session_id = $2 AND seq = $3 AND role = 'tool'), $3)

@@ -1,2 +1,2 @@
--- What calls have set aside in accounts of agents.
+-- What calls have reserved in the accounts of agents.
 SELECT tenant, holder, call_id, boot_id, day, amount, at FROM agent_money_aside ORDER BY tenant, call_id;

@@ -1,5 +1,5 @@
--- The call $3 of the agent $2 of the tenant $1 has nothing set aside any more, and cost $5 and took $6 tokens on the day
--- $4, in the minute $7. By the primary keys.
+-- Removes the reservation of the call $3 of the agent $2 of the tenant $1, which cost $5 and took
+-- $6 tokens on the day $4, in the minute $7. By the primary keys.
 DELETE FROM agent_money_aside WHERE tenant = $1 AND call_id = $3;
 UPDATE agent_money_days SET
     spent = spent + $5,

@@ -1,6 +1,7 @@
--- What counts against limits of the agent $2 of the tenant $1 on the day $4, in a month from the day $3 on, and in a minute
--- that begins at $5: its rows, the last day that has one, the last minute that was counted, and sums. By the primary keys:
--- the tenant's calls under way are few.
+-- What counts against the limits of the agent $2 of the tenant $1 on the day $4, in the month from
+-- the day $3 on, and in the minute that begins at $5: number of rows, the last day with a row, the
+-- last minute that was counted, and sums. By the primary keys: the tenant's calls in flight are
+-- few.
 SELECT
     count(*) AS days,
     coalesce(max(d.day), -1) AS last_day,

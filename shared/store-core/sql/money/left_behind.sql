@@ -1,5 +1,5 @@
--- Calls that have money set aside, of their tenant or of their agent, whose boots have no lease at $1 or that began before
--- $2, at most $3. There are as many as are under way; boots by the primary key.
+-- Calls with a reservation, of their tenant or their agent, whose boots have no lease at $1 or that
+-- began before $2, at most $3. There are as many as calls in flight; boots by the primary key.
 SELECT a.tenant, a.call_id
 FROM money_aside a
 WHERE a.at < $2

@@ -1,5 +1,6 @@
--- What counts against limits of the tenant $1 on the day $3, in a month from the day $2 on, and in a
--- minute that begins at $4: its rows, the last day that has one, the last minute that was counted, and sums. By the primary keys.
+-- What counts against the limits of the tenant $1 on the day $3, in the month from the day $2 on,
+-- and in the minute that begins at $4: number of rows, the last day with a row, the last minute
+-- that was counted, and sums. By the primary keys.
 SELECT
     count(*) AS days,
     coalesce(max(d.day), -1) AS last_day,

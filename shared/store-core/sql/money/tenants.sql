@@ -1,4 +1,5 @@
--- Tenants whose limits, or those of an agent of theirs, name money, or tokens of more than a minute.
+-- Tenants whose limits, or those of one of their agents, include money, or tokens over more than a
+-- minute.
 SELECT tenant FROM tenants
 WHERE (limits LIKE '%"usd_per_%' OR limits LIKE '%"tokens_per_day"%' OR limits LIKE '%"tokens_per_month"%')
   AND deleted_at IS NULL

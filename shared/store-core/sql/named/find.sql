@@ -1,4 +1,4 @@
--- The version of an agent in use that is meant by the number $3, by the alias $4, or by neither: the
+-- The version of an agent that is not archived: the number $3, the alias $4 or, without either, the
 -- newest one.
 SELECT v.tenant, v.name, v.n, v.spec, v.hash, v.created_at
 FROM agents_named a

@@ -1,2 +1,2 @@
--- Nobody else changes the agent until the transaction ends.
+-- Locks the agent until the transaction ends.
 SELECT version FROM agents_named WHERE tenant = $1 AND name = $2 {lock};

@@ -1,4 +1,4 @@
--- Forgets what a send waited for, unless it runs again, by the primary keys.
+-- Forgets what a send waited for, unless it is running again, by the primary keys.
 DELETE FROM pause_waits
 WHERE tenant = $1 AND send_id = $2
   AND NOT EXISTS (SELECT 1 FROM sends s

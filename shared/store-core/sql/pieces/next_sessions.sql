@@ -1,4 +1,5 @@
--- The next sessions from $2 of the tenant $1 on, by the primary key. What is left of a tenant that is being erased contradicts itself.
+-- The next sessions from $2 of the tenant $1 on, by the primary key. What is left of a tenant that
+-- is being erased is inconsistent, and skipped.
 SELECT r.tenant, r.session_id AS id FROM session_hot r
 WHERE (r.tenant, r.session_id) >= ($1, $2)
   AND NOT EXISTS (SELECT 1 FROM tenants t WHERE t.tenant = r.tenant AND t.erasing_at IS NOT NULL)

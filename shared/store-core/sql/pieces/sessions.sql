@@ -1,5 +1,5 @@
--- The rows of the sessions $6 to $7 of the tenant $5, under the names of the tables: the invariants that
--- follow see nothing else. Ids of calls begin with their send.
+-- The rows of the sessions $6 to $7 of the tenant $5, under the names of the tables: the invariants
+-- that follow see nothing else. Call ids begin with the id of their send.
 WITH session_hot AS MATERIALIZED (
     SELECT * FROM main.session_hot WHERE tenant = $5 AND session_id BETWEEN $6 AND $7
 ), sessions AS MATERIALIZED (

@@ -1,4 +1,4 @@
--- What a send is shown as once it is old, in the place of what was stored of it before. By its key.
+-- Stores what a send is shown as once it is old, replacing what was stored before. By its key.
 INSERT INTO projections (tenant, session_id, {projection})
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (tenant, session_id, from_seq) DO UPDATE SET

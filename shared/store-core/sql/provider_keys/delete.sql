@@ -1,2 +1,2 @@
--- Removes a tenant's key. Index: the primary key.
+-- Removes a tenant's key for a provider. Index: the primary key.
 DELETE FROM provider_keys WHERE tenant = $1 AND provider = $2;

@@ -1,4 +1,4 @@
--- A tenant's keys behind $2, at most $3, by the primary key.
+-- A tenant's keys for providers after $2, at most $3, by the primary key.
 SELECT tenant, provider, sealed, hint, set_at FROM provider_keys
 WHERE tenant = $1 AND provider > $2
 ORDER BY tenant, provider

@@ -1,4 +1,4 @@
--- Writes a run as an advance leaves it, if the boot owns it and nobody advanced it since.
+-- Writes a run after an advance, if the boot owns it and it was not advanced since.
 UPDATE runs
 SET status = $5, attempt = $6, options = $7, result = $8, error = $9, "usage" = $10, counts = $11,
     alarm_at = $12, started_at = $13, finished_at = $14, owner_boot = $15, step = step + 1

@@ -1,6 +1,6 @@
--- Runs with ended leaves (sends_run_ended), with asks, or whose time has come (runs_alarm), unless
--- another boot that lives at $1 owns them, their language is later than $4, or they are among $5, a
--- list of tenants and ids. First come those whose last advance is the longest ago.
+-- Runs with ended leaves (sends_run_ended), with asks or with a due alarm (runs_alarm), unless
+-- another boot that is alive at $1 owns them, their DSL version is later than $4, or they are among
+-- $5, a list of tenants and ids. Those whose last advance is longest ago come first.
 SELECT r.tenant, r.run_id, r.step
 FROM (
     SELECT tenant, run_id FROM sends

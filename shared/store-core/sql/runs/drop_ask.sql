@@ -1,2 +1,2 @@
--- An advance took an ask into account.
+-- Removes an ask that an advance took into account.
 DELETE FROM run_asks WHERE ask_id = $1;

@@ -1,4 +1,4 @@
--- Ended leaves of a run that no advance has noted, oldest first, by sends_run_ended.
+-- Ended leaves of a run that no advance has taken into account, oldest first, by sends_run_ended.
 SELECT {send}
 FROM sends
 WHERE tenant = $1 AND run_id = $2 AND finished_at IS NOT NULL AND reported_at IS NULL

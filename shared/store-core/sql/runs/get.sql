@@ -1,4 +1,4 @@
--- A run.
+-- A run, by id.
 SELECT {run}
 FROM runs
 WHERE tenant = $1 AND run_id = $2;

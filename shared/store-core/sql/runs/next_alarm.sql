@@ -1,2 +1,2 @@
--- When the next run is due behind $1, by runs_alarm.
+-- When the next run after $1 is due, by runs_alarm.
 SELECT min(alarm_at) FROM runs WHERE alarm_at > $1;

@@ -1,4 +1,4 @@
--- Takes a run that stands at step $4 for boot $3, unless another boot that is alive at $5 has it.
+-- Claims a run that is at step $4 for boot $3, unless another boot that is alive at $5 owns it.
 UPDATE runs SET owner_boot = $3
 WHERE tenant = $1 AND run_id = $2 AND step = $4
   AND (owner_boot IS NULL OR owner_boot = $3

@@ -1,2 +1,2 @@
--- Whether a session is there, which cannot be deleted until the transaction ends.
+-- Whether a session exists; it cannot be deleted until the transaction ends.
 SELECT count(*) > 0 FROM sessions WHERE tenant = $1 AND session_id = $2 {lock};

@@ -1,4 +1,4 @@
--- Whether a session takes sends, until the transaction ends.
+-- Whether a session accepts sends; this does not change until the transaction ends.
 SELECT count(*) > 0 FROM session_hot
 WHERE tenant = $1 AND session_id = $2 AND lifecycle = 0
 {lock};

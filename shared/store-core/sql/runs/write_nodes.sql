@@ -1,4 +1,4 @@
--- Writes nodes that are new or changed; $3 is a list of them.
+-- Writes new or changed nodes; $3 is a list of them.
 INSERT INTO run_nodes (tenant, run_id, path, n, state, node)
 SELECT $1, $2, value ->> 'path', value ->> 'n', value ->> 'state', value
 FROM json_each($3)

@@ -1,3 +1,3 @@
--- Notes that the session $2 was called; it is found ready from now on. By the primary key.
+-- Records that the session $2 was called; it counts as ready from now on. By the primary key.
 UPDATE seats SET called_at = coalesce(called_at, $3)
 WHERE tenant = $1 AND session_id = $2 AND waits_since IS NOT NULL;

@@ -1,2 +1,2 @@
--- The session $2 does not wait any more. By the primary key.
+-- Removes the session $2 from the line. By the primary key.
 DELETE FROM seats WHERE tenant = $1 AND session_id = $2 AND waits_since IS NOT NULL;

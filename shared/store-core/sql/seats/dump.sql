@@ -1,4 +1,4 @@
--- Who has a seat and who waits for one.
+-- The sessions that have a seat or wait for one.
 SELECT t.tenant, t.session_id, t.waits_since
 FROM seats t
 WHERE t.waits_since IS NOT NULL

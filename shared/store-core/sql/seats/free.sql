@@ -1,4 +1,5 @@
--- Frees the seats of the tenant $1 whose sends have ended or were parked. By the primary key and sends_open.
+-- Frees the seats of the tenant $1 whose sends have ended or were parked. By the primary key and
+-- sends_open.
 DELETE FROM seats
 WHERE tenant = $1 AND waits_since IS NULL
   AND NOT EXISTS (SELECT 1 FROM sends s

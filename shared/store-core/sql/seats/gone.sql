@@ -1,4 +1,4 @@
--- Those from the beginning of the line of the tenant $1 that have no work any more. By seats_line.
+-- Sessions at the head of the line of the tenant $1 that have no work any more. By seats_line.
 SELECT f.session_id
 FROM (SELECT w.tenant, w.session_id FROM seats w
       WHERE w.tenant = $1 AND w.waits_since IS NOT NULL

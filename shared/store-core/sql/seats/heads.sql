@@ -1,6 +1,7 @@
--- What those with a seat of the tenant $1 run, or are to run, and those who wait for one, as far as it may be the
--- agent $2: the session's current agent is called so, or the send has an agent of its own, or was pinned to an earlier
--- one; but for those of which that is noted. By the primary keys and sends_open.
+-- What the sessions of the tenant $1 that have a seat or wait for one run or would run, if it may
+-- be the agent $2: the session's current agent has that name, or the send has an agent of its own
+-- or was pinned to an earlier one. Those for which this is already recorded are left out. By the
+-- primary keys and sends_open.
 SELECT t.session_id, s.send_id, s.options, a.version, a.spec
 FROM seats t
 JOIN sessions c ON c.tenant = t.tenant AND c.session_id = t.session_id

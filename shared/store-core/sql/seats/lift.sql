@@ -1,3 +1,3 @@
--- The tenant $1 itself limits its seats no more. Whether agents of it do is clear.sql's business. Locks the
--- row under which others take some.
+-- Removes the own limits of the tenant $1 on its seats. Whether its agents have limits is checked
+-- in clear.sql. Locks the row under which others take seats.
 UPDATE seat_limits SET sends_running = NULL, leaves_running = NULL WHERE tenant = $1;

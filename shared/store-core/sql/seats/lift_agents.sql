@@ -1,2 +1,3 @@
--- No agent of the tenant $1 has a limit from now on. Whether the tenant has is clear.sql's business. By the primary key.
+-- Records that no agent of the tenant $1 has a limit any more. Whether the tenant has one is
+-- checked in clear.sql. By the primary key.
 UPDATE seat_limits SET agents = 0 WHERE tenant = $1;

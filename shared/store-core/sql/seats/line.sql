@@ -1,5 +1,5 @@
--- The first of the line of the tenant $1 that have work still, of the agent $2, leaves or others by $3, but for those
--- that were called before $4: others may pass them. By seats_agents.
+-- The first sessions in the line of the tenant $1 that still have work, for the agent $2, leaves or
+-- others by $3, except those that were called before $4: others may pass them. By seats_agents.
 SELECT w.session_id, w.waits_since, w.called_at, h.tenant, h.pool, h.priority, h.ready_since
 FROM seats w
 JOIN session_hot h ON h.tenant = w.tenant AND h.session_id = w.session_id

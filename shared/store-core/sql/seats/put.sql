@@ -1,5 +1,6 @@
--- Notes that the session $2 has a seat ($4 is null) or waits for one, and for what: the agent $5, the send $6, the
--- version $7 of the session's agent. Who waits already keeps its place. By the primary key.
+-- Records that the session $2 has a seat ($4 is null) or waits for one, and for what: the agent $5,
+-- the send $6, and the version $7 of the session's agent. A session that already waits keeps its
+-- place in the line. By the primary key.
 INSERT INTO seats (tenant, session_id, leaf, waits_since, agent, send_id, agent_version)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (tenant, session_id) DO UPDATE SET

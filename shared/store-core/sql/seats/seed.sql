@@ -1,4 +1,4 @@
--- Gives seats to what runs of the tenant $1. By sends_open.
+-- Gives seats to the running sends of the tenant $1. By sends_open.
 INSERT INTO seats (tenant, session_id, leaf)
 SELECT s.tenant, s.session_id, s.run_id IS NOT NULL
 FROM sends s

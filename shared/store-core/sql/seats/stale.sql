@@ -1,5 +1,6 @@
--- Those from the beginning of the line of the tenant $1 for seats of the agent $2, leaves or others by $3, that have
--- something else to run by now: the send has ended, or the session has another agent. By seats_agents.
+-- Sessions at the head of the line of the tenant $1 for seats of the agent $2, leaves or others by
+-- $3, that have something else to run by now: the send has ended, or the session has another agent.
+-- By seats_agents.
 SELECT f.session_id
 FROM (SELECT w.tenant, w.session_id, w.send_id, w.agent_version FROM seats w
       WHERE w.tenant = $1 AND w.agent = $2 AND w.leaf = $3 AND w.waits_since IS NOT NULL

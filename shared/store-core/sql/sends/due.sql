@@ -1,4 +1,4 @@
--- Sends whose alarm is due at $1, oldest first, at most $2 behind the first $3, by sends_alarm.
+-- Sends whose alarm is due at $1, oldest first, at most $2 after the first $3, by sends_alarm.
 SELECT {send}
 FROM sends
 WHERE alarm_at <= $1

@@ -1,4 +1,4 @@
--- A send.
+-- A send, by id.
 SELECT {send}
 FROM sends
 WHERE tenant = $1 AND send_id = $2;

@@ -1,4 +1,5 @@
--- A send that was accepted, and maybe began with that; its step and the hot row are written with it.
+-- Inserts an accepted send, which may have been started by the accept. Its step and the hot row are
+-- written with it.
 INSERT INTO sends (tenant, session_id, send_id, position, status, input, options,
                    deadline_at, alarm_at, first_step, created_at, reports_to,
                    run_id, run_path, run_attempt,

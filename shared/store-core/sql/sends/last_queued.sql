@@ -1,4 +1,4 @@
--- The last send that has its place and has not started, by sends_open.
+-- The last queued send that has a position, by sends_open.
 SELECT {send}
 FROM sends
 WHERE tenant = $1 AND session_id = $2 AND finished_at IS NULL AND position IS NOT NULL

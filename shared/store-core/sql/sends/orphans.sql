@@ -1,6 +1,6 @@
--- Looks at a page of what works for calls, behind ($2, $3), at most $4: sends and runs that are not
--- final. For each, the send that made the call, where this ended before $1 and did not complete. A
--- session that has no parent is nobody's child, whomever its send reports to; by sends_reporting and
+-- Reads a page of the sends and runs that work for calls and are not final, after ($2, $3), at most
+-- $4. For each: the send that made the call, if it ended before $1 without completing. A session
+-- without a parent is nobody's child, whoever its send reports to. By sends_reporting and
 -- runs_reporting.
 WITH looked AS (
     SELECT * FROM (

@@ -1,6 +1,6 @@
--- A page of sends behind $2, by id; whether each was made before $5, whether it may go: it ended
--- before $4, or its run is gone, and whoever is to be told of it was; whether it is as old, and its
--- rounds.
+-- A page of sends after $2, by id. For each: whether it was created before $5; whether it may be
+-- removed (it ended before $4, or its run is gone, and it was reported to any parent that waits for
+-- it); whether it is that old; and its rounds.
 SELECT s.tenant, s.session_id, s.send_id, s.first_step, s.created_at < $5 AS more,
        s.finished_at IS NOT NULL
        AND (s.reports_to IS NULL OR s.reported_at IS NOT NULL)

@@ -1,2 +1,2 @@
--- A send that starts keeps the version of its session's agent.
+-- Pins a send that starts to the version of its session's agent.
 UPDATE sends SET agent_version = $3 WHERE tenant = $1 AND send_id = $2;

@@ -1,4 +1,4 @@
--- The send as a change leaves it; what it ended with, and its sums, where the change has them.
+-- Writes a send after a change; its outcome and usage only if the change sets them.
 UPDATE sends
 SET status = $24, waiting_on = $25, position = $26, alarm_at = $27, rounds = $28, attempts = $29,
     crashes = $30, cancel_requested = $31, started_at = $32, finished_at = $33,

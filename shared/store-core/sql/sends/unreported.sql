@@ -1,4 +1,5 @@
--- Final sends that a parent waits to hear of, oldest first, at most $1 behind the first $2, by sends_unreported.
+-- Final sends that a parent waits for and that were not reported, oldest first, at most $1 after
+-- the first $2, by sends_unreported.
 SELECT {send}
 FROM sends
 WHERE finished_at IS NOT NULL AND reports_to IS NOT NULL AND reported_at IS NULL

@@ -1,4 +1,4 @@
--- A send, if it is final and a parent waits to hear of it.
+-- A send, if it is final, a parent waits for it and it was not reported.
 SELECT {send}
 FROM sends
 WHERE tenant = $1 AND send_id = $2

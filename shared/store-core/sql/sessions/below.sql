@@ -1,4 +1,4 @@
--- Whether the session $2 is $3 or stands at most 16 steps below it. Neither was deleted.
+-- Whether the session $2 is $3 or is below it, by at most 16 levels. Deleted sessions do not count.
 WITH RECURSIVE up (session_id, parent_session, steps) AS (
     SELECT session_id, parent_session, 0 FROM sessions WHERE tenant = $1 AND session_id = $2
     UNION ALL

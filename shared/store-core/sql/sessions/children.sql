@@ -1,5 +1,4 @@
--- The sessions that one created as its children, oldest first as their ids say, by
--- sessions_children.
+-- The children of a session, oldest first by their ids, by sessions_children.
 SELECT tenant, session_id
 FROM sessions
 WHERE tenant = $1 AND parent_session = $2

@@ -1,4 +1,4 @@
--- A session: its cold row, its agent's first version, its hot row.
+-- Creates a session: its cold row, its agent's first version, its hot row.
 INSERT INTO sessions (tenant, session_id, agent_version, agent_name, metadata, created_at, updated_at,
                       parent_session, parent_call, root_session, depth)
 VALUES ($1, $2, 1, $3, $4, $5, $5, $8, $9, $10, $11);

@@ -1,4 +1,5 @@
--- Every hot row, tombstones too, with what the dump shows of the cold one where there is a session.
+-- Every hot row, including tombstones, with the dumped columns of the cold row if the session
+-- exists.
 SELECT {h.hot},
        coalesce(c.first_seq, 1) AS first_seq, c.agent_version, c.parent_session, c.parent_call, c.root_session, c.depth,
        coalesce(r.steps, 0) AS retired_steps,

@@ -1,2 +1,2 @@
--- Whether a session has a hot row, whoever has it locked.
+-- Whether a session has a hot row, even if it is locked.
 SELECT EXISTS (SELECT 1 FROM session_hot WHERE tenant = $1 AND session_id = $2);

@@ -1,4 +1,4 @@
--- A session as it is at $3.
+-- A session with its status at $3.
 SELECT c.tenant, c.session_id,
        CASE
            WHEN h.lifecycle = 1 THEN 'closed'

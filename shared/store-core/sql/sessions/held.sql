@@ -1,5 +1,5 @@
--- The session that a lease has, locked, with the scheduling columns of the send that runs under it. The
--- session is locked first, as everywhere.
+-- The session that a lease holds, locked, with the scheduling columns of the send that runs under
+-- it. The session is locked first, as everywhere.
 SELECT {h.hot},
        s.position, s.status, s.waiting_on, s.options, s.deadline_at, s.alarm_at, s.rounds, s.attempts,
        s.crashes, s.cancel_requested, s.started_at, s.finished_at

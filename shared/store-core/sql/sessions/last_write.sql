@@ -1,5 +1,5 @@
 -- The last step of a send under a grant that still holds and whose last write has this number, with
--- the hot row's numbers and the signals that stand for what lies in the inbox.
+-- the numbers of the hot row and the signals that stand for pending inbox items.
 SELECT h.next_seq, h.pending, h.signals, h.context_version,
        coalesce((SELECT max(CASE n.mode WHEN 'interrupt' THEN 6 ELSE 2 END) FROM inbox n
                  WHERE n.tenant = $1 AND n.session_id = $2 AND n.fate = 'pending'), 0) AS inbox_signals,

@@ -1,5 +1,5 @@
--- A tenant's sessions at $3, newest first, older than $2, at most $7: of status $4 or any, whose
--- agent has the name $5 or any, whose metadata has the members of $6 with the same texts.
+-- A tenant's sessions at $3, newest first, older than $2, at most $7. If given: of status $4, with
+-- an agent named $5, and with the members of $6 in their metadata, as the same strings.
 SELECT c.tenant, c.session_id,
        CASE
            WHEN h.lifecycle = 1 THEN 'closed'

@@ -1,6 +1,7 @@
 -- The hot row of a session that is not deleted; whether its owner's boot is alive at $3; the status
--- of its head, by sends_open; whether any send is open, delayed ones too. Locked:
--- the second statement reads what others committed while the first one waited.
+-- of its head send, by sends_open; and whether it has any open send, including delayed ones. The
+-- session is locked first: the second statement sees what others committed while the first one
+-- waited.
 {lock_session}
 SELECT {h.hot},
        EXISTS (SELECT 1 FROM boots b

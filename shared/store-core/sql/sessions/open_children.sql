@@ -1,5 +1,5 @@
--- Counts the sessions that one created as its children and that have a send which is queued, runs or
--- waits, by sessions_children and sends_open.
+-- How many children of a session have a send that is queued, runs or waits, by sessions_children
+-- and sends_open.
 SELECT count(*) AS n
 FROM sessions s
 WHERE s.tenant = $1 AND s.parent_session = $2 AND EXISTS (

@@ -1,5 +1,5 @@
--- Removes the messages before $3 with the rows of the calls that they answer, and
--- with what stands for them.
+-- Removes the messages before $3, the rows of the calls that they answer, and the projections that
+-- begin with them.
 DELETE FROM tool_calls WHERE tenant = $1 AND session_id = $2 AND call_id IN (
     SELECT m.tool_call_id FROM messages m
     WHERE m.tenant = $1 AND m.session_id = $2 AND m.seq < $3 AND m.tool_call_id IS NOT NULL

@@ -1,4 +1,5 @@
--- Where a transcript begins, and where what the open send wrote does: a transcript ends with it.
+-- Where a transcript begins, and where the messages of the active send, which are its last ones,
+-- begin.
 SELECT c.first_seq,
        (SELECT 1 + coalesce((SELECT m.seq FROM messages m
                              WHERE m.tenant = s.tenant AND m.session_id = s.session_id

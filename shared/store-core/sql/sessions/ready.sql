@@ -1,6 +1,6 @@
--- Sessions with work and no live owner at $1, oldest first, by session_hot_ready: behind
--- ($4, $5, $6), ready since $2 at the latest, or since later than $1, because the clock was set back;
--- of pool $3 or any. Those that wait for a seat are left out until they are called.
+-- Sessions with work and no live owner at $1, oldest first, by session_hot_ready: after ($4, $5,
+-- $6), ready since $2 at the latest, or since later than $1 because the clock was set back; of pool
+-- $3, if given. Those that wait for a seat are left out until they are called.
 SELECT h.tenant, h.session_id, h.pool, h.priority, h.ready_since
 FROM session_hot h
 WHERE h.ready_since IS NOT NULL

@@ -1,5 +1,5 @@
--- What the model calls of the session $2 and of those below it cost, by model and purpose; a row
--- without a model for sessions without any. No row without the session.
+-- What the model calls of the session $2 and of those below it cost, by model and purpose, with a
+-- row without a model for sessions without any. No row if the session does not exist.
 WITH RECURSIVE tree (session_id, own) AS (
     SELECT session_id, 1 FROM sessions WHERE tenant = $1 AND session_id = $2
     UNION ALL

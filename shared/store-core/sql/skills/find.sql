@@ -1,4 +1,4 @@
--- The version that a listed name means.
+-- The version that a listed name refers to.
 SELECT v.name, v.hash, v.source, v.body, v.created_at
 FROM skills s
 JOIN skill_versions v ON v.tenant = s.tenant AND v.name = s.name AND v.hash = s.hash

@@ -1,6 +1,6 @@
--- Per pool: sessions with work, split by whether a live boot holds them at $1, and how long the
--- oldest free one has waited. By session_hot_ready: who is held has work. Those that wait for a seat are not
--- ready: more workers would not help them.
+-- Per pool: the number of sessions with work, split by whether a live boot holds them at $1, and
+-- how long the oldest free one has waited. By session_hot_ready: held sessions have work, too.
+-- Sessions that wait for a seat do not count as ready: more workers would not help them.
 WITH working AS (
     SELECT h.pool, h.ready_since,
            EXISTS (SELECT 1 FROM boots b

@@ -1,3 +1,3 @@
--- Blobs of the tenant $1 that are still there, with pieces of their bytes.
+-- Counts the blobs of the tenant $1 that are left, and the chunks of their bytes.
 SELECT (SELECT count(*) FROM blobs WHERE tenant = $1)
      + (SELECT count(*) FROM blob_chunks WHERE tenant = $1) AS blobs;

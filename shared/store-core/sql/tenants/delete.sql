@@ -1,4 +1,4 @@
--- Deletes a tenant, whose number stays taken, revokes its keys, and removes what it published and
+-- Deletes a tenant, whose number stays taken; revokes its keys; and removes what it published and
 -- remembered.
 UPDATE tenants SET name = NULL, deleted_at = $2 WHERE tenant = $1;
 UPDATE api_keys SET revoked_at = $2 WHERE tenant = $1 AND revoked_at IS NULL;

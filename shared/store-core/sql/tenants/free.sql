@@ -1,5 +1,5 @@
--- Frees the places of the tenant $1 whose sends have ended, or do not exist although they were to be made
--- before $2. Both by the primary keys.
+-- Frees the places of the tenant $1 whose sends have ended, or do not exist although they were
+-- reserved before $2. Both by the primary keys.
 DELETE FROM open_sends
 WHERE tenant = $1
   AND NOT EXISTS (SELECT 1 FROM sends s

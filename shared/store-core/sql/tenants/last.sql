@@ -1,2 +1,2 @@
--- The last number that a tenant got.
+-- The highest number that a tenant got.
 SELECT max(tenant) FROM tenants;

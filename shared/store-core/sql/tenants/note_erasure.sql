@@ -1,2 +1,2 @@
--- Notes how far the erasure of the tenant $1 is.
+-- Records how far the erasure of the tenant $1 has got.
 UPDATE tenants SET erasure = $2 WHERE tenant = $1;

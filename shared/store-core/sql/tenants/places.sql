@@ -1,2 +1,2 @@
--- Places taken of the tenant $1, by the primary key.
+-- Counts the taken places of the tenant $1, by the primary key.
 SELECT count(*) FROM open_sends WHERE tenant = $1;

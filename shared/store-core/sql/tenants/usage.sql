@@ -1,5 +1,5 @@
--- What the sends of the tenant $1 from $2 until $3 cost, and vectors that none of them pays for, by the primary
--- keys.
+-- What the sends of the tenant $1 from $2 until $3 cost, and the vectors that none of them pays
+-- for, by the primary keys.
 SELECT
     (SELECT count(*) FROM sends s
      WHERE s.tenant = $1 AND s.send_id >= $2 AND s.send_id < $3) AS sends,

@@ -1,5 +1,5 @@
--- Timers that are due at $1, oldest first, at most $2 behind the first $3, by timers_due; with the status of the last
--- send of each. Locked: those that another scheduler fires are left to it.
+-- Timers that are due at $1, oldest first, at most $2 after the first $3, by timers_due; each with
+-- the status of its last send. Locked, skipping those that another scheduler is firing.
 SELECT {t.timer},
        (SELECT s.status FROM sends s WHERE s.tenant = t.tenant AND s.send_id = t.last_send) AS last_status
 FROM timers t

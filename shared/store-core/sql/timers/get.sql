@@ -1,4 +1,4 @@
--- A timer by its key.
+-- A timer, by id.
 SELECT {timer}
 FROM timers
 WHERE tenant = $1 AND timer_id = $2;

@@ -1,2 +1,2 @@
--- When the next timer behind $1 is due, by timers_due.
+-- When the next timer after $1 is due, by timers_due.
 SELECT min(fire_at) FROM timers WHERE fire_at > $1;

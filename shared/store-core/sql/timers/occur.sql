@@ -1,3 +1,3 @@
--- Stores what became of an occurrence. Its key refuses a second fate.
+-- Stores the fate of an occurrence. Its key rejects a second fate.
 INSERT INTO timer_occurrences (tenant, timer_id, n, due_at, fate, send_id, fired_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7);

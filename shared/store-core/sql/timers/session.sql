@@ -1,4 +1,5 @@
--- Whether a session, which is locked, takes timers, and how many armed ones it has, by timers_session.
+-- Whether a session, which is locked, accepts timers, and how many armed ones it has, by
+-- timers_session.
 {lock_session}
 SELECT h.lifecycle,
        (SELECT count(*) FROM timers t

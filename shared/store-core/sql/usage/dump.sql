@@ -1,4 +1,4 @@
--- Every model response that is paid for, by session.
+-- Every usage row, by session.
 SELECT tenant, session_id, send_id, round, attempt, "usage"
 FROM usage_rows
 ORDER BY tenant, session_id, send_id, round, attempt;

@@ -1,5 +1,5 @@
--- Part of a step: the model responses of the JSON array $40. One that is reported again says the
--- same.
+-- Part of a step: the usage of the model responses of the JSON array $40. A repeat has the same
+-- values.
 INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, "usage", at,
                         purpose)
 SELECT $1, $2, $18, value ->> 'round', value ->> 'attempt', value ->> 'model', value ->> 'usage', $22,

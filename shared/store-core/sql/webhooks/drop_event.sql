@@ -1,2 +1,2 @@
--- Removes an event that is on its way.
+-- Removes an event whose deliveries have been queued.
 DELETE FROM webhook_events WHERE tenant = $1 AND source = $2 AND n = $3;

@@ -1,5 +1,5 @@
--- Endpoints with deliveries that are due by $1, the longest due first, at most $2; each has one lookup in
--- webhook_deliveries_due.
+-- Endpoints with deliveries that are due by $1, longest due first, at most $2; each takes one
+-- lookup in webhook_deliveries_due.
 SELECT {webhook}, first_due
 FROM (
     SELECT {w.webhook}, (

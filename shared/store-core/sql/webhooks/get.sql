@@ -1,2 +1,2 @@
--- An endpoint.
+-- An endpoint, by id.
 SELECT {webhook} FROM webhooks WHERE tenant = $1 AND webhook_id = $2;

@@ -1,4 +1,5 @@
--- A new version of an agent whose row is locked: its newest one. Whoever publishes wants it used.
+-- Adds the newest version of an agent whose row is locked. Publishing also takes the agent out of
+-- the archive.
 -- Index: the primary key.
 WITH added AS (
     INSERT INTO agent_versions (tenant, name, n, spec, hash, created_at)

@@ -1,4 +1,5 @@
--- The versions of agents in use that references mean: by number, by alias, or the newest one.
+-- The versions of agents, other than archived ones, that references mean: by number, by alias, or
+-- the newest one.
 -- Index: the primary keys.
 SELECT w.ord, v.tenant, v.name, v.n, v.spec, v.hash, v.created_at
 FROM unnest($2::text[], $3::integer[], $4::text[]) WITH ORDINALITY AS w (name, n, alias, ord)

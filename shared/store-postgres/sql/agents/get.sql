@@ -1,4 +1,4 @@
--- An agent.
+-- A published agent, by name.
 -- Index: the primary key.
 SELECT tenant, name, version, created_at, updated_at, archived_at, limits
 FROM agents_named

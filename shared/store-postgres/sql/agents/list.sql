@@ -1,4 +1,4 @@
--- A tenant's agents by name, behind $2, archived ones too where $3 is set, at most $4.
+-- A tenant's agents by name, after $2, at most $4; archived ones, too, if $3 is set.
 -- Index: the primary key.
 SELECT tenant, name, version, created_at, updated_at, archived_at, limits
 FROM agents_named

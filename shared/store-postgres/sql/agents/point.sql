@@ -1,4 +1,5 @@
--- Points an alias of an agent whose row is locked at a version, or removes it where that is null.
+-- Points an alias of an agent whose row is locked at a version, or removes it if the version is
+-- null.
 -- Index: the primary keys.
 WITH dropped AS (
     DELETE FROM agent_aliases

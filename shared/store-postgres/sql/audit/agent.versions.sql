@@ -1,5 +1,5 @@
--- Published agents whose versions have a gap or do not reach their number, versions of no agent, and
--- aliases of versions that are not there.
+-- Published agents whose versions have gaps or do not end at the agent's current number, versions
+-- without an agent, and aliases of missing versions.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

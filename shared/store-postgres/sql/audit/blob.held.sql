@@ -1,4 +1,4 @@
--- Holds of blobs that are not stored: a blob is marked as going only when nothing holds it.
+-- Holds of blobs that are not stored: a blob is marked for removal only if nothing holds it.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

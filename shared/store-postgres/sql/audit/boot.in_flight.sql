@@ -1,5 +1,6 @@
--- A worker that renewed its lease was at work for each session that it had owned for longer than the
--- bound. A session is another grant's, or goes on, with a step of its send.
+-- A worker that renewed its lease had in flight each session that it had owned for longer than the
+-- bound. The time counts from the last step of the session's send, as both a new grant and progress
+-- write a step.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,
@@ -26,7 +27,7 @@ CROSS JOIN bound b
 JOIN owned o ON o.owner_boot = w.boot_id
 LEFT JOIN last l ON l.tenant = o.tenant AND l.session_id = o.session_id
 WHERE w.role = 'worker' AND w.concurrency > 0 AND w.dead_at IS NULL
-  -- A renewal in the future is one by a clock that was set back since.
+  -- A renewal in the future was made before the clock was set back.
   AND b.now BETWEEN w.lease_until - w.lease_ms AND w.lease_until
   AND greatest(o.started_at, l.at) + b.takeover_ms < w.lease_until - w.lease_ms
 GROUP BY w.boot_id, w.name, w.in_flight

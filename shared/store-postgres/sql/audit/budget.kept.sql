@@ -1,6 +1,6 @@
--- The rounds that a send took, what it used before its last answer and what it has set aside keep to
--- its budget; one that completed has nothing set aside for a child that reported to it, unless others
--- work on below that one. A send whose budget a hook has let it exceed is left out.
+-- The rounds of a send, what it used before its last answer and what it reserves are within its
+-- budget, and a completed send reserves nothing for a child that reported to it, unless others
+-- still work below that child. Sends that a hook allowed to exceed their budget are left out.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

@@ -1,4 +1,5 @@
--- Each call stands in a message of its send that asks for it; what a deleted session left goes in no order.
+-- A message of its send asks for each call. Rows of deleted sessions are not checked: they are
+-- removed in no particular order.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

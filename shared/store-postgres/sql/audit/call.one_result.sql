@@ -1,7 +1,7 @@
 -- A message with tool calls is followed directly by one message per call, in order and in the same
--- send, and each of these calls is settled; and nothing else answers a call. The last message of
--- the active send may have open calls. Copied messages, of epoch 0, come without the rows of their
--- calls. What a deleted session left behind goes in no order that anybody may rely on.
+-- send, and each of these calls is settled; nothing else answers a call. The last message of the
+-- active send may have open calls. Copied messages, of epoch 0, come without the rows of their
+-- calls. Rows of deleted sessions are not checked: they are removed in no particular order.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

@@ -1,5 +1,5 @@
--- A call has its result exactly when it has its time of settling, waits for nobody then, and has a
--- grant exactly when it was begun.
+-- A call has a result exactly if it has a time of settling, a settled call waits for nobody, and a
+-- call has a grant exactly if it was started.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

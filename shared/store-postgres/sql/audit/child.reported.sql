@@ -1,5 +1,5 @@
--- A final send that a parent waits for is reported within a minute, unless the parent, and with it
--- the call that made the child, is gone.
+-- A final send that a parent waits for is reported within a minute, unless the parent is gone, and
+-- with it the call that made the child.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

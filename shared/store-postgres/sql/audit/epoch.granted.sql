@@ -1,5 +1,5 @@
--- Nothing was written or begun under an epoch that was never granted, and a send goes on under another
--- epoch only with the step that says so, or ends with it.
+-- Nothing was written or started under an epoch that was never granted, and a send changes to
+-- another epoch only in a step that resumes or finishes it.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

@@ -1,4 +1,4 @@
--- The steps of one epoch come from one boot: that of the present one from the session's owner.
+-- All steps of an epoch come from one boot; for the current epoch, from the session's owner.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

@@ -1,5 +1,5 @@
--- Folds of one level, and folds that no other one covers, stand for no message of each other; none ends
--- between a call and its results.
+-- Neither folds of one level nor shown folds overlap, and no fold ends between a call and its
+-- results.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

@@ -1,5 +1,5 @@
--- An item has its time of settling exactly when it has its fate; one that was delivered to a send
--- under way names its message, which is there unless it was pruned, and no other item names any.
+-- An item has its time of settling exactly if it has its fate. An item that was delivered to an
+-- active send names its message, which exists unless it was pruned; no other item names one.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

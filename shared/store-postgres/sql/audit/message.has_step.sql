@@ -1,5 +1,5 @@
--- Each message was written by a step of its send and epoch, and what a step says that it wrote is
--- there unless it was pruned. Copied messages, of epoch 0, have no step; those of old sends lost
+-- Each message was written by a step of its send and epoch, and the messages that a step wrote
+-- exist unless they were pruned. Copied messages, of epoch 0, have no step; those of old sends lost
 -- theirs.
 WITH bound AS MATERIALIZED (
     SELECT

@@ -1,5 +1,5 @@
--- Each projection stands for the messages of its send that no fold stands for, all of them and no others,
--- and the send has ended.
+-- Each projection stands for exactly those messages of its send that no fold stands for, and the
+-- send has ended.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

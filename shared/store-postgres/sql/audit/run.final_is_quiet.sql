@@ -1,5 +1,5 @@
--- A final run has no send under way, no open node, nothing counted as live and no alarm. One that could
--- not be advanced left its nodes as they were, and asked its sends to end.
+-- A final run has no send in flight, no open node, no leaves counted as live and no alarm. A run
+-- that could not be advanced left its nodes as they were, and requested a cancel of its sends.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

@@ -1,4 +1,4 @@
--- Each attempt of a run's leaf is one send.
+-- Each attempt of a run's leaf has one send.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

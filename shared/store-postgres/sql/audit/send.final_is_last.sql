@@ -1,5 +1,6 @@
--- Nothing of a send comes behind its final step: no step with a higher number, but for folds of its
--- session at rest, and no message that neither this step nor an earlier one wrote. Copied messages, of epoch 0, have no step.
+-- Nothing of a send comes after its final step: no step with a higher number, except folds made
+-- while its session was at rest, and no message that neither this step nor an earlier one wrote.
+-- Copied messages, of epoch 0, have no step.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

@@ -1,4 +1,5 @@
--- The steps of a send close its rounds from the first on, each once, as many as it counts.
+-- The steps of a send close its rounds in order from the first, each once, as many as the send
+-- counts.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

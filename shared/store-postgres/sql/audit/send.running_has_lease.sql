@@ -1,6 +1,6 @@
--- A running send is in somebody's hands: of a live owner, or, once it was given back, of whoever of its
--- pool has nothing to do. Either may take as long as the bound. One under which workers died waits for
--- a worker that has no other such send.
+-- Somebody works on each running send: a live owner, or, after a release, a worker of its pool that
+-- is idle. Either may take as long as the bound. A send during which workers crashed waits for a
+-- worker that has no other such send.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

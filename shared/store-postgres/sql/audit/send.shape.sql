@@ -1,4 +1,4 @@
--- A send's fields fit its status.
+-- A send's columns match its status.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

@@ -1,4 +1,4 @@
--- A send that never began has no message.
+-- A send that never started has no messages.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

@@ -1,5 +1,4 @@
--- A deleted session that is not to be looked at again has left nothing behind, and no session below it
--- is alive.
+-- A deleted session whose erasure has ended left nothing behind, and has no session below it.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

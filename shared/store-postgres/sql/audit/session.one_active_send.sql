@@ -1,4 +1,4 @@
--- A session has at most one running or waiting send, and its hot row says which.
+-- A session has at most one running or waiting send, and its hot row agrees.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

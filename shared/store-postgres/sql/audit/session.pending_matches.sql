@@ -1,4 +1,4 @@
--- The hot row's pending is the number of queued sends with a place.
+-- The hot row's `pending` is the number of queued sends with a position.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

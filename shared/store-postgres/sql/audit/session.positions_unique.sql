@@ -1,4 +1,4 @@
--- Places in a session are unique and below next_position.
+-- Positions in a session are unique and below next_position.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

@@ -1,5 +1,5 @@
--- A session without an owner is ready exactly when it has work to do. Behind a send that waits it
--- may be either: ready once what the send waits for has come.
+-- A session without an owner is ready exactly if it has work to do. While a send waits it may be
+-- either: it becomes ready once what the send waits for has arrived.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

@@ -1,5 +1,5 @@
--- Messages are numbered from the session's first_seq, 1 unless it was pruned, without gaps up to the
--- hot row's next_seq. A tombstone has none.
+-- Messages are numbered without gaps from the session's first_seq, which is 1 unless it was pruned,
+-- up to, but not including, the hot row's next_seq. Tombstones are not checked.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

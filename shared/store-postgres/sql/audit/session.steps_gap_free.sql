@@ -1,4 +1,5 @@
--- Steps are numbered from 1 without gaps up to the hot row's next_step.
+-- Steps are numbered without gaps from 1 up to, but not including, the hot row's next_step, except
+-- for those that were removed with their sends.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

@@ -1,5 +1,5 @@
--- Listed skills whose version is not there, and files that a version lists and does not have, or has and
--- does not list.
+-- Listed skills whose version is missing, files that a version lists but does not have, and files
+-- that it has but does not list.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

@@ -1,4 +1,4 @@
--- Tenants that do not exist, or were deleted, and have something in use.
+-- Tenants that do not exist or were deleted, but have something in use.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

@@ -1,5 +1,5 @@
--- What is set aside, of a tenant or of an agent, for a day of which nothing is known, or of a boot that has had no lease
--- for a minute.
+-- Amounts that a tenant or an agent reserved for a day that has no row, or that were reserved by a
+-- boot that has had no lease for a minute.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

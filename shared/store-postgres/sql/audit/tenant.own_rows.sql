@@ -1,5 +1,5 @@
--- Whatever a row refers to is its own tenant's: nothing names a session, a send or a run that only
--- another tenant has.
+-- Rows refer only to their own tenant: none names a session, a send or a run that only another
+-- tenant has.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

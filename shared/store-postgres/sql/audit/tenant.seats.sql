@@ -1,5 +1,5 @@
--- Sessions that wait for a seat of a tenant without such a limit, or although they run; sends that run without a
--- seat, but for those that may have begun before there was a limit.
+-- Sessions that wait for a seat although their tenant has no such limit, or although they run; and
+-- sends that run without a seat, except those that may have started before there was a limit.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

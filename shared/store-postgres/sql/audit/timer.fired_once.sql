@@ -1,5 +1,5 @@
--- A timer's occurrences are numbered without gaps up to its own count, but for the oldest, which
--- retention takes; each that fired names a send that no other one fired.
+-- A timer's occurrences are numbered without gaps up to its own count, except for the oldest, which
+-- retention removes; each fired one names a send that no other occurrence fired.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

@@ -1,4 +1,4 @@
--- No occurrence has its fate before it is due.
+-- No occurrence gets its fate before it is due.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

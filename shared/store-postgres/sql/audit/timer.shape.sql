@@ -1,4 +1,4 @@
--- A timer's times fit its status.
+-- A timer's times match its status.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

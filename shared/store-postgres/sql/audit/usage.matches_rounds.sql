@@ -1,5 +1,6 @@
--- Each stored assistant message has the usage row of its round, and each usage row belongs to a send
--- that got as far as its round. Copies, of epoch 0, cost nothing; what old sends used went with them.
+-- Each stored assistant message has the usage row of its round, and each usage row belongs to a
+-- send that reached its round. Copies, of epoch 0, cost nothing; the usage of old sends was removed
+-- with them.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

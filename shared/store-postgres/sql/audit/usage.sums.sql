@@ -1,6 +1,6 @@
--- What a send used is what its usage rows say, and what its children and runs used. A sum that holds
--- an estimate may be more: calls that nobody heard the end of have no row. Calls that were pruned
--- cannot say whether they made a child.
+-- A send's usage is the sum of its usage rows and of what its children and runs used. A sum that
+-- contains an estimate may be higher: calls whose end nobody saw have no row. Calls that were
+-- pruned cannot show whether they made a child.
 WITH bound AS MATERIALIZED (
     SELECT
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now,

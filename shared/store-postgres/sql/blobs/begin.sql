@@ -1,5 +1,5 @@
--- Begins a blob, or begins its grace anew if it is there and not marked; a stored one is held for the
--- owner. Index: the primary key.
+-- Begins a blob, or restarts its grace period if it exists and is not marked; a stored one is held
+-- for the owner. Index: the primary key.
 WITH
     b AS (
         INSERT INTO blobs AS o

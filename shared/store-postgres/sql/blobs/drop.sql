@@ -1,4 +1,4 @@
--- Removes the last pieces of a blob's bytes, at most $4. Index: the primary key.
+-- Removes the last chunks of a blob's bytes, at most $4. Index: the primary key.
 DELETE FROM blob_chunks d
 WHERE d.tenant = $1::integer AND d.sha256 = $2::bytea AND d.generation = $3::uuid AND d.n = ANY (ARRAY(
     SELECT c.n FROM blob_chunks c

@@ -1,4 +1,4 @@
--- Every blob, with what it is kept for.
+-- Every blob, with its holds.
 SELECT b.tenant, b.sha256, b.generation, b.state, b.media_type, b.bytes, b.created_at,
     ARRAY(
         SELECT h.kind FROM blob_holds h WHERE h.tenant = b.tenant AND h.sha256 = b.sha256

@@ -1,4 +1,5 @@
--- The bytes are there, unless the row went or was marked; the blob is held for the owner.
+-- Marks the bytes of a blob as stored, unless its row was removed or marked, and holds the blob for
+-- the owner.
 -- Index: the primary key.
 WITH
     b AS (

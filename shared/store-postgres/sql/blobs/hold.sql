@@ -1,4 +1,4 @@
--- Holds the stored ones of these blobs for an owner, and begins their grace anew.
+-- Holds those of these blobs that are stored for an owner, and restarts their grace period.
 -- Index: the primary key.
 WITH
     b AS (

@@ -1,5 +1,5 @@
--- Marks the blobs from ($2, $3) to ($4, $5) that nothing holds and that were last used before the grace
--- of $6 milliseconds. Index: the primary keys.
+-- Marks the blobs after ($2, $3) up to ($4, $5) that nothing holds and that were last used before
+-- the grace period of $6 milliseconds. Index: the primary keys.
 UPDATE blobs b SET state = 2
 WHERE (b.tenant, b.sha256) > ($2::integer, $3::bytea)
   AND (b.tenant, b.sha256) <= ($4::integer, $5::bytea)

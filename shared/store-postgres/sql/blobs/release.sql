@@ -1,5 +1,5 @@
--- Removes what blobs from ($2, $3) to ($4, $5) were kept for and does not exist any more, where it was
--- held before the grace of $6 milliseconds. Index: the primary key.
+-- Removes the holds of blobs after ($2, $3) up to ($4, $5) whose owner does not exist any more, if
+-- they were made before the grace period of $6 milliseconds. Index: the primary key.
 DELETE FROM blob_holds h
 WHERE (h.tenant, h.sha256) > ($2::integer, $3::bytea)
   AND (h.tenant, h.sha256) <= ($4::integer, $5::bytea)

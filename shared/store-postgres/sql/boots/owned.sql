@@ -1,5 +1,5 @@
--- Reads a page of what a boot owns, oldest first. The page is of ready sessions, whoever owns them, so
--- that a look costs the same however much waits: `owned` says which of them are the boot's.
+-- Reads a page of what a boot owns, oldest first. The page consists of ready sessions of any owner,
+-- so that it costs the same however many are waiting; only those of the boot have a `token`.
 -- Index: session_hot_ready.
 SELECT h.tenant, h.session_id, h.ready_since, CASE WHEN h.owner_boot = $1::uuid THEN h.token END AS token
 FROM session_hot h

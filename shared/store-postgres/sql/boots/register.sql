@@ -1,4 +1,4 @@
--- Enters a process's life. A repeat changes nothing.
+-- Registers a boot. A repeat changes nothing.
 INSERT INTO boots (boot_id, role, name, pool, concurrency, started_at, lease_until, lease_ms,
                    protocol, tools)
 SELECT

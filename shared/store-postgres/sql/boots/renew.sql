@@ -1,7 +1,8 @@
 -- Extends a boot's lease unless it was declared dead, and reads the signals raised for its
--- sessions. Always one row or more; `renewed` is false for a dead or unknown boot. Leases of others
--- that no renewal of the present clock can have given are cut to what one would give: whoever lives
--- renews his in time, and whoever is dead is found out although the clock was set back.
+-- sessions. There is always at least one row; `renewed` is false for a dead or unknown boot. Leases
+-- of other boots that end later than any renewal by the present clock could make them are shortened
+-- to what a renewal would grant: a live boot renews in time, and a dead one is detected although
+-- the clock was set back.
 -- Index: boots_pkey, session_hot_signals.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now

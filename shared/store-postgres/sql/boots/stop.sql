@@ -1,5 +1,5 @@
--- Ends a boot's life and gives back what it still owns. A dead boot stays as it is, and what was not
--- taken from it yet is given back too. Sends that ran count a model call that may have been begun.
+-- Ends a boot's life and releases what it still owns. A dead boot stays as it is, but what was not
+-- taken from it yet is released, too. Running sends count a model call that may have been started.
 -- The hot rows are locked first, as everywhere.
 -- Index: session_hot_ready, sends_open, boots_pkey.
 WITH hot AS MATERIALIZED (

@@ -1,4 +1,4 @@
--- Reads what the workers have that are alive or ended within `$2` milliseconds.
+-- Reads the tools of the workers that are alive or ended within `$2` milliseconds.
 SELECT b.pool, b.tools
 FROM boots b
 CROSS JOIN (

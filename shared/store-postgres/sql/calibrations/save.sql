@@ -1,5 +1,5 @@
--- Joins what a worker learned with what is stored: a higher ratio holds at once, a lower one goes half of
--- the way. Index: the primary key.
+-- Merges what a worker learned into what is stored: a higher ratio applies at once, a lower one
+-- moves the stored one halfway. Index: the primary key.
 INSERT INTO calibrations AS c (provider, model, ratio, counts, updated_at)
 SELECT e.provider, e.model, e.ratio, e.counts,
        coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)

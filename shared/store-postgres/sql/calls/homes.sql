@@ -1,6 +1,6 @@
--- Finds the sessions, sends and rounds of calls that are answered in a session's name: its own, or
--- those of a session that has it among its ancestors, at most 16 steps up. No row for any other. A
--- call never moves, and a session keeps its parent.
+-- Finds the sessions, sends and rounds of calls that are answered in the name of a session: its own
+-- calls, or those of a session that has it among its ancestors, at most 16 levels up. No row for
+-- any other call. A call never moves, and a session keeps its parent.
 -- Index: tool_calls_pkey, sessions_pkey.
 WITH RECURSIVE chain AS (
     SELECT

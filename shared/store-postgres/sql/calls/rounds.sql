@@ -1,5 +1,5 @@
--- Reads the calls of rounds, by their places. What a round's ids begin with and what comes behind
--- them all bound a piece of the key.
+-- Reads the calls of rounds, in the order of their places. A round is a key range: from the prefix
+-- of its ids up to, but not including, the first key after them.
 -- Index: tool_calls_pkey, sessions_pkey.
 SELECT
     i.ord, c.session_id, {c.call}
@@ -13,6 +13,6 @@ CROSS JOIN LATERAL (
     -- Keeps the planner from reading the calls of all rounds at once.
     OFFSET 0
 ) c
--- What a deleted session left behind is nobody's.
+-- Rows that a deleted session left behind do not count.
 JOIN sessions s ON s.tenant = i.tenant AND s.session_id = c.session_id
 ORDER BY i.ord, c.place

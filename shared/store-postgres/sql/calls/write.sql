@@ -1,4 +1,4 @@
--- Writes what changed on calls whose sessions' hot rows are locked.
+-- Writes the changes of calls whose sessions' hot rows are locked.
 -- Index: tool_calls_pkey.
 UPDATE tool_calls c SET
     waits_on = i.waits_on,

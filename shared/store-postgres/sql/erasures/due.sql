@@ -1,4 +1,4 @@
--- Deleted sessions that something is to be done about.
+-- Deleted sessions whose erasure is due.
 -- Index: erasures_due.
 SELECT e.tenant, e.session_id, e.due_at
 FROM erasures e

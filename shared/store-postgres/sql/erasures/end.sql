@@ -1,4 +1,4 @@
--- Forgets a deleted session of which nothing is left, and below which no session is.
+-- Forgets a deleted session once nothing of it is left and no session is below it.
 -- Index: erasures_pkey, sessions_children.
 DELETE FROM erasures e
 WHERE e.tenant = $1::integer AND e.session_id = $2::uuid

@@ -1,4 +1,4 @@
--- Locks what is known of a deleted session, unless someone else removes a page of it.
+-- Locks the erasure of a session, unless another transaction is removing a page of it.
 -- Index: erasures_pkey, session_hot_pkey.
 SELECT e.deleted_at, e.seq, e.send_id
 FROM erasures e

@@ -1,5 +1,5 @@
--- Notes how far a deleted session was removed. Where nothing is left ($5) and no session below it is,
--- it is looked at again at $6, for the last time.
+-- Records how far the erasure of a session has got. If nothing is left ($5) and no session is below
+-- it, it is looked at once more, at $6.
 -- Index: erasures_pkey, sessions_children.
 UPDATE erasures e SET
     seq = coalesce($3::bigint, e.seq),

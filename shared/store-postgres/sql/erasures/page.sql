@@ -1,7 +1,7 @@
--- Removes a page of each kind of rows that a deleted session left behind: messages behind $3, calls and
--- usage of the $6 next sends behind $4, at most $5 of each. Nobody else writes them any more, and
--- behind those numbers no page goes over what an earlier one has removed.
--- The ids of calls begin with their send.
+-- Removes a page of each kind of rows that a deleted session left behind: messages after $3, calls
+-- and usage of the next $6 sends after $4, at most $5 of each. Nobody else writes these rows any
+-- more, and starting after those numbers keeps a page from scanning what earlier ones removed.
+-- Call ids begin with the id of their send.
 -- Index: the primary keys; sends_session for the calls and the usage.
 WITH
     m AS (

@@ -1,5 +1,5 @@
--- Extractions of a pool that are due, with where their sends stand; locked. One without a status has
--- lost its send or its session.
+-- Extractions of a pool that are due, with the status of their sends; locked. One without a status
+-- has lost its send or its session.
 -- Index: extractions_due.
 SELECT e.tenant, e.session_id, e.send_id, e.spec, e.attempts, s.status
 FROM extractions e

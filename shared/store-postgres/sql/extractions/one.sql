@@ -1,4 +1,4 @@
--- An extraction of a pool that nobody works on, with where its send stands; locked.
+-- An extraction of a pool that nobody is working on, with the status of its send; locked.
 -- Index: extractions_pkey.
 SELECT e.tenant, e.session_id, e.send_id, e.spec, e.attempts, s.status
 FROM extractions e

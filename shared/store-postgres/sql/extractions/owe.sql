@@ -1,4 +1,4 @@
--- Notes an extraction; does nothing where it is known.
+-- Records an extraction; does nothing if it is already recorded.
 -- Index: the primary key.
 INSERT INTO extractions (tenant, send_id, session_id, pool, namespace, spec, due_at)
 VALUES (

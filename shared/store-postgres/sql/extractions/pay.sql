@@ -1,4 +1,4 @@
--- Stores what a model call cost that is no round of its send.
+-- Stores the cost of a model call that is not a round of its send.
 -- Index: the primary key.
 INSERT INTO usage_rows (tenant, session_id, send_id, round, attempt, model, usage, at, purpose)
 VALUES (

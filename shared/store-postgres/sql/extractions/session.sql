@@ -1,4 +1,5 @@
--- Keeps the session of an extraction from being deleted until the transaction ends; no row where it was.
+-- Keeps the session of an extraction from being deleted until the transaction ends; no row if it
+-- was deleted.
 -- Index: sessions_pkey.
 SELECT s.session_id
 FROM sessions s

@@ -1,4 +1,4 @@
--- What a session has spent, and who has it; it stays so until the transaction ends.
+-- What a session has spent, and its owner; neither changes until the transaction ends.
 -- Index: the primary key.
 SELECT h.owner_boot, h.spent
 FROM session_hot h

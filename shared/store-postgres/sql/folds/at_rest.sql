@@ -1,6 +1,7 @@
--- Stores what a fold cost that was written while nothing of its session was under way, whoever has it, and attaches
--- it where no worker has the session and its context is as it was. Answers the step that attached it, and whether
--- a worker has the session; nothing for a session that is deleted or a send that is gone.
+-- Stores the cost of a fold that was written while its session was at rest, whoever owns the
+-- session now, and attaches the fold if no worker owns the session and its context is unchanged.
+-- Returns the step that attached it, and whether a worker owns the session with an unchanged
+-- context; no row for a session that is deleted or a send that is gone.
 -- Index: session_hot_pkey, sessions_pkey, sends_pkey, usage_rows_pkey and folds_shown.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now

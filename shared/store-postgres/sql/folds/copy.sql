@@ -1,4 +1,4 @@
--- Stores the folds of a copy, whose context counts them.
+-- Stores the folds of a copied session; the last number becomes the context version.
 -- Index: session_hot_pkey.
 WITH copied AS (
     INSERT INTO folds (

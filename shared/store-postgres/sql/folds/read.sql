@@ -3,7 +3,7 @@
 SELECT f.tenant, f.session_id, {f.fold}
 FROM folds f
 WHERE f.tenant = $1::integer AND f.session_id = $2::uuid
-  -- What a deleted session left behind is nobody's.
+  -- Rows that a deleted session left behind do not count.
   AND EXISTS (
       SELECT FROM sessions s WHERE s.tenant = $1::integer AND s.session_id = $2::uuid
   )

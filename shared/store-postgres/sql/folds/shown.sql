@@ -1,4 +1,4 @@
--- Reads the folds that are shown of freshly claimed sessions whose caches do not have them.
+-- Reads the shown folds of freshly claimed sessions whose caches lack them.
 -- Index: folds_shown.
 SELECT i.ord, f.tenant, f.session_id, {f.fold}
 FROM unnest($1::integer[], $2::uuid[]) WITH ORDINALITY AS i (tenant, session_id, ord)

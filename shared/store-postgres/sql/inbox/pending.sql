@@ -4,7 +4,7 @@ SELECT
     {n.item}
 FROM inbox n
 WHERE n.tenant = $1::integer AND n.session_id = $2::uuid AND n.n > $3::bigint
-  -- What a deleted session left behind is nobody's.
+  -- Rows that a deleted session left behind do not count.
   AND EXISTS (
       SELECT FROM sessions s WHERE s.tenant = $1::integer AND s.session_id = $2::uuid
   )

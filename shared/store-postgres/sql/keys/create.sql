@@ -1,4 +1,4 @@
--- Creates a key of a tenant that was not deleted; a repeat returns the one that is there.
+-- Creates a key of a tenant that was not deleted; a repeat returns the existing one.
 -- Index: tenants_pkey, api_keys_pkey.
 INSERT INTO api_keys AS k (tenant, key_id, name, scopes, hash, created_at, expires_at, binding, limits)
 SELECT

@@ -1,5 +1,5 @@
--- Frees the places of a key whose sends have ended, or do not exist although they were to be made more than
--- $4 milliseconds ago. Index: key_sends_pkey, sends_pkey.
+-- Frees the places of a key whose sends have ended, or do not exist although they were reserved
+-- more than $4 milliseconds ago. Index: key_sends_pkey, sends_pkey.
 DELETE FROM key_sends o
 WHERE o.tenant = $2::integer AND o.key_id = $3::uuid
   AND NOT EXISTS (

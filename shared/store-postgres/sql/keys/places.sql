@@ -1,4 +1,4 @@
--- Places taken of a key, and those of them that the given sends have.
+-- Counts the taken places of a key, and those of them that the given sends have.
 -- Index: key_sends_pkey.
 SELECT count(*) AS taken,
        count(*) FILTER (WHERE o.send_id = ANY ($3::uuid[])) AS had

@@ -1,4 +1,4 @@
--- Replaces a live key's secret; a repeat finds the new one and changes nothing.
+-- Replaces a live key's secret; a repeat finds the new secret and changes nothing.
 -- Index: api_keys_pkey.
 WITH n AS (SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now)
 UPDATE api_keys k SET

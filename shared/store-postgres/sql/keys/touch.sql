@@ -1,4 +1,5 @@
--- Notes that keys were used, in the order of their ids, so that two that note do not lock each other out.
+-- Records when keys were last used. They are locked in the order of their ids, so that two such
+-- statements do not deadlock.
 -- Index: api_keys_id.
 WITH l AS (
     SELECT k.tenant, k.key_id FROM api_keys k

@@ -1,10 +1,10 @@
--- Stores rounds, or what became of their calls, under their leases: messages, calls, usage, step,
--- sums; one statement. The token and the number of the write on the hot row, locked in key order,
--- are the fence: an item without a row in the answer lost its lease, or was stored before, and
--- changed nothing. Answers the signals as they were on that
--- locked row and lowers them but for a cancel, so that none is overlooked.
--- A call that someone outside settled while this statement waited stays as it is: its update looks
--- at the newest version of the row.
+-- Stores rounds, or the outcome of their calls, under leases: messages, calls, usage, step and
+-- sums, in one statement. The fence is the token and the write number on the hot row, and hot rows
+-- are locked in key order: an item without a row in the result lost its lease or was already
+-- stored, and changed nothing. Returns the signals as read from the locked row and clears all but a
+-- cancel, so that none is missed.
+-- A call that another transaction settled while this statement waited is left unchanged: the update
+-- checks the newest version of its row.
 -- Index: session_hot_pkey, sends_pkey; tool_calls_pkey and inbox_pkey for what changes there.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
@@ -36,7 +36,7 @@ hot AS MATERIALIZED (
 told AS (
     UPDATE sends s SET
         usage = h.usage, rounds = h.rounds, attempts = h.attempts,
-        -- That more model calls were begun is no progress.
+        -- Starting more model calls is not progress.
         crashes = CASE WHEN h.rounds = s.rounds AND h.attempts > s.attempts THEN s.crashes ELSE 0 END
     FROM hot h CROSS JOIN clock c
     WHERE s.tenant = h.tenant AND s.session_id = h.session_id AND s.send_id = h.send_id
@@ -88,7 +88,8 @@ new_usage AS (
         AS u (ord, round, attempt, model, usage)
     JOIN told t ON t.ord = u.ord
 ),
--- Each of these is one table, so that the whole key is looked up and not only its beginning.
+-- `change` and `delivery` are materialized so that the updates look up the whole key, not just its
+-- prefix.
 change AS MATERIALIZED (
     SELECT
         t.tenant, t.session_id, t.epoch, t.now, g.call_id, g.starts, g.waits_on, g.waited,

@@ -1,14 +1,14 @@
--- Takes the leases of a group of sessions and starts their head sends: one statement, committed
--- asynchronously unless a send goes on, which is a step. Answers one row per item: `state` is granted,
--- busy, suspect, idle, waits, which means that its tenant has a limit of sends in flight and the item has
--- no seat, or stale, which means that someone else changed the session meanwhile and a
--- new snapshot has to look again. A boot that is dead gets nothing.
--- What is decided follows from the locked hot rows, which are fresh after a wait; the head send is
--- looked up in the snapshot and only started while it still is what the hot row says. `ready_since`
--- stays as it is, so the update of the hot row is heap-only.
--- Takes over from a boot only if its row, locked here, says that it is dead or late: a renewal that
--- races with it either comes first and keeps everything or finds the boot dead.
--- A send that runs already keeps the seat that it has, whoever takes it over.
+-- Takes the leases of a group of sessions and starts their head sends, in one statement. The commit
+-- is asynchronous unless a send is resumed, which writes a step. Returns one row per item; its
+-- `state` is granted, busy, suspect, idle, waits (the tenant limits its sends in flight and the
+-- item has no seat) or stale (another transaction changed the session in the meantime: the caller
+-- has to look again with a new snapshot). A dead boot is granted nothing.
+-- All decisions are based on the locked hot rows, which are fresh even after a wait for the lock.
+-- The head send is looked up in the snapshot, and is started only if it still is what the hot row
+-- says it is. `ready_since` is not changed, so the update of the hot row is heap-only.
+-- Takes over from a boot only if its row, locked here, says that it is dead or that its lease has
+-- expired: a concurrent renewal either comes first and keeps everything, or finds the boot dead.
+-- A send that is already running keeps its seat, whoever takes it over.
 -- Index: session_hot_pkey, boots_pkey, sends_open, sends_pkey, seat_limits_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
@@ -24,7 +24,7 @@ claimer AS MATERIALIZED (
 live AS MATERIALIZED (
     SELECT b.boot_id FROM boots b CROSS JOIN clock c
     WHERE b.dead_at IS NULL AND b.lease_until >= c.now
-    -- Nobody takes over from itself, however late it is: it would be declared dead by that.
+    -- A boot never takes over from itself, however late it is: that would declare it dead.
     UNION ALL SELECT $2::uuid
 ),
 hot AS MATERIALIZED (
@@ -33,7 +33,7 @@ hot AS MATERIALIZED (
         h.next_step, h.pending, h.signals, h.active, h.spent, h.context_version
     FROM item i
     JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
-    -- Readiness is spelled so that no plan looks for the session among all ready ones.
+    -- The test for readiness is written so that no plan searches the index of all ready sessions.
     WHERE coalesce(h.ready_since, -1) <> -1 AND h.lifecycle <> 2
       AND (
           h.owner_boot IS NULL
@@ -67,8 +67,9 @@ free AS (
     FROM hot h
     WHERE h.owner_boot IS NULL
        OR h.owner_boot IN (SELECT l.boot_id FROM late l)
-       -- The row of an owner may be gone when it ended long ago; one that registered after the
-       -- snapshot is not visible either, but then the snapshot's owner was another one.
+       -- The row of an owner that ended long ago may have been removed. That of an owner that
+       -- registered after the snapshot is not visible either, but then the snapshot shows another
+       -- owner.
        OR (
            NOT EXISTS (SELECT FROM boots b WHERE b.boot_id = h.owner_boot)
            AND h.owner_boot = (
@@ -123,7 +124,8 @@ started AS (
         END AS resumed,
         {s.send}
 ),
--- A death is counted also where the send is left alone, once: it has no owner then.
+-- A crash is counted even if the send is not granted, but only once: the session has no owner
+-- afterwards.
 died AS (
     UPDATE sends s SET crashes = s.crashes + 1, attempts = s.attempts + 1
     FROM head k
@@ -181,6 +183,6 @@ SELECT
             WHERE h.tenant = i.tenant AND h.session_id = i.session_id
         ), 'idle')
     END AS state,
-    -- A reader may see the step before a crash of the server, so it has to outlast one.
+    -- A reader may see the step before the server crashes, so it has to survive a crash.
     CASE WHEN t.active <> 0 THEN set_config('synchronous_commit', 'on', TRUE) END AS durable
 FROM item i LEFT JOIN started t ON t.ord = i.ord

@@ -1,6 +1,8 @@
--- Takes the leases of those sessions of a group that nobody owns and whose head send has yet to begin, which
--- are most, where no tenant's limit is to be kept. An item without a row in the answer is none of them, or someone else changed it meanwhile:
--- claim.sql, which knows all cases, says which. What is granted is what that would grant.
+-- Takes the leases of those sessions of a group that have no owner and whose head send has not
+-- started yet, for tenants without a limit of sends in flight: the most common case. An item
+-- without a row in the result is a different case, or another transaction changed it in the
+-- meantime: claim.sql, which handles every case, tells which. It grants exactly what claim.sql
+-- would.
 -- Index: session_hot_pkey, boots_pkey, sends_open, sends_pkey, seat_limits_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
@@ -12,7 +14,7 @@ hot AS MATERIALIZED (
     FROM unnest($3::integer[], $4::uuid[], $5::uuid[], $6::integer[])
         WITH ORDINALITY AS i (tenant, session_id, token, crashes_below, ord)
     JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
-    -- Readiness is spelled so that no plan looks for the session among all ready ones.
+    -- The test for readiness is written so that no plan searches the index of all ready sessions.
     WHERE coalesce(h.ready_since, -1) <> -1 AND h.lifecycle <> 2 AND h.active = 0
       AND h.owner_boot IS NULL
       AND NOT EXISTS (

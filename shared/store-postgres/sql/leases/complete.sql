@@ -1,11 +1,11 @@
--- Makes sends final under their leases and moves their sessions on: one statement. An item without
--- a row in the answer lost its lease and changed nothing. A cancel on the locked hot row wins over
--- the result; the messages and the usage are stored either way. Any other of the signals that keep
--- a send from ending keeps it running (`undelivered`): then the signals are lowered, and nothing
--- else happens; its row is written as it is, which tells that it still runs. The inbox' signal
--- outlives a send: the next one looks there.
--- No wake-up is lost: whether the lease is given back follows from `pending` on the locked hot row.
--- The next send is looked up in the snapshot, which may not show it yet when this statement had to
+-- Makes sends final under their leases and advances their sessions, in one statement. An item
+-- without a row in the result lost its lease and changed nothing. A cancel on the locked hot row
+-- takes precedence over the result; messages and usage are stored either way. Any other of the
+-- signals that keep a send from ending keeps it running (`undelivered`): then the signals are
+-- cleared and nothing else happens; the row of the send is rewritten unchanged, which shows that it
+-- still runs. The signal for the inbox outlives the send: the next send looks there.
+-- No wake-up is lost: whether the lease is released follows from `pending` on the locked hot row.
+-- The next send is looked up in the snapshot, which may not show it yet if this statement had to
 -- wait for the lock; then the lease is kept (`kept` without a send) and take_next.sql looks again.
 -- Index: session_hot_pkey, sends_pkey, sends_open.
 WITH clock AS MATERIALIZED (

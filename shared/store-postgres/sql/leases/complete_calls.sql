@@ -1,7 +1,7 @@
--- The same as complete.sql, with what becomes of earlier calls and of the inbox items that the
--- messages deliver, and with what webhooks are told. Most sends have nothing of that, and tables that are
--- not named cost nothing.
--- Index: as there, and tool_calls_pkey, inbox_pkey.
+-- Like complete.sql, and also stores the outcome of earlier calls, which inbox items the messages
+-- deliver, and events for webhooks. Most sends need none of these, and tables that a statement does
+-- not name cost nothing.
+-- Index: as in complete.sql, and tool_calls_pkey, inbox_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
@@ -140,7 +140,8 @@ new_usage AS (
         AS u (ord, round, attempt, model, usage)
     JOIN ended e ON e.ord = u.ord AND NOT e.undelivered
 ),
--- Each of these is one table, so that the whole key is looked up and not only its beginning.
+-- `change` and `delivery` are materialized so that the updates look up the whole key, not just its
+-- prefix.
 change AS MATERIALIZED (
     SELECT
         e.tenant, e.session_id, e.epoch, e.now, g.call_id, g.starts, g.waits_on, g.waited,
@@ -177,7 +178,7 @@ delivered AS (
     WHERE n.tenant = d.tenant AND n.session_id = d.session_id AND n.item_id = d.item_id
       AND n.fate = 'pending'
 ),
--- Of tenants with webhooks: what the end tells them.
+-- For tenants with webhooks: the event that the send has ended.
 noted AS (
     INSERT INTO webhook_events (tenant, source, n, type, resource, at)
     SELECT e.tenant, e.session_id, e.next_step, 'send.' || e.status, e.send_id, e.now

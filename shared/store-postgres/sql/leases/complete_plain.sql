@@ -1,7 +1,7 @@
--- Makes those sends of a group final, under their leases, that simply complete: nothing was raised on their
--- sessions, and no further send is to run under the lease, which is given back. An item without a row in
--- the answer is none of them, or lost its lease: complete.sql, which knows all cases, says which. What is
--- stored is what that would store.
+-- Makes those sends of a group final, under their leases, that simply complete: no signal cancels
+-- them or keeps them from ending, and no further send is to run under the lease, which is released.
+-- An item without a row in the result is a different case, or lost its lease: complete.sql, which
+-- handles every case, tells which. It stores exactly what complete.sql would.
 -- Index: session_hot_pkey, sends_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
@@ -54,8 +54,8 @@ moved AS (
         next_seq = e.next_seq + e.messages,
         next_step = e.next_step + 1,
         writes = h.writes + 1,
-        -- As it was when the row was locked: what a statement that waited for the lock writes is checked
-        -- first as if the row were as this one found it.
+        -- The value from the locked row: after a wait for the lock, the table's checks are first
+        -- applied to the new row as computed from the snapshot, where `pending` may be outdated.
         pending = e.pending,
         active = 0,
         signals = h.signals & 2,

@@ -1,6 +1,7 @@
--- The same as complete_calls.sql, with what the sends are shown as once they are old. Only agents that show
--- digests have that, and tables that are not named cost nothing.
--- Index: as there, and projections_pkey.
+-- Like complete_calls.sql, and also stores the projections of the sends: what they are shown as
+-- once they are old. Only agents that show digests need this, and tables that a statement does not
+-- name cost nothing.
+-- Index: as in complete_calls.sql, and projections_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),
@@ -139,7 +140,8 @@ new_usage AS (
         AS u (ord, round, attempt, model, usage)
     JOIN ended e ON e.ord = u.ord AND NOT e.undelivered
 ),
--- Each of these is one table, so that the whole key is looked up and not only its beginning.
+-- `change` and `delivery` are materialized so that the updates look up the whole key, not just its
+-- prefix.
 change AS MATERIALIZED (
     SELECT
         e.tenant, e.session_id, e.epoch, e.now, g.call_id, g.starts, g.waits_on, g.waited,
@@ -176,7 +178,7 @@ delivered AS (
     WHERE n.tenant = d.tenant AND n.session_id = d.session_id AND n.item_id = d.item_id
       AND n.fate = 'pending'
 ),
--- Of tenants with webhooks: what the end tells them.
+-- For tenants with webhooks: the event that the send has ended.
 noted AS (
     INSERT INTO webhook_events (tenant, source, n, type, resource, at)
     SELECT e.tenant, e.session_id, e.next_step, 'send.' || e.status, e.send_id, e.now

@@ -1,5 +1,5 @@
--- Reads the grants that carry these tokens with the sends that run under them, after a commit whose
--- answer was lost. No row where the token holds nothing.
+-- Reads back the grants with these tokens and the sends that run under them, after a commit whose
+-- response was lost. No row for a token that holds nothing.
 -- Index: session_hot_pkey, sends_open, agents_pkey, steps_pkey, seat_limits_pkey.
 SELECT
     i.ord, {s.send}, a.spec,

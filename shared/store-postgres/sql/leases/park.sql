@@ -1,7 +1,7 @@
--- Parks sends under their leases and gives the leases back. Answers `parked`; or `woken` where one
--- of the signals that say that a send need not wait was raised: then the signals are lowered, and
--- nothing else happens; or `cancelled` where a cancel was: then nothing happens at all, and the
--- send has to be ended. An item without a row in the answer lost its lease and changed nothing.
+-- Parks sends under their leases and releases the leases. Returns `parked`; or `woken` if a signal
+-- that makes waiting unnecessary was raised: then the signals are cleared and nothing else happens;
+-- or `cancelled` if a cancel was raised: then nothing happens at all, and the send has to be ended.
+-- An item without a row in the result lost its lease and changed nothing.
 -- Index: session_hot_pkey, sends_pkey, webhooks_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
@@ -34,7 +34,7 @@ hot AS MATERIALIZED (
     ORDER BY h.tenant, h.session_id
     FOR UPDATE OF h
 ),
--- Whether the send still runs is looked up in its newest version, as the update below does.
+-- Whether the send still runs is read from the newest version of its row, as in the update below.
 held AS MATERIALIZED (
     SELECT h.ord, h.tenant, h.session_id, h.signals, h.state
     FROM hot h
@@ -79,13 +79,13 @@ new_step AS (
         '{"reason":"' || t.waiting_on || '"}'
     FROM told t
 ),
--- What waits for someone outside is told to them, if there are endpoints.
+-- For tenants with webhooks: the event that a send waits for somebody outside.
 noted AS (
     INSERT INTO webhook_events (tenant, source, n, type, resource, at)
     SELECT t.tenant, t.session_id, t.next_step, 'send.waiting', t.send_id, t.now
     FROM told t
     WHERE t.waiting_on IN ('human', 'tool', 'recovery')
-      -- Any of the tenant's will do; the id is there for a plan with the whole key.
+      -- Any webhook of the tenant will do; the condition on the id lets the plan use the whole key.
       AND EXISTS (
           SELECT FROM webhooks w
           WHERE w.tenant = t.tenant AND w.webhook_id >= '00000000-0000-0000-0000-000000000000'

@@ -1,6 +1,7 @@
--- Reads what became of writes under leases after a commit whose answer was lost: the last step of
--- the send under that grant, whether the grant still holds and how many writes it has seen, and the signals that stand for what
--- lies in the inbox: the lost answer may have been the one that told of them.
+-- Reads what became of writes under leases after a commit whose response was lost: the last step of
+-- the send under that grant, whether the grant still holds, how many writes it has seen, and the
+-- signals that stand for pending inbox items, as the lost response may have been the one to report
+-- them.
 -- Index: session_hot_pkey, steps_pkey, inbox_pending.
 SELECT
     i.ord, coalesce(h.token = i.token, FALSE) AS held, h.writes, h.next_seq, h.pending, h.signals,

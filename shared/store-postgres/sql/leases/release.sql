@@ -1,7 +1,7 @@
--- Gives leases back with their sends as they are. `ready_since` stays, so that the session keeps
--- its place among the ready ones. An item without a row in the answer had lost its lease. A send of
--- which a model call may have been lost counts it (1), and so does one whose calls were lost with the
--- process that made them (2), as a death.
+-- Releases leases and leaves their sends as they are. `ready_since` is kept, so that the session
+-- keeps its place among the ready ones. An item without a row in the result had already lost its
+-- lease. A running send counts one more attempt if a model call of it may have been lost (1), and
+-- one more crash if its calls were lost with the process that made them (2).
 -- Index: session_hot_pkey, sends_open.
 WITH hot AS MATERIALIZED (
     SELECT i.ord, h.tenant, h.session_id, CASE WHEN h.active = 1 THEN i.lost ELSE 0 END AS lost

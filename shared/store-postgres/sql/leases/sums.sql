@@ -1,4 +1,5 @@
--- Writes the sums and the usage of sends whose hot rows are locked, and what their sessions spent.
+-- Writes the sums and usage rows of sends whose hot rows are locked, and what their sessions have
+-- spent.
 -- Index: sends_pkey, session_hot_pkey.
 WITH summed AS (
     UPDATE sends s SET usage = i.usage, rounds = i.rounds, attempts = i.attempts

@@ -1,6 +1,6 @@
--- Takes the next send of sessions whose lease was kept behind a final send, with a snapshot of its
--- own, or gives the lease back when the send was cancelled meanwhile. An item without a row in the
--- answer lost its lease.
+-- Starts the next send of sessions whose lease was kept after a final send, with a snapshot of its
+-- own, or releases the lease if that send was cancelled in the meantime. An item without a row in
+-- the result lost its lease.
 -- Index: session_hot_pkey, sends_open, sends_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now

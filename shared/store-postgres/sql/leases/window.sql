@@ -1,7 +1,7 @@
 -- Reads, for freshly claimed sessions, the messages of the active window that the caller's cache
--- lacks: those from `from_seq` on, begun at the message that asked when the window would begin with
--- an answer.
--- Index: messages_pkey; cost follows the window, not the transcript.
+-- lacks: those from `from_seq` on, or from the message that asked if the window would begin with an
+-- answer.
+-- Index: messages_pkey; the cost depends on the window, not on the transcript.
 WITH item AS MATERIALIZED (
     SELECT
         i.ord, i.tenant, i.session_id, i.next_seq, i.cached_next_seq, i.cached_from_seq,

@@ -1,5 +1,5 @@
--- Declares boots dead whose leases have run out at $2, of those that own locked sessions: a renewal
--- that races with it either comes first and keeps everything, or finds the boot dead.
+-- Declares those owners of locked sessions dead whose leases have expired at $2: a concurrent
+-- renewal either comes first and keeps everything, or finds the boot dead.
 -- Index: boots_pkey.
 WITH late AS MATERIALIZED (
     SELECT b.boot_id

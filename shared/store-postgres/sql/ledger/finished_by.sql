@@ -1,4 +1,5 @@
--- Reads the final steps that a process wrote for sends, to resolve a commit whose answer was lost.
+-- Reads the final steps that a process wrote for sends, to resolve a commit whose response was
+-- lost.
 -- Index: sends_pkey, steps_pkey.
 SELECT t.tenant, t.send_id, t.n
 FROM unnest($1::integer[], $2::uuid[]) AS i (tenant, send_id)

@@ -1,5 +1,6 @@
--- Reads, of sessions whose hot rows are locked, the open sends with the first and the last place:
--- the active one, where there is one, is the first, and the one that was queued last is the last.
+-- Reads, for sessions whose hot rows are locked, the open sends with the first and the last
+-- position: the active send, if there is one, is the first, and the send that was queued last is
+-- the last.
 -- Index: sends_open, sends_pkey.
 SELECT
     0::bigint AS ord, {s.send}
@@ -26,6 +27,6 @@ CROSS JOIN LATERAL (
         {w.send}
     FROM sends w
     WHERE w.tenant = i.tenant AND w.send_id = o.send_id
-    -- Keeps the planner from looking only the tenant up.
+    -- Keeps the planner from looking up the tenant alone.
     OFFSET 0
 ) s

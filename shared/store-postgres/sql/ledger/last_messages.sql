@@ -1,5 +1,5 @@
--- Reads the last messages of transcripts: as only one send of a session is active at a time, an
--- active send has messages exactly when it wrote the last one, and a round is open exactly when the
+-- Reads the last messages of transcripts. As only one send of a session is active at a time, an
+-- active send has messages exactly if it wrote the last one, and a round is open exactly if the
 -- message that asked is still the last one.
 -- Index: messages_pkey.
 SELECT

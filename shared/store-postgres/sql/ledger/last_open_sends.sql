@@ -1,5 +1,5 @@
--- Reads the last open sends of a session whose hot row is locked, at most $3: those without a place
--- first.
+-- Reads the last open sends of a session whose hot row is locked, at most $3: those without a
+-- position first.
 -- Index: sends_open.
 SELECT
     0::bigint AS ord, {s.send}

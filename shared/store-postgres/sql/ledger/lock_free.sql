@@ -1,5 +1,5 @@
--- Locks hot rows without waiting, and answers those that someone else has locked. Waiting for no lock,
--- it needs no order among them.
+-- Locks hot rows without waiting, and returns those that another transaction has locked. As it
+-- never waits for a lock, it needs no lock order.
 -- Index: session_hot_pkey.
 WITH wanted AS MATERIALIZED (
     SELECT DISTINCT i.tenant, i.session_id
@@ -14,5 +14,6 @@ free AS MATERIALIZED (
 SELECT h.tenant, h.session_id
 FROM wanted w
 JOIN session_hot h ON h.tenant = w.tenant AND h.session_id = w.session_id
--- Not NOT EXISTS: as nobody can tell how many are free, that is planned as a loop over all pairs.
+-- NOT IN instead of NOT EXISTS: the planner cannot estimate how many are free, and would plan NOT
+-- EXISTS as a loop over all pairs.
 WHERE (w.tenant, w.session_id) NOT IN (SELECT f.tenant, f.session_id FROM free f)

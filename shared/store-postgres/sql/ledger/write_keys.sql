@@ -1,4 +1,4 @@
--- Stores idempotency keys. One without a row in the answer was taken meanwhile.
+-- Stores idempotency keys. A key without a row in the result was taken in the meantime.
 -- Index: idempotency_keys_pkey.
 INSERT INTO idempotency_keys (tenant, route, key, body_hash, resource, created_at)
 SELECT i.tenant, i.route, i.key, i.body_hash, i.resource, $1::bigint

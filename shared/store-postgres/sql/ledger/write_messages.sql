@@ -1,4 +1,4 @@
--- Writes messages that were numbered from locked hot rows.
+-- Writes messages whose numbers were assigned from locked hot rows.
 INSERT INTO messages (
     tenant, session_id, seq, send_id, role, content, tool_call_id, name, failed, round,
     asked_at_seq, epoch, created_at

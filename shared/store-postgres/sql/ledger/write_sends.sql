@@ -1,4 +1,4 @@
--- Writes what changed on sends whose hot rows are locked.
+-- Writes the changes of sends whose hot rows are locked.
 -- Index: sends_pkey.
 UPDATE sends s SET
     position = i.position,

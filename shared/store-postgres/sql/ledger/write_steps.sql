@@ -1,5 +1,5 @@
--- Writes final steps that were numbered from locked hot rows, and notes them for webhooks, if their tenants
--- have any.
+-- Writes final steps whose numbers were assigned from locked hot rows, and their webhook events,
+-- for tenants that have webhooks.
 -- Index: webhooks_pkey.
 WITH item AS MATERIALIZED (
     SELECT i.tenant, i.session_id, i.n, i.send_id, i.epoch, i.boot, i.refs, i.status
@@ -12,7 +12,7 @@ noted AS (
     INSERT INTO webhook_events (tenant, source, n, type, resource, at)
     SELECT i.tenant, i.session_id, i.n, 'send.' || i.status, i.send_id, $1::bigint
     FROM item i
-    -- Any of the tenant's will do; the id is there for a plan with the whole key.
+    -- Any webhook of the tenant will do; the condition on the id lets the plan use the whole key.
     WHERE EXISTS (
         SELECT FROM webhooks w
         WHERE w.tenant = i.tenant AND w.webhook_id >= '00000000-0000-0000-0000-000000000000'

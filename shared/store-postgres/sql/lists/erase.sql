@@ -1,4 +1,4 @@
--- Removes a list with all that belongs to it.
+-- Removes a list and everything that belongs to it.
 -- Index: the primary keys.
 WITH
     e AS (DELETE FROM list_entries d WHERE d.tenant = $1::integer AND d.list = $2::text),

@@ -1,4 +1,4 @@
--- Makes sure of a list and locks it; gives its counters.
+-- Creates a list if it does not exist, and locks it; returns its counters.
 -- Index: the primary key.
 INSERT INTO lists AS l (tenant, list, next_id, version) VALUES ($1::integer, $2::text, 1, 0)
 ON CONFLICT (tenant, list) DO UPDATE SET version = l.version

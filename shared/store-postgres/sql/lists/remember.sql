@@ -1,4 +1,4 @@
--- Remembers what a call did, and forgets the writes up to the n-th.
+-- Remembers what a call did to the list, and forgets the writes up to the n-th.
 -- Index: the primary key; list_writes_n.
 WITH f AS (
     DELETE FROM list_writes d

@@ -1,5 +1,5 @@
--- Stores a list whose row is locked or new: its counters, the entries that changed, without those
--- that are gone. No number is in both.
+-- Stores a list whose row is locked or new: writes its counters and the changed entries, and
+-- removes the deleted ones. No id is in both sets.
 -- Index: the primary keys.
 WITH
     c AS (

@@ -1,4 +1,4 @@
--- Writes an entry whose text stays.
+-- Updates an entry whose text does not change.
 -- Index: the primary key.
 UPDATE memories
 SET metadata = $3::text, updated_at = $4::bigint, expires_at = $5::bigint, source = $6::text

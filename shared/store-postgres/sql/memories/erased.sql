@@ -1,4 +1,4 @@
--- Records an erasure, and adds up the entries that went with its steps.
+-- Records an erasure, and adds up the entries that its steps deleted.
 -- Index: the primary key.
 INSERT INTO memory_erasures AS e (
     tenant, erasure_id, fingerprint, deleted, erased_at, erased_by

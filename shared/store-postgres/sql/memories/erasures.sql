@@ -1,4 +1,5 @@
--- A page of a tenant's erasures, newest first; of the namespace with the fingerprint $4 where that is set.
+-- A page of a tenant's erasures, newest first; only of the namespace with the fingerprint $4, if
+-- given.
 -- Index: the primary key backwards.
 SELECT e.erasure_id, e.fingerprint, e.deleted, e.erased_at, e.erased_by
 FROM memory_erasures e

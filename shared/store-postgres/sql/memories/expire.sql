@@ -1,5 +1,5 @@
--- Deletes at most $2 entries that have expired, but not of tenants on hold: what a tenant's retention is was
--- written by this program, in one form.
+-- Deletes at most $2 entries that have expired, except those of tenants on hold. A tenant's
+-- retention is always written by this program, in one format.
 -- Index: memories_expires, tenants_pkey.
 WITH expired AS MATERIALIZED (
     SELECT m.tenant, m.memory_id FROM memories m

@@ -1,5 +1,5 @@
--- A page of a tenant's entries that have not expired, newest first; of a namespace, from $5 up to $6,
--- where these are set.
+-- A page of a tenant's entries that have not expired, newest first; only of a namespace, from $5 up
+-- to $6, if given.
 -- Index: the primary key backwards, or memories_namespace.
 SELECT
     m.memory_id, m.namespace, m.text, m.metadata, m.source, m.created_at, m.updated_at, m.expires_at

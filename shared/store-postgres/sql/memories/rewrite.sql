@@ -1,4 +1,4 @@
--- Writes an entry with another text. The vector of the old one goes.
+-- Updates an entry with a new text, and removes the vector of the old one.
 -- Index: the primary key.
 UPDATE memories
 SET metadata = $3::text, updated_at = $4::bigint, expires_at = $5::bigint, source = $6::text,

@@ -1,4 +1,4 @@
--- Enters an entry, without a vector, unless its id is known.
+-- Inserts an entry, without a vector; does nothing if its id exists.
 -- Index: the primary key.
 INSERT INTO memories (
     tenant, memory_id, namespace, text, metadata, source, words, created_at, updated_at, embed_at,

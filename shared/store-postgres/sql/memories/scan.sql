@@ -1,5 +1,5 @@
--- A namespace's entries, from $2 up to $3, that have not expired, at most $5, with their words where these
--- are fewer: those of so many nobody reads.
+-- A namespace's entries, from $2 up to $3, that have not expired, at most $5. Their words are
+-- included only if there are fewer than that: nobody reads the words of so many.
 -- Index: memories_namespace.
 SELECT
     m.memory_id, m.updated_at,

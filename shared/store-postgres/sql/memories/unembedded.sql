@@ -1,4 +1,4 @@
--- Takes at most $3 entries of which a vector is to be made by $1, and keeps them from others until $2.
+-- Claims at most $3 entries that need a vector by $1, until $2.
 -- Index: memories_unembedded.
 WITH due AS MATERIALIZED (
     SELECT m.tenant, m.memory_id

@@ -1,5 +1,6 @@
--- Calls that have money set aside, of their tenant or of their agent, whose boots have no lease, or that began more than $2
--- milliseconds ago. There are as many as are under way. Index: money_aside_pkey, agent_money_aside_pkey, boots_pkey.
+-- Calls with a reservation, of their tenant or their agent, whose boots have no lease, or that
+-- began more than $2 milliseconds ago. There are as many as calls in flight. Index:
+-- money_aside_pkey, agent_money_aside_pkey, boots_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),

@@ -1,6 +1,6 @@
--- The limits of a tenant, locked: nobody else sets any of its money aside until the transaction ends. Whether any of its
--- agents has such limits; one that gets some while this waits for the lock may not be seen, and has no call counted yet.
--- And the database's time.
+-- The limits of a tenant, locked: nobody else reserves any of its money until the transaction ends;
+-- whether any of its agents has such limits; and the database's time. An agent that gets limits
+-- while this waits for the lock may be missed, but has no call counted yet.
 -- Index: tenants_pkey, agents_money.
 SELECT
     t.limits,

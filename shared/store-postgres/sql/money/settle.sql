@@ -1,5 +1,6 @@
--- Calls of a tenant have nothing set aside any more, nor have their agents for them; each cost and took what is said, or
--- all of it. On each day, that is spent, and in the minute that is counted of it. Index: money_aside_pkey,
+-- Removes the reservations of calls of a tenant, in its account and in those of its agents. Each
+-- call cost and took what is given, or else all that was reserved. This counts as spent on its day,
+-- and in the counted minute of that day if the call began in it. Index: money_aside_pkey,
 -- money_days_pkey, agent_money_aside_pkey, agent_money_days_pkey.
 WITH asked AS (
     SELECT e.call_id, e.cost, e.tokens

@@ -1,5 +1,6 @@
--- What counts against limits of a tenant on the day $3, in a month from the day $2 on, and in a
--- minute that begins at $4: its rows, the last day that has one, the last minute that was counted, and sums.
+-- What counts against the limits of a tenant on the day $3, in the month from the day $2 on, and in
+-- the minute that begins at $4: number of rows, the last day with a row, the last minute that was
+-- counted, and sums.
 -- Index: money_days_pkey, money_aside_pkey.
 SELECT
     count(*) AS days,

@@ -1,4 +1,5 @@
--- Tenants whose limits, or those of an agent of theirs, name money, or tokens of more than a minute.
+-- Tenants whose limits, or those of one of their agents, include money, or tokens over more than a
+-- minute.
 -- Index: tenants_money, tenants_tokens, agents_money.
 SELECT t.tenant FROM tenants t WHERE t.limits LIKE '%"usd_per_%' AND t.deleted_at IS NULL
 UNION

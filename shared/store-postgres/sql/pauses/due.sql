@@ -1,5 +1,6 @@
--- Makes the alarms of parked sends due, but for those whose sessions someone else works on.
--- Waiting for no lock, it needs no order among them; `sends` rows change only under this lock.
+-- Makes the alarms of parked sends due, skipping those whose sessions another transaction has
+-- locked. As it never waits for a lock, it needs no lock order; `sends` rows change only under this
+-- lock.
 -- Index: sends_pkey, session_hot_pkey.
 WITH
     n AS (SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now),

@@ -1,6 +1,6 @@
--- Locks the notes of sends whose pause has ended and that are not running, so that none is noted anew until the
--- transaction ends. There are few pauses; their notes are found by pause_waits_pause, the sends by their
--- primary key.
+-- Locks the records of sends whose pause has ended and that are not running, so that none is
+-- recorded anew until the transaction ends. There are few pauses; what waits for them is found by
+-- pause_waits_pause, the sends by their primary key.
 SELECT w.tenant, w.send_id
 FROM pauses p
 JOIN pause_waits w ON w.pause_tenant = p.tenant AND w.kind = p.kind AND w.name = p.name

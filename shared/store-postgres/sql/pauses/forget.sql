@@ -1,4 +1,5 @@
--- Forgets pauses that ended more than $2 milliseconds ago and for which no send waits. There are few pauses.
+-- Removes pauses that ended more than $2 milliseconds ago and for which no send waits. There are
+-- few pauses.
 -- Index: pause_waits_pause.
 DELETE FROM pauses p
 WHERE p.resumed_at < coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) - $2::bigint

@@ -1,4 +1,4 @@
--- What is paused of the tenants from $1 to $2, behind the key ($3, $4, $5), by the primary key.
+-- The active pauses of the tenants from $1 to $2, after the key ($3, $4, $5), by the primary key.
 SELECT p.tenant, p.kind, p.name, p.reason, p.created_at
 FROM pauses p
 WHERE p.tenant >= $1::integer AND p.tenant <= $2::integer AND p.resumed_at IS NULL

@@ -1,4 +1,4 @@
--- Pauses something; what is paused already stays paused since then, and keeps its reason where $5 is null.
+-- Pauses something. An active pause keeps its start, and its reason if $5 is null.
 -- Index: the primary key.
 INSERT INTO pauses AS p (tenant, kind, name, reason, created_at)
 VALUES ($2::integer, $3::text, $4::text, $5::text,

@@ -1,4 +1,4 @@
--- Forgets what sends waited for, unless they run again or could not be woken.
+-- Forgets what sends waited for, unless they are running again or could not be woken.
 -- Index: pause_waits_pkey, sends_pkey.
 DELETE FROM pause_waits w
 USING unnest($2::integer[], $3::uuid[]) AS e (tenant, send_id)

@@ -1,2 +1,2 @@
--- Adds the extension, where the user may.
+-- Adds the extension, if the user may.
 CREATE EXTENSION IF NOT EXISTS vector

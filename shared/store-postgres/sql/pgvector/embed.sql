@@ -1,4 +1,5 @@
--- Gives an entry the vector $4 of model $5, as the extension reads it in $6, if its text is still $3.
+-- Sets the vector of an entry to $4, made by model $5, and to $6 as the extension reads it, if its
+-- text is still $3.
 -- Index: the primary key.
 UPDATE memories
 SET embedding = $4::bytea, embedding_model = $5::text, embed_at = NULL,

@@ -1,5 +1,5 @@
--- Whether the extension can be had, whether its type is known, whether memories has a column of it, and
--- whether that has what belongs to it.
+-- Whether the extension is available, whether its type exists, whether memories has a column of
+-- that type, and whether the index and the trigger for the column exist.
 SELECT
     EXISTS (SELECT FROM pg_available_extensions e WHERE e.name = 'vector') AS available,
     to_regtype('vector') IS NOT NULL AS known,

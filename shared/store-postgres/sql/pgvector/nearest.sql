@@ -1,6 +1,6 @@
--- Of the newest $6 entries of a namespace, from $2 up to $3, that have not expired and have a vector of
--- model $5: the $8 whose vectors are nearest to $7, with the cosines of the angles between. A vector of
--- another size cannot be compared. The question is read once, and not for each row.
+-- Of the newest $6 entries of a namespace, from $2 up to $3, that have not expired and have a
+-- vector of model $5: the $8 whose vectors are nearest to $7, with the cosines of the angles. A
+-- vector of another size cannot be compared. The query vector is parsed once, not for each row.
 -- Index: memories_namespace.
 WITH asked AS MATERIALIZED (
     SELECT $7::text::vector AS vector

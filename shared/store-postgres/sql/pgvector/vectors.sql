@@ -1,5 +1,6 @@
 -- The vectors that model $5 made of a namespace's newest entries, from $2 up to $3, that have not
--- expired, at most $6, without those that the extension compares: they were made before it was there.
+-- expired, at most $6, without those that the extension compares: they were made before it was
+-- installed.
 -- Index: memories_namespace.
 SELECT m.memory_id, m.embedding, m.updated_at
 FROM memories m

@@ -1,4 +1,5 @@
--- The next runs from $2 of the tenant $1 on. What is left of a tenant that is being erased contradicts itself.
+-- The next runs from $2 of the tenant $1 on. What is left of a tenant that is being erased is
+-- inconsistent, and skipped.
 -- Index: runs_pkey, tenants_pkey.
 SELECT r.tenant, r.run_id AS id
 FROM runs r

@@ -1,4 +1,5 @@
--- The next sessions from $2 of the tenant $1 on. What is left of a tenant that is being erased contradicts itself.
+-- The next sessions from $2 of the tenant $1 on. What is left of a tenant that is being erased is
+-- inconsistent, and skipped.
 -- Index: session_hot_pkey, tenants_pkey.
 SELECT r.tenant, r.session_id AS id
 FROM session_hot r

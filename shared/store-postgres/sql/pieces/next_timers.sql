@@ -1,4 +1,5 @@
--- The next timers from $2 of the tenant $1 on. What is left of a tenant that is being erased contradicts itself.
+-- The next timers from $2 of the tenant $1 on. What is left of a tenant that is being erased is
+-- inconsistent, and skipped.
 -- Index: timers_pkey, tenants_pkey.
 SELECT r.tenant, r.timer_id AS id
 FROM timers r

@@ -1,6 +1,6 @@
--- The rows of the runs $5 to $6 of the tenant $4, under the names of the tables: the invariants that
--- follow see nothing else, and take $1 to $3.
--- Sends have no index by their run.
+-- The rows of the runs $5 to $6 of the tenant $4, under the names of the tables: the invariants
+-- that follow see nothing else, and take $1 to $3.
+-- Sends are left out, as they have no index by their run.
 -- Index: the primary keys.
 WITH
     runs AS MATERIALIZED (

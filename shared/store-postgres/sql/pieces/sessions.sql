@@ -1,6 +1,6 @@
--- The rows of the sessions $5 to $6 of the tenant $4, under the names of the tables: the invariants that
--- follow see nothing else, and take $1 to $3.
--- Ids of calls begin with their send.
+-- The rows of the sessions $5 to $6 of the tenant $4, under the names of the tables: the invariants
+-- that follow see nothing else, and take $1 to $3.
+-- Call ids begin with the id of their send.
 -- Index: the primary keys; sends_session.
 WITH
     session_hot AS MATERIALIZED (

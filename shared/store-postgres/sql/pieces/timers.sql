@@ -1,5 +1,5 @@
--- The rows of the timers $5 to $6 of the tenant $4, under the names of the tables: the invariants that
--- follow see nothing else, and take $1 to $3.
+-- The rows of the timers $5 to $6 of the tenant $4, under the names of the tables: the invariants
+-- that follow see nothing else, and take $1 to $3.
 -- Index: the primary keys.
 WITH
     timers AS MATERIALIZED (

@@ -1,2 +1,2 @@
--- The tenants that are not on this database, of which there are some hundreds at most.
+-- The tenants that are not on this database: some hundreds at most.
 SELECT a.tenant FROM tenants_away a ORDER BY a.tenant

@@ -1,6 +1,6 @@
--- Refuses what is written for a tenant that is not on this database. It is asked after the statement, when the transaction
--- has its number: whoever notes that a tenant leaves and then waits for the transactions that have one knows that none
--- follows which has not seen the note.
+-- Rejects writes for a tenant that is not on this database. It runs after the statement, when the
+-- transaction already has its id: whoever records that a tenant leaves and then waits for the
+-- transactions that have an id knows that every later one sees the record.
 CREATE OR REPLACE FUNCTION mainspring_fence() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('mainspring.moves', TRUE) IS DISTINCT FROM 'on'

@@ -1,4 +1,4 @@
--- How many fences there are.
+-- Counts the fences.
 SELECT count(*) AS fences
 FROM pg_trigger t
 JOIN pg_class c ON c.oid = t.tgrelid

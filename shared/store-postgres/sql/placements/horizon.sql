@@ -1,6 +1,7 @@
--- A number that every transaction of before is below that has one, and the smallest one that a transaction of this database has
--- which is under way. Whoever writes holds the lock of its own number, of which 32 bits are told. One that gets its number
--- behind this statement sees what was committed before.
+-- A number above the ids of all earlier transactions, and the smallest id of a transaction of this
+-- database that is in progress. A transaction that writes holds the lock on its own id, of which
+-- pg_locks shows 32 bits. One that gets its id after this statement sees what was committed before
+-- it.
 SELECT n.next, coalesce(min(n.next - ((n.next - l.transactionid::text::bigint) & 4294967295)), n.next) AS oldest
 FROM (SELECT pg_current_xact_id()::text::bigint AS next) n
 LEFT JOIN (

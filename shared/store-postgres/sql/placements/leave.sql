@@ -1,5 +1,5 @@
--- Notes that a tenant is not on this database, because of the move with the version $2 or a later one. It is there behind
--- a crash: what is written afterwards is not copied.
+-- Records that a tenant is not on this database, because of the move with the version $2 or a later
+-- one. The commit survives a crash: what is written afterwards is not copied.
 -- Index: tenants_away_pkey.
 INSERT INTO tenants_away AS a (tenant, version, arriving)
 SELECT $1::integer, $2::bigint, $3::boolean

@@ -1,5 +1,5 @@
--- Nobody else changes the catalogue until the transaction ends: its versions are visible in their order. What
--- it says then is so behind a crash: rows are removed because of it.
+-- Lets one transaction at a time change the catalogue, so that its versions become visible in
+-- order. The commit survives a crash: rows are removed because of what the catalogue says.
 SELECT
     pg_advisory_xact_lock(7737423, 3)::text AS locked,
     set_config('synchronous_commit', 'on', TRUE) AS durable

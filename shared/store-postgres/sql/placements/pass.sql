@@ -1,2 +1,2 @@
--- What this transaction writes for tenants that are away is a move's.
+-- Marks what this transaction writes for absent tenants as part of a move.
 SELECT set_config('mainspring.moves', 'on', TRUE) AS moves

@@ -1,4 +1,4 @@
--- Writes a row of the catalogue, under the next version of all.
+-- Writes a row of the catalogue, under the catalogue's next version.
 -- Index: placements_pkey, placements_version_key.
 INSERT INTO placements AS p (tenant, place, other, phase, version, began, changed_at)
 SELECT

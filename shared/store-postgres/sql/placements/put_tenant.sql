@@ -1,4 +1,5 @@
--- Enters a tenant on a database that is not the home: by its number in place of its name, which is the home's.
+-- Enters a tenant on a database that is not the home: under its number instead of its name, which
+-- only the home stores.
 -- Index: tenants_pkey.
 INSERT INTO tenants AS t (
     tenant, name, limits, weight, retention, pools, created_at, erasing_at, erased_at, erasure

@@ -1,4 +1,4 @@
--- Has a boot live again, with a new lease.
+-- Revives a boot with a new lease.
 -- Index: boots_pkey.
 UPDATE boots b SET dead_at = NULL, lease_until = c.now + $3::bigint, lease_ms = $3::bigint
 FROM (

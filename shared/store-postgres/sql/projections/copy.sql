@@ -1,4 +1,4 @@
--- Stores what the sends of a copy are shown as once they are old.
+-- Stores the projections of the sends of a copied session.
 INSERT INTO projections (tenant, session_id, from_seq, to_seq, send_id, version, digest)
 SELECT $1::integer, $2::uuid, p.from_seq, p.to_seq, p.send_id, p.version, p.digest
 FROM unnest(

@@ -1,5 +1,5 @@
--- Reads what the sends of freshly claimed sessions are shown as once they are old, behind the folds of their
--- windows, with where each transcript begins.
+-- Reads what the sends of freshly claimed sessions are shown as once they are old, after the folds
+-- of their windows, with the first message number of each transcript.
 -- Index: projections_pkey, sessions_pkey.
 SELECT i.ord, p.tenant, p.session_id, {p.projection}, s.first_seq
 FROM unnest($1::integer[], $2::uuid[], $3::bigint[])

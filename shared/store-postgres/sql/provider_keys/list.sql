@@ -1,4 +1,4 @@
--- A tenant's keys behind $2, by the primary key.
+-- A tenant's keys for providers after $2, by the primary key.
 SELECT p.tenant, p.provider, p.sealed, p.hint, p.set_at
 FROM provider_keys p
 WHERE p.tenant = $1::integer AND p.provider > $2::text

@@ -1,4 +1,4 @@
--- Sets a key, in the place of the one before. Index: the primary key.
+-- Sets a key, replacing the previous one. Index: the primary key.
 INSERT INTO provider_keys AS p (tenant, provider, sealed, hint, set_at)
 VALUES ($2::integer, $3::text, $4::text, $5::text,
         coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint))

@@ -1,2 +1,2 @@
--- Every version of every agent that has a name.
+-- Every version of every published agent.
 SELECT tenant, name, n, spec, hash, created_at FROM agent_versions ORDER BY tenant, name, n

@@ -1,2 +1,2 @@
--- Every tenant that was not deleted, but for the first one.
+-- Every tenant that was not deleted, except the first one.
 SELECT t.tenant FROM tenants t WHERE t.tenant > 1 AND t.deleted_at IS NULL ORDER BY t.tenant

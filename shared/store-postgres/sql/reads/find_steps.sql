@@ -1,5 +1,5 @@
--- Finds sessions that have steps which were committed within a time. Asked of a planner that may read an index in pieces.
--- What is within the time is read first: by the sessions' order all steps would be.
+-- Finds sessions with steps that were committed in a time range. Needs a planner that may use
+-- bitmap scans. The time range is read first: in the order of sessions, all steps would be read.
 -- Index: steps_at.
 SELECT t.tenant, t.session_id, min(t.n) AS first_n, max(t.n) AS last_n
 FROM (

@@ -1,4 +1,5 @@
--- The first table that does not keep tenants apart, or whose rows their role may not use. Null where there is none.
+-- The first table that does not separate tenants, or whose rows their role may not use; null if
+-- there is none.
 WITH role AS (SELECT r.oid FROM pg_roles r WHERE r.rolname = 'mainspring_tenant'),
 tables AS (
     SELECT

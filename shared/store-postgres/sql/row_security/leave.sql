@@ -1,2 +1,2 @@
--- The connection is the program's again.
+-- Returns the connection to the program's own role.
 SELECT set_config('role', 'none', FALSE) AS role, set_config('mainspring.tenant', '', FALSE) AS tenant

@@ -1,2 +1,2 @@
--- Makes those wait that want to keep tenants apart, too, until the transaction ends.
+-- Lets one transaction at a time set up the separation of tenants.
 SELECT pg_advisory_xact_lock(7737423, 2)::text AS locked

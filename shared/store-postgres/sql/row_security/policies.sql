@@ -1,6 +1,7 @@
--- Keeps tenants apart in every table that has a row's tenant: under the role of tenants, a row of another one is not
--- there. Whoever else uses the tables sees what it saw, and the owner is not even asked. Everyone sees the pauses
--- that the operator set for all tenants, which have the tenant 0; what is no tenant's may be read.
+-- Separates tenants in every table whose rows have a tenant: under the tenants' role, rows of other
+-- tenants are not visible. Other users of the tables see what they saw before, and the policies are
+-- not even applied to the owner. Everyone sees the pauses that the operator set for all tenants,
+-- which have the tenant 0; tables whose rows have no tenant may be read.
 DO $$
 DECLARE
     found record;

@@ -1,5 +1,5 @@
--- Adds the role that statements on behalf of a tenant run under. Roles are the whole server's: another database's
--- installation may have added it, or do so right now.
+-- Adds the role that statements on behalf of a tenant run under. Roles belong to the whole server:
+-- another database's installation may have added it, or may be adding it right now.
 DO $$
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = 'mainspring_tenant') THEN

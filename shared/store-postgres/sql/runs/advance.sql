@@ -1,5 +1,5 @@
--- Writes runs as advances leave them. One without a row in the answer is not the boot's, or was
--- advanced meanwhile.
+-- Writes runs after advances. A run without a row in the result is not owned by the boot, or was
+-- advanced in the meantime.
 -- Index: runs_pkey.
 UPDATE runs r SET
     status = i.status,

@@ -1,4 +1,4 @@
--- Reads which advances were stored, after a commit whose answer was lost.
+-- Reads which advances were stored, after a commit whose response was lost.
 -- Index: run_steps_pkey.
 SELECT i.ord
 FROM unnest($2::integer[], $3::uuid[], $4::bigint[]) WITH ORDINALITY AS i (tenant, run_id, step, ord)

@@ -1,4 +1,4 @@
--- Asks something of runs that exist; answers which do.
+-- Stores asks for runs that exist; returns which do.
 -- Index: runs_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now

@@ -1,4 +1,4 @@
--- Asks something of the runs of a session that are not final.
+-- Stores an ask for each run of a session that is not final.
 -- Index: runs_session.
 INSERT INTO run_asks (tenant, run_id, ask, created_at)
 SELECT r.tenant, r.run_id, $3::text, $4::bigint FROM runs r

@@ -1,4 +1,4 @@
--- Reads what is asked of runs, in order.
+-- Reads the asks of runs, in order.
 -- Index: run_asks_pkey.
 SELECT i.ord, a.ask_id, a.ask
 FROM unnest($1::integer[], $2::uuid[]) WITH ORDINALITY AS i (tenant, run_id, ord)

@@ -1,6 +1,7 @@
--- Takes runs with ended leaves, with asks, or whose time has come, unless another live boot owns
--- them, or the asker cannot read them; those that someone else works on are passed over. First come
--- those whose last advance is the longest ago, so that none waits for ever behind wide ones.
+-- Claims runs with ended leaves, with asks or with a due alarm, unless another live boot owns them,
+-- or the caller does not support their DSL version or excludes them; runs that another transaction
+-- has locked are skipped. Those whose last advance is longest ago come first, so that none starves
+-- behind wide ones.
 -- Index: sends_run_ended, run_asks_pkey, runs_alarm, runs_pkey, run_steps_pkey, boots_pkey.
 WITH news AS MATERIALIZED (
     SELECT s.tenant, s.run_id FROM sends s

@@ -1,5 +1,5 @@
--- Creates runs, each due at once. One without a row in the answer met its idempotency key, or the
--- session that it is to belong to is gone: then `alive` is false.
+-- Creates runs, each due at once. For a run without `created_at` in the result, the idempotency key
+-- was already taken, or the session that it belongs to does not exist: then `alive` is false.
 -- Index: idempotency_keys_pkey, sessions_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now

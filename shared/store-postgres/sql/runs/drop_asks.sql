@@ -1,4 +1,4 @@
--- Advances took asks into account.
+-- Removes asks that advances took into account.
 -- Index: run_asks_pkey.
 DELETE FROM run_asks a
 USING unnest($1::integer[], $2::uuid[], $3::bigint[]) AS i (tenant, run_id, ask_id)

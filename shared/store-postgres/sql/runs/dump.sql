@@ -1,4 +1,4 @@
--- Every run, with its owner and its advances so far.
+-- Every run, with its owner and the number of its advances.
 SELECT
     0::bigint AS ord, {r.run},
     r.owner_boot, r.step

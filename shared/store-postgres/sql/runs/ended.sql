@@ -1,5 +1,5 @@
--- Reads ended leaves of runs that are owned, oldest first, which no advance has noted; at most $3 of
--- each run.
+-- Reads the ended leaves of owned runs that no advance has taken into account, oldest first; at
+-- most $3 per run.
 -- Index: sends_run_ended.
 SELECT
     i.ord, {e.send}

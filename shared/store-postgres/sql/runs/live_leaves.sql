@@ -1,5 +1,5 @@
--- Reads the sends of a run that are not final. Rarely asked for, and there are never many open sends
--- beside those of runs: no index of its own.
+-- Reads the sends of a run that are not final. It needs no index of its own: it is rarely called,
+-- and few open sends are not of runs.
 -- Index: sends_open.
 SELECT s.send_id
 FROM sends s

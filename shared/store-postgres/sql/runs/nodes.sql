@@ -1,4 +1,4 @@
--- Reads a piece of a run's nodes, in order. The prefix is compared byte by byte.
+-- Reads a page of a run's nodes, in order. The prefix is compared byte by byte.
 -- Index: run_nodes_order.
 SELECT n.node FROM run_nodes n
 WHERE n.tenant = $1::integer AND n.run_id = $2::uuid AND n.n > $3::bigint

@@ -1,4 +1,4 @@
--- Which runs a boot owns that stand at these advances.
+-- Which of these runs a boot owns and are at these steps.
 -- Index: runs_pkey.
 SELECT i.ord
 FROM unnest($2::integer[], $3::uuid[], $4::bigint[]) WITH ORDINALITY AS i (tenant, run_id, step, ord)

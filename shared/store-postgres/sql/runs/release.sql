@@ -1,4 +1,4 @@
--- Gives runs up that a boot owns.
+-- Releases runs that a boot owns.
 -- Index: runs_pkey.
 UPDATE runs r SET owner_boot = NULL
 FROM unnest($2::integer[], $3::uuid[]) AS i (tenant, run_id)

@@ -1,4 +1,4 @@
--- Writes nodes that are new or changed.
+-- Writes new or changed nodes.
 -- Index: run_nodes_pkey.
 INSERT INTO run_nodes (tenant, run_id, path, n, state, node)
 SELECT i.tenant, i.run_id, i.path, i.n, i.state, i.node

@@ -1,4 +1,4 @@
--- Tables, columns, constraints and indexes of the schema, each with what it is.
+-- Tables, columns, constraints and indexes of the schema, each with its definition.
 WITH tables AS (
     SELECT c.oid, c.relname::text AS name
     FROM pg_class c
@@ -23,7 +23,7 @@ columns AS (
     LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 ),
 constraints AS (
-    -- That a column is not null is said with the column.
+    -- NOT NULL is part of the definition of the column.
     SELECT t.name AS table_name, c.conname::text AS name, pg_get_constraintdef(c.oid) AS definition
     FROM tables t JOIN pg_constraint c ON c.conrelid = t.oid AND c.contype <> 'n'
 )
@@ -33,7 +33,7 @@ SELECT 'column', c.table_name || '.' || c.name, c.definition FROM columns c
 UNION ALL
 SELECT 'constraint', c.table_name || '.' || c.name, c.definition FROM constraints c
 UNION ALL
--- Without the schema's name, which is the installation's own.
+-- Without the name of the schema, which installations choose.
 SELECT 'index', t.name || '.' || i.relname, regexp_replace(pg_get_indexdef(i.oid), ' ON (ONLY )?[^ .]+\.', ' ON ')
 FROM tables t
 JOIN pg_index x ON x.indrelid = t.oid

@@ -1,5 +1,6 @@
--- Has those from the beginning of a tenant's line for seats of limited agents, of these kinds, wait for any seat who have
--- something else to run by now: the send has ended, or the session has another agent.
+-- Takes sessions at the head of a tenant's line for seats of limited agents, of these kinds, and
+-- makes those wait for any seat that have something else to run by now: the send has ended, or the
+-- session has another agent.
 -- Index: seats_agents, seats_pkey, sends_pkey, sessions_pkey.
 UPDATE seats w SET agent = '', send_id = NULL, agent_version = NULL
 WHERE w.tenant = $1::integer AND w.waits_since IS NOT NULL

@@ -1,5 +1,6 @@
--- What sessions that want a seat would run: the first open send that has its place, and the version of the session's
--- agent that it is pinned to or would be. Their texts only where agents of the tenant have limits ($3).
+-- What sessions that want a seat would run: the first open send that has a position, and the agent
+-- version that it is pinned to or would be pinned to. Options and specs only if agents of the
+-- tenant have limits ($3).
 -- Index: session_hot_pkey, sessions_pkey, sends_open, agents_pkey.
 SELECT
     i.ord, h.active = 1 AS has_one, h.ready_since, n.run_id IS NOT NULL AS leaf, n.send_id,

@@ -1,4 +1,4 @@
--- Notes that sessions of a tenant's line were called; they are found ready from now on.
+-- Records that sessions in a tenant's line were called; they count as ready from now on.
 -- Index: seats_pkey.
 UPDATE seats w SET
     called_at = coalesce(

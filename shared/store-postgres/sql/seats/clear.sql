@@ -1,4 +1,4 @@
--- Nobody of a tenant waits any more where nothing limits its seats.
+-- Removes a tenant's seats and its line once nothing limits its seats.
 -- Index: seats_pkey, seat_limits_pkey.
 DELETE FROM seats t
 WHERE t.tenant = $1::integer

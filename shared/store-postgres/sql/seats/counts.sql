@@ -1,4 +1,5 @@
--- How many of a tenant have seats, and how many wait, of each kind. What ended may be among them.
+-- How many sessions of a tenant have seats, and how many wait, by kind. Seats whose sends have
+-- ended may be included.
 -- Index: seats_pkey.
 SELECT t.agent, t.leaf, count(*) - count(t.waits_since) AS taken, count(t.waits_since) AS waiting
 FROM seats t

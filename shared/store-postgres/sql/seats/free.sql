@@ -1,5 +1,5 @@
--- Frees the seats of a tenant whose sends have ended or were parked. A transaction that ends one right now is
--- not seen: its seat is free for the next one who asks.
+-- Frees the seats of a tenant whose sends have ended or were parked. A transaction that is ending
+-- one right now is not seen: that seat is freed for the next one that asks.
 -- Index: seats_pkey, session_hot_pkey.
 DELETE FROM seats t
 WHERE t.tenant = $1::integer AND t.waits_since IS NULL

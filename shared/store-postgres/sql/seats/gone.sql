@@ -1,4 +1,4 @@
--- Removes those from the beginning of a tenant's line that have no work any more.
+-- Removes sessions at the head of a tenant's line that have no work any more.
 -- Index: seats_line, session_hot_pkey, seats_pkey.
 DELETE FROM seats w
 WHERE w.tenant = $1::integer

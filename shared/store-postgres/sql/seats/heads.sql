@@ -1,6 +1,6 @@
--- What those with a seat of a tenant run, or are to run, and those who wait for one, as far as it may be this agent: the
--- session's current agent is called so, or the send has an agent of its own, or was pinned to an earlier one;
--- but for those of which that is noted.
+-- What the sessions of a tenant that have a seat or wait for one run or would run, if it may be
+-- this agent: the session's current agent has that name, or the send has an agent of its own or was
+-- pinned to an earlier one. Those for which this is already recorded are left out.
 -- Index: seats_pkey, sessions_pkey, sends_open, agents_pkey.
 SELECT t.session_id, n.send_id, n.options, a.version, a.spec
 FROM seats t

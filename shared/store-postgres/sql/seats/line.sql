@@ -1,5 +1,5 @@
--- The first of a tenant's line that have work still, of each kind so many. $5 leaves out those that were called so many
--- milliseconds ago: others may pass them.
+-- The first sessions in a tenant's line that still have work, up to a number of each kind, except
+-- those that were called more than $5 milliseconds ago: others may pass them.
 -- Index: seats_agents, session_hot_pkey.
 SELECT w.session_id, w.agent, w.leaf, w.waits_since, w.called_at, w.pool, w.priority, w.ready_since
 FROM unnest($3::text[], $4::boolean[], $6::bigint[]) AS k (agent, leaf, places)

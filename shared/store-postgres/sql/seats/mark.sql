@@ -1,5 +1,5 @@
--- Notes of sessions that the agent, which has a limit, is what they run or wait for, with the send and the version of
--- the session's agent.
+-- Records that sessions run or wait for the agent, which has a limit, with their sends and the
+-- versions of their agents.
 -- Index: seats_pkey.
 UPDATE seats t SET agent = $2::text, send_id = i.send_id, agent_version = i.agent_version
 FROM unnest($3::uuid[], $4::uuid[], $5::integer[]) AS i (session_id, send_id, agent_version)

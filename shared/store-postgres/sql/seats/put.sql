@@ -1,5 +1,6 @@
--- Notes who has a seat (`since` is null) and who waits for one, and for what: the agent, where it has a limit, the send,
--- and the version of the session's agent. Who waits already keeps its place in the line.
+-- Records which sessions have a seat (`since` is null) and which wait for one, and for what: the
+-- agent, if it has a limit, the send, and the version of the session's agent. A session that
+-- already waits keeps its place in the line.
 -- Index: seats_pkey.
 INSERT INTO seats AS t (tenant, session_id, leaf, waits_since, agent, send_id, agent_version)
 SELECT $1::integer, i.session_id, i.leaf, i.since, i.agent, i.send_id, i.agent_version

@@ -1,4 +1,4 @@
--- Gives seats to what runs of a tenant. Index: sends_open, seats_pkey.
+-- Gives seats to the running sends of a tenant. Index: sends_open, seats_pkey.
 INSERT INTO seats (tenant, session_id, leaf)
 SELECT s.tenant, s.session_id, s.run_id IS NOT NULL
 FROM sends s

@@ -1,4 +1,4 @@
--- Sets the seats of a tenant. What runs already takes some of them, however many there are.
+-- Sets the limits on the seats of a tenant. Running sends take seats, however many they are.
 -- Index: seat_limits_pkey.
 INSERT INTO seat_limits AS l (tenant, sends_running, leaves_running, set_at)
 VALUES (

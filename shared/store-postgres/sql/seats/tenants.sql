@@ -1,4 +1,4 @@
--- Tenants with a line: one, or all.
+-- Tenants that have a line: one, or all.
 -- Index: seat_limits_pkey, seats_line.
 SELECT l.tenant FROM seat_limits l
 WHERE ($1::integer IS NULL OR l.tenant = $1::integer)

@@ -1,2 +1,2 @@
--- Sessions that wait for a seat, of all tenants. Index: seats_line.
+-- Counts the sessions of all tenants that wait for a seat. Index: seats_line.
 SELECT count(*) AS waiting FROM seats w WHERE w.waits_since IS NOT NULL

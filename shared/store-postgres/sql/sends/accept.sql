@@ -1,9 +1,11 @@
--- Accepts a group of sends: one statement, one commit. Either a send has its row, its step, its
--- idempotency key and its part in the hot row, or nothing of it is stored.
--- Locks the hot rows in key order; decides from them alone, because after a wait for a lock they
--- are fresh and other rows may not be. Answers one row per item that was stored (code 0) or refused
--- (1 not found, nor the parent of a new one, 2 closed, 3 busy, 4 full); an item without a row met its idempotency key.
--- A session at rest is granted to the worker that keeps it, where its send names one, as claim.sql would grant it.
+-- Accepts a group of sends: one statement, one commit. For each send, its row, its step, its
+-- idempotency key and its part of the hot row are stored together or not at all.
+-- Locks the hot rows in key order and decides from them alone, because after a wait for a lock they
+-- are fresh and other rows may not be. Returns one row per item that was stored (code 0) or refused
+-- (1: the session, or the parent of a new one, was not found; 2: closed; 3: busy; 4: full). An item
+-- without a row: its idempotency key was already taken.
+-- If a session is at rest and its send names the worker that keeps it, the session is granted to
+-- that worker, as claim.sql would grant it.
 -- Index: session_hot_pkey, boots_pkey, seat_limits_pkey; sends_open for delayed sends, only under on_busy: reject.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
@@ -27,7 +29,7 @@ item AS MATERIALIZED (
         run_path, run_attempt, keeper, ord
     )
 ),
--- The workers that sessions may be granted to, with their pools.
+-- The live workers that sessions may be granted to, with their pools.
 keeper AS MATERIALIZED (
     SELECT b.boot_id, b.pool
     FROM clock c
@@ -59,7 +61,7 @@ judged AS (
         coalesce(h.pending, 0) AS pending,
         h.ready_since IS NULL AND coalesce(h.active, 0) <> 2 AS rests,
         CASE
-            -- A child of a session that is gone would be nobody's to delete.
+            -- If its parent is gone, nothing would ever delete the child.
             WHEN i.agent IS NOT NULL AND i.parent_session IS NOT NULL AND i.run_id IS NULL
                 AND NOT EXISTS (
                     SELECT FROM hot p

@@ -1,6 +1,7 @@
--- Accepts a group of sends that are nothing but sends: to sessions that exist, with no idempotency key,
--- delay, parent or run, and under no on_busy: reject. What it stores and refuses is what accept.sql would. A
--- session at rest is granted to the worker that keeps it, where a send names one, as claim.sql would grant it.
+-- Accepts a group of plain sends: to existing sessions, without an idempotency key, delay, parent
+-- or run, and not under on_busy: reject. It stores and refuses what accept.sql would. If a session
+-- is at rest and its send names the worker that keeps it, the session is granted to that worker, as
+-- claim.sql would grant it.
 -- Index: session_hot_pkey, boots_pkey, seat_limits_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
@@ -16,7 +17,7 @@ item AS MATERIALIZED (
         tenant, session_id, send_id, input, options, queued_max, priority, deadline_ms, keeper, ord
     )
 ),
--- The workers that sessions may be granted to, with their pools.
+-- The live workers that sessions may be granted to, with their pools.
 keeper AS MATERIALIZED (
     SELECT b.boot_id, b.pool
     FROM clock c

@@ -1,6 +1,6 @@
--- Reads back which sends of a group are stored, after a commit whose answer was lost. Rings for
--- every ready session: one ring too many is harmless. A session that was granted with a send has that as its
--- token, and nothing was written under it yet.
+-- Reads back which sends of a group are stored, after a commit whose response was lost. The caller
+-- rings for every ready session: one ring too many is harmless. A session that was granted with a
+-- send has the send's id as its token, and nothing was written under that grant yet.
 -- Index: sends_pkey, session_hot_pkey.
 SELECT i.ord, s.position, s.first_step, s.created_at, h.ready_since, h.pool, h.priority,
     CASE WHEN h.token = s.send_id AND h.writes = 0 THEN h.epoch END AS epoch,

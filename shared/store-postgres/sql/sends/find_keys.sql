@@ -1,4 +1,4 @@
--- Reads what idempotency keys stand for, item by item.
+-- Looks up what idempotency keys were taken for, item by item.
 -- Index: idempotency_keys_pkey.
 SELECT i.ord, k.resource, k.body_hash
 FROM unnest($1::integer[], $2::text[], $3::text[]) WITH ORDINALITY AS i (tenant, route, key, ord)

@@ -1,4 +1,4 @@
--- Reads which sends were reported, after a commit whose answer was lost.
+-- Reads which sends were reported, after a commit whose response was lost.
 -- Index: sends_pkey.
 SELECT i.ord
 FROM unnest($1::integer[], $2::uuid[]) WITH ORDINALITY AS i (tenant, send_id, ord)

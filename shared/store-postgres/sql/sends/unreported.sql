@@ -1,6 +1,6 @@
--- Locks final sends that a parent waits for and that were not reported, oldest first, but for those
--- that someone else reports; with the homes of the calls that they settle. A call is known even
--- when the child was deleted, and gone with its own session.
+-- Locks final sends that a parent waits for and that were not reported, oldest first, skipping
+-- those that another transaction is reporting. Each comes with the home of the call that it
+-- settles. A call is found even if the child was deleted, but not if its own session was.
 -- Index: sends_unreported, tool_calls_pkey.
 WITH due AS MATERIALIZED (
     SELECT
@@ -19,7 +19,7 @@ SELECT
 FROM due d
 LEFT JOIN tool_calls c
     ON c.tenant = d.tenant AND c.call_id = d.reports_to
-    -- The calls of a deleted session are gone, though they may still be there.
+    -- The calls of a deleted session count as gone, even if their rows still exist.
     AND EXISTS (
         SELECT FROM sessions p WHERE p.tenant = c.tenant AND p.session_id = c.session_id
     )

@@ -1,5 +1,5 @@
--- The same as unreported.sql, of named sends. That they were not reported is spelled so that no
--- plan looks for them among all of those.
+-- The same as unreported.sql, for given sends. The test of `reported_at` is written so that no plan
+-- searches the index of all unreported sends.
 -- Index: sends_pkey, tool_calls_pkey.
 WITH due AS MATERIALIZED (
     SELECT
@@ -27,7 +27,7 @@ SELECT
 FROM due d
 LEFT JOIN tool_calls c
     ON c.tenant = d.tenant AND c.call_id = d.reports_to
-    -- The calls of a deleted session are gone, though they may still be there.
+    -- The calls of a deleted session count as gone, even if their rows still exist.
     AND EXISTS (
         SELECT FROM sessions p WHERE p.tenant = c.tenant AND p.session_id = c.session_id
     )

@@ -1,4 +1,4 @@
--- Reads the sessions that one created, oldest first.
+-- Reads the children of a session, oldest first.
 -- Index: sessions_children.
 SELECT s.tenant, s.session_id
 FROM sessions s

@@ -1,5 +1,5 @@
--- Creates sessions with their agents and hot rows, each once per idempotency key: one statement. An
--- item without a row in the answer met its idempotency key.
+-- Creates sessions with their agents and hot rows, each once per idempotency key, in one statement.
+-- An item without a row in the result: its idempotency key was already taken.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),

@@ -1,4 +1,4 @@
--- Reads back which sessions of a group exist, after a commit whose answer was lost.
+-- Reads back which sessions of a group exist, after a commit whose response was lost.
 -- Index: sessions_pkey.
 SELECT i.ord, s.created_at
 FROM unnest($1::integer[], $2::uuid[]) WITH ORDINALITY AS i (tenant, session_id, ord)

@@ -1,5 +1,5 @@
--- Messages of a transcript between $3 and $4, of the send $5 and with the result of the call $6
--- if there is one, newest first.
+-- Messages of a transcript between $3 and $4, newest first; if given, only those of the send $5 or
+-- with the result of the call $6.
 -- Index: messages_pkey.
 SELECT
     0::bigint AS ord, {m.message}
@@ -8,7 +8,7 @@ WHERE m.tenant = $1::integer AND m.session_id = $2::uuid
   AND m.seq > $3::bigint AND m.seq < $4::bigint
   AND ($5::uuid IS NULL OR m.send_id = $5::uuid)
   AND ($6::text IS NULL OR m.tool_call_id = $6::text)
-  -- What a deleted session left behind is nobody's.
+  -- Rows that a deleted session left behind do not count.
   AND EXISTS (
       SELECT FROM sessions s WHERE s.tenant = $1::integer AND s.session_id = $2::uuid
   )

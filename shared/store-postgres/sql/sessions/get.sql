@@ -1,4 +1,4 @@
--- Reads a session with its current agent; no row when it is unknown or deleted.
+-- Reads a session with its current agent; no row if it is unknown or deleted.
 -- Index: sessions_pkey, agents_pkey, session_hot_pkey, boots_pkey.
 SELECT
     s.tenant, s.session_id, a.spec, s.agent_version, s.metadata::text, h.next_seq - s.first_seq AS messages, s.first_seq,

@@ -1,5 +1,6 @@
--- Creates a session with its agent, its hot row, its copied messages and lists, once per idempotency key:
--- one statement. $32 messages are there already. Without a row in the answer it met its idempotency key.
+-- Creates a session with its agent, its hot row and its copied messages and lists, once per
+-- idempotency key, in one statement. $32 messages are already there. No row in the result: the
+-- idempotency key was already taken.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
 ),

@@ -1,5 +1,5 @@
--- Takes a session whose hot row is locked away from everyone and notes that the rest is to be removed.
--- The hot row stays as a tombstone, the sends and the steps until retention.
+-- Makes a session whose hot row is locked inaccessible, and records that its other rows are to be
+-- removed. The hot row remains as a tombstone, the sends and steps until retention removes them.
 -- Index: sessions_pkey.
 WITH gone AS (DELETE FROM sessions d WHERE d.tenant = $1::integer AND d.session_id = $2::uuid)
 INSERT INTO erasures (tenant, session_id, due_at, deleted_at)

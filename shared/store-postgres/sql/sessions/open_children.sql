@@ -1,5 +1,5 @@
--- Counts the sessions that one created as its children and that have a send which is queued, runs or waits.
--- The subquery stays one of its own, so that each hot row is found by its whole key.
+-- Counts the children of a session that have a send which is queued, runs or waits.
+-- The subquery is kept separate by OFFSET 0, so that each hot row is looked up by its whole key.
 -- Indexes: sessions_children, the primary key of session_hot.
 SELECT count(*) AS n
 FROM sessions s

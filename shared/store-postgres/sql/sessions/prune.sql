@@ -1,5 +1,5 @@
--- Removes the messages before $3, with the rows of the calls that they answer and with what stands
--- for them, of a session whose hot row is locked.
+-- Removes the messages before $3 of a session whose hot row is locked, the rows of the calls that
+-- they answer, and the projections that begin with them.
 -- Index: the primary keys.
 WITH
     gone AS (

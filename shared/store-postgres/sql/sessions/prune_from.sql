@@ -1,5 +1,6 @@
--- Where a transcript begins, and where what the open send wrote does: a transcript ends with it.
--- Index: the primary keys, sends_open; it reads what the open send wrote.
+-- Where a transcript begins, and where the messages of the active send, which are its last ones,
+-- begin.
+-- Index: the primary keys, sends_open; it reads what the active send wrote.
 SELECT
     s.first_seq,
     (

@@ -1,5 +1,5 @@
--- Begins a session whose messages come page by page: nobody sees it, and it is removed like a deleted one
--- when no page comes for $4 milliseconds.
+-- Begins a session whose messages arrive page by page. It is not visible, and it is removed like a
+-- deleted one if no page arrives for $4 milliseconds.
 -- Index: session_hot_pkey, erasures_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now

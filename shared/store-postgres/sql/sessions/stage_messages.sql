@@ -1,4 +1,4 @@
--- Copied messages behind $3 others. A repeat stores nothing.
+-- Stores copied messages after $3 others. A repeat stores nothing.
 -- Index: messages_pkey.
 INSERT INTO messages (
     tenant, session_id, seq, send_id, role, content, tool_calls, tool_call_id, name, failed, round,

@@ -1,5 +1,5 @@
--- Goes on with a session whose messages come page by page. Without a row its time was up: it is being
--- removed.
+-- Extends the deadline of a session whose messages arrive page by page. No row if it has passed:
+-- the session is being removed.
 -- Index: erasures_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now

@@ -1,4 +1,4 @@
--- Changes the cold half of a session whose hot row is locked; a new agent is its next version.
+-- Changes the cold row of a session whose hot row is locked; a new agent becomes its next version.
 -- Index: sessions_pkey.
 WITH changed AS (
     UPDATE sessions s SET

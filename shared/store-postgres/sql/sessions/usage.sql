@@ -1,7 +1,7 @@
--- What the model calls of a session and of those below it cost, by model and purpose; a row without a
--- model for sessions without any. No row without the session.
--- OFFSET 0 keeps each look-up below a session a look-up: a plan for few rows would hash the whole
--- tenant instead.
+-- What the model calls of a session and of those below it cost, by model and purpose, with a row
+-- without a model for sessions without any. No row if the session does not exist.
+-- OFFSET 0 makes the planner look rows up session by session: a plan made for few rows would hash
+-- the whole tenant instead.
 -- Indexes: the primary key of sessions, sessions_children, sends_session, the primary key of usage_rows.
 WITH RECURSIVE tree (session_id, own) AS (
     SELECT s.session_id, TRUE

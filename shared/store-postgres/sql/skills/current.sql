@@ -1,2 +1,2 @@
--- What a name means, if it is listed.
+-- What a name refers to, and whether it is listed.
 SELECT hash, source, listed FROM skills WHERE tenant = $1 AND name = $2;

@@ -1,4 +1,4 @@
--- What skills mean: a version itself, or the one that a listed name means.
+-- The versions that skills refer to: one given by its hash, or the one of a listed name.
 -- Index: the primary keys.
 SELECT w.ord, v.name, v.hash, v.source, v.body, v.created_at
 FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS w (name, hash, ord)

@@ -1,2 +1,2 @@
--- Removes a name that means nothing.
+-- Removes a name that is not listed.
 DELETE FROM skills WHERE tenant = $1 AND name = $2 AND NOT listed;

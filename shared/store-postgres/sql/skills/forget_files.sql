@@ -1,3 +1,3 @@
--- Removes the files of all versions of a name, unless someone published under it meanwhile.
+-- Removes the files of all versions of a name, unless a version was published in the meantime.
 DELETE FROM skill_files WHERE tenant = $1 AND name = $2
   AND NOT EXISTS (SELECT FROM skills s WHERE s.tenant = $1 AND s.name = $2);

@@ -1,4 +1,4 @@
--- The listed skills' current versions by name, those behind $2, at most $3.
+-- The current versions of the listed skills by name, after $2, at most $3.
 SELECT v.name, v.hash, v.source, v.body, v.created_at
 FROM skills s
 JOIN skill_versions v ON v.tenant = s.tenant AND v.name = s.name AND v.hash = s.hash

@@ -1,3 +1,3 @@
--- Nobody else publishes or removes a skill of this name until the transaction ends.
+-- Locks a name: nobody else publishes or removes a skill under it until the transaction ends.
 INSERT INTO skills (tenant, name, hash, source, listed, updated_at) VALUES ($1, $2, $3, $4, false, $5)
 ON CONFLICT (tenant, name) DO UPDATE SET name = excluded.name;

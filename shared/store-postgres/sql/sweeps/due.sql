@@ -1,6 +1,6 @@
--- Locks the sessions of due alarms, the oldest first, but for those that someone else works on;
--- the first $3 are passed over.
--- Waiting for no lock, it needs no order among them; `sends` rows change only under this lock.
+-- Locks the sessions of due alarms, oldest first, skipping the first $3 and those that another
+-- transaction has locked.
+-- As it never waits for a lock, it needs no lock order; `sends` rows change only under this lock.
 -- Index: sends_alarm, session_hot_pkey.
 SELECT s.tenant, s.session_id, s.send_id
 FROM sends s

@@ -1,5 +1,5 @@
--- Deletes a bounded number of API keys that were revoked or have expired long ago. There are few, and they are all
--- read.
+-- Deletes a bounded number of API keys that were revoked or expired long ago. There are few, and
+-- all are read.
 DELETE FROM api_keys k
 WHERE k.key_id = ANY (ARRAY(
     SELECT o.key_id FROM api_keys o

@@ -1,5 +1,5 @@
--- Deletes a bounded number of boots that ended long ago and own nothing. What a boot owns is ready,
--- so the ready sessions tell.
+-- Deletes a bounded number of boots that ended long ago and own nothing. Sessions that a boot owns
+-- are ready, so the ready sessions show all owners.
 -- Index: session_hot_ready.
 DELETE FROM boots b
 WHERE b.boot_id = ANY (ARRAY(

@@ -1,5 +1,5 @@
--- Reads when the next alarm is due, but for tenants that are not here: those that are due are not served here, and would be
--- looked for without a pause.
+-- Reads when the next alarm is due, except for tenants that are not here: their due alarms are not
+-- handled here, and would be looked for again and again.
 -- Index: sends_alarm, tenants_away_pkey.
 SELECT s.alarm_at FROM sends s
 WHERE s.alarm_at IS NOT NULL

@@ -1,6 +1,6 @@
--- Looks at a page of what works for calls, by id behind $4: sends and runs that are not final. For
--- each, the send that made the call, where this ended more than $2 ms ago and did not complete. A
--- session that has no parent is nobody's child, whomever its send reports to.
+-- Reads a page of the sends and runs that work for calls and are not final, by id after $4. For
+-- each: the send that made the call, if it ended more than $2 ms ago without completing. A session
+-- without a parent is nobody's child, whoever its send reports to.
 -- Index: sends_reporting, runs_reporting, sessions_pkey, tool_calls_pkey, sends_pkey.
 WITH bound AS MATERIALIZED (
     SELECT

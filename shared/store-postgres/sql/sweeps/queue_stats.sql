@@ -1,5 +1,5 @@
--- Counts, per pool, the sessions that are ready and those that a live boot holds. Those that wait for a seat are not
--- ready: more workers would not help them.
+-- Counts, per pool, the sessions that are ready and those that a live boot holds. Sessions that
+-- wait for a seat do not count as ready: more workers would not help them.
 -- Index: session_hot_ready, seats_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now

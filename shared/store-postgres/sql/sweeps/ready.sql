@@ -1,7 +1,7 @@
--- Reads ready sessions without a live owner, oldest first; those too that are ready since later than
--- now, because the clock was set back. The live boots are read once, so that a
--- session in good hands costs its index entry and its row. Those that wait for a seat are left out until they
--- are called.
+-- Reads ready sessions without a live owner, oldest first, including those that are ready since
+-- later than now because the clock was set back. The live boots are read once, so that a session
+-- with a live owner costs only its index entry and its row. Sessions that wait for a seat are left
+-- out until they are called.
 -- Index: session_hot_ready, seats_pkey.
 SELECT h.tenant, h.session_id, h.ready_since, h.pool, h.priority
 FROM session_hot h

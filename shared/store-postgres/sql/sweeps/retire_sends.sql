@@ -1,6 +1,6 @@
--- Looks at a page of sends behind $4, by id, and deletes those that ended long ago, or whose run is
--- gone, with their steps, calls and usage; counts the steps that went. Sends that were not reported
--- yet stay. What it deletes is final: nobody else writes it.
+-- Reads a page of sends after $4, by id, and deletes those that ended long ago, or whose run is
+-- gone, with their steps, calls and usage; counts the removed steps. Sends that were not reported
+-- yet are kept. What it deletes is final: nobody else writes it.
 -- Index: sends_pkey, steps_pkey, tool_calls_pkey, usage_rows_pkey.
 WITH bound AS MATERIALIZED (
     SELECT n.now - $2::bigint AS before, n.now - $6::bigint AS young
@@ -34,7 +34,7 @@ looked AS MATERIALIZED (
     ) s
     CROSS JOIN bound b
 ),
--- What a page may remove is bounded by the rounds of its sends, too.
+-- The rounds of the sends also bound what a page may remove.
 page AS MATERIALIZED (
     SELECT l.tenant, l.send_id, l.may_follow, l.may_go, l.is_old
     FROM looked l

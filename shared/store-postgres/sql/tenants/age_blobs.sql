@@ -1,4 +1,5 @@
--- Lets the blobs of a tenant go, which nothing holds any more, and says how many there are, with pieces of their bytes.
+-- Ages the blobs of a tenant, which nothing holds any more, so that they are removed; counts them
+-- and the chunks of their bytes.
 -- Index: the primary keys.
 WITH a AS (UPDATE blobs b SET used_at = 0 WHERE b.tenant = $1::integer AND b.used_at > 0)
 SELECT (SELECT count(*) FROM blobs b WHERE b.tenant = $1::integer)

@@ -1,4 +1,4 @@
--- Deletes a tenant, whose number stays taken, revokes its keys, and removes what it published and
+-- Deletes a tenant, whose number stays taken; revokes its keys; and removes what it published and
 -- remembered.
 -- Index: the primary keys.
 WITH

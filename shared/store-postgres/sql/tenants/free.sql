@@ -1,5 +1,5 @@
--- Frees the places of a tenant whose sends have ended, or do not exist although they were to be made more than
--- $3 milliseconds ago. Index: open_sends_pkey, sends_pkey.
+-- Frees the places of a tenant whose sends have ended, or do not exist although they were reserved
+-- more than $3 milliseconds ago. Index: open_sends_pkey, sends_pkey.
 DELETE FROM open_sends o
 WHERE o.tenant = $2::integer
   AND NOT EXISTS (

@@ -1,2 +1,2 @@
--- Gives places back. Index: open_sends_pkey.
+-- Releases places. Index: open_sends_pkey.
 DELETE FROM open_sends o WHERE o.tenant = $1::integer AND o.send_id = ANY ($2::uuid[])

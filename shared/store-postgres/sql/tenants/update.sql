@@ -1,4 +1,4 @@
--- Changes a tenant; what is null stays, and no pools are an empty text.
+-- Changes a tenant; null values are left unchanged, and an empty text removes the pools.
 -- Index: tenants_pkey.
 UPDATE tenants t SET
     name = coalesce($2::text, t.name), limits = coalesce($3::text, t.limits),

@@ -1,4 +1,4 @@
--- What the sends of a tenant from $2 until $3 cost, and vectors that none of them pays for.
+-- What the sends of a tenant from $2 until $3 cost, and the vectors that none of them pays for.
 -- Indexes: sends_pkey, the primary keys of usage_rows and memory_usage.
 SELECT
     (

@@ -1,5 +1,5 @@
--- Ends the timers of a session that is about to be deleted. Timers are locked before hot rows, as by
--- whoever fires them.
+-- Cancels the timers of a session that is about to be deleted. Timers are locked before hot rows,
+-- as when they fire.
 -- Index: timers_session.
 UPDATE timers t SET
     status = 'cancelled', due_at = NULL, fire_at = NULL, ended_at = $3::bigint,

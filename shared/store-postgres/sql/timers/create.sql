@@ -1,5 +1,5 @@
--- Makes timers, each once per idempotency key: one statement. An item without a row in the answer
--- met its idempotency key.
+-- Creates timers, each once per idempotency key, in one statement. An item without a row in the
+-- result: its idempotency key was already taken.
 WITH item AS MATERIALIZED (
     SELECT
         i.tenant, i.timer_id, i.session_id, i.target, i.rule, i.status, i.next_n, i.due_at,

@@ -1,6 +1,5 @@
--- Claims timers that are due at $1, oldest first; those that someone else has claimed are his; the
--- first $3 are passed over. With
--- the last send of each, while that one has not begun.
+-- Claims timers that are due at $1, oldest first, skipping the first $3 and those that another
+-- transaction has claimed. Each comes with its last send, if that has not started yet.
 -- Index: timers_due, sends_pkey.
 WITH due AS MATERIALIZED (
     SELECT

@@ -1,4 +1,4 @@
--- Reads timers by id and locks them, in their order.
+-- Reads timers by id and locks them in key order.
 -- Index: timers_pkey.
 SELECT
     {t.timer}

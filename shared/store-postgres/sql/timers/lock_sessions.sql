@@ -1,4 +1,4 @@
--- Locks the hot rows of sessions in their order, so that what is counted in them next stays so.
+-- Locks the hot rows of sessions in key order, so that what is counted for them next stays true.
 -- Index: session_hot_pkey.
 SELECT h.tenant
 FROM (

@@ -1,4 +1,4 @@
--- Whether sessions take timers, and how many armed ones they have, where that is asked for.
+-- Whether sessions accept timers, and how many armed ones they have, where that is asked for.
 -- Index: session_hot_pkey, timers_session.
 SELECT
     i.ord, h.lifecycle,

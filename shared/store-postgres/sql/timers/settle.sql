@@ -1,5 +1,5 @@
--- Leaves locked timers as they are from now on, and stores what became of their occurrences, whose
--- key refuses a second fate.
+-- Writes locked timers after a change, and stores the fates of their occurrences, whose key rejects
+-- a second fate.
 -- Index: timers_pkey.
 WITH occurred AS (
     INSERT INTO timer_occurrences (tenant, timer_id, n, due_at, fate, send_id, fired_at)

@@ -1,4 +1,4 @@
--- Creates an endpoint; does nothing where it exists.
+-- Creates an endpoint; does nothing if it exists.
 -- Index: webhooks_pkey.
 INSERT INTO webhooks (tenant, webhook_id, url, events, secret, created_at)
 VALUES (

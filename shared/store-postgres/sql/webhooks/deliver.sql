@@ -1,4 +1,4 @@
--- Puts events on their way to endpoints; does nothing where they are already.
+-- Queues deliveries of events to endpoints; does nothing for deliveries that exist.
 -- Index: webhook_deliveries_pkey.
 INSERT INTO webhook_deliveries (
     tenant, webhook_id, event_id, type, resource, event_at, status, due_at

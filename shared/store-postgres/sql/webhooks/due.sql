@@ -1,4 +1,4 @@
--- Endpoints with deliveries that are due, the longest due first.
+-- Endpoints with deliveries that are due, longest due first.
 -- Index: webhook_deliveries_due, once per endpoint.
 SELECT {w.webhook}, f.due_at AS first_due
 FROM webhooks w

@@ -1,4 +1,4 @@
--- Events that were noted, oldest first; locked.
+-- Recorded events, oldest first; locked, skipping those that others have locked.
 -- Index: webhook_events_at.
 SELECT e.tenant, e.source, e.n, e.type, e.resource, e.at
 FROM webhook_events e

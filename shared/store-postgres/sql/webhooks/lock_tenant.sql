@@ -1,5 +1,5 @@
--- A tenant, unless it was deleted; nobody deletes it, or creates an endpoint of it, until the transaction
--- ends.
+-- A tenant, unless it was deleted; until the transaction ends, nobody deletes it or creates an
+-- endpoint of it.
 -- Index: tenants_pkey.
 SELECT t.tenant, (SELECT count(*) FROM webhooks w WHERE w.tenant = t.tenant) AS count
 FROM tenants t

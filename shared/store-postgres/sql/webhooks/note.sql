@@ -1,4 +1,5 @@
--- Notes events of steps whose tenants have endpoints; does nothing where they are known.
+-- Records the events of steps whose tenants have endpoints; does nothing if they are already
+-- recorded.
 -- Index: webhooks_pkey.
 INSERT INTO webhook_events (tenant, source, n, type, resource, at)
 SELECT i.tenant, i.source, i.n, i.type, i.resource, i.at

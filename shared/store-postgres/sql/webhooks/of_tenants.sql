@@ -1,4 +1,4 @@
--- All endpoints of tenants, which nobody deletes until the transaction ends.
+-- All endpoints of tenants; none is deleted until the transaction ends.
 -- Index: webhooks_pkey.
 SELECT {w.webhook} FROM webhooks w
 WHERE w.tenant = ANY ($1::integer[])

@@ -1,4 +1,4 @@
--- Makes a delivery due now, with all its attempts.
+-- Makes a delivery due now, with a fresh count of attempts.
 -- Index: webhook_deliveries_pkey.
 UPDATE webhook_deliveries d SET
     status = 'pending', tried = 0, settled_at = NULL,

@@ -1,4 +1,4 @@
--- Writes an endpoint as a change leaves it.
+-- Writes an endpoint after a change.
 -- Index: webhooks_pkey.
 UPDATE webhooks w SET
     url = $3::text, events = $4::text, secret = $5::text, previous_secret = $6::text,

@@ -1,4 +1,5 @@
--- Ends attempts that are still their deliveries' last ones, where nobody asked for another one since.
+-- Ends attempts that are still the last ones of their deliveries, if no redelivery was requested
+-- since.
 -- Index: webhook_deliveries_pkey.
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now

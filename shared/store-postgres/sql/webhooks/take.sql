@@ -1,5 +1,5 @@
--- Begins an attempt at deliveries of endpoints that are due, the oldest $3 of each and $6 in all, by the order of
--- the endpoints. Those that another scheduler has in hand are passed over.
+-- Begins attempts of due deliveries: the oldest $3 of each endpoint and $6 in all, in the order of
+-- the endpoints. Those that another scheduler has locked are skipped.
 -- Index: webhook_deliveries_due, webhook_deliveries_pkey.
 WITH due AS MATERIALIZED (
     SELECT i.ord, f.tenant, f.webhook_id, f.event_id, f.due_at
@@ -11,7 +11,7 @@ WITH due AS MATERIALIZED (
         LIMIT $3::bigint
         FOR UPDATE SKIP LOCKED
     ) f
-    -- The loop over the endpoints ends here, before it locks more.
+    -- This ends the loop over the endpoints before it locks more.
     LIMIT $6::bigint
 ),
 taken AS (

@@ -1,3 +1,3 @@
--- Opens a write transaction, and reads the clock; $1 replaces it.
+-- Begins a write transaction, and reads the clock; $1 overrides it.
 BEGIN IMMEDIATE;
 SELECT coalesce($1, CAST(round(unixepoch('subsec') * 1000) AS INTEGER));

@@ -1,2 +1,2 @@
--- The database's clock; $1 replaces it.
+-- The database's clock.
 SELECT CAST(round(unixepoch('subsec') * 1000) AS INTEGER);

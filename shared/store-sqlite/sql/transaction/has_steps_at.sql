@@ -1,2 +1,2 @@
--- 1 when steps can be found by when they were committed.
+-- 1 if steps are indexed by commit time.
 SELECT count(*) FROM sqlite_master WHERE type = 'index' AND name = 'steps_at';

@@ -1,4 +1,4 @@
--- Makes the record of what was applied, as the migrator itself makes it.
+-- Creates the record of applied migrations, as the migrator itself creates it.
 CREATE TABLE IF NOT EXISTS _sqlx_migrations (
     version BIGINT PRIMARY KEY,
     description TEXT NOT NULL,

@@ -1,2 +1,3 @@
--- What the schema demands of programs: the version that the oldest of them brings, and what they speak at least.
+-- What the schema demands of programs: the schema version of the oldest one that may use it, and
+-- the lowest protocol that they speak.
 SELECT oldest, protocol FROM schema_compatibility;

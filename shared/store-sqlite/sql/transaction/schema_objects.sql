@@ -1,4 +1,5 @@
--- Tables with the statements that make them, their columns, and indexes. Indexes that a table's own statement makes have none.
+-- Tables and indexes with the statements that create them, and the columns of the tables. Indexes
+-- that a table's own statement creates have no statement, and are left out.
 SELECT 'table' AS kind, m.name AS name, m.sql AS definition
 FROM sqlite_schema m WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite\_%' ESCAPE '\' AND m.name <> '_sqlx_migrations'
 UNION ALL

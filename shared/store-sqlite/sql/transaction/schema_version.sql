@@ -1,2 +1,2 @@
--- The newest migration that ran to its end.
+-- The newest migration that succeeded.
 SELECT coalesce(max(version), 0) FROM _sqlx_migrations WHERE success;

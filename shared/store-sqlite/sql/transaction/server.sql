@@ -1,2 +1,2 @@
--- The version of the library that is linked in.
+-- The version of the linked SQLite library.
 SELECT sqlite_version();

@@ -1,2 +1,3 @@
--- Writes the log back into the file, and empties it; both are on the disk then. 1 where somebody reads what is in it.
+-- Writes the log back into the file and empties it; both are then on disk. The first column is 1 if
+-- a reader still needs the log.
 PRAGMA wal_checkpoint(TRUNCATE);

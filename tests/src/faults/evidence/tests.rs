@@ -1,4 +1,4 @@
-//! Every kind of lie is found.
+//! Tests that every kind of inconsistency is found.
 
 use mainspring_shared::time::Timestamp;
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ fn truth() -> Evidence {
     truth
 }
 
-/// The one violation that a lie leads to.
+/// The single violation that a planted inconsistency leads to.
 fn found(lie: impl FnOnce(&mut Evidence)) -> String {
     let mut evidence = truth();
     lie(&mut evidence);

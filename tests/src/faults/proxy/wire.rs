@@ -1,41 +1,41 @@
-//! As much of Postgres' protocol as tells where a write begins and ends.
+//! As much of the Postgres protocol as it takes to tell where a write begins and ends.
 
 use std::collections::BTreeMap;
 
-/// Codes of the first packet that ask for encryption, and are asked before another first packet.
+/// Codes of the startup packets that request encryption; another startup packet follows them.
 const ENCRYPTION: [u32; 2] = [80_877_103, 80_877_104];
 
-/// Words of a statement that changes something. Claims lie in functions and common table
-/// expressions, so a statement's first word tells nothing.
+/// Words that mark a statement as a write. Claims sit in functions and common table expressions, so
+/// the first word alone tells nothing.
 const WRITES: [&str; 5] = ["INSERT ", "UPDATE ", "DELETE ", "COMMIT", "CREATE "];
 
-/// What the client hands over at once.
+/// What a client sends before it waits for an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Batch {
-    /// Its bytes.
+    /// The bytes of the batch.
     pub(super) bytes: Vec<u8>,
     /// Whether it changes something, or ends a transaction that does.
     pub(super) writes: bool,
 }
 
-/// A client's bytes, cut into batches.
+/// A client's byte stream, split into batches.
 #[derive(Debug, Default)]
 pub(super) struct Batches {
     unread: Vec<u8>,
     batch: Vec<u8>,
     writes: bool,
     started: bool,
-    /// Prepared statements by name, and whether each writes.
+    /// Whether each prepared statement writes, by name.
     statements: BTreeMap<Vec<u8>, bool>,
 }
 
 impl Batches {
-    /// Takes bytes in.
+    /// Adds received bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.unread.extend_from_slice(bytes);
     }
 
-    /// The next whole batch.
+    /// The next complete batch.
     pub(super) fn next(&mut self) -> Option<Batch> {
         while let Some(message) = self.message() {
             let over = self.read(&message);
@@ -50,16 +50,16 @@ impl Batches {
         None
     }
 
-    /// The next whole message.
+    /// The next complete message.
     fn message(&mut self) -> Option<Vec<u8>> {
-        // The first packets have no type before their length.
+        // Startup packets have no type byte before their length.
         let head = usize::from(self.started);
         let length = number(&self.unread, head)? as usize;
         let end = head + length.max(4);
         (self.unread.len() >= end).then(|| self.unread.drain(..end).collect())
     }
 
-    /// Notes what a message does. True when the client waits for an answer behind it.
+    /// Records what a message does. Returns true if the client waits for an answer after it.
     fn read(&mut self, message: &[u8]) -> bool {
         if !self.started {
             self.started = number(message, 4).is_none_or(|code| !ENCRYPTION.contains(&code));
@@ -87,13 +87,13 @@ impl Batches {
                 false
             }
             b'E' | b'D' | b'C' | b'd' => false,
-            // Sync, Flush, the end of a copy, a password, Terminate.
+            // Sync, Flush, the end of a copy, a password, or Terminate.
             _ => true,
         }
     }
 }
 
-/// Whether an answer is complete: it ends with `ReadyForQuery`, five bytes and a state.
+/// Whether an answer is complete, that is, ends with `ReadyForQuery`: five bytes and a state.
 pub(super) fn is_ready(answer: &[u8]) -> bool {
     let mut rest = answer;
     while let Some(length) = number(rest, 1) {
@@ -114,7 +114,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(four.try_into().ok()?))
 }
 
-/// A text up to its zero, and what follows.
+/// A zero-terminated string, and what follows it.
 fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
     match bytes.iter().position(|byte| *byte == 0) {
         Some(at) => (&bytes[..at], &bytes[at + 1..]),
@@ -125,7 +125,7 @@ fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
 fn is_write(statement: &[u8]) -> bool {
     let (text, _) = split(statement);
     let text = String::from_utf8_lossy(text).to_uppercase();
-    // Statements are laid out in lines and headed by comments.
+    // Statements span several lines and start with comments.
     let text = text
         .lines()
         .filter(|line| !line.trim_start().starts_with("--"));
@@ -150,7 +150,7 @@ mod tests {
         let mut batches = Batches::default();
         let mut found = Vec::new();
         let mut passed = Vec::new();
-        // Byte by byte: packets end anywhere.
+        // Byte by byte, since packets can end anywhere.
         for byte in bytes {
             batches.push(&[*byte]);
             while let Some(batch) = batches.next() {

@@ -23,15 +23,15 @@ use crate::simulation::store::Link;
 use crate::simulation::wires::{Line, Radio};
 use crate::world::tools::fakes;
 
-/// A place for a process.
+/// A process slot.
 pub(super) struct Slot {
     gate: Gate,
     lifecycle: Lifecycle,
-    /// The API of a scheduler.
+    /// The API, if this is a scheduler.
     router: Option<Router>,
-    /// The task that ends with the process.
+    /// The main task of the process.
     task: Option<tokio::task::JoinHandle<()>>,
-    /// Someone will start it again.
+    /// Whether a restart is already scheduled.
     awaited: bool,
     lives: u32,
 }
@@ -56,7 +56,7 @@ impl Core {
         }
     }
 
-    /// Forgets the processes, whose parts hold the world in turn: else nothing of it is ever freed.
+    /// Drops the processes: their parts refer back to the world, which would otherwise never be freed.
     pub(in crate::simulation) fn forget(&self) {
         self.slots().clear();
     }
@@ -109,7 +109,7 @@ impl Core {
             let added = tools.insert(Arc::new(Hand { gate, tool }));
             added.expect("a new name");
         }
-        // The name is taken by a provider that ships, and then given to the model.
+        // `open` needs a provider of this name, which is then replaced by the model.
         let settings = [ProviderSettings::new("model", Kind::Demo)];
         let mut providers = mainspring_providers::open(&settings, "model", clock)
             .expect("the settings are complete");
@@ -153,7 +153,7 @@ impl Core {
         };
         let (core, running, gate) = (self.clone(), lifecycle.clone(), gate.clone());
         tokio::spawn(async move {
-            // One that cannot begin ends, and whoever started it starts it again.
+            // A worker that fails to start exits, and is started again.
             while let Err(error) = mainspring_worker::run(parts.clone(), running.clone()).await {
                 core.say(|| format!("{slot} does not begin: {error}"));
                 if running.is_stopping() {
@@ -190,7 +190,8 @@ impl Core {
             entropy: self.entropy.clone(),
             config: SchedulerConfig {
                 name: format!("scheduler-{slot}"),
-                // It would read all the time that passes at once here; audits of pieces have tests of their own.
+                // Time jumps here, so an audit would read everything at once; piecewise audits have
+                // their own tests.
                 audit_percent: 0,
                 ..SchedulerConfig::default()
             },
@@ -200,7 +201,7 @@ impl Core {
         (router, tokio::spawn(loops))
     }
 
-    /// The API of a scheduler that is there, the `turn`th of them, and its gate.
+    /// The API and the gate of the scheduler number `turn`, modulo those that are not dead.
     pub(in crate::simulation) fn api(&self, turn: usize) -> Option<(Router, Gate)> {
         let slots = self.slots();
         let open = slots.iter().filter(|slot| !slot.gate.is_dead());
@@ -211,7 +212,7 @@ impl Core {
         apis.into_iter().nth(turn)
     }
 
-    /// Kills a process; it is started again so much later.
+    /// Kills a process; it restarts after `again_ms`.
     pub(in crate::simulation) fn kill(self: &Arc<Self>, slot: usize, again_ms: u64) {
         {
             let mut slots = self.slots();
@@ -232,7 +233,7 @@ impl Core {
         });
     }
 
-    /// Lets a process stand still for a while.
+    /// Stops a process for a while.
     pub(in crate::simulation) fn pause(self: &Arc<Self>, slot: usize, for_ms: u64) {
         let gate = self.slots()[slot].gate.clone();
         gate.pause();
@@ -245,7 +246,7 @@ impl Core {
         });
     }
 
-    /// Stops a process in order, and starts it again once it is gone.
+    /// Shuts a process down gracefully, and restarts it once it is gone.
     pub(super) fn drain(self: &Arc<Self>, slot: usize) {
         let lifecycle = {
             let mut slots = self.slots();

@@ -1,4 +1,4 @@
-//! A worker to run against a queue, and what it saw.
+//! A worker to run against a queue, with a record of what it admitted.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -19,16 +19,16 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Far more than anything here takes, also on a busy machine.
+/// Far longer than anything here takes, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Waits for something that has to happen.
+/// Waits for something that must happen.
 pub async fn within<F: Future>(what: &str, happens: F) -> F::Output {
     let outcome = tokio::time::timeout(PATIENCE, happens).await;
     outcome.unwrap_or_else(|_| panic!("{what} did not happen within {PATIENCE:?}"))
 }
 
-/// Asks again until the answer is yes.
+/// Polls until the answer is yes.
 pub async fn until<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
     within(what, async {
         while !ask().await {
@@ -47,7 +47,7 @@ pub async fn pause(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
 }
 
-/// A session that nobody else uses.
+/// A session used by nobody else.
 pub fn session() -> SessionKey {
     SessionKey {
         tenant: TenantId(7),
@@ -55,7 +55,7 @@ pub fn session() -> SessionKey {
     }
 }
 
-/// Sessions that nobody else uses.
+/// Sessions used by nobody else.
 pub fn sessions(count: usize) -> Vec<SessionKey> {
     (0..count).map(|_| session()).collect()
 }
@@ -68,7 +68,7 @@ pub fn activations(sessions: &[SessionKey]) -> Vec<Activation> {
     sessions.iter().map(one).collect()
 }
 
-/// A pool that nobody else uses.
+/// A pool used by nobody else.
 pub fn pool() -> String {
     format!(
         "test-{}",
@@ -92,13 +92,13 @@ pub fn low(pool: &str) -> Lane {
     }
 }
 
-/// Pushes until the queue takes it: it may still be connecting.
+/// Pushes until the queue accepts it: it may still be connecting.
 pub async fn push(queue: &dyn Queue, lane: &Lane, sessions: &[SessionKey]) {
     until("a push", || queue.push(lane, activations(sessions))).await;
 }
 
-/// A handler that writes down what it admits. Each session takes one of its slots for a moment,
-/// as a run does.
+/// A handler that records what it admits. Each session occupies a slot for a while, as a running
+/// send does.
 #[derive(Debug)]
 pub struct Recorder {
     admitted: watch::Sender<Vec<SessionKey>>,
@@ -111,7 +111,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A handler with so many slots, each taken for `hold_ms` per session.
+    /// A handler with this many slots, each occupied for `hold_ms` per session.
     pub fn new(slots: usize, hold_ms: u64) -> Arc<Self> {
         Arc::new(Self {
             admitted: watch::Sender::new(Vec::new()),
@@ -129,17 +129,17 @@ impl Recorder {
         Self::new(1_000, 0)
     }
 
-    /// The handler panics when it sees this session.
+    /// Makes the handler panic when it gets this session.
     pub fn panic_on(&self, key: SessionKey) {
         self.panics.lock().expect("nobody panics with it").push(key);
     }
 
-    /// Where this session came ahead of others, the handler sends it behind.
+    /// Makes the handler send this session to the back if it was pushed ahead.
     pub fn send_behind(&self, key: SessionKey) {
         self.behind.lock().expect("nobody panics with it").push(key);
     }
 
-    /// Opens slots.
+    /// Adds slots.
     pub fn open(&self, slots: usize) {
         self.slots.add_permits(slots);
     }
@@ -149,12 +149,12 @@ impl Recorder {
         self.called.load(Ordering::SeqCst)
     }
 
-    /// What was admitted, in order.
+    /// The sessions admitted, in order.
     pub fn admitted(&self) -> Vec<SessionKey> {
         self.admitted.borrow().clone()
     }
 
-    /// Waits until all of these were admitted.
+    /// Waits until all these sessions were admitted.
     pub async fn saw(&self, keys: &[SessionKey]) {
         let mut admitted = self.admitted.subscribe();
         let mut missing: HashSet<_> = keys.iter().copied().collect();
@@ -204,7 +204,7 @@ impl Handler for Recorder {
         Disposition::Done
     }
 
-    /// There is always a slot left for these.
+    /// Admits sessions pushed ahead without taking a slot.
     async fn handle_ahead(&self, activation: Activation) -> (Disposition, Vec<SessionKey>) {
         let behind = self.behind.lock().expect("nobody panics with it").clone();
         let sessions = activation.sessions.into_iter();
@@ -238,7 +238,7 @@ impl Worker {
         }
     }
 
-    /// Stops it, handler and all, and waits for its end.
+    /// Stops the worker and its handler, and waits for it to end.
     pub async fn stop(self) {
         self.recorder.stopping.cancel();
         self.stop.cancel();
@@ -247,13 +247,13 @@ impl Worker {
             .expect("a worker does not panic");
     }
 
-    /// Ends it as a crash would, without a word to anybody.
+    /// Ends it abruptly, as a crash would.
     pub fn crash(self) {
         self.running.abort();
     }
 }
 
-/// The next payload; gaps before it are allowed.
+/// The next payload, skipping gaps.
 pub async fn payload(notices: &mut BoxStream<'static, Notice>) -> Bytes {
     loop {
         match within("a notice", notices.next()).await {

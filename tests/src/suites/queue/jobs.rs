@@ -22,7 +22,7 @@ pub async fn a_pushed_session_reaches_the_handler(queue: Arc<dyn Queue>) {
 pub async fn every_session_of_a_large_push_arrives(queue: Arc<dyn Queue>) {
     let (pool, recorder) = (pool(), Recorder::ready());
     let keys = sessions(1_200);
-    // Of one session, of several, of none, and of more than a job may name.
+    // With one session, with several, with none, and with more than a job may name.
     let mut pushed = activations(&keys[..400]);
     pushed.extend(keys[400..800].chunks(16).map(|keys| Activation {
         sessions: keys.to_vec(),
@@ -104,7 +104,7 @@ pub async fn handlers_that_wait_bound_what_is_fetched(queue: Arc<dyn Queue>) {
     let worker = Worker::start(&queue, &pool, &recorder);
     push(&*queue, &high(&pool), &keys).await;
     until("handlers that wait", || async { recorder.called() >= 4 }).await;
-    // Long enough that more would have come.
+    // Long enough for further handlers to start.
     pause(300).await;
     assert!(
         recorder.called() <= 8,
@@ -120,7 +120,7 @@ pub async fn handlers_that_wait_bound_what_is_fetched(queue: Arc<dyn Queue>) {
 
 pub async fn a_stop_is_prompt_and_leaves_the_rest_to_another_worker(queue: Arc<dyn Queue>) {
     let (pool, keys) = (pool(), sessions(60));
-    // Ten are admitted, then it is full.
+    // Some are admitted, then it is full.
     let (first, second) = (Recorder::new(1, 30), Recorder::ready());
     let worker = Worker::start(&queue, &pool, &first);
     push(&*queue, &high(&pool), &keys[..30]).await;
@@ -169,11 +169,11 @@ pub async fn two_workers_share_a_pool(queue: Arc<dyn Queue>) {
     }
 }
 
-/// A worker without a free handler is rung for, perhaps, but keeps the job from nobody.
+/// A worker without a free handler may be notified of new jobs, but does not keep them from others.
 pub async fn a_full_worker_leaves_new_jobs_to_an_idle_one(queue: Arc<dyn Queue>) {
     let (pool, full, idle) = (pool(), Recorder::new(0, 0), Recorder::ready());
     let worker = Worker::start(&queue, &pool, &full);
-    // Six handlers and a fetched job: it takes no more.
+    // Six handlers and one prefetched job: it takes no more.
     let kept = sessions(7 * 16);
     for sessions in kept.chunks(16) {
         push(&*queue, &high(&pool), sessions).await;
@@ -191,7 +191,7 @@ pub async fn a_full_worker_leaves_new_jobs_to_an_idle_one(queue: Arc<dyn Queue>)
         waits.push(begun.elapsed());
     }
     waits.sort();
-    // Somebody who looks only once a second would take half of one.
+    // A worker that polls once a second would take half a second.
     assert!(waits[7] < Duration::from_millis(100), "{waits:?}");
     full.open(1_000);
     for worker in [worker, other] {
@@ -199,7 +199,8 @@ pub async fn a_full_worker_leaves_new_jobs_to_an_idle_one(queue: Arc<dyn Queue>)
     }
 }
 
-/// A worker whose handlers all wait still takes what is put ahead; what it sends behind waits with the others.
+/// A worker whose handlers all wait still takes what is pushed ahead; what it sends to the back
+/// waits with the rest.
 pub async fn what_goes_ahead_passes_what_waits_for_a_slot(queue: Arc<dyn Queue>) {
     let (pool, recorder) = (pool(), Recorder::new(0, 0));
     let lane = high(&pool);
@@ -209,7 +210,7 @@ pub async fn what_goes_ahead_passes_what_waits_for_a_slot(queue: Arc<dyn Queue>)
         push(&*queue, &lane, sessions).await;
     }
     until("handlers that wait", || async { recorder.called() >= 6 }).await;
-    // Until the worker has said that it takes these they go behind.
+    // They go to the back of the queue until the worker has announced that it accepts sessions ahead.
     until("one that passes", || async {
         let key = session();
         assert!(queue.push_ahead(&lane, activations(&[key])).await);

@@ -7,7 +7,7 @@ use mainspring_shared::bus::{Bus, Notice, Topic};
 
 use super::harness::{next, payload, session, until};
 
-/// Waits until notices flow, so that a subscription is effective at once.
+/// Waits for a connection, so that a subscription takes effect at once.
 async fn ready(bus: &dyn Bus) {
     until("a connection", || async { bus.is_available() }).await;
 }

@@ -1,4 +1,4 @@
-//! A Redis of one test's own, which can be stalled, killed and started again.
+//! A Redis server for one test, which can be stalled, killed and restarted.
 
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::harness::{pause, until};
 
-/// A server on a free port, without persistence. Killed when dropped.
+/// A server on a free port, without persistence. It is killed when dropped.
 #[derive(Debug)]
 pub struct Server {
     port: u16,
@@ -21,8 +21,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one. None, and a word about it, where there is no `redis-server`; a panic where
-    /// `REQUIRE_STORES=all` asks for it.
+    /// Starts a server. Without a `redis-server` program it returns `None` and says so, or panics
+    /// if `REQUIRE_STORES=all` is set.
     pub async fn start() -> Option<Self> {
         let mut server = Self {
             port: free_port(),
@@ -42,7 +42,7 @@ impl Server {
         Some(server)
     }
 
-    /// A port where nothing listens.
+    /// The address of a port on which nothing listens.
     pub fn absent() -> Address {
         address(free_port())
     }
@@ -78,22 +78,22 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Where it is.
+    /// The address of the server.
     pub fn address(&self) -> Address {
         address(self.port)
     }
 
-    /// A queue on it.
+    /// A queue on this server.
     pub fn queue(&self) -> Arc<RedisQueue> {
         queue(&self.address())
     }
 
-    /// A bus on it.
+    /// A bus on this server.
     pub fn bus(&self) -> Arc<RedisBus> {
         bus(&self.address())
     }
 
-    /// A connection of the test's own.
+    /// A connection for the test itself.
     pub async fn connection(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.url()).expect("a client");
         client
@@ -102,7 +102,7 @@ impl Server {
             .expect("a connection")
     }
 
-    /// Cuts every connection of a kind: `normal` or `pubsub`.
+    /// Closes every connection of a kind: `normal` or `pubsub`.
     pub async fn cut(&self, kind: &str) {
         let mut kill = redis::cmd("CLIENT");
         kill.arg("KILL")
@@ -116,7 +116,7 @@ impl Server {
             .expect("connections were cut");
     }
 
-    /// Stops it from doing anything for a while.
+    /// Suspends the server for a while.
     pub async fn stall(&self, ms: u64) {
         self.signal("STOP");
         pause(ms).await;
@@ -132,7 +132,7 @@ impl Server {
         assert!(sent.is_ok_and(|status| status.success()), "kill -{name}");
     }
 
-    /// Kills it; everything in it is gone.
+    /// Kills the server; its data is lost.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             let _ = process.kill();
@@ -140,7 +140,7 @@ impl Server {
         }
     }
 
-    /// Starts it again where it was.
+    /// Restarts the server on the same port.
     pub async fn start_again(&mut self) {
         assert!(self.spawn(), "redis-server starts again");
         self.answers().await;
@@ -153,13 +153,13 @@ impl Drop for Server {
     }
 }
 
-/// A queue there, whether or not a server is.
+/// A queue at this address, whether or not a server is there.
 pub fn queue(address: &Address) -> Arc<RedisQueue> {
     let (clock, entropy) = (Arc::new(SystemClock::new()), Arc::new(OsEntropy));
     Arc::new(RedisQueue::open(address, clock, entropy).expect("a queue"))
 }
 
-/// A bus there, whether or not a server is.
+/// A bus at this address, whether or not a server is there.
 pub fn bus(address: &Address) -> Arc<RedisBus> {
     let (clock, entropy) = (Arc::new(SystemClock::new()), Arc::new(OsEntropy));
     Arc::new(RedisBus::open(address, clock, entropy).expect("a bus"))

@@ -27,7 +27,7 @@ async fn offer_all(store: &dyn Inspect, ms: i64, items: Vec<AcceptSend>) -> Vec<
     outcomes.expect("the store answers")
 }
 
-/// The places of accepted sends, none for other outcomes.
+/// The positions of accepted sends; `None` for other outcomes.
 fn places(outcomes: &[AcceptOutcome]) -> Vec<Option<i64>> {
     let places = outcomes.iter().map(|outcome| match outcome {
         AcceptOutcome::Accepted(accepted) => accepted.position,

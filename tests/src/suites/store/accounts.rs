@@ -1,5 +1,4 @@
-//! What is known of entries and erasures besides what they say: who erased, what vectors cost, where entries came
-//! from.
+//! Bookkeeping for memory entries: who erased them, what their vectors cost, and where they came from.
 
 use mainspring_shared::id::{ErasureId, SendId, SessionId, TenantId};
 use mainspring_shared::memory::{MemorySource, PaidCall};
@@ -63,7 +62,7 @@ pub async fn erasures_are_listed_without_what_they_erased(store: &dyn Inspect) {
     assert_eq!(erasures(store, theirs).await, (Vec::new(), false));
 }
 
-/// A call for vectors of so many tokens.
+/// A paid embedding call of `n` tokens.
 pub fn paid_vectors(n: u128, payer: Option<(SessionId, SendId)>) -> PaidVectors {
     PaidVectors {
         id: Uuid::from_u128(n),
@@ -88,7 +87,7 @@ async fn tenant_used(store: &dyn Inspect, tenant: TenantId) -> (u64, u64) {
     (used.calls, used.usage.input_tokens)
 }
 
-/// What vectors cost is its send's, and its tenant's where there is none; each call counts once.
+/// Embeddings are charged to their send, or to the tenant if there is none; each call counts once.
 pub async fn vectors_are_paid_for_once_by_whoever_there_is(store: &dyn Inspect) {
     register(store, 1).await;
     accept(store, 0, opening(1, 1)).await;
@@ -115,7 +114,8 @@ pub async fn vectors_are_paid_for_once_by_whoever_there_is(store: &dyn Inspect) 
         .map(|part| (part.calls, part.usage.input_tokens))
         .collect();
     assert_eq!(embedded, [(1, 7)]);
-    // Of a send that nobody knows, of a text that is another one now, and of nothing at all.
+    // A call for an unknown send, a call for a text that has changed since, and a call that
+    // produced nothing.
     let unknown = Some((key(1).session, send(9)));
     let other = SetEmbedding {
         text: "likes coffee".to_owned(),
@@ -146,7 +146,7 @@ pub async fn vectors_are_paid_for_once_by_whoever_there_is(store: &dyn Inspect) 
     assert_eq!(found.expect("the store answers"), []);
 }
 
-/// Calls of so long ago that nobody is shown them go with newer ones.
+/// Calls too old to be shown are deleted when newer ones are recorded.
 pub async fn vectors_of_long_ago_are_forgotten(store: &dyn Inspect) {
     let day = |n: u128| Uuid::from_u128((n * 86_400_000) << 80);
     let paid = |n| PaidVectors {
@@ -200,7 +200,7 @@ pub async fn a_changed_entry_keeps_where_it_came_from(store: &dyn Inspect) {
         changed.expect("the store answers").expect("it is there")
     };
     changed(Some("likes tea"), Some(source(2))).await;
-    // A repeat adds nothing, and neither does a person.
+    // Neither a repeat nor a change by a person adds a source.
     changed(Some("likes tea"), Some(source(2))).await;
     changed(None, None).await;
     let now = changed(Some("likes mate"), Some(source(3))).await;

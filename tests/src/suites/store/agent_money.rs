@@ -1,4 +1,4 @@
-//! Money and tokens of agents that have limits of their own, besides those of their tenant.
+//! Money and tokens of agents that have limits of their own, in addition to their tenant's.
 
 use mainspring_shared::agent::{AgentLimits, AgentName};
 use mainspring_shared::id::TenantId;
@@ -29,7 +29,7 @@ pub(super) fn of_day(day: u64) -> AgentLimits {
     }
 }
 
-/// Gives an agent of the default tenant these limits.
+/// Sets these limits for an agent of the default tenant.
 pub(super) async fn limit_agent(store: &dyn Inspect, ms: i64, agent: &str, limits: AgentLimits) {
     let item = PublishAgent {
         limits: Some(limits),
@@ -40,7 +40,7 @@ pub(super) async fn limit_agent(store: &dyn Inspect, ms: i64, agent: &str, limit
     assert!(matches!(published, PublishOutcome::Published { .. }));
 }
 
-/// A call of an agent that costs so many millionths of a dollar at most.
+/// A call by an agent that costs at most this many millionths of a dollar.
 pub(super) fn asked_by(agent: &str, call: u128, most: u64) -> ReserveMoney {
     ReserveMoney {
         agent: Some(name(agent)),
@@ -48,7 +48,7 @@ pub(super) fn asked_by(agent: &str, call: u128, most: u64) -> ReserveMoney {
     }
 }
 
-/// What counts of an agent: of the day, of the month, and set aside.
+/// An agent's account: spent in the day, spent in the month, and reserved.
 async fn spent_by(store: &dyn Inspect, ms: i64, agent: &str) -> Option<(u64, u64, u64)> {
     spent_of(store, ms, Some(name(agent))).await
 }
@@ -61,7 +61,7 @@ pub async fn a_call_counts_for_its_agent_and_for_the_tenant(store: &dyn Inspect)
     limit_agent(store, 1, "free", AgentLimits::default()).await;
     let asked = vec![
         asked_by("support", 1, 30),
-        // What is left is less, and not before the first one is over.
+        // Not enough is left until the first call is settled.
         asked_by("support", 2, 30),
         asked_by("support", 3, 20),
         asked_by("writer", 4, 40),
@@ -100,14 +100,14 @@ pub async fn a_call_counts_for_its_agent_and_for_the_tenant(store: &dyn Inspect)
     assert_eq!(spent_of(store, 21, None).await, Some((48, 48, 4)));
     assert_eq!(spent_by(store, 21, "support").await, Some((45, 45, 0)));
     assert_eq!(spent_by(store, 21, "writer").await, Some((1, 1, 0)));
-    // The smaller amount of both: what the agent has left, and what the tenant has.
+    // The smaller of what the agent has left and what the tenant has left.
     let outcomes = reserve(store, 30, vec![asked_by("support", 10, 60)]).await;
     assert_eq!(outcomes, [granted(5)]);
     settle(store, 31, vec![costing(7, Some(4)), costing(10, Some(5))]).await;
     let outcomes = reserve(store, 32, vec![asked_by("writer", 11, 60)]).await;
     assert_eq!(outcomes, [granted(43)]);
     settle(store, 33, vec![costing(11, Some(0))]).await;
-    // The agent has spent its own, and others of the tenant go on.
+    // This agent has spent its limit; other agents of the tenant may continue.
     let none = ReserveMoneyOutcome::Spent(Payer::Agent, MoneySpan::Day, 50 * MICRO);
     let asked = vec![asked_by("support", 12, 5), asked_by("writer", 13, 43)];
     assert_eq!(reserve(store, 40, asked).await, [none, granted(43)]);
@@ -170,7 +170,7 @@ pub async fn tokens_of_an_agent_are_its_own(store: &dyn Inspect) {
     settle(store, 22, vec![cost(3, 40)]).await;
     let none = ReserveMoneyOutcome::TokensSpent(Payer::Agent, MoneySpan::Day, 100);
     assert_eq!(reserve(store, 23, vec![asked(4, 60)]).await, [none]);
-    // The next day has what is left of the month.
+    // The next day has only what is left of the month.
     let rest = reserve(store, DAY, vec![asked(5, 60)]).await;
     assert_eq!(rest, [granted(55)]);
     settle(store, DAY + 1, vec![cost(5, 50)]).await;
@@ -235,7 +235,7 @@ pub async fn a_call_sets_aside_ahead_what_is_little_of_all_limits(store: &dyn In
         ahead("support", 1, 15),
         ahead("writer", 2, 15),
         ahead("writer", 3, 2),
-        // There is less than that without what the others have set aside.
+        // Too little of the tenant's limit is left beyond what the others have reserved.
         ahead("support", 4, 20),
     ];
     for ms in [10, 11] {
@@ -247,7 +247,7 @@ pub async fn a_call_sets_aside_ahead_what_is_little_of_all_limits(store: &dyn In
     }
     assert_eq!(spent_by(store, 12, "support").await, Some((0, 0, 35)));
     assert_eq!(spent_of(store, 12, None).await, Some((0, 0, 57)));
-    // What its calls took is entered, or all of it where nobody knows.
+    // The actual cost is entered, or the whole reservation if the cost is unknown.
     settle(store, 20, vec![costing(1, Some(17)), costing(3, None)]).await;
     assert_eq!(spent_by(store, 21, "support").await, Some((17, 17, 10)));
     assert_eq!(spent_by(store, 21, "writer").await, Some((12, 12, 10)));
@@ -266,7 +266,7 @@ pub async fn a_call_of_an_agent_reserves_and_settles_once(store: &dyn Inspect) {
     }
     assert_eq!(spent_of(store, 12, None).await, Some((0, 0, 30)));
     assert_eq!(spent_by(store, 12, "support").await, Some((0, 0, 30)));
-    // It has that also where only one of both is limited any more.
+    // The reservation stands even if only one of the two limits remains.
     limit(store, 13, None, None).await;
     let outcomes = reserve(store, 14, vec![asked_by("support", 1, 50)]).await;
     assert_eq!(outcomes, [granted(30)]);
@@ -295,9 +295,9 @@ pub async fn what_a_dead_boot_has_set_aside_counts_for_its_agents(store: &dyn In
     assert_eq!(spent_of(store, TTL + 2, None).await, Some((30, 30, 15)));
     let of_agent = spent_by(store, TTL + 2, "support").await;
     assert_eq!(of_agent, Some((20, 20, 15)));
-    // Whoever was only late changes nothing any more.
+    // A boot that was merely late can no longer change anything.
     settle(store, TTL + 3, vec![costing(1, Some(1))]).await;
-    // Without a limit of the tenant the agent's is left.
+    // Without the tenant's limit, the agent's still applies.
     limit(store, TTL + 4, None, None).await;
     let stopped = store.at(time(TTL + 5)).stop_boot(boot(2)).await;
     stopped.expect("the store answers");
@@ -311,7 +311,7 @@ pub async fn what_a_dead_boot_has_set_aside_counts_for_its_agents(store: &dyn In
 pub async fn an_agents_account_begins_with_nothing_and_goes_with_its_limit(store: &dyn Inspect) {
     register(store, 1).await;
     limit(store, 0, Some(1_000), None).await;
-    // What the agent cost before it had a limit is the tenant's.
+    // What an agent spent before it had a limit counts only for the tenant.
     reserve(store, 1, vec![asked_by("support", 1, 70)]).await;
     settle(store, 2, vec![costing(1, Some(70))]).await;
     limit_agent(store, 10, "support", of_day(50)).await;
@@ -319,7 +319,7 @@ pub async fn an_agents_account_begins_with_nothing_and_goes_with_its_limit(store
     let outcomes = reserve(store, 12, vec![asked_by("support", 2, 40)]).await;
     assert_eq!(outcomes, [granted(40)]);
     settle(store, 13, vec![costing(2, Some(40))]).await;
-    // Another limit, another version and one of something else leave the account.
+    // Changing the amount, publishing a new version or setting other limits keeps the account.
     let others = AgentLimits {
         sends_open: Some(3),
         usd_per_month: Some(Usd(60)),
@@ -332,7 +332,7 @@ pub async fn an_agents_account_begins_with_nothing_and_goes_with_its_limit(store
     assert_eq!(spent_by(store, 22, "support").await, Some((40, 40, 0)));
     let outcomes = reserve(store, 23, vec![asked_by("support", 3, 40)]).await;
     assert_eq!(outcomes, [granted(20)]);
-    // Without any it is forgotten, with what is set aside in it, and the tenant's stays.
+    // Without a money limit the account and its reservations are dropped; the tenant's account stays.
     let others = AgentLimits {
         sends_open: Some(3),
         ..AgentLimits::default()
@@ -359,7 +359,7 @@ pub async fn days_and_months_of_an_agent_are_kept_for_more_than_a_year(store: &d
     limit_agent(store, 0, "support", limits).await;
     let outcomes = reserve(store, DAY, vec![asked_by("support", 1, 60)]).await;
     assert_eq!(outcomes, [granted(50)]);
-    // What began on one day counts for it, and holds others until it is over.
+    // A call that began on one day counts for that day, and blocks others until it is settled.
     let outcomes = reserve(store, 2 * DAY, vec![asked_by("support", 2, 40)]).await;
     assert_eq!(outcomes, [BUSY]);
     settle(store, 2 * DAY, vec![costing(1, Some(45))]).await;
@@ -410,7 +410,7 @@ pub async fn a_minute_of_an_agent_has_its_own_limit(store: &dyn Inspect) {
     assert_eq!(outcomes, [granted(35)]);
     settle(store, 32, vec![costing(5, None)]).await;
     assert_eq!(of_minute(MINUTE - 1).await, (60, 40));
-    // The next one begins with nothing, and with all of it for a call that costs more.
+    // The next minute starts at zero, and grants the whole limit to a call that costs more.
     assert_eq!(of_minute(MINUTE).await, (0, 0));
     let asked = vec![asked_by("support", 6, 170), asked_by("support", 7, 1)];
     let outcomes = reserve(store, MINUTE + 1, asked).await;
@@ -420,7 +420,7 @@ pub async fn a_minute_of_an_agent_has_its_own_limit(store: &dyn Inspect) {
     assert_eq!(of_minute(MINUTE + 3).await, (90, 0));
     let spent = spent_by(store, MINUTE + 4, "support").await;
     assert_eq!(spent, Some((190, 190, 0)));
-    // What can never be had is refused.
+    // A call that costs more than the limit at the least is refused.
     let dear = ReserveMoney {
         least: Amount::new(101 * MICRO, 0),
         ..asked_by("support", 8, 120)
@@ -447,7 +447,7 @@ pub async fn the_accounts_of_agents_go_with_their_tenant(store: &dyn Inspect) {
     limit_agent(store, 1, "support", of_day(50)).await;
     let limited = store.money_tenants().await.expect("the store answers");
     assert_eq!(limited, [MINE, blue]);
-    // An agent of the same name is another one.
+    // The agent of the same name in another tenant has its own account.
     let theirs = ReserveMoney {
         tenant: blue,
         ..asked_by("support", 1, 40)

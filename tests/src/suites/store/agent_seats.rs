@@ -12,7 +12,7 @@ use super::agents::publishing;
 use super::prelude::*;
 use super::seats::{called, claim_all, end, limit, of, sound, swept};
 
-/// How many sends of the agent `support` may be in flight.
+/// Sets how many sends of the agent `support` may be in flight.
 async fn limit_agent(store: &dyn Inspect, ms: i64, running: Option<u32>) {
     let item = PublishAgent {
         limits: Some(AgentLimits {
@@ -25,7 +25,7 @@ async fn limit_agent(store: &dyn Inspect, ms: i64, running: Option<u32>) {
     published.expect("the store answers");
 }
 
-/// A published agent, as a session takes it.
+/// A published agent, in the form in which sessions refer to it.
 fn agent(name: &str) -> AgentSpec {
     let reference = AgentRef {
         name: name.parse().expect("a name"),
@@ -53,7 +53,7 @@ fn sent(n: u128, agent: AgentSpec) -> AcceptSend {
     }
 }
 
-/// Sends to published agents, one after the other, each in the session of its number.
+/// Accepts sends to published agents one after another, each in the session of its number.
 async fn accepted(store: &dyn Inspect, agents: &[&str]) {
     register(store, 1).await;
     for (n, name) in (1_u128..).zip(agents) {
@@ -65,7 +65,7 @@ async fn accepted(store: &dyn Inspect, agents: &[&str]) {
 pub async fn an_agents_sends_wait_and_keep_no_other_agents_waiting(store: &dyn Inspect) {
     limit_agent(store, 0, Some(1)).await;
     accepted(store, &["support", "support", "triage", "support"]).await;
-    // One that is defined inline is another one, whatever its name.
+    // An inline agent is a different agent, whatever its name.
     let inline = AgentSpec {
         name: Some("support".to_owned()),
         ..AgentSpec::default()
@@ -106,7 +106,7 @@ pub async fn an_agents_limit_and_its_tenants_hold_together(store: &dyn Inspect) 
     accepted(store, &["support", "support", "triage", "triage"]).await;
     let outcomes = claim_all(store, 10, &[1, 2, 3, 4]).await;
     assert_eq!(outcomes, ["claimed", "waits", "claimed", "waits"]);
-    // The seat that is free is none of the agent's.
+    // The free seat is the tenant's; the agent still has none.
     end(store, 20, 3).await;
     assert_eq!(called(store, 21).await, (vec![key(4)], 2));
     assert_eq!(claim_all(store, 22, &[2, 4]).await, ["waits", "claimed"]);
@@ -114,7 +114,7 @@ pub async fn an_agents_limit_and_its_tenants_hold_together(store: &dyn Inspect) 
     assert_eq!(called(store, 24).await, (vec![key(2)], 1));
     assert_eq!(claim_all(store, 25, &[2]).await, ["claimed"]);
     sound(store, 26).await;
-    // Without the tenant's, the agent's still holds.
+    // Without the tenant's limit, the agent's still applies.
     accept(store, 30, sent(5, agent("support"))).await;
     accept(store, 31, sent(6, agent("triage"))).await;
     assert_eq!(claim_all(store, 32, &[5, 6]).await, ["waits", "waits"]);
@@ -122,7 +122,7 @@ pub async fn an_agents_limit_and_its_tenants_hold_together(store: &dyn Inspect) 
     assert_eq!(called(store, 34).await, (vec![key(6)], 2));
     assert_eq!(claim_all(store, 35, &[5, 6]).await, ["waits", "claimed"]);
     sound(store, 36).await;
-    // Without both, nobody waits any more.
+    // Without either limit, nothing waits any more.
     limit_agent(store, 40, None).await;
     assert_eq!(called(store, 41).await, (vec![], 0));
     assert_eq!(swept(store, 42).await, [key(5)]);
@@ -144,7 +144,7 @@ pub async fn an_agents_limit_counts_what_runs_when_it_is_set(store: &dyn Inspect
     end(store, 24, 2).await;
     assert_eq!(called(store, 25).await, (vec![key(3)], 1));
     assert_eq!(claim_all(store, 26, &[3]).await, ["claimed"]);
-    // Raised, it lets the next one in at once; lowered, it interrupts nobody.
+    // Raising the limit admits the next send at once; lowering it interrupts none.
     for n in [5, 6] {
         accept(store, 30, sent(n, agent("support"))).await;
     }
@@ -156,7 +156,7 @@ pub async fn an_agents_limit_counts_what_runs_when_it_is_set(store: &dyn Inspect
     end(store, 36, 3).await;
     assert_eq!(called(store, 37).await, (vec![], 1));
     sound(store, 38).await;
-    // Removed, it lets everybody in whom the tenant's lets in.
+    // Removing the limit admits whatever the tenant's limit permits.
     limit(store, 39, of(Some(3), None)).await;
     limit_agent(store, 40, None).await;
     assert_eq!(called(store, 41).await, (vec![key(6)], 1));
@@ -173,7 +173,7 @@ pub async fn an_agents_limit_counts_who_waits_when_it_is_set(store: &dyn Inspect
     );
     limit_agent(store, 11, Some(1)).await;
     limit(store, 12, of(Some(2), None)).await;
-    // The sessions of the agent were there before, and keep it waiting no longer.
+    // The agent's sessions waited first, but must not hold up another agent's.
     assert_eq!(called(store, 13).await, (vec![key(4)], 3));
     assert_eq!(
         claim_all(store, 14, &[2, 3, 4]).await,
@@ -202,7 +202,7 @@ pub async fn a_send_with_its_own_agent_takes_a_seat_of_that_one(store: &dyn Insp
     end(store, 22, 1).await;
     assert_eq!(called(store, 23).await, (vec![key(2)], 1));
     assert_eq!(claim_all(store, 24, &[2]).await, ["claimed"]);
-    // It counts so, too, where the limit is set while it runs.
+    // It also counts for that agent if the limit is set while the send runs.
     limit_agent(store, 30, None).await;
     accept(store, 31, with(sent(4, agent("triage")), own("support"))).await;
     claim(store, 32, 1, 4, 90).await;
@@ -215,7 +215,7 @@ pub async fn a_send_with_its_own_agent_takes_a_seat_of_that_one(store: &dyn Insp
 pub async fn who_waits_for_an_agents_seat_and_gets_another_agent_goes_on(store: &dyn Inspect) {
     limit_agent(store, 0, Some(1)).await;
     accepted(store, &["support", "support"]).await;
-    // A send of the agent in a session of another one, and one of that behind it.
+    // A send with this agent in a session of another agent, with one more send behind it.
     let own = SendOptions {
         agent: Some(Box::new(agent("support"))),
         ..SendOptions::default()
@@ -231,7 +231,7 @@ pub async fn who_waits_for_an_agents_seat_and_gets_another_agent_goes_on(store: 
     let updated = store.at(time(20)).update_session(key(2), patch).await;
     updated.expect("the store answers");
     cancel(store, 21, 3).await;
-    // As a sweep does it.
+    // Called without a boot, as a sweep does.
     let called = store.at(time(22)).call_seats(None).await;
     let called = called.expect("the store answers").enqueue.into_iter();
     let called: Vec<_> = called.map(|ready| ready.key).collect();
@@ -250,7 +250,7 @@ pub async fn an_agents_send_that_is_taken_over_keeps_its_seat(store: &dyn Inspec
     assert_eq!(taken, ClaimOutcome::Waits);
     let claimed = claim(store, TTL + 4, 2, 1, 71).await;
     assert!(claimed.seated);
-    // Parked, it gives the seat back, and needs another one.
+    // Parking gives the seat back, so another one is needed to continue.
     let wait = waiting(&claimed, WaitingOn::Retry, ParkUntil::After(millis(10)));
     park(store, TTL + 5, wait).await;
     assert_eq!(called(store, TTL + 6).await.0, [key(2)]);

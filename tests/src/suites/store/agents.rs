@@ -13,7 +13,7 @@ use mainspring_shared::store::{
 use super::prelude::*;
 use super::tenants::tenant;
 
-/// What an agent of the default tenant is found by.
+/// The key of an agent of the default tenant.
 pub(super) fn agent_key(name: &str) -> AgentKey {
     AgentKey {
         tenant: TenantId::DEFAULT,
@@ -47,7 +47,7 @@ pub(super) fn pointing(name: &str, alias: &str, version: Option<i32>) -> SetAlia
     }
 }
 
-/// Publishes a spec; the version, and whether it was added.
+/// Publishes a spec; returns the version and whether it was added.
 pub(super) async fn publish(
     store: &dyn Inspect,
     at: i64,
@@ -101,7 +101,7 @@ async fn read_version(store: &dyn Inspect, name: &str, n: i32) -> Option<AgentVe
     found.expect("the store answers")
 }
 
-/// The numbers of the versions that references mean; 0 where they mean none.
+/// The version numbers that references resolve to; 0 for none.
 async fn meant(store: &dyn Inspect, queries: &[&str]) -> Vec<i32> {
     let asked: Vec<AgentQuery> = queries
         .iter()
@@ -150,7 +150,7 @@ pub async fn another_spec_is_the_next_version_and_leaves_the_one_before_as_it_wa
     let (first, _) = publish(store, 0, "reviewer", "Review.").await;
     let (second, added) = publish(store, 10, "reviewer", "Review well.").await;
     assert_eq!((second.n, added), (2, true));
-    // What was there before the newest is a change again.
+    // Going back to the spec before the newest is a change again.
     let (third, added) = publish(store, 20, "reviewer", "Review.").await;
     assert_eq!((third.n, added), (3, true));
     assert_eq!(third.hash, first.hash);
@@ -188,10 +188,10 @@ pub async fn limits_are_the_agents_and_stay_until_they_are_changed(store: &dyn I
     let expected = [(name.clone(), limits(Some(3)))];
     assert_eq!(limited(TenantId::DEFAULT).await, expected);
     assert_eq!(limited(TenantId(2)).await, []);
-    // Another version leaves them.
+    // Publishing another version keeps the limits.
     publish(store, 2, "reviewer", "Review well.").await;
     assert_eq!(limited(TenantId::DEFAULT).await, expected);
-    // They change without a new version.
+    // Limits can change without a new version.
     assert_eq!(put(3, with(Some(4), "Review well.")).await, (2, false));
     let agent = read(store, "reviewer").await.expect("it exists");
     assert_eq!(agent.limits, limits(Some(4)));
@@ -200,7 +200,7 @@ pub async fn limits_are_the_agents_and_stay_until_they_are_changed(store: &dyn I
     assert_eq!(limited(TenantId::DEFAULT).await, []);
     let agent = read(store, "reviewer").await.expect("it exists");
     assert_eq!(agent.limits, AgentLimits::default());
-    // Places are kept under an id that is its own.
+    // The seats of each agent are held under its own ID.
     assert_ne!(name.holder(), agent_key("other").name.holder());
 }
 
@@ -259,7 +259,7 @@ pub async fn an_alias_moves_from_version_to_version(store: &dyn Inspect) {
     let agent = pointed(store, 3, ("reviewer", "live", Some(2))).await;
     assert_eq!(read(store, "reviewer").await, Some(agent));
     assert_eq!(meant(store, &["reviewer@live"]).await, [2]);
-    // The same once more is no change.
+    // Setting the same value again is not a change.
     let agent = pointed(store, 4, ("reviewer", "live", Some(2))).await;
     assert_eq!(agent.updated_at, time(3));
     let agent = pointed(store, 5, ("reviewer", "live", None)).await;
@@ -313,7 +313,7 @@ pub async fn an_archived_agent_is_not_found_for_new_use_and_keeps_its_versions(
         .expect("it exists");
     assert_eq!((agent.archived_at, agent.updated_at), (at(2), time(2)));
     assert_eq!(agent.aliases.len(), 1);
-    // Twice is once.
+    // Archiving twice has no further effect.
     let again = archive(store, 3, "reviewer", true).await;
     assert_eq!(again, Some(agent.clone()));
     assert_eq!(read(store, "reviewer").await, Some(agent));

@@ -1,5 +1,5 @@
-//! The model as an oracle: random steps on it and on a database must agree in every outcome and
-//! in what is stored after each step.
+//! The model store as an oracle: random steps on it and on a database must agree in every outcome,
+//! and in what is stored after each step.
 
 mod make;
 mod op;
@@ -13,18 +13,19 @@ use proptest::test_runner::{Config, TestCaseError};
 use super::harness::{Opened, drawn};
 use world::World;
 
-/// Sequences in an everyday run; `MAINSPRING_TEST_CASES` asks for more.
+/// Sequences in a normal run; `MAINSPRING_TEST_CASES` overrides this.
 const CASES: u32 = 12;
 
 /// Steps in one sequence, at most.
 const STEPS_MAX: usize = 90;
 
-/// How long the shortest disagreeing sequence is looked for, in milliseconds.
+/// How long to shrink a disagreeing sequence, in milliseconds.
 const SHRINK_MS_MAX: u32 = 120_000;
 
-/// Runs random sequences on a fresh store each and on the model. Panics at the first disagreement
-/// with the shortest sequence found that shows it, and the seed that finds it again when given as
-/// `MAINSPRING_TEST_SEED`. Does nothing when the store cannot be opened here.
+/// Runs random sequences on the model and, each on a fresh instance, on the store. Panics at the
+/// first disagreement with the shortest sequence found that shows it, and with the seed that
+/// reproduces it when set as `MAINSPRING_TEST_SEED`. Does nothing if the store cannot be opened
+/// here.
 pub fn assert_agrees<O, F>(open: impl Fn() -> F)
 where
     O: Opened,

@@ -1,4 +1,4 @@
-//! What happens when time passes.
+//! What happens as time passes.
 
 use mainspring_shared::agent::{OnBusy, Priority, SendOptions};
 use mainspring_shared::error::Code;
@@ -251,7 +251,7 @@ pub async fn a_running_send_is_left_to_its_worker(store: &dyn Inspect) {
     assert_eq!((swept.served, swept.finished.len()), (1, 0));
     let record = stored(store, 1).await;
     assert_eq!(record.status, SendStatus::Running);
-    // It is looked at again when nobody may hold the lease any more.
+    // It is checked again when the lease can no longer be held.
     assert_eq!(
         (record.alarm_at, record.deadline_at),
         (at(TTL + 1), at(300))
@@ -266,7 +266,7 @@ pub async fn a_running_send_is_left_to_its_worker(store: &dyn Inspect) {
     let swept = sweep(store, TTL + 1).await;
     assert_eq!((swept.served, swept.finished.len()), (1, 0));
     assert_eq!(swept.next_alarm_at, at(5_000 + TTL + 1));
-    // Its round is paid for.
+    // Its round was already charged.
     let item = CompleteSend {
         usage: Vec::new(),
         ..ending(&claimed, Then::Release)

@@ -53,7 +53,7 @@ async fn finish(store: &dyn Inspect, ms: i64, place: BlobPlace, owner: Option<Bl
     done.expect("the store answers")
 }
 
-/// A blob that is stored.
+/// Stores a blob.
 async fn stored(store: &dyn Inspect, ms: i64, n: u8, owner: Option<BlobOwner>) {
     begin(store, ms, blob(n, u128::from(n))).await;
     assert!(finish(store, ms, place(n, u128::from(n)), owner).await);
@@ -84,7 +84,7 @@ pub async fn a_blob_is_found_once_its_bytes_are_stored(store: &dyn Inspect) {
     let begun = begin(store, 10, blob(1, 1)).await;
     assert_eq!(begun, BeginBlob::Begun(place(1, 1)));
     assert!(!is_there(store, 1).await);
-    // Whoever comes next may have to finish it, and puts the same bytes to the same place.
+    // A later writer may have to finish the upload, and puts the same bytes in the same place.
     let begun = begin(store, 20, blob(1, 2)).await;
     assert_eq!(begun, BeginBlob::Begun(place(1, 1)));
     assert!(
@@ -128,9 +128,9 @@ pub async fn what_is_held_stays_as_long_as_its_owner(store: &dyn Inspect) {
     let asked = vec![hash(2), hash(4)];
     let held = hold(store, 20, asked).await;
     assert!(matches!(held.as_slice(), [Some(_), None]), "{held:?}");
-    // Nobody put or held them long enough ago.
+    // Too little time has passed since they were written or held.
     assert_eq!(retire(store, 60, 50).await, RetiredBlobs::default());
-    // There is no such run.
+    // The run that owns blob 3 does not exist.
     let retired = retire(store, 1_000, 50).await;
     assert_eq!((retired.holds, retired.going), (1, vec![place(3, 3)]));
     assert!(is_there(store, 1).await && is_there(store, 2).await);
@@ -153,7 +153,7 @@ pub async fn a_marked_blob_is_nobodys_until_it_is_begun_anew(store: &dyn Inspect
     );
     assert!(!finish(store, 110, place(1, 1), owner(1)).await);
     assert_eq!(hold(store, 110, vec![hash(1)]).await, [None]);
-    // A sweep that did not finish is found again.
+    // A blob whose deletion did not finish is found again.
     assert_eq!(retire(store, 120, 50).await.going, [place(1, 1)]);
     for _ in 0..2 {
         store
@@ -165,7 +165,7 @@ pub async fn a_marked_blob_is_nobodys_until_it_is_begun_anew(store: &dyn Inspect
         begin(store, 130, blob(1, 2)).await,
         BeginBlob::Begun(place(1, 2))
     );
-    // Who deletes late means the first one.
+    // A late delete refers to the first generation.
     store
         .forget_blob(place(1, 1))
         .await

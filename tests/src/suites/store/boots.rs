@@ -1,4 +1,4 @@
-//! The lives of processes.
+//! The lifecycle of processes.
 
 use mainspring_shared::store::{
     BootRecord, Inspect, NewBoot, PoolTools, Renewal, Resumed, Role, Then,
@@ -111,7 +111,7 @@ pub async fn retention_removes_ended_boots_that_nothing_names(store: &dyn Inspec
     running(store).await;
     register(store, 2).await;
     register(store, 3).await;
-    // The first one's lease runs out, and nobody takes what it owns.
+    // The first boot's lease expires, but nobody takes over what it owns.
     stop(store, 100, 2).await;
     let day = 86_400_000;
     let renewal = renew(store, 2 * day, 3, 0).await;
@@ -130,7 +130,7 @@ pub async fn retention_removes_ended_boots_that_nothing_names(store: &dyn Inspec
     assert_eq!(left, [boot(1), boot(3)], "boot 1 still owns a session");
 }
 
-/// What it owned is given back by the process itself, so that nobody counts a death.
+/// The process itself gives back what it owned, so no death is counted.
 pub async fn a_boot_that_ends_gives_back_what_it_owns(store: &dyn Inspect) {
     let first = running(store).await;
     accept(store, 5, opening(2, 2)).await;
@@ -156,7 +156,8 @@ pub async fn a_boot_that_ends_gives_back_what_it_owns(store: &dyn Inspect) {
     complete(store, 40, ending(&other, Then::Release)).await;
 }
 
-/// Declared dead by a takeover, and alive all the same: what was not taken yet is no death.
+/// A boot declared dead by a takeover, but still alive: what was not taken over yet does not count
+/// as a death.
 pub async fn a_boot_that_was_declared_dead_gives_back_the_rest(store: &dyn Inspect) {
     running(store).await;
     accept(store, 5, opening(2, 2)).await;

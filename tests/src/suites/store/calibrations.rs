@@ -1,11 +1,11 @@
-//! What workers learned of providers' counts.
+//! What workers learned about token counts of providers.
 
 use mainspring_shared::model::Calibration;
 use mainspring_shared::store::{CalibrationRecord, Inspect};
 
 use super::prelude::*;
 
-/// What a worker learned of a model of the provider `p`.
+/// A calibration for a model of the provider `p`.
 pub fn learned(model: &str, millionths: i64, counts: u32) -> CalibrationRecord {
     CalibrationRecord {
         provider: "p".to_owned(),

@@ -1,4 +1,4 @@
-//! The calls of a round, from the request to the answer.
+//! The calls of a round, from request to answer.
 
 use mainspring_shared::error::Code;
 use mainspring_shared::message::{ContentPart, NewMessage, Role};
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::prelude::*;
 
-/// A call of send 1 that was asked at 20 and that nobody began.
+/// A call of send 1, requested at 20 and not started.
 fn requested(call_id: &str, place: i32) -> CallRecord {
     CallRecord {
         call_id: call_id.to_owned(),
@@ -34,7 +34,7 @@ fn requested(call_id: &str, place: i32) -> CallRecord {
     }
 }
 
-/// A result with everything that one can have.
+/// A result with every optional part.
 fn rich() -> CallResult {
     let error = CallResult::error(Code::ToolTimeout, "too late \"by far\"\n");
     let digest = ContentPart::Digest {

@@ -1,4 +1,4 @@
-//! Asking sends to end.
+//! Cancelling sends.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::TenantId;

@@ -1,4 +1,4 @@
-//! Sessions below sessions, and what a parent hears of them.
+//! Child sessions, and what a parent is told of them.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::error::{Code, Failure};
@@ -22,14 +22,14 @@ async fn children(store: &dyn Inspect, session: u128) -> Vec<SessionKey> {
     children.expect("the store answers")
 }
 
-/// Send 1 runs in session 1 and has asked for calls that begin so.
+/// Send 1 runs in session 1 and has made calls with these initial states.
 async fn asked(store: &dyn Inspect, begins: Vec<CallBegin>) -> Claimed {
     let claimed = running(store).await;
     append(store, 12, asking(&claimed, 0, begins)).await;
     claimed
 }
 
-/// Send 1 waits for children.
+/// Send 1 waits for this many children.
 async fn waits_for(store: &dyn Inspect, children: usize) -> Claimed {
     let claimed = running(store).await;
     let begins = (0..children).map(|_| waits(WaitingOn::Agent)).collect();
@@ -37,7 +37,7 @@ async fn waits_for(store: &dyn Inspect, children: usize) -> Claimed {
     claimed
 }
 
-/// The n-th send, for a call of session 1, runs in session `n` and answers at `ms`.
+/// The n-th send, for a call of session 1, runs in session `n` and completes at `ms`.
 async fn answers_at(store: &dyn Inspect, ms: i64, n: u128, call_id: &str) {
     accept(store, 20, child(n, n, 1, call_id)).await;
     let claimed = claim(store, 21, 1, n, n).await;
@@ -461,7 +461,7 @@ pub async fn a_child_of_a_session_that_is_gone_is_not_created(store: &dyn Inspec
     ] {
         assert_eq!(offer(store, 5, keyed(n)).await, expected);
     }
-    // Also after the last look at what was deleted.
+    // Also after the final check of what was deleted.
     let end = 4 + ERASED_MS_MIN;
     while !due(store, end).await.is_empty() {
         for found in due(store, end).await {
@@ -493,7 +493,7 @@ async fn due(store: &dyn Inspect, ms: i64) -> Vec<SessionKey> {
     due.map(|found| found.key).collect()
 }
 
-/// What works for sends that ended half a second ago, from the first page on.
+/// Orphans whose parent send ended at least half a second ago, starting with the first page.
 async fn orphans(store: &dyn Inspect, ms: i64, limit: u32) -> Vec<(SessionKey, SendId)> {
     let mut found = Vec::new();
     let mut query = SweepOrphans {

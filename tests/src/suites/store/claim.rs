@@ -1,4 +1,4 @@
-//! Taking leases.
+//! Claiming sessions and their leases.
 
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::lease::Lease;
@@ -151,7 +151,7 @@ pub async fn a_dead_boot_is_granted_nothing(store: &dyn Inspect) {
     assert_eq!(store.dump().await.expect("the store answers"), before);
 }
 
-/// What a claim is not to take it leaves as it was, without a step.
+/// A claim that must not take a session leaves it unchanged, without a step.
 pub async fn a_suspect_is_left_alone_by_a_claim_that_is_not_for_it(store: &dyn Inspect) {
     running(store).await;
     for n in 2..=3 {
@@ -177,7 +177,7 @@ pub async fn a_suspect_is_left_alone_by_a_claim_that_is_not_for_it(store: &dyn I
     };
     assert_eq!(tried(with(i32::MAX, false)).await, ClaimOutcome::Busy);
     assert_eq!(dumped(store, 1).await, before);
-    // The death is counted, once, and there is no step.
+    // The death is counted once, without a step.
     for crashes_below in [3, 2, 3] {
         assert_eq!(
             tried(with(crashes_below, true)).await,
@@ -205,7 +205,7 @@ pub async fn a_suspect_is_left_alone_by_a_claim_that_is_not_for_it(store: &dyn I
     assert_eq!(claimed.send.resumed, Some(Resumed::Takeover));
 }
 
-/// That a model call was begun is no progress: deaths under the next one still count.
+/// Starting a model call is not progress: deaths during the next call still count.
 pub async fn begun_calls_do_not_reset_the_count_of_deaths(store: &dyn Inspect) {
     running(store).await;
     register_at(store, 2 * TTL, 2).await;
@@ -233,7 +233,7 @@ pub async fn begun_calls_do_not_reset_the_count_of_deaths(store: &dyn Inspect) {
     assert_eq!(stored(store, 1).await.crashes, 0);
 }
 
-/// A release that may have lost a model call says so.
+/// A release says if a model call may have been lost.
 pub async fn a_release_counts_a_call_that_may_be_lost(store: &dyn Inspect) {
     let first = running(store).await;
     let item = ReleaseSession {
@@ -248,7 +248,8 @@ pub async fn a_release_counts_a_call_that_may_be_lost(store: &dyn Inspect) {
     assert_eq!(stored(store, 1).await.attempts, 1);
 }
 
-/// The process in which a worker makes the calls of a send dies like a worker, and the worker says so.
+/// If the subprocess that runs a send's calls dies, that counts like a worker's death; the worker
+/// reports it.
 pub async fn a_release_whose_work_is_lost_counts_a_death(store: &dyn Inspect) {
     let first = running(store).await;
     let item = ReleaseSession {

@@ -1,4 +1,4 @@
-//! The database's clock, set back and forward by an hour, as a failover to another machine may do.
+//! The database's clock set back and forward by an hour, as can happen in a failover to another machine.
 
 use mainspring_shared::store::{ClaimOutcome, Inspect, Renewal, SweepReady, Then};
 
@@ -11,7 +11,7 @@ async fn renew(store: &dyn Inspect, ms: i64, n: u128) -> Renewal {
     renewed.expect("the store answers")
 }
 
-/// How many sessions have to be enqueued.
+/// The number of sessions to enqueue.
 async fn due(store: &dyn Inspect, ms: i64) -> usize {
     let query = SweepReady {
         pool: None,
@@ -28,7 +28,7 @@ pub async fn a_dead_process_is_found_although_the_clock_was_set_back(store: &dyn
     register_at(store, HOUR, 2).await;
     accept(store, HOUR, opening(1, 1)).await;
     claim(store, HOUR + 1, 1, 1, 1).await;
-    // The first dies, and the clock is set back; the second renews.
+    // The first boot dies, and the clock is set back; the second boot renews.
     assert!(matches!(
         renew(store, 1_000, 2).await,
         Renewal::Renewed { .. }
@@ -99,7 +99,7 @@ pub async fn a_clock_that_is_set_forward_costs_leases_and_nothing_else(store: &d
     register_at(store, 0, 1).await;
     accept(store, 0, opening(1, 1)).await;
     let claimed = claim(store, 1, 1, 1, 1).await;
-    // Whoever renews before somebody else looks keeps all that it has.
+    // A boot that renews before anyone checks keeps everything it has.
     assert!(matches!(
         renew(store, HOUR, 1).await,
         Renewal::Renewed { .. }

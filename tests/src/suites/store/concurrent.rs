@@ -1,5 +1,5 @@
-//! Calls at the same time: what a database answers and stores has to be what the model does when the
-//! same calls are made one after the other, in an order in which each comes before those that were made
+//! Concurrent calls: what a database answers and stores must match the model when the same calls
+//! are made one after another, in an order that respects real time: a call comes before those made
 //! after its answer.
 
 mod actor;
@@ -26,28 +26,28 @@ use self::history::{Answered, End, Event, FIRST, History, NUMBERS, THEN, WORKERS
 use super::harness::{Opened, drawn};
 use super::prelude::{SCHEDULER, boot, delayed, opening, sending, time, until, with};
 
-/// Stores in an everyday run; `MAINSPRING_TEST_CASES` asks for more.
+/// Stores opened in a normal run; `MAINSPRING_TEST_CASES` overrides this.
 const CASES: u32 = 2;
 
-/// Histories on one store, one after the other: to open a store takes longer.
+/// Histories per store, one after another, because opening a store takes longer.
 const HISTORIES: usize = 10;
 
 /// Calls that each task makes.
 const CALLS: usize = 3;
 
-/// What is drawn of a history; the rest is up to the database.
+/// The random part of a history; the rest is up to the database.
 #[derive(Debug, Clone)]
 struct Plan {
     sessions: u128,
     due: Due,
-    /// Calls one after the other, each by one of the tasks.
+    /// Calls made in sequence, each by one of the tasks.
     beginning: Vec<(usize, Act)>,
-    /// A worker that is dead when the others go on.
+    /// A worker that is dead by the time the others continue.
     dead: Option<u128>,
     tasks: Vec<Vec<Act>>,
 }
 
-/// What a sweep finds: one thing at most, since sweeps pass over what is locked.
+/// What a sweep finds: at most one thing, since sweeps skip what is locked.
 #[derive(Debug, Clone, Copy)]
 enum Due {
     Nothing,
@@ -56,9 +56,10 @@ enum Due {
     Retry,
 }
 
-/// Runs random calls at the same time, and looks for an order that explains what came of them. Panics at the first history without one, with the seed that draws its calls again when
-/// given as `MAINSPRING_TEST_SEED`: they may come to pass differently then. Does nothing when the store
-/// cannot be opened here.
+/// Runs random calls concurrently, and looks for an order that explains their answers. Panics at
+/// the first history without one, with the seed that draws the same calls again when set as
+/// `MAINSPRING_TEST_SEED`; they may interleave differently then. Does nothing if the store cannot
+/// be opened here.
 pub fn assert_linearizable<O, F>(open: impl Fn() -> F)
 where
     O: Opened,
@@ -67,7 +68,7 @@ where
     let config = Config {
         cases: CASES,
         failure_persistence: None,
-        // Fewer calls at the same time need not go wrong again.
+        // A history with fewer concurrent calls need not fail again.
         max_shrink_iters: 0,
         ..Config::default()
     };
@@ -108,7 +109,7 @@ fn plan() -> impl Strategy<Value = Plan> {
         vec(vec(act(), CALLS), WORKERS as usize),
     );
     fields.prop_map(|(sessions, due, held, mut beginning, dead, tasks)| {
-        // Mostly somebody has a session that others want.
+        // Usually one actor holds a session that others want.
         if held {
             beginning.insert(0, (0, Act::Claim(0)));
         }
@@ -148,12 +149,12 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Makes the calls of plans, one plan after the other, and fails at the first that no order explains.
+/// Runs plans one after another, and fails at the first whose calls no order explains.
 async fn explained(store: &dyn Inspect, plans: Vec<Plan>) -> Result<(), String> {
     for (base, plan) in (1..).map(|n| n * NUMBERS).zip(plans) {
         let history = happened(store, base, plan).await?;
         history.check().await?;
-        // What is left of it has no part in the next one.
+        // Nothing left of it may affect the next plan.
         for session in &history.end.sessions {
             let at = store.at(time(THEN));
             let deleted = at.delete_session(session.key, boot(SCHEDULER)).await;
@@ -201,7 +202,7 @@ async fn happened(store: &dyn Inspect, base: u128, plan: Plan) -> Result<History
     })
 }
 
-/// Has each actor make its calls, all of them at the same time.
+/// Has all actors make their calls concurrently.
 async fn at_once(
     store: Arc<dyn Inspect>,
     actors: Vec<Actor>,

@@ -216,13 +216,13 @@ pub async fn a_repeated_import_names_the_first_session(store: &dyn Inspect) {
     assert_eq!(store.dump().await.expect("the store answers"), before);
 }
 
-/// A page of a transcript that comes in several.
+/// Imports one page of a transcript that comes in several.
 async fn page(store: &dyn Inspect, ms: i64, item: ImportSession) -> CreateOutcome {
     let outcome = store.at(time(ms)).import_session(item).await;
     outcome.expect("the store answers")
 }
 
-/// The messages of a session: a question, a call with its result, an answer, a thank-you.
+/// A transcript to import: a question, a call with its result, and an answer.
 async fn whole(store: &dyn Inspect, session: u128) -> ImportSession {
     accept(store, 0, opening(900, 900)).await;
     let claimed = claim(store, 1, 1, 900, 900).await;

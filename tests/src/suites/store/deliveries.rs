@@ -1,4 +1,4 @@
-//! What becomes of inbox items under a lease.
+//! What happens to inbox items under a lease.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::inbox::Fate;
@@ -15,7 +15,7 @@ fn said(item_id: &str, round: i32) -> NewMessage {
     NewMessage::user(news(item_id), round)
 }
 
-/// An answer in the first round of a send, unless words came.
+/// An answer in the first round of a send, unless a message arrived.
 fn unless_told(claimed: &Claimed) -> CompleteSend {
     CompleteSend {
         unless: SIGNAL_INBOX | SIGNAL_INTERRUPT,

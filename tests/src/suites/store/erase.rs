@@ -1,4 +1,4 @@
-//! What deleted sessions leave behind goes a page at a time, whoever dies in between.
+//! Deleted sessions are erased page by page, whichever process dies in between.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn assert_sound(store: &dyn Inspect, ms: i64) {
     assert_eq!(violations.expect("the store answers"), []);
 }
 
-/// Whether anything of a session is left that a delete removes.
+/// Whether everything that a delete removes from a session is gone.
 async fn is_empty(store: &dyn Inspect, n: u128) -> bool {
     let left = dumped(store, n).await;
     left.messages.is_empty()
@@ -48,7 +48,7 @@ async fn is_empty(store: &dyn Inspect, n: u128) -> bool {
         && left.inbox.is_empty()
 }
 
-/// Session 1 with a call, two answers, two versions of its agent, and an item for the send that runs.
+/// Session 1 with a call, two answers, two versions of its agent, and an item for the running send.
 async fn busy(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
@@ -132,7 +132,7 @@ pub async fn a_deleted_session_goes_page_by_page(store: &dyn Inspect) {
         assert!(after.erasing && pages < 20);
     }
     assert!(pages > 2 && is_empty(store, 1).await);
-    // It is looked at once more, when nobody can begin anything below it any longer.
+    // It is checked once more, when nothing can be started below it any longer.
     let end = 60 + ERASED_MS_MIN;
     assert_eq!(due(store, end - 1).await, []);
     assert_eq!(due(store, end).await.len(), 1);
@@ -143,7 +143,7 @@ pub async fn a_deleted_session_goes_page_by_page(store: &dyn Inspect) {
     assert_sound(store, end).await;
 }
 
-/// A session below another one.
+/// Creates a child session.
 async fn below(store: &dyn Inspect, ms: i64, n: u128, parent: u128, root: u128, depth: i32) {
     let new = NewSession {
         parent: Some(Parent {
@@ -159,8 +159,8 @@ async fn below(store: &dyn Inspect, ms: i64, n: u128, parent: u128, root: u128, 
     accept(store, ms, sending(n, n)).await;
 }
 
-/// A tree of five sessions from `first` on: one, two below it, and one below each of these. Each has
-/// a send that was answered and an open one.
+/// A tree of five sessions numbered from `first`: a root, two children, and a child of each of
+/// these. Each has an answered send and an open one.
 async fn tree(store: &dyn Inspect, ms: i64, first: u128) -> Vec<u128> {
     let created = store
         .at(time(ms))
@@ -186,7 +186,7 @@ async fn tree(store: &dyn Inspect, ms: i64, first: u128) -> Vec<u128> {
     all
 }
 
-/// One transaction of the removal of what is deleted; false when nothing is left to do.
+/// One transaction of the erasure; false if nothing is left to do.
 async fn one_write(store: &dyn Inspect, ms: i64) -> bool {
     for found in due(store, ms).await {
         let children = store.list_children(found.key).await;
@@ -218,7 +218,7 @@ pub async fn a_tree_goes_wherever_its_removal_broke_off(store: &dyn Inspect) {
         }
         assert!(!is_over, "there are more places than that");
         assert_sound(store, ms).await;
-        // Whoever comes after knows nothing of it.
+        // A process that takes over later knows nothing of it.
         let mut left = due(store, ms).await;
         while !left.is_empty() {
             for found in &left {
@@ -247,7 +247,7 @@ pub async fn who_is_created_below_a_deleted_session_goes_too(store: &dyn Inspect
     delete(store, 1, 1).await;
     let step = erase_step(&*store.at(time(2)), boot(SCHEDULER), key(1), 100).await;
     assert!(!step.expect("the store answers").page.more);
-    // By a transaction that had begun before.
+    // Created by a transaction that had begun before.
     below(store, 3, 2, 1, 1, 1).await;
     assert_sound(store, 3).await;
     let end = 1 + ERASED_MS_MIN;
@@ -313,7 +313,7 @@ pub async fn very_many_open_sends_end_page_by_page(store: &dyn Inspect) {
     const QUEUED: u128 = 1_100;
     let at_once = ERASED_AT_ONCE as usize;
     register(store, 1).await;
-    // The second one's deletion breaks off after each page, and the sweep finishes it.
+    // The deletion of the second one is interrupted after each page, and the sweep finishes it.
     for (session, breaks_off) in [(1_u128, false), (2, true)] {
         let first = session * 10_000;
         let id = |n: u128| first + n;

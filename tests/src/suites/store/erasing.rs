@@ -1,4 +1,4 @@
-//! Tenants that are erased with everything that they have.
+//! Erasing tenants with everything they have.
 
 use mainspring_shared::agent::{AgentKey, AgentLimits, AgentName, AgentSpec};
 use mainspring_shared::id::{MemoryId, SessionKey, TenantId, TimerId};
@@ -23,7 +23,7 @@ fn session_of(tenant: TenantId, n: u128) -> SessionKey {
     SessionKey { tenant, ..key(n) }
 }
 
-/// Gives a tenant one of many things. Numbers are its own: ids of other tenants are others.
+/// Gives a tenant one of many kinds of things, with IDs that differ from other tenants'.
 async fn furnish(store: &dyn Inspect, tenant: TenantId, n: u128) {
     let store = &*store.at(time(0));
     let request = |route: &str| IdempotencyKey {
@@ -125,7 +125,7 @@ async fn begin(store: &dyn Inspect, tenant: TenantId) -> TenantErasure {
     }
 }
 
-/// Removes rows until nothing is found, with a limit that needs several steps.
+/// Erases rows until none are found, with a limit that requires several steps.
 async fn erase(store: &dyn Inspect, tenant: TenantId, ms: i64) -> TenantErasure {
     for _ in 0..200 {
         let step = store.at(time(ms)).erase_tenant_rows(tenant, 1).await;
@@ -147,7 +147,7 @@ pub async fn nothing_is_left_of_an_erased_tenant_and_everything_of_the_others(st
     assert!(others.len() >= 11, "{others:?}");
     begin(now, blue).await;
     assert_eq!(now.erasing_tenants().await.expect("lists"), [blue]);
-    // The tenant exists as long as anything of it does.
+    // The tenant exists as long as any of its data does.
     let shown = now.get_tenant(blue).await.expect("reads").expect("exists");
     assert_eq!(shown.erasing_at, Some(START));
     delete_whole(now, boot(1), session_of(blue, 1))
@@ -170,7 +170,7 @@ pub async fn nothing_is_left_of_an_erased_tenant_and_everything_of_the_others(st
     );
     assert_eq!(store.rows_of(blue).await.expect("counts"), [].into());
     assert_eq!(store.rows_of(red).await.expect("counts"), others);
-    // The name is free again, the number is not.
+    // The name can be reused, the number cannot.
     let again = late
         .create_tenant(new("blue"), None)
         .await
@@ -214,7 +214,7 @@ pub async fn an_erasure_begins_once_and_revokes_keys(store: &dyn Inspect) {
     let first = begin(now, blue).await;
     let later = &*store.at(time(50));
     assert_eq!(begin(later, blue).await, first);
-    // Its name is still taken, but stands for nobody who acts.
+    // Its name is still taken, but no longer resolves to a tenant that may act.
     let named = later.named_tenant("blue".to_owned()).await;
     assert_eq!(named.expect("reads"), None);
     let found = later.find_key(new_key(1, blue).id).await.expect("reads");

@@ -1,4 +1,4 @@
-//! What is still to be extracted from conversations.
+//! Pending extractions from conversations.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::prelude::*;
 
 const TOKEN: Uuid = Uuid::from_u128(0x70);
 
-/// What is owed of send 1 of session 1.
+/// The extraction due for send 1 of session 1.
 pub fn owed(namespace: &str) -> NewExtraction {
     NewExtraction {
         key: key(1),
@@ -47,7 +47,7 @@ pub fn claiming(only: Option<(TenantId, SendId)>) -> ClaimExtractions {
     }
 }
 
-/// The end of the attempt with this mark.
+/// The end of the attempt with this token.
 pub fn ending_with(token: Uuid) -> EndExtraction {
     EndExtraction {
         key: key(1),
@@ -159,7 +159,7 @@ pub async fn an_attempt_is_stored_once_with_what_it_cost(store: &dyn Inspect) {
     assert_eq!(extracted.map(|part| part.calls).sum::<u64>(), 1);
 }
 
-/// The attempts at extractions that were paid for.
+/// The attempts of the extractions that were charged.
 async fn extracting_rows(store: &dyn Inspect) -> Vec<i32> {
     let dump = store.dump().await.expect("the store answers");
     let rows = dump.sessions.iter().flat_map(|session| &session.usage);
@@ -192,7 +192,7 @@ pub async fn an_attempt_whose_worker_died_is_followed_by_another(store: &dyn Ins
     let taken = take(store, 1_040, second).await;
     assert_eq!(taken.len(), 1);
     assert_eq!(taken[0].attempts, 2);
-    // The first one comes late: only what it cost is stored, once.
+    // The first worker reports late: only its cost is stored, once.
     for ms in [1_050, 1_051] {
         assert!(!end(store, ms, ending_with(TOKEN)).await);
     }
@@ -251,7 +251,8 @@ pub async fn an_entry_is_brought_up_to_date(store: &dyn Inspect) {
     assert_eq!(texts, ["likes tea now"]);
 }
 
-/// What a session has set aside and nobody used is given back while nobody has the session.
+/// What a session reserved for an extraction but did not use is returned once no worker holds the
+/// session.
 pub async fn what_an_extraction_did_not_use_is_given_back(store: &dyn Inspect) {
     let claimed = running(store).await;
     let spent = |tokens| Spent {
@@ -267,7 +268,7 @@ pub async fn what_an_extraction_did_not_use_is_given_back(store: &dyn Inspect) {
         dump.sessions[0].hot.spent.expect("it is counted").tokens
     };
     take(store, 40, claiming(mine())).await;
-    // Somebody has the session.
+    // A worker holds the session.
     accept(store, 45, sending(2, 1)).await;
     let next = claim(store, 46, 1, 1, 2).await;
     let item = EndExtraction {
@@ -276,7 +277,7 @@ pub async fn what_an_extraction_did_not_use_is_given_back(store: &dyn Inspect) {
     };
     assert!(end(store, 50, item.clone()).await);
     assert_eq!((session_spent().await, left(store).await), (100, 1));
-    // However long it takes: it is not given up after so many attempts.
+    // However long it takes, it is not given up after the usual number of attempts.
     let mut due = 50;
     let attempts_max = i64::from(claiming(None).attempts_max);
     for _ in 0..=attempts_max {
@@ -345,6 +346,6 @@ pub async fn an_erased_namespace_takes_what_is_owed_along(store: &dyn Inspect) {
     assert!(!end(store, 60, ending_with(TOKEN)).await);
     let dump = store.dump().await.expect("the store answers");
     assert_eq!((dump.memories.len(), dump.extractions.len()), (0, 0));
-    // The call was made, and its session is there to pay for it.
+    // The call was made, and its session still exists to be charged.
     assert_eq!(extracting_rows(store).await, [1]);
 }

@@ -1,4 +1,4 @@
-//! Timers that fire, and what becomes of their occurrences.
+//! Timers that fire, and what happens to their occurrences.
 
 use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
@@ -137,7 +137,7 @@ pub async fn a_closed_session_makes_its_timers_wait_and_then_dead(store: &dyn In
     session(store, 1).await;
     session(store, 2).await;
     arm(store, 0, timing(1, 1, every(1_000_000))).await;
-    // Its neighbour in the same transaction is not harmed.
+    // A timer in the same transaction is not affected.
     arm(store, 0, once(2, 2, 1_000_000)).await;
     let closed = |closed| SessionPatch {
         closed: Some(closed),
@@ -198,13 +198,13 @@ pub async fn a_timer_starts_a_run_with_each_occurrence(store: &dyn Inspect) {
         },
         ..timing(1, 1, rule)
     };
-    // No session has to be there.
+    // The session need not exist.
     let made = arm(store, 0, new.clone()).await;
     assert_eq!(made.target, new.target);
     let mut runs = Vec::new();
     for ms in [1_000, 2_000] {
         assert_eq!(fire(store, ms - 1).await.served, 0);
-        // Two at once: one of them has it.
+        // Of two concurrent attempts, one wins.
         let tries = (0..2).map(|n| async move {
             store
                 .at(time(ms))
@@ -252,7 +252,7 @@ pub async fn a_timer_starts_a_run_with_each_occurrence(store: &dyn Inspect) {
     let named = told.iter().map(|o| timer.target.named(o.send_id));
     let expected: Vec<_> = runs.iter().map(|key| (None, Some(key.run))).collect();
     assert_eq!(named.collect::<Vec<_>>(), expected);
-    // They are there for whoever advances runs.
+    // The runs can be claimed by any scheduler.
     let claim = ClaimRuns {
         boot: boot(SCHEDULER),
         limit: 10,
@@ -294,7 +294,7 @@ pub async fn several_schedulers_fire_each_occurrence_once(store: &dyn Inspect) {
                 sends.extend(fired.sends.into_iter().map(|send| send.send));
             }
         }
-        // Timers of sessions that another one had locked stay due.
+        // Timers whose session was locked by another fire stay due.
         loop {
             let fired = store.at(time(ms)).fire_timers(boot(SCHEDULER), 7).await;
             let fired = fired.expect("the store answers");

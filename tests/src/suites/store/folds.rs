@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::prelude::*;
 
-/// Messages 1 to 4 of a send with a call, 5 and 6 of one without; send 3 was claimed with token 3.
+/// Messages 1 to 4 belong to a send with a call, 5 and 6 to one without; send 3 is claimed with token 3.
 async fn third(store: &dyn Inspect) -> Claimed {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
@@ -63,7 +63,7 @@ async fn folds(store: &dyn Inspect, n: u128) -> Vec<Fold> {
     store.read_folds(key(n)).await.expect("the store answers")
 }
 
-/// What a claim brings to a cache of the window from `from_seq` on, up to message 6.
+/// What a claim returns for a cached window from `from_seq` up to message 6.
 async fn claimed_with(store: &dyn Inspect, from_seq: i64, version: i64, fold_end: i64) -> Claimed {
     let item = ClaimSession {
         cached_next_seq: 7,
@@ -103,7 +103,7 @@ pub async fn a_fold_takes_the_place_of_its_messages_in_the_window(store: &dyn In
     assert_eq!((steps[0].kind, steps[0].send_id), (StepKind::Folded, send));
     assert_eq!(steps[0].refs.fold, Some(new_fold(1, 4, 0).reference()));
     release(store, 100, &claimed).await;
-    // Nothing of the transcript has changed.
+    // The transcript itself is unchanged.
     assert_eq!(seqs(&transcript(store, 1).await), [1, 2, 3, 4, 5, 6]);
     let again = claim(store, 110, 1, 1, 4).await;
     assert_eq!(again.folds, [expected]);
@@ -187,7 +187,7 @@ pub async fn of_two_who_fold_the_one_without_the_lease_attaches_nothing(store: &
     assert_eq!(ends, [6]);
 }
 
-/// A fold of session 1 behind send 3, which costs one call.
+/// A fold of session 1 after send 3, which cost one call.
 fn at_rest(claimed: &Claimed, fold: Option<NewFold>) -> FoldAtRest {
     let usage = usage_row(0, 1);
     let usage = UsageRow::of_fold_at_rest(Uuid::from_u128(77), usage.model, usage.usage);
@@ -201,7 +201,7 @@ fn at_rest(claimed: &Claimed, fold: Option<NewFold>) -> FoldAtRest {
     }
 }
 
-/// Send 3 has ended with message 8, and nothing is under way.
+/// Send 3 has ended with message 8, and nothing is in flight.
 async fn rested(store: &dyn Inspect) -> Claimed {
     let claimed = third(store).await;
     complete(store, 90, ending(&claimed, Then::Release)).await;
@@ -254,7 +254,7 @@ pub async fn a_fold_at_rest_waits_for_the_worker_that_has_the_session(store: &dy
     let owned = claim(store, 110, 1, 1, 4).await;
     let busy = fold_at_rest(store, 120, item.clone()).await;
     assert_eq!(busy, FoldedAtRest::Busy);
-    // What it cost is stored all the same.
+    // Its cost is stored anyway.
     assert_eq!(folds(store, 1).await, []);
     assert_eq!(paid_at_rest(store).await, 1);
     complete(store, 130, ending(&owned, Then::Release)).await;
@@ -278,12 +278,12 @@ pub async fn what_a_fold_cost_is_stored_whoever_has_the_session(store: &dyn Insp
         assert_eq!(paid, FoldedAtRest::Dropped);
     }
     assert_eq!(paid_at_rest(store).await, 1);
-    // Whoever has it was not disturbed.
+    // The holder of the session was not disturbed.
     complete(store, 130, ending(&owned, Then::Release)).await;
     assert_sound(store).await;
 }
 
-/// The calls of session 1 for this purpose that were paid for.
+/// The charged calls of session 1 for this purpose.
 async fn calls_for(store: &dyn Inspect, purpose: Purpose) -> u64 {
     let usage = store.session_usage(key(1)).await;
     let own = usage.expect("the store answers").expect("it is there").own;
@@ -301,7 +301,7 @@ pub async fn what_a_worker_paid_for_that_lost_its_lease_is_stored_once(store: &d
     append(store, 90, stored).await;
     release(store, 100, &claimed).await;
     let owned = claim(store, 110, 1, 1, 4).await;
-    // It does not know that the first one is stored.
+    // The old owner does not know that the first fold is stored.
     let item = FoldAtRest {
         usage: vec![
             known,
@@ -316,7 +316,7 @@ pub async fn what_a_worker_paid_for_that_lost_its_lease_is_stored_once(store: &d
     }
     assert_eq!(calls_for(store, Purpose::Fold).await, 2);
     assert_eq!(calls_for(store, Purpose::Embed).await, 1);
-    // The send's own sum is its new owner's: the fold that was stored, and its round.
+    // The send's own total is up to its new owner: the stored fold, and its round.
     let mut end = ending(&owned, Then::Release);
     end.totals.usage.add(&cost(5));
     complete(store, 130, end).await;

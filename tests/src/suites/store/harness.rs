@@ -12,18 +12,18 @@ use uuid::Uuid;
 
 use super::prelude::time;
 
-/// An empty store of one test's own.
+/// An empty store for one test.
 #[async_trait]
 pub trait Opened: Send {
     /// The store.
     fn store(&self) -> &dyn Inspect;
 
-    /// Removes it with all that it holds.
+    /// Deletes the store and everything in it.
     async fn close(self);
 }
 
-/// Cases that leave what no process would, so that the audit has something to say: histories made to
-/// be unsound, and single steps without what belongs to them (messages, calls, usage).
+/// Cases that leave a state no process would, so that the audit reports something: deliberately
+/// unsound histories, and single steps without what belongs to them (messages, calls, usage).
 const UNSOUND: &[&str] = &[
     "alarms::a_running_send_is_left_to_its_worker",
     "alarms::a_send_that_waits_too_long_for_others_becomes_ready",
@@ -49,15 +49,15 @@ const UNSOUND: &[&str] = &[
     "spending::what_a_session_and_those_below_it_cost_is_summed_by_model",
 ];
 
-/// Runs a case on a store of its own, which is removed even when the case panics, and audits what the
-/// case left. Does nothing without a store: the backend's own test says that it was skipped.
+/// Runs a case on its own store, which is removed even if the case panics, and audits what the case
+/// left. Does nothing without a store: the backend's own test reports that it was skipped.
 pub async fn run<O: Opened>(opened: Option<O>, name: &str, case: impl AsyncFnOnce(&dyn Inspect)) {
     let Some(opened) = opened else {
         return;
     };
     let audited = async |store: &dyn Inspect| {
         case(store).await;
-        // At the begin of all cases nothing is late yet: what is wrong is so at any time.
+        // At the start of the timeline nothing is late yet, so anything wrong here is wrong at any time.
         let found = store.at(time(0)).audit(AuditOptions::default()).await;
         let found = found.expect("the store answers");
         assert_eq!(found.is_empty(), !UNSOUND.contains(&name), "{found:?}");
@@ -71,8 +71,8 @@ pub async fn run<O: Opened>(opened: Option<O>, name: &str, case: impl AsyncFnOnc
     }
 }
 
-/// A runner of random cases and the seed of what it draws: that of `MAINSPRING_TEST_SEED`, if it is given.
-/// `MAINSPRING_TEST_CASES` replaces the number of cases.
+/// A runner of random cases and the seed it draws from: `MAINSPRING_TEST_SEED`, if set.
+/// `MAINSPRING_TEST_CASES` overrides the number of cases.
 pub fn drawn(config: Config) -> (Uuid, TestRunner) {
     let seed = environment("MAINSPRING_TEST_SEED").map_or_else(
         || OsEntropy.random_id(),
@@ -87,7 +87,7 @@ pub fn drawn(config: Config) -> (Uuid, TestRunner) {
     (seed, TestRunner::new_with_rng(config, rng))
 }
 
-/// A variable of the environment, which only says which servers a test may use.
+/// The value of an environment variable, which only says which servers a test may use.
 #[expect(
     clippy::disallowed_methods,
     reason = "what servers exist is not configuration of the product"

@@ -97,7 +97,7 @@ pub async fn a_key_that_a_refused_send_leaves_free_is_taken_by_the_next_of_its_c
     accept(store, 0, keyed(opening(1, 1), request("known", 1))).await;
     accept(store, 1, sending(2, 1)).await;
     accept(store, 2, opening(3, 3)).await;
-    // Counted with the repeat in front of it, which is not stored, the second one would not fit.
+    // If the repeat before it counted, although it is not stored, the second one would not fit.
     let elsewhere = keyed(sending(5, 3), request("a", 1));
     let fits = offer_all(3, vec![known(), bounded(4, "a"), elsewhere]).await;
     assert_eq!(fits[0], AcceptOutcome::Replayed(send(1)));
@@ -208,7 +208,7 @@ pub async fn a_key_is_taken_once_and_by_one_request(store: &dyn Inspect) {
         ..request("a", 3)
     };
     assert_eq!(take(5, foreign).await, KeyOutcome::Taken);
-    // It is forgotten like any other.
+    // The key expires like any other.
     let gone = store.at(time(10_000)).sweep_retention(millis(9_999)).await;
     assert_eq!(gone.expect("the store answers"), 1);
     assert_eq!(take(10_000, request("a", 2)).await, KeyOutcome::Taken);

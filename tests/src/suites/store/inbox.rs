@@ -1,4 +1,4 @@
-//! Words for sessions that may be busy.
+//! Messages for sessions that may be busy.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::error::Code;
@@ -310,7 +310,7 @@ pub async fn a_late_result_waits_for_the_next_send(store: &dyn Inspect) {
     let words = deliver(store, 33, item("c", 1, OnBusy::Steer)).await;
     assert_eq!(words, DeliverOutcome::Idle, "words are a send");
     assert!(signals(store, 1).await & SIGNAL_INBOX != 0);
-    // The next send is told at its start.
+    // The next send sees the signal when it starts.
     accept(store, 40, sending(2, 1)).await;
     let claimed = claim(store, 41, 1, 1, 2).await;
     assert!(claimed.counters.signals & SIGNAL_INBOX != 0);

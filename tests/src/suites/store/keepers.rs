@@ -1,4 +1,4 @@
-//! Sessions that are granted to the worker that keeps them, with their sends.
+//! Sessions granted to their keeper together with a send.
 
 use mainspring_shared::agent::SendOptions;
 use mainspring_shared::dispatch::Dispatch;
@@ -14,7 +14,7 @@ use mainspring_shared::tool::Published;
 
 use super::prelude::*;
 
-/// A send to a session that a worker keeps.
+/// A send to a session that has a keeper.
 fn kept(n: u128, session: u128, keeper: u128) -> AcceptSend {
     AcceptSend {
         keeper: Some(boot(keeper)),
@@ -22,14 +22,14 @@ fn kept(n: u128, session: u128, keeper: u128) -> AcceptSend {
     }
 }
 
-/// Process 1, and a session at rest behind a send that it ran until 20.
+/// A session at rest after a send that process 1 ran until 20.
 async fn rested(store: &dyn Inspect, session: u128, first: u128) {
     accept(store, 0, opening(first, session)).await;
     let claimed = claim(store, 10, 1, session, first).await;
     complete(store, 20, ending(&claimed, Then::Continue)).await;
 }
 
-/// What the keeper has of a granted send.
+/// The keeper's view of a granted send.
 fn held(item: AcceptSend, accepted: &mut Accepted) -> Option<Claimed> {
     let (keeper, dispatch) = Dispatch::of(item, accepted)?;
     let (key, lease) = (dispatch.key(), dispatch.lease(keeper));
@@ -47,7 +47,7 @@ fn held(item: AcceptSend, accepted: &mut Accepted) -> Option<Claimed> {
     })
 }
 
-/// Whether a send is granted its session; where not, it is enqueued as always if `rings`.
+/// Whether a send is granted its session; if not, it is enqueued as usual if `rings`.
 async fn is_granted(store: &dyn Inspect, ms: i64, item: AcceptSend, rings: bool) -> bool {
     let accepted = accept(store, ms, item).await;
     if accepted.granted.is_none() {
@@ -90,7 +90,7 @@ pub async fn what_is_granted_is_what_a_claim_behind_the_accept_would_grant(store
     expected.input = words(11);
     assert_eq!(stored(store, 11).await, expected);
     assert_eq!(steps(store, 1).await.len(), steps(store, 2).await.len());
-    // Its keeper knows of it what a claimer does.
+    // The keeper knows as much about it as a claimer would.
     let held = held(item, &mut accepted).expect("granted");
     assert_eq!(held.send.record, stored(store, 11).await);
     assert_eq!(

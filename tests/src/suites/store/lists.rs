@@ -1,4 +1,4 @@
-//! Lists that agents keep.
+//! The lists that agents keep.
 
 use std::collections::BTreeSet;
 
@@ -175,7 +175,7 @@ pub async fn a_repeated_call_changes_nothing_and_answers_as_before(store: &dyn I
         assert_eq!((again, list), (expected, after.clone()));
     }
     assert_eq!(store.dump().await.expect("the store answers"), before);
-    // Each list remembers its own.
+    // Each list remembers its own calls.
     let elsewhere = WriteList {
         name: board(),
         ..adding("a", "one")
@@ -203,7 +203,7 @@ pub async fn what_is_refused_leaves_nothing_behind(store: &dyn Inspect) {
         assert_eq!(write(store, 20, item).await, ListOutcome::Refused(refusal));
     }
     assert_eq!(store.dump().await.expect("the store answers"), before);
-    // The call of a refusal may still change something.
+    // A call that was refused may still change something when repeated.
     written(store, 30, removing("d", 3)).await;
     let (added, _) = written(store, 40, adding("e", "in its place")).await;
     assert_eq!(added.entry, Some(4));
@@ -306,7 +306,7 @@ pub async fn copies_bring_their_lists(store: &dyn Inspect) {
         read(store, ListName::Todo(key(2).session)).await,
         List::default()
     );
-    // A copy has a life of its own: it has served none of the calls.
+    // A copy is independent: it has served none of these calls.
     let own = WriteList {
         name: notes(2),
         session: key(2),

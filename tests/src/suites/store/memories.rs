@@ -1,4 +1,4 @@
-//! What agents remember.
+//! The memories of agents.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::prelude::*;
 use super::tenants::tenant;
 
-/// What people said of themselves, and how someone asks for it later.
+/// Facts that people told, each with a later query for it.
 pub const LABELLED: &[(&str, &str)] = &[
     (
         "Her daughter Mia was born in March 2019",
@@ -338,7 +338,7 @@ pub async fn a_namespace_shows_what_is_below_it_and_nothing_beside_it(store: &dy
 pub async fn the_right_entry_is_among_the_first_five(store: &dyn Inspect) {
     for ((text, _), n) in LABELLED.iter().zip(1..) {
         enter(store, n, "user/1", text).await;
-        // Somebody else's, who talks about the same.
+        // The same text in another namespace.
         enter(store, 1_000 + n, "user/2", text).await;
     }
     for scan_max in [0, SCAN_MAX] {
@@ -444,7 +444,7 @@ pub async fn vectors_find_what_words_do_not(store: &dyn Inspect) {
         ..question("user/1", "cat")
     };
     assert_eq!(found(store, 20, ask.clone()).await, [id(3), id(1)]);
-    // A new text is not found by the vector of the old one.
+    // A changed text is not found by the vector of the old one.
     let reworded = ChangeMemory {
         tenant: TenantId::DEFAULT,
         id: id(1),
@@ -456,7 +456,7 @@ pub async fn vectors_find_what_words_do_not(store: &dyn Inspect) {
     let changed = store.at(time(30)).change_memory(reworded).await;
     changed.expect("the store answers");
     assert_eq!(found(store, 40, ask.clone()).await, [id(3)]);
-    // Nor does it get a vector that was made of the old one.
+    // Nor does it accept a vector computed from the old one.
     let late = embed(store, 1, "a kitten", embedding("m", &[1.0, 0.1]));
     assert!(!late.await);
     assert_eq!(found(store, 40, ask.clone()).await, [id(3)]);
@@ -484,17 +484,17 @@ pub async fn entries_without_vectors_are_taken_by_one_at_a_time(store: &dyn Insp
     for (n, text) in [(1, "one"), (2, "two"), (3, "three")] {
         enter(store, n, "user/1", text).await;
     }
-    // Those that have waited longest come first, and nobody else gets them meanwhile.
+    // The ones waiting longest come first, and are leased to one taker at a time.
     assert_eq!(take(10, 2).await, [one.clone(), two.clone()]);
     assert_eq!(take(11, 2).await, [three]);
     assert_eq!(take(12, 2).await, []);
     assert!(embed(store, 1, "one", embedding("m", &[1.0])).await);
-    // What has no vector when the lease has run out is taken again.
+    // Entries still without a vector when the lease expires are taken again.
     assert_eq!(take(110, 2).await, [two]);
     assert!(embed(store, 2, "two", embedding("m", &[1.0])).await);
     assert!(embed(store, 3, "three", embedding("m", &[1.0])).await);
     assert_eq!(take(1_000, 5).await, []);
-    // Another text needs another vector.
+    // A changed text needs a new vector.
     let reworded = ChangeMemory {
         tenant: TenantId::DEFAULT,
         id: id(1),

@@ -1,4 +1,4 @@
-//! Money and tokens: what the calls of a tenant set aside and spend.
+//! Money and tokens: what a tenant's calls reserve and spend.
 
 use mainspring_shared::agent::AgentName;
 use mainspring_shared::id::{SendId, TenantId};
@@ -15,13 +15,13 @@ use uuid::Uuid;
 use super::prelude::*;
 use super::tenants::new;
 
-/// The default tenant's, which exists.
+/// The default tenant, which always exists.
 pub(super) const MINE: TenantId = TenantId::DEFAULT;
 
-/// Milliseconds of a day. Cases begin with the first one of a month.
+/// A day in milliseconds. Cases start on the first day of a month.
 pub(super) const DAY: i64 = 24 * 60 * 60 * 1_000;
 
-/// Billionths of a dollar in a millionth, as limits are given.
+/// A millionth of a dollar, the unit of limits, in billionths of a dollar.
 pub(super) const MICRO: u64 = 1_000;
 
 fn of(day: Option<u64>, month: Option<u64>) -> Limits {
@@ -32,7 +32,7 @@ fn of(day: Option<u64>, month: Option<u64>) -> Limits {
     }
 }
 
-/// Limits the default tenant to so many millionths of a dollar.
+/// Limits the default tenant to this many millionths of a dollar.
 pub(super) async fn limit(store: &dyn Inspect, ms: i64, day: Option<u64>, month: Option<u64>) {
     let patch = TenantPatch {
         limits: Some(of(day, month)),
@@ -42,7 +42,7 @@ pub(super) async fn limit(store: &dyn Inspect, ms: i64, day: Option<u64>, month:
     changed.expect("the store answers");
 }
 
-/// A call of process 1 that costs so many millionths of a dollar at most.
+/// A call by process 1 that costs at most this many millionths of a dollar.
 pub(super) fn asking(call: u128, most: u64) -> ReserveMoney {
     ReserveMoney {
         tenant: MINE,
@@ -63,7 +63,7 @@ pub(super) fn costing(call: u128, cost: Option<u64>) -> SettleMoney {
     }
 }
 
-/// What becomes of calls that are asked for together.
+/// The outcomes of reservations requested together.
 pub(super) async fn reserve(
     store: &dyn Inspect,
     ms: i64,
@@ -87,12 +87,12 @@ pub(super) async fn sweep(store: &dyn Inspect, ms: i64) -> u32 {
     swept.expect("the store answers")
 }
 
-/// What counts, in millionths of a dollar: of the day, of the month, and set aside.
+/// Spent in the day, spent in the month, and reserved, in millionths of a dollar.
 async fn spent(store: &dyn Inspect, ms: i64) -> Option<(u64, u64, u64)> {
     spent_of(store, ms, None).await
 }
 
-/// The same of an agent.
+/// The same for an agent, if one is given.
 pub(super) async fn spent_of(
     store: &dyn Inspect,
     ms: i64,
@@ -126,14 +126,14 @@ pub async fn a_call_has_as_much_as_fits_besides_the_others(store: &dyn Inspect) 
     assert_eq!(spent(store, 11).await, Some((0, 0, 100)));
     settle(store, 20, vec![costing(1, Some(25)), costing(2, None)]).await;
     assert_eq!(spent(store, 21).await, Some((55, 55, 10)));
-    // What is left is less than all of it: the rest, once the fourth is over.
+    // Only part of the amount is left, and it is granted once the fourth call is settled.
     assert_eq!(reserve(store, 30, vec![asking(5, 50)]).await, [busy]);
     settle(store, 31, vec![costing(4, Some(0))]).await;
     assert_eq!(reserve(store, 32, vec![asking(5, 50)]).await, [granted(45)]);
     settle(store, 40, vec![costing(5, Some(45))]).await;
     let none = ReserveMoneyOutcome::Spent(Payer::Tenant, MoneySpan::Day, 100 * MICRO);
     assert_eq!(reserve(store, 50, vec![asking(6, 50)]).await, [none]);
-    // What costs nothing goes on.
+    // Free calls continue.
     assert_eq!(reserve(store, 51, vec![asking(7, 0)]).await, [granted(0)]);
     sound(store, 60).await;
 }
@@ -143,7 +143,7 @@ pub async fn calls_that_race_never_pass_a_limit(store: &dyn Inspect) {
     limit(store, 0, Some(100), Some(1_000)).await;
     let race = |from: u128, ms: i64| async move {
         let calls = (from..from + 24).map(|n| async move {
-            // Some come together.
+            // Some are requested together.
             let items = vec![asking(2 * n, 7), asking(2 * n + 1, 7)];
             reserve(store, ms, items).await
         });
@@ -170,7 +170,7 @@ pub async fn a_repeat_reserves_and_settles_once(store: &dyn Inspect) {
         settle(store, ms, vec![costing(1, Some(10))]).await;
         assert_eq!(spent(store, 22).await, Some((10, 10, 0)));
     }
-    // One that was never made.
+    // A call that was never reserved.
     settle(store, 30, vec![costing(9, Some(10))]).await;
     assert_eq!(spent(store, 31).await, Some((10, 10, 0)));
 }
@@ -187,7 +187,7 @@ pub async fn what_a_dead_boot_has_set_aside_counts_as_spent(store: &dyn Inspect)
     assert_eq!(sweep(store, TTL).await, 0, "both have their leases");
     assert_eq!(sweep(store, TTL + 1).await, 1);
     assert_eq!(spent(store, TTL + 2).await, Some((20, 20, 30)));
-    // Whoever was only late changes nothing any more.
+    // A boot that was merely late can no longer change anything.
     settle(store, TTL + 3, vec![costing(1, Some(1))]).await;
     assert_eq!(spent(store, TTL + 4).await, Some((20, 20, 30)));
     let stopped = store.at(time(TTL + 5)).stop_boot(boot(2)).await;
@@ -219,7 +219,7 @@ pub async fn a_day_begins_with_nothing_but_what_is_under_way(store: &dyn Inspect
     let spent_up = ReserveMoneyOutcome::Busy;
     let asked = reserve(store, DAY - 1, vec![asking(3, 5)]).await;
     assert_eq!(asked, [spent_up]);
-    // The other one is still under way, and counts for its own day once it is over.
+    // The other call is still in flight, and counts for its own day once it is settled.
     let outcomes = reserve(store, DAY, vec![asking(4, 41), asking(5, 40)]).await;
     assert_eq!(outcomes, [ReserveMoneyOutcome::Busy, granted(40)]);
     settle(
@@ -262,7 +262,7 @@ pub async fn a_month_is_the_sum_of_its_days(store: &dyn Inspect) {
     );
     assert_eq!(spent(store, 31 * DAY).await, Some((0, 0, 30)));
     settle(store, 31 * DAY + 1, vec![costing(9, None)]).await;
-    // More than a year later nothing is known of these days any more.
+    // More than a year later, these days are forgotten.
     let late = 500 * DAY;
     reserve(store, late, vec![asking(10, 1)]).await;
     let days = store.dump().await.expect("the store answers").money_days;
@@ -271,7 +271,7 @@ pub async fn a_month_is_the_sum_of_its_days(store: &dyn Inspect) {
     assert_eq!(begun, [first, today]);
 }
 
-/// A send of a day that cost a quarter of a dollar.
+/// A send at `ms` that cost a quarter of a dollar.
 async fn paid(store: &dyn Inspect, ms: i64, n: u128) {
     let id = u128::from(time(ms).0.unsigned_abs()) << 80 | n;
     let item = AcceptSend {
@@ -306,7 +306,7 @@ pub async fn a_first_limit_begins_with_what_the_sends_of_the_month_cost(store: &
         reserve(store, 2 * DAY + 23, vec![asking(3, QUARTER)]).await,
         [none]
     );
-    // A raised limit is one at once; a lifted one forgets, and what sends cost does not.
+    // A raised limit takes effect at once; lifting it drops the account, but not what sends have cost.
     limit(store, 2 * DAY + 30, Some(9 * QUARTER), None).await;
     let more = reserve(store, 2 * DAY + 31, vec![asking(3, QUARTER)]).await;
     assert_eq!(more, [granted(QUARTER)]);
@@ -408,13 +408,13 @@ pub async fn tokens_are_set_aside_and_spent_beside_money(store: &dyn Inspect) {
         (tokens.day, tokens.month, tokens.aside)
     };
     assert_eq!(tokens(21).await, (400, 400, 0));
-    // The rest of the day, and then nothing; what nobody knows counts at its most.
+    // The rest of the day is granted, then nothing; an unknown cost counts as the full reservation.
     let rest = reserve(store, 30, vec![asking(5, 1, 900)]).await;
     assert_eq!(rest, [granted(1, 600)]);
     settle(store, 31, vec![costing(5, None)]).await;
     let none = ReserveMoneyOutcome::TokensSpent(Payer::Tenant, MoneySpan::Day, 1_000);
     assert_eq!(reserve(store, 32, vec![asking(6, 1, 20)]).await, [none]);
-    // The next day has what is left of the month.
+    // The next day has only what is left of the month.
     let rest = reserve(store, DAY, vec![asking(7, 1, 900)]).await;
     assert_eq!(rest, [granted(1, 500)]);
     settle(store, DAY + 1, vec![costing(7, Some(495))]).await;
@@ -458,7 +458,7 @@ pub async fn a_minute_has_its_own_limit_and_calls_wait_for_the_next(store: &dyn 
     assert_eq!(reserve(store, 31, vec![asking(4, 35)]).await, [granted(35)]);
     settle(store, 32, vec![costing(4, None)]).await;
     assert_eq!(of_minute(MINUTE - 1).await, (60, 40));
-    // The next one begins with nothing: what is under way counts for the minute in which it began.
+    // The next minute starts at zero: a call in flight counts for the minute in which it began.
     assert_eq!(of_minute(MINUTE).await, (0, 0));
     let all = ReserveMoneyOutcome::Granted(Amount::new(100 * MICRO, 0));
     let outcomes = reserve(store, MINUTE + 1, vec![asking(5, 170), asking(6, 1)]).await;
@@ -467,12 +467,12 @@ pub async fn a_minute_has_its_own_limit_and_calls_wait_for_the_next(store: &dyn 
     assert_eq!(of_minute(MINUTE + 3).await, (0, 100));
     settle(store, MINUTE + 4, vec![costing(5, Some(90))]).await;
     assert_eq!(of_minute(MINUTE + 5).await, (90, 0));
-    // Whoever read the time before the minute began is part of it.
+    // A request timed before the minute began still counts for it.
     let late = reserve(store, MINUTE - 1, vec![asking(7, 11), asking(8, 10)]).await;
     assert_eq!(late, [busy, granted(10)]);
     settle(store, MINUTE + 6, vec![costing(8, None)]).await;
     assert_eq!(of_minute(MINUTE + 7).await, (100, 0));
-    // What can never be had is refused.
+    // A call that costs more than the limit at the least is refused.
     let dear = ReserveMoney {
         least: Amount::new(101 * MICRO, 0),
         ..asking(9, 120)
@@ -514,7 +514,7 @@ pub async fn a_limit_of_tokens_alone_begins_with_what_the_sends_of_the_month_too
     let outcomes = reserve(store, DAY + 10, vec![item]).await;
     let rest = ReserveMoneyOutcome::Granted(Amount::new(7, 5));
     assert_eq!(outcomes, [rest]);
-    // A lifted limit forgets.
+    // Lifting the limit drops the account.
     limit(store, DAY + 20, None, None).await;
     let spent = store.at(time(DAY + 21)).spent_money(MINE, None).await;
     assert_eq!(spent.expect("the store answers"), None);

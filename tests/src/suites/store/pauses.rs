@@ -1,4 +1,4 @@
-//! What is paused, and the sends that wait for its end.
+//! Pauses, and the sends that wait for them to end.
 
 use mainspring_shared::id::TenantId;
 use mainspring_shared::pause::{PauseKey, PauseKind, PauseRecord};
@@ -10,12 +10,12 @@ use mainspring_shared::store::{
 use super::prelude::*;
 use super::tenants::new;
 
-/// An agent of the default tenant.
+/// The key of an agent of the default tenant.
 pub fn agent_key() -> PauseKey {
     PauseKey::of(TenantId::DEFAULT, PauseKind::Agent, "a")
 }
 
-/// Pauses an agent.
+/// A pause of the agent.
 pub fn pausing() -> NewPause {
     NewPause {
         key: agent_key(),
@@ -23,7 +23,7 @@ pub fn pausing() -> NewPause {
     }
 }
 
-/// What send 1 waits for.
+/// Send 1 waits for this pause to end.
 pub fn awaiting(pause: PauseKey) -> PauseWait {
     PauseWait {
         tenant: TenantId::DEFAULT,
@@ -86,7 +86,7 @@ pub async fn a_pause_is_listed_until_it_ends(store: &dyn Inspect) {
     };
     assert_eq!(record, expected);
     assert_eq!(listed(store, None).await, std::slice::from_ref(&expected));
-    // A repeat changes nothing but the reason that it names.
+    // A repeat changes only the reason, if it gives one.
     assert_eq!(pause(store, 20, &key, None).await, expected);
     let other = pause(store, 30, &key, Some("load")).await;
     assert_eq!(other.reason.as_deref(), Some("load"));
@@ -94,7 +94,7 @@ pub async fn a_pause_is_listed_until_it_ends(store: &dyn Inspect) {
     resume(store, 40, &key).await;
     resume(store, 50, &key).await;
     assert_eq!(listed(store, None).await, []);
-    // It begins anew, and without the old reason.
+    // Pausing again starts anew, without the old reason.
     let again = pause(store, 60, &key, None).await;
     assert_eq!((again.reason, again.created_at), (None, time(60)));
     assert_eq!(listed(store, None).await.len(), 1);
@@ -170,7 +170,7 @@ pub async fn a_send_that_parks_after_the_end_of_its_pause_is_woken(store: &dyn I
     let claimed = running(store).await;
     note(store, 20, awaiting(key.clone())).await;
     resume(store, 30, &key).await;
-    // It runs still: whoever wakes now leaves the note.
+    // It is still running, so waking keeps the note.
     assert_eq!(wake(store, 40, 10).await, 0);
     let item = waiting(&claimed, WaitingOn::Retry, ParkUntil::After(millis(9_950)));
     park(store, 50, item).await;
@@ -243,7 +243,7 @@ pub async fn a_pause_that_ended_is_remembered_for_late_notes(store: &dyn Inspect
     resume(store, 6, &key).await;
     assert_eq!(wake(store, 7 + RESUMED_KEPT_MS - 10, 10).await, 0);
     parked(store, &key).await;
-    // While a send waits for it, it is not forgotten.
+    // It is not forgotten while a send waits for it.
     assert_eq!(wake(store, 7 + RESUMED_KEPT_MS, 10).await, 1);
     assert_eq!(wake(store, 7 + RESUMED_KEPT_MS, 10).await, 0);
     note(store, 30, awaiting(key.clone())).await;

@@ -1,4 +1,4 @@
-//! Places among the open sends of a tenant, and what its sends used.
+//! Reserved places among a tenant's open sends, and what its sends used.
 
 use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::{
@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::prelude::*;
 use super::tenants::new;
 
-/// The default tenant's, which exists.
+/// The default tenant, which always exists.
 const MINE: TenantId = TenantId::DEFAULT;
 
 fn sends(ns: impl IntoIterator<Item = u128>) -> Vec<SendId> {
@@ -30,7 +30,7 @@ pub async fn as_many_sends_have_a_place_as_the_limit_says(store: &dyn Inspect) {
     assert_eq!(reserve(store, 0, sends([1, 2]), 3).await, 2);
     assert_eq!(reserve(store, 0, sends([3, 4, 5]), 3).await, 1);
     assert_eq!(reserve(store, 0, sends([6]), 3).await, 0);
-    // A higher limit has room, a lower one takes nothing away.
+    // A higher limit makes room; a lower one takes nothing away.
     assert_eq!(reserve(store, 0, sends([6]), 4).await, 1);
     assert_eq!(reserve(store, 0, sends([7]), 1).await, 0);
     assert_eq!(reserve(store, 0, Vec::new(), 4).await, 0);
@@ -48,7 +48,7 @@ pub async fn a_place_is_free_again_once_its_send_has_ended(store: &dyn Inspect) 
     assert_eq!(reserve(store, 0, sends([1, 2]), 2).await, 2);
     accept(store, 0, opening(1, 1)).await;
     accept(store, 0, opening(2, 2)).await;
-    // Long after they were accepted they are open.
+    // They are still open long after they were accepted.
     let later = 2 * PLACE_KEPT_MS;
     assert_eq!(reserve(store, later, sends([3]), 2).await, 0);
     let claimed = claim(store, later, 1, 1, 1).await;
@@ -61,7 +61,7 @@ pub async fn a_place_of_a_send_that_was_not_accepted_is_free_again(store: &dyn I
     assert_eq!(reserve(store, 0, sends([1, 2]), 2).await, 2);
     release(store, sends([2])).await;
     assert_eq!(reserve(store, 0, sends([3]), 2).await, 1);
-    // Nobody gave these back: a process died.
+    // These were never released: a process died.
     assert_eq!(reserve(store, PLACE_KEPT_MS, sends([4]), 2).await, 0);
     assert_eq!(reserve(store, PLACE_KEPT_MS + 1, sends([4]), 2).await, 1);
     release(store, sends([9])).await;
@@ -98,7 +98,8 @@ pub async fn a_key_has_places_beside_those_of_its_tenant(store: &dyn Inspect) {
     assert_eq!(take(0, key(1), sends([1, 2, 3]), 2).await, 2, "a repeat");
     assert_eq!(take(0, key(2), sends([3]), 1).await, 1);
     assert_eq!(take(0, None, sends([1, 2, 3]), 3).await, 3);
-    // What has ended makes room, what was given back does, and what nobody made does after a minute.
+    // Room is made by sends that end, places that are released and, after a minute, sends that were
+    // never made.
     accept(store, 0, opening(1, 1)).await;
     cancel(store, 10, 1).await;
     assert_eq!(take(20, key(1), sends([4, 5]), 2).await, 1);
@@ -109,7 +110,7 @@ pub async fn a_key_has_places_beside_those_of_its_tenant(store: &dyn Inspect) {
     let later = PLACE_KEPT_MS + 21;
     assert_eq!(take(later, key(1), sends([8, 9, 10]), 2).await, 2);
     assert_eq!(take(later, key(2), sends([7]), 1).await, 1);
-    // They go with their tenant.
+    // Places are deleted with their tenant.
     let created = store.at(time(0)).create_tenant(new("blue"), None).await;
     created.expect("creates");
     let blue = TenantId(2);

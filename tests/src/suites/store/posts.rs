@@ -1,4 +1,4 @@
-//! Results and permissions that come from outside.
+//! Results and approvals posted from outside.
 
 use mainspring_shared::agent::Priority;
 use mainspring_shared::error::Code;
@@ -17,7 +17,7 @@ fn result(text: &str) -> CallAnswer {
     CallAnswer::Result(CallResult::text(text))
 }
 
-/// Send 1 waits for the calls of its first round, which begin so.
+/// Send 1 waits for the calls of its first round, which have these initial states.
 async fn parked(store: &dyn Inspect, on: WaitingOn, begins: Vec<CallBegin>) -> Claimed {
     let claimed = running(store).await;
     wait_for_calls(store, 20, &claimed, on, begins).await;
@@ -266,7 +266,7 @@ pub async fn calls_of_others_are_unknown(store: &dyn Inspect) {
     assert_eq!(outcome, PostOutcome::Unknown, "it went with its session");
 }
 
-/// Sessions 1, 2 and 3, each a child of the one before. The last one waits for two tools.
+/// Sessions 1, 2 and 3, each a child of the one before. The last waits for two tools.
 async fn family(store: &dyn Inspect) -> Claimed {
     let top = running(store).await;
     let begins = vec![waits(WaitingOn::Agent), waits(WaitingOn::Tool)];
@@ -316,8 +316,8 @@ pub async fn an_ancestor_may_answer(store: &dyn Inspect) {
     );
 }
 
-/// Sessions 2 to `last`, each a child of the one before, the first of session 1; the last one asks a
-/// person.
+/// Sessions 2 to `last`, each a child of the one before, starting below session 1; the last one
+/// asks a person.
 async fn chain(store: &dyn Inspect, last: u128) -> Claimed {
     running(store).await;
     for n in 2..=last {

@@ -1,4 +1,4 @@
-//! What cases are made of: small ids, a time line, and steps that must succeed.
+//! Building blocks of cases: small IDs, a timeline, and steps that must succeed.
 
 mod calls;
 
@@ -24,32 +24,32 @@ use uuid::Uuid;
 
 pub use calls::*;
 
-/// Where the time line of every case begins: far in the future, so that by the database's own
-/// clock no lease of a case has ended.
+/// Start of the timeline of every case: far in the future, so that by the database's own clock no
+/// lease of a case has expired.
 pub const START: Timestamp = Timestamp(4_102_444_800_000);
 
-/// How long the leases of boots run, in milliseconds.
+/// Lease duration of boots, in milliseconds.
 pub const TTL: i64 = 10_000;
 
-/// The process that accepts and sweeps. It is never registered: it owns nothing for long.
+/// The process that accepts and sweeps. It is never registered, because it owns nothing for long.
 pub const SCHEDULER: u128 = 0x5c;
 
-/// A point of the time line.
+/// A point on the timeline.
 pub fn time(ms: i64) -> Timestamp {
     Timestamp(START.0 + ms)
 }
 
-/// A point of the time line, where a column may have none.
+/// A point on the timeline, for an optional column.
 pub fn at(ms: i64) -> Option<Timestamp> {
     Some(time(ms))
 }
 
-/// A length of time.
+/// A duration.
 pub fn millis(ms: i64) -> Duration {
     Duration::from_millis(ms.unsigned_abs())
 }
 
-/// A length of time as an option of a send.
+/// A duration, for an option of a send.
 pub fn span(ms: i64) -> Option<Span> {
     Some(Span(millis(ms)))
 }
@@ -72,7 +72,7 @@ pub fn boot(n: u128) -> BootId {
     BootId(Uuid::from_u128(n))
 }
 
-/// The n-th token.
+/// The n-th lease token.
 pub fn token(n: u128) -> LeaseToken {
     LeaseToken(Uuid::from_u128(n))
 }
@@ -90,12 +90,12 @@ pub fn new_session(n: u128) -> NewSession {
     }
 }
 
-/// What the n-th send says.
+/// The input of the n-th send.
 pub fn words(n: u128) -> Vec<ContentPart> {
     vec![ContentPart::text(format!("words of {n}"))]
 }
 
-/// A send to a session that exists.
+/// A send to an existing session.
 pub fn sending(n: u128, session: u128) -> AcceptSend {
     AcceptSend {
         id: send(n),
@@ -123,7 +123,7 @@ pub fn with(item: AcceptSend, options: SendOptions) -> AcceptSend {
     AcceptSend { options, ..item }
 }
 
-/// A delayed send's options.
+/// The options of a delayed send.
 pub fn delayed(ms: i64) -> SendOptions {
     SendOptions {
         delay: span(ms),
@@ -139,7 +139,7 @@ pub fn until(ms: i64) -> SendOptions {
     }
 }
 
-/// An assistant's message that asks for these calls.
+/// An assistant message that makes these calls.
 pub fn answer(text: &str, round: i32, calls: &[&str]) -> NewMessage {
     let calls = calls.iter().map(|id| ToolCall {
         id: (*id).to_owned(),
@@ -153,7 +153,7 @@ pub fn answer(text: &str, round: i32, calls: &[&str]) -> NewMessage {
     }
 }
 
-/// The result of a call, `back` messages behind the one that asked.
+/// The result of a call, `back` messages after the one that made it.
 pub fn tool_result(call: &str, round: i32, back: u32) -> NewMessage {
     NewMessage {
         role: Role::Tool,
@@ -164,7 +164,7 @@ pub fn tool_result(call: &str, round: i32, back: u32) -> NewMessage {
     }
 }
 
-/// What a round costs.
+/// The usage of a round.
 pub fn cost(tokens: u64) -> Usage {
     Usage {
         input_tokens: tokens,
@@ -177,7 +177,7 @@ pub fn cost(tokens: u64) -> Usage {
     }
 }
 
-/// The row of one response.
+/// The usage row of one response.
 pub fn usage_row(round: i32, attempt: i32) -> UsageRow {
     UsageRow {
         round,
@@ -187,14 +187,14 @@ pub fn usage_row(round: i32, attempt: i32) -> UsageRow {
     }
 }
 
-/// What so many responses cost.
+/// The usage of this many responses.
 pub fn costs(responses: u64) -> Usage {
     let mut sum = Usage::default();
     (0..responses).for_each(|_| sum.add(&cost(10)));
     sum
 }
 
-/// A round as its step remembers it.
+/// A round as recorded in its step.
 pub fn round_ref(index: i32) -> RoundRef {
     RoundRef {
         index,
@@ -207,7 +207,7 @@ pub fn round_ref(index: i32) -> RoundRef {
     }
 }
 
-/// The sums after `rounds` rounds of one attempt each.
+/// The totals after `rounds` rounds of one attempt each.
 pub fn totals(rounds: i32) -> SendTotals {
     SendTotals {
         usage: costs(u64::from(rounds.unsigned_abs())),
@@ -217,7 +217,7 @@ pub fn totals(rounds: i32) -> SendTotals {
     }
 }
 
-/// The round `index` of a claimed send: the input in the first one, a call and its result.
+/// The round `index` of a claimed send: the input if it is the first, a call and its result.
 pub fn round(claimed: &Claimed, index: i32) -> AppendRound {
     let id = call_id(claimed.send.record.id, index, 0);
     let mut messages = Vec::new();
@@ -247,7 +247,7 @@ pub fn ending(claimed: &Claimed, then: Then) -> CompleteSend {
     ending_of(claimed, &claimed.send.record, then)
 }
 
-/// The end of `record`, which runs under the lease of `claimed`.
+/// The end of `record`, which runs under the lease in `claimed`.
 pub fn ending_of(claimed: &Claimed, record: &SendRecord, then: Then) -> CompleteSend {
     CompleteSend {
         key: claimed.key,
@@ -269,7 +269,7 @@ pub fn ending_of(claimed: &Claimed, record: &SendRecord, then: Then) -> Complete
     }
 }
 
-/// A wait of a claimed send that has asked the model in vain once.
+/// The parking of a claimed send that has called the model once, in vain.
 pub fn waiting(claimed: &Claimed, on: WaitingOn, until: ParkUntil) -> ParkSend {
     ParkSend {
         key: claimed.key,
@@ -293,7 +293,7 @@ pub async fn register(store: &dyn Inspect, n: u128) {
     register_at(store, 0, n).await;
 }
 
-/// Registers the n-th process.
+/// Registers the n-th process at this time.
 pub async fn register_at(store: &dyn Inspect, ms: i64, n: u128) {
     let new = NewBoot {
         id: boot(n),
@@ -309,7 +309,7 @@ pub async fn register_at(store: &dyn Inspect, ms: i64, n: u128) {
     registered.expect("the store answers");
 }
 
-/// Offers one send.
+/// Tries to accept a send.
 pub async fn offer(store: &dyn Inspect, ms: i64, item: AcceptSend) -> AcceptOutcome {
     let outcomes = store
         .at(time(ms))
@@ -319,7 +319,7 @@ pub async fn offer(store: &dyn Inspect, ms: i64, item: AcceptSend) -> AcceptOutc
     one(outcomes)
 }
 
-/// Offers one send, which is accepted.
+/// Accepts a send.
 pub async fn accept(store: &dyn Inspect, ms: i64, item: AcceptSend) -> Accepted {
     match offer(store, ms, item).await {
         AcceptOutcome::Accepted(accepted) => accepted,
@@ -327,7 +327,7 @@ pub async fn accept(store: &dyn Inspect, ms: i64, item: AcceptSend) -> Accepted 
     }
 }
 
-/// A claim of a session by whoever may have it, with nothing cached.
+/// A claim that may take any session, with nothing cached.
 pub fn cold_claim(session: u128, token_n: u128) -> ClaimSession {
     ClaimSession {
         cached_fold_end: 0,
@@ -371,14 +371,14 @@ pub async fn claim(
     }
 }
 
-/// Process 1, registered; send 1 in session 1, accepted at 0 and claimed at 10 with token 1.
+/// Process 1 is registered; send 1 in session 1 was accepted at 0 and claimed at 10 with token 1.
 pub async fn running(store: &dyn Inspect) -> Claimed {
     register(store, 1).await;
     accept(store, 0, opening(1, 1)).await;
     claim(store, 10, 1, 1, 1).await
 }
 
-/// The lease as its next write carries it: whoever holds it counts what it wrote.
+/// The lease as its next write must carry it, with the holder's write count.
 pub async fn numbered(store: &dyn Inspect, session: SessionKey, lease: Lease) -> Lease {
     let dump = store.dump().await.expect("the store answers");
     let mut sessions = dump.sessions.into_iter();
@@ -388,7 +388,7 @@ pub async fn numbered(store: &dyn Inspect, session: SessionKey, lease: Lease) ->
     Lease { write, ..lease }
 }
 
-/// Stores a round; returns its first seq, its step and the numbers after it.
+/// Stores a round; returns its first seq, its step, and the counters after it.
 pub async fn append(store: &dyn Inspect, ms: i64, mut item: AppendRound) -> (i64, i64, Counters) {
     item.lease = numbered(store, item.key, item.lease).await;
     let outcomes = store.at(time(ms)).append_rounds(vec![item]).await;
@@ -423,14 +423,14 @@ pub async fn try_complete(store: &dyn Inspect, ms: i64, mut item: CompleteSend) 
     one(outcomes.expect("the store answers"))
 }
 
-/// Parks a send or finds it cancelled.
+/// Parks a send, or finds it cancelled.
 pub async fn park(store: &dyn Inspect, ms: i64, mut item: ParkSend) -> ParkOutcome {
     item.lease = numbered(store, item.key, item.lease).await;
     let outcomes = store.at(time(ms)).park_sends(vec![item]).await;
     one(outcomes.expect("the store answers"))
 }
 
-/// Gives a lease back; whether it was still held.
+/// Releases a lease; returns whether it was still held.
 pub async fn release(store: &dyn Inspect, ms: i64, claimed: &Claimed) -> bool {
     let item = ReleaseSession {
         key: claimed.key,
@@ -451,7 +451,7 @@ pub async fn cancel(store: &dyn Inspect, ms: i64, n: u128) -> CancelOutcome {
     one(outcomes)
 }
 
-/// The outcome of a vector of one.
+/// The only element of a vector.
 pub fn one<T>(mut outcomes: Vec<T>) -> T {
     assert_eq!(outcomes.len(), 1, "one item has one outcome");
     outcomes.remove(0)
@@ -459,13 +459,13 @@ pub fn one<T>(mut outcomes: Vec<T>) -> T {
 
 // What is stored --------------------------------------------------------------------------------
 
-/// A send of the default tenant.
+/// The record of a send of the default tenant.
 pub async fn stored(store: &dyn Inspect, n: u128) -> SendRecord {
     let found = store.get_sends(vec![(TenantId::DEFAULT, send(n))]).await;
     one(found.expect("the store answers")).expect("the send exists")
 }
 
-/// A session with everything below it.
+/// A session with everything in it.
 pub async fn dumped(store: &dyn Inspect, session: u128) -> DumpSession {
     let dump = store.dump().await.expect("the store answers");
     let mut sessions = dump.sessions.into_iter();
@@ -496,7 +496,7 @@ pub async fn transcript(store: &dyn Inspect, session: u128) -> Vec<Message> {
     store.read_messages(query).await.expect("the store answers")
 }
 
-/// The seqs of messages.
+/// The sequence numbers of messages.
 pub fn seqs(messages: &[Message]) -> Vec<i64> {
     messages.iter().map(|message| message.seq).collect()
 }

@@ -1,4 +1,4 @@
-//! Projections: stored with the ends of sends, and read in the place of their messages.
+//! Projections: stored when sends end, and read instead of their messages.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use mainspring_shared::store::{
 use super::folds::new_fold;
 use super::prelude::*;
 
-/// A session whose agent shows digests of all sends but the newest.
+/// A session whose agent sees digests of all sends but the newest.
 fn projecting(n: u128) -> NewSession {
     NewSession {
         agent: agent(Representation::Projection),
@@ -42,13 +42,13 @@ fn shared(messages: Vec<Message>) -> Vec<Arc<Message>> {
     messages.into_iter().map(Arc::new).collect()
 }
 
-/// The projections that the messages give.
+/// The projections derived from messages.
 fn given(messages: Vec<Message>) -> Vec<Projection> {
     let messages = shared(messages);
     sends(&messages).filter_map(Projection::of).collect()
 }
 
-/// The end of a send with all projections that are lacking behind `stored_to`.
+/// The end of a send, with all projections missing after `stored_to`.
 async fn ends(store: &dyn Inspect, claimed: &Claimed, stored_to: i64, then: Then) -> CompleteSend {
     let item = ending(claimed, then);
     let mut all = transcript(store, 1).await;
@@ -74,7 +74,7 @@ pub(super) fn projected(claimed: &Claimed) -> CompleteSend {
     }
 }
 
-/// So many sends of two messages each that have ended, each with its projection.
+/// This many ended sends of two messages each, each with its projection.
 async fn ended(store: &dyn Inspect, count: u128) {
     register(store, 1).await;
     for n in 1..=count {
@@ -90,7 +90,7 @@ async fn ended(store: &dyn Inspect, count: u128) {
     }
 }
 
-/// The next send, claimed by a worker that holds nothing.
+/// The next send, claimed by a worker with nothing cached.
 async fn next(store: &dyn Inspect, n: u128) -> Claimed {
     let target = match n {
         1 => Target::New(Box::new(projecting(1))),
@@ -137,7 +137,7 @@ pub async fn a_cold_claim_brings_digests_in_the_place_of_messages(store: &dyn In
     assert_eq!(claimed.projected.stored_to, 8);
     assert_eq!(seqs(&claimed.window), [7, 8]);
     release(store, 30, &claimed).await;
-    // One that holds the window up to there gets what came since.
+    // A worker that has the window cached up to there gets only what is newer.
     let warm = |from, next| ClaimSession {
         cached_from_seq: from,
         cached_next_seq: next,
@@ -186,9 +186,9 @@ pub async fn what_is_missing_or_older_is_read_and_stored_with_the_next_end(store
         )
         .await;
         match n {
-            // Its worker knew nothing of projections.
+            // Its worker did not support projections.
             2 => item.projections.clear(),
-            // It was of another release.
+            // It was written by another release.
             3 => item.projections[0].version += 1,
             _ => {}
         }
@@ -196,7 +196,8 @@ pub async fn what_is_missing_or_older_is_read_and_stored_with_the_next_end(store
     }
     assert_eq!(rows(store, 1).await.len(), 3);
     let claimed = next(store, 5).await;
-    // The second one is not there, so all is read behind the first one, which is the newest for sure.
+    // The second is missing, so everything after the first is read: it is the newest that can be
+    // relied on.
     assert_eq!(claimed.projected.shown, []);
     assert_eq!(claimed.projected.stored_to, 2);
     assert_eq!(claimed.window.len(), 8);
@@ -222,7 +223,7 @@ pub async fn an_end_that_is_not_stored_stores_no_projection(store: &dyn Inspect)
     let outcome = one(outcome.expect("the store answers"));
     assert_eq!(outcome, CompleteOutcome::LeaseLost);
     assert_eq!(rows(store, 1).await.len(), 1);
-    // Sent twice, as by one whose answer was lost.
+    // Sent twice, as by a worker that did not get the answer.
     for _ in 0..2 {
         let outcome = store.at(time(50)).complete_sends(vec![item.clone()]).await;
         outcome.expect("the store answers");
@@ -301,7 +302,7 @@ pub async fn pruning_removes_the_projections_of_what_it_removes(store: &dyn Insp
         assert_eq!(ranges(&rows(store, 1).await), left);
         assert_sound(store).await;
     }
-    // The first send is there in part, without a projection: all is read.
+    // The first send is there only in part and has no projection, so everything is read.
     let claimed = next(store, 6).await;
     assert_eq!(claimed.projected, Projected::default());
     assert_eq!(seqs(&claimed.window), [6, 7, 8, 9, 10]);

@@ -1,4 +1,4 @@
-//! Old messages are removed.
+//! Pruning old messages.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::store::{
@@ -34,7 +34,7 @@ async fn assert_sound(store: &dyn Inspect, ms: i64) {
     assert_eq!(violations.expect("the store answers"), []);
 }
 
-/// Messages 1 to 4 of a send with a call, 5 and 6 of one without; session 1 is idle.
+/// Messages 1 to 4 belong to a send with a call, 5 and 6 to one without; session 1 is idle.
 async fn told(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
@@ -75,7 +75,7 @@ pub async fn old_messages_go_and_the_rest_keeps_its_numbers(store: &dyn Inspect)
 
 pub async fn a_call_stays_with_its_results_and_the_last_message_stays(store: &dyn Inspect) {
     told(store).await;
-    // The result at 3 was asked for at 2.
+    // The result at 3 belongs to the call at 2.
     assert_eq!(prune(store, 70, PruneTo::Before(3), false).await, (1, 2));
     assert_eq!(dumped(store, 1).await.calls.len(), 1);
     assert_sound(store, 71).await;
@@ -148,7 +148,8 @@ pub async fn nothing_is_pruned_of_what_is_not_there(store: &dyn Inspect) {
     assert_eq!(gone.expect("the store answers"), PruneOutcome::NotFound);
 }
 
-/// What one page of a pruning did: what went, where the transcript begins, and where it is to.
+/// One page of a pruning: how many messages were removed, where the transcript begins, and where it
+/// will begin in the end.
 async fn page(store: &dyn Inspect, ms: i64, to: PruneTo, limit: u32) -> (i64, i64, i64) {
     let item = PruneSession {
         key: key(1),
@@ -175,7 +176,7 @@ pub async fn a_long_transcript_goes_page_by_page(store: &dyn Inspect) {
         complete(store, 100, ending(&claimed, Then::Release)).await;
     }
     assert_eq!(transcript(store, 1).await.len(), 18);
-    // 3 answers 2: a page that would end there ends before 2, or behind 3.
+    // 3 answers 2, so a page that would end between them ends before 2 or after 3.
     assert_eq!(page(store, 110, PruneTo::Before(17), 1).await, (1, 2, 17));
     assert_sound(store, 110).await;
     assert_eq!(page(store, 110, PruneTo::Before(17), 1).await, (2, 4, 17));
@@ -200,8 +201,8 @@ pub async fn a_long_transcript_goes_page_by_page(store: &dyn Inspect) {
     assert_sound(store, 111).await;
 }
 
-/// Claims session 1 for who has it cached from its beginning, under this version; returns what was
-/// missing and the version.
+/// Claims session 1 for a worker that has it cached from the start, under this version; returns
+/// what was missing, and the version.
 async fn claim_cached(
     store: &dyn Inspect,
     ms: i64,
@@ -248,7 +249,7 @@ pub async fn what_was_cached_before_a_prune_counts_for_nothing(store: &dyn Inspe
     accept(store, 100, sending(5, 1)).await;
     let (claimed, version) = claim_cached(store, 101, 4, 9, 0).await;
     assert_eq!((seqs(&claimed.window), version), (vec![6, 7, 8], 1));
-    // Who holds the session hears of it with the next send.
+    // The holder of the session learns of it with the next send.
     prune(store, 102, PruneTo::KeepLast(1), false).await;
     let completed = complete(store, 103, ending(&claimed, Then::Continue)).await;
     let (next, counters) = completed.next.expect("a send is queued");

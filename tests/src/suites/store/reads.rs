@@ -1,4 +1,4 @@
-//! Questions.
+//! Queries.
 
 use std::collections::BTreeMap;
 
@@ -374,7 +374,7 @@ pub async fn steps_are_found_by_when_they_were_committed(store: &dyn Inspect) {
 pub async fn sessions_with_steps_of_one_moment_are_found_page_by_page(store: &dyn Inspect) {
     for n in 1..=7 {
         accept(store, if n < 6 { 10 } else { 20 }, opening(n, n)).await;
-        // The index may be made at any time, and more than once.
+        // The index can be created at any time, and repeatedly.
         let indexed = store.index_steps().await;
         indexed.expect("the schema may be changed");
     }
@@ -395,7 +395,7 @@ pub async fn sessions_with_steps_of_one_moment_are_found_page_by_page(store: &dy
         }
     }
     assert_eq!(sessions, [1, 2, 3, 4, 5, 6, 7]);
-    // What was asked for is what is found, wherever a page ends.
+    // The filter applies on every page.
     query.after = Some(key(5));
     query.from = time(15);
     let late = store.find_steps(query).await.expect("the store answers");

@@ -1,9 +1,9 @@
-//! How well and how fast entries are found among many.
+//! How reliably and how fast entries are found among many.
 //!
-//! `MAINSPRING_TEST_MEMORIES` is the number of entries, 300 by default; a hundred of them share a namespace.
-//! `MAINSPRING_TEST_CROWD` is the number of further entries in one large namespace, 1 100 by default. With
-//! `MAINSPRING_TEST_RECALL_P99_MS` the 99th percentile of searches in small namespaces
-//! may take no longer than that.
+//! `MAINSPRING_TEST_MEMORIES` is the number of entries, 300 by default, with a hundred per
+//! namespace. `MAINSPRING_TEST_CROWD` is the number of further entries in one large namespace, 1
+//! 100 by default. `MAINSPRING_TEST_RECALL_P99_MS` bounds the 99th percentile of the search times
+//! in small namespaces.
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -22,10 +22,10 @@ use uuid::Uuid;
 use super::harness::{Opened, environment};
 use super::memories::LABELLED;
 
-/// Entries of a namespace.
+/// Entries per namespace.
 const OF_ONE: usize = 100;
 
-/// Searches of a measurement; of a small one fewer.
+/// Searches per measurement; fewer in a small one.
 const SEARCHES: usize = 2_000;
 
 const PEOPLE: [&str; 16] = [
@@ -33,7 +33,7 @@ const PEOPLE: [&str; 16] = [
     "Noor", "Tom", "Yuki", "Clara", "Ben",
 ];
 
-/// What is said of somebody, and how it is asked for. `{p}` is the person, `{v}` what is said.
+/// What is said about a person, and a query for it. `{p}` is the person, `{v}` the value.
 const FACTS: [(&str, &str); 20] = [
     (
         "{p}'s favourite dish is {v}",
@@ -137,15 +137,15 @@ const VALUES: [&str; 32] = [
     "train",
 ];
 
-/// Numbers that repeat.
+/// Reproducible pseudorandom numbers.
 fn spread(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     n ^ (n >> 31)
 }
 
-/// The text of entry `n`, and the question that it answers best in its namespace: of two entries there,
-/// none says the same of the same person.
+/// The text of entry `n`, and the query that it answers best: no two entries in a namespace say the
+/// same about the same person.
 fn labelled(n: usize) -> (String, String) {
     let (place, at) = (n / OF_ONE, n % OF_ONE);
     if at < LABELLED.len() {
@@ -160,10 +160,10 @@ fn labelled(n: usize) -> (String, String) {
     (said(text), said(question))
 }
 
-/// The text of entry `n` of the crowd, where every text has common words, and its question.
+/// The text of entry `n` of the large namespace, in which all texts share words, and its query.
 fn of_crowd(n: usize) -> (String, String) {
     let (text, question) = FACTS[n % FACTS.len()];
-    // One name in a few thousand: as it is with people.
+    // A few thousand distinct names, as among real people.
     let person = format!("{}{}", PEOPLE[n % PEOPLE.len()], spread(n as u64) % 5_000);
     let value = VALUES[spread(n as u64 + 7) as usize % VALUES.len()];
     let said = |text: &str| text.replace("{p}", &person).replace("{v}", value);
@@ -194,7 +194,7 @@ async fn enter(store: &dyn Inspect, id: usize, within: &str, text: String) {
     store.save_memory(item).await.expect("is saved");
 }
 
-/// What searching came to.
+/// The result of searching.
 struct Searched {
     right: usize,
     all: usize,
@@ -240,7 +240,7 @@ async fn searched(
     outcome
 }
 
-/// Enters all entries, and looks for some.
+/// Saves all entries, and searches for some.
 async fn recall(store: &dyn Inspect) {
     let (many, crowd) = (
         number("MAINSPRING_TEST_MEMORIES", 300),
@@ -266,7 +266,7 @@ async fn recall(store: &dyn Inspect) {
         of_many.said("searches"),
         of_crowd.said("searches")
     );
-    // Straight to the terminal: the harness shows what is printed only when a test fails.
+    // Written straight to the terminal: the test harness shows captured output only if a test fails.
     let shown = std::io::stderr().write_all(said.as_bytes());
     shown.expect("standard error is open");
     for outcome in [&of_many, &of_crowd] {
@@ -278,7 +278,7 @@ async fn recall(store: &dyn Inspect) {
     }
 }
 
-/// Among many entries the right one is found, and soon.
+/// The right entry is found among many, and quickly.
 pub fn assert_recalls<O: Opened, F: Future<Output = Option<O>>>(open: impl FnOnce() -> F) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -1,4 +1,4 @@
-//! Writes under a lease that are sent again: each takes effect once.
+//! Repeated writes under a lease: each takes effect once.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::lease::Lease;
@@ -11,7 +11,7 @@ use mainspring_shared::store::{
 
 use super::prelude::*;
 
-/// The lease of a grant as its write `n` carries it.
+/// The lease as its n-th write carries it.
 fn nth(claimed: &Claimed, n: i64) -> Lease {
     Lease {
         write: n,
@@ -24,12 +24,12 @@ async fn appended(store: &dyn Inspect, ms: i64, item: &AppendRound) -> AppendOut
     one(outcomes.expect("the store answers"))
 }
 
-/// Words for the send that is under way.
+/// A steering message for the running send.
 fn steer(id: &str, session: u128) -> DeliverItem {
     item(id, session, OnBusy::Steer)
 }
 
-/// What an answer says of the step, whenever it is given.
+/// The part of an answer that is the same for every repeat.
 fn told(outcome: &AppendOutcome) -> (i64, i64, i64) {
     match outcome {
         AppendOutcome::Appended {
@@ -44,7 +44,7 @@ fn told(outcome: &AppendOutcome) -> (i64, i64, i64) {
     }
 }
 
-/// A round with a call that was begun, and the step that tells its result.
+/// A round with a started call, and the step with its result.
 async fn with_result(store: &dyn Inspect) -> (Claimed, AppendRound) {
     let claimed = running(store).await;
     append(store, 20, asking(&claimed, 0, vec![CallBegin::Started])).await;
@@ -129,7 +129,7 @@ pub async fn an_end_that_was_kept_back_does_not_end_by_its_repeat(store: &dyn In
     let kept = one(kept.expect("the store answers"));
     assert_eq!(kept, CompleteOutcome::Undelivered);
     let before = store.dump().await.expect("the store answers");
-    // Its signal is lowered by now, and what raised it was told to nobody yet.
+    // The signal is lowered by now, but the item that raised it was not delivered yet.
     let again = store.at(time(21)).complete_sends(vec![end.clone()]).await;
     let again = one(again.expect("the store answers"));
     assert_eq!(again, CompleteOutcome::LeaseLost);

@@ -1,4 +1,4 @@
-//! Old sends are removed, what was said stays.
+//! Old sends are removed; their messages stay.
 
 use mainspring_shared::id::{RunId, RunKey, TenantId};
 use mainspring_shared::send::WaitingOn;
@@ -36,7 +36,7 @@ async fn assert_sound(store: &dyn Inspect, ms: i64) {
     assert_eq!(violations.expect("the store answers"), []);
 }
 
-/// A send of session 1 from its start to its end at `ms`.
+/// A send of session 1, from acceptance to its end at `ms`.
 async fn answered(store: &dyn Inspect, ms: i64, item: AcceptSend) {
     let n = item.id.0.as_u128();
     accept(store, ms - 2, item).await;
@@ -62,7 +62,7 @@ pub async fn old_sends_go_and_what_was_said_stays(store: &dyn Inspect) {
     let rows = 1 + steps + before.calls.len() + usage.count();
     assert!(steps > 0 && before.calls.len() == 1 && rows > 4);
 
-    // Nothing ended before 29.
+    // Nothing had ended before 29.
     assert_eq!(retire(store, 79, page(50)).await, Retired::default());
     let retired = retire(store, 100, page(50)).await;
     assert_eq!((retired.rows, retired.next), (rows as u64, None));
@@ -78,7 +78,7 @@ pub async fn old_sends_go_and_what_was_said_stays(store: &dyn Inspect) {
     assert_sound(store, 100).await;
     assert_eq!(retire(store, 101, page(50)).await, Retired::default());
 
-    // The session goes on where it was, and what is old then goes as well.
+    // The session continues where it was, and what is old by then is removed too.
     answered(store, 120, sending(3, 1)).await;
     assert_eq!(last_step(store, 1).await.n, left.hot.next_step + 1);
     assert_sound(store, 120).await;
@@ -105,7 +105,7 @@ pub async fn sends_that_are_open_or_untold_stay(store: &dyn Inspect) {
     accept(store, 20, child(2, 2, 1, &call(&parent, 0, 0))).await;
     let claimed = claim(store, 21, 1, 2, 2).await;
     complete(store, 22, ending(&claimed, Then::Release)).await;
-    // The parent waits, and the child's end was not reported to it.
+    // The parent waits, and was not told of the child's end.
     let left = Retired {
         skipped: 2,
         ..Retired::default()
@@ -186,7 +186,7 @@ pub async fn sends_are_looked_at_page_by_page(store: &dyn Inspect) {
         ..page(0)
     };
     assert_eq!(retire(store, 1_000, foreign).await, Retired::default());
-    // 4 and 5 have not ended before 35.
+    // 4 and 5 had not ended before 35.
     let mut after = None;
     let mut pages = Vec::new();
     loop {
@@ -218,7 +218,7 @@ pub async fn a_page_is_bounded_by_the_rounds_of_its_sends(store: &dyn Inspect) {
         limit: 3,
         ..page(10)
     };
-    // The first of them has four rounds.
+    // The first one has four rounds, more than fit on a page with others.
     let retired = retire(store, 1_000, query).await;
     assert_eq!(retired.next, Some(send(1)));
     assert!(!is_there(store, 1).await && is_there(store, 2).await);
@@ -239,11 +239,11 @@ pub async fn what_is_as_old_and_stays_is_counted(store: &dyn Inspect) {
     accept(store, 20, child(2, 2, 1, &call(&parent, 0, 0))).await;
     let claimed = claim(store, 21, 1, 2, 2).await;
     complete(store, 22, ending(&claimed, Then::Release)).await;
-    // The parent is open, the child untold.
+    // The parent is open, and the child's end is not reported.
     assert_eq!(retire(store, 5_000, page(1_000)).await.skipped, 2);
     report(store, 5_001).await;
     let retired = retire(store, 5_002, page(1_000)).await;
     assert_eq!(retired.skipped, 1);
-    // What is young is not left: it has time.
+    // Recent sends do not count as skipped: they are not due.
     assert_eq!(retire(store, 5_003, page(6_000)).await.skipped, 0);
 }

@@ -1,4 +1,4 @@
-//! Advances of one call: what is lost is nobody else's trouble.
+//! Advances of several runs in one call: if one is lost, the others are not affected.
 
 use mainspring_shared::store::{
     AcceptSend, AdvanceOutcome, AdvanceRun, Inspect, SessionPatch, Target,
@@ -10,7 +10,7 @@ use super::runs::{
     advance_of, claim_runs, created, dumped_run, leaf, new_run, read_run, under_way,
 };
 
-/// Leaves that all runs of a tenant may have under way.
+/// Leaves that all runs of a tenant may have in flight.
 const BOUND: Option<u32> = Some(3);
 
 async fn advances(
@@ -23,7 +23,7 @@ async fn advances(
     outcomes.expect("the store answers")
 }
 
-/// An advance that starts two leaves under the bound, the sends `first` and the one behind it.
+/// An advance that starts two leaves under the bound, the sends `first` and `first + 1`.
 fn starting(record: &RunRecord, step: i64, first: u128) -> AdvanceRun {
     let mut item = advance_of(record, step);
     item.run.counts.live = 2;
@@ -38,7 +38,7 @@ fn is_advanced(outcome: &AdvanceOutcome) -> bool {
     matches!(outcome, AdvanceOutcome::Advanced { .. })
 }
 
-/// Process 1 owns run 1, which was advanced once, and run 2, which was not.
+/// Process 1 owns run 1, which was advanced once, and run 2, which was not advanced.
 async fn two_runs(store: &dyn Inspect) -> (RunRecord, RunRecord) {
     let first = under_way(store, 1..1).await;
     created(store, 3, new_run(2)).await;
@@ -67,7 +67,7 @@ pub async fn an_advance_of_another_ones_run_is_lost_with_or_without_room(store: 
     assert_eq!(own, [AdvanceOutcome::NoRoom]);
 }
 
-/// The leaf of run 1 has ended, and the session in which another one is to go on is closed.
+/// The leaf of run 1 has ended, and the session in which the next one should continue is closed.
 pub async fn a_leaf_that_cannot_go_on_loses_the_advance_of_its_run_only(store: &dyn Inspect) {
     let first = under_way(store, 11..12).await;
     created(store, 3, new_run(2)).await;
@@ -93,7 +93,7 @@ pub async fn a_leaf_that_cannot_go_on_loses_the_advance_of_its_run_only(store: &
     let outcomes = advances(store, 7, 1, items).await;
     assert_eq!(outcomes[0], AdvanceOutcome::Lost);
     assert!(is_advanced(&outcomes[1]), "{outcomes:?}");
-    // It is lost even where there is no room either.
+    // It is lost even if there is no room either.
     let outcomes = advances(store, 8, 1, vec![going_on(Some(0))]).await;
     assert_eq!(outcomes, [AdvanceOutcome::Lost]);
     assert_eq!(dumped_run(store, 1).await, before);

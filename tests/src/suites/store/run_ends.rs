@@ -1,4 +1,4 @@
-//! The ends of runs, and who hears of them.
+//! The ends of runs, and who is told of them.
 
 use mainspring_shared::inbox::Fate;
 use mainspring_shared::message::ContentPart;
@@ -17,7 +17,7 @@ use super::runs::{
     run_key, under_way,
 };
 
-/// The end of the run, with whom to tell.
+/// The end of a run, with its report.
 fn ending_of_run(record: &RunRecord, step: i64, report: Option<RunReport>) -> AdvanceRun {
     let mut item = advance_of(record, step);
     item.run.status = RunStatus::Completed;
@@ -66,7 +66,7 @@ pub async fn a_final_run_has_no_owner_and_keeps_its_result(store: &dyn Inspect) 
     assert_eq!(claim_runs(store, 903, 1).await.runs.len(), 1);
 }
 
-/// Run 2 belongs to session 1, whose send has asked for it.
+/// Run 2 belongs to session 1, whose send started it.
 pub async fn a_final_run_can_be_forgotten(store: &dyn Inspect) {
     let record = under_way(store, 1..2).await;
     created(store, 5, new_run(2)).await;

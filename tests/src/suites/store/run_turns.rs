@@ -1,4 +1,4 @@
-//! Which runs are taken when not all of them can be.
+//! Which runs are claimed first if not all of them can be.
 
 use mainspring_shared::store::{AdvanceOutcome, ClaimRuns, Inspect};
 use mainspring_shared::workflow::run::DSL_VERSION;
@@ -19,7 +19,7 @@ fn claiming(limit: u32, ends_max: u32) -> ClaimRuns {
     }
 }
 
-/// The runs that are taken, by their numbers, each with how many ends are told.
+/// The claimed runs, by number, with how many ends each is told.
 async fn taken(store: &dyn Inspect, ms: i64, claim: ClaimRuns) -> Vec<(u128, usize)> {
     let claimed = store.at(time(ms)).claim_runs(claim).await;
     let runs = claimed.expect("the store answers").runs.into_iter();
@@ -34,7 +34,7 @@ pub async fn the_run_that_was_looked_at_last_comes_last(store: &dyn Inspect) {
     }
     let mut order = Vec::new();
     for ms in 1..=7 {
-        // Each stays due: runs with a lot to do are in front of the others only for once.
+        // Each stays due, and still does not get ahead of the others more than once.
         let (n, _) = one(taken(store, ms, claiming(1, 10)).await);
         let record = read_run(store, n).await;
         let step = dumped_run(store, n).await.step;
@@ -64,7 +64,7 @@ pub async fn a_wide_run_leaves_ends_to_the_others(store: &dyn Inspect) {
     cancel(store, 11, 20).await;
     let found = taken(store, 12, claiming(10, 4)).await;
     assert_eq!(found, [(1, 2), (2, 1)]);
-    // Alone, it gets all.
+    // Alone, it is told of more.
     let alone = ClaimRuns {
         aside: vec![run_key(2)],
         ..claiming(10, 4)

@@ -1,4 +1,4 @@
-//! Runs: their news and their advances.
+//! Runs: their news and advances.
 
 use mainspring_shared::budget::Spent;
 use mainspring_shared::id::{BootId, RunId, RunKey, TenantId};
@@ -119,7 +119,7 @@ pub(super) fn leaf(n: u128, run: u128) -> AcceptSend {
     }
 }
 
-/// An advance that changes nothing but that the run is under way.
+/// An advance that only sets the run to running.
 pub(super) fn advance_of(record: &RunRecord, step: i64) -> AdvanceRun {
     AdvanceRun {
         step,
@@ -435,12 +435,12 @@ pub async fn a_bound_over_all_runs_of_a_tenant_holds(store: &dyn Inspect) {
     let claimed = store.at(time(5)).claim_runs(claim).await;
     let news = one(claimed.expect("the store answers").runs);
     assert_eq!((news.key, news.live_max), (second.key, Some(1)));
-    // Whoever did not hear of the first run's leaves changes nothing.
+    // An advance that does not take the first run's leaves into account changes nothing.
     let refused = advance(store, 6, 1, live(&second, 0, 2, 21..23)).await;
     assert_eq!(refused, AdvanceOutcome::NoRoom);
     let unchanged = dumped_run(store, 2).await;
     assert_eq!((unchanged.step, unchanged.run.counts.live), (0, 0));
-    // Both at once: the second finds what the first took.
+    // Both in one call: the second sees what the first took.
     let ends = live(&first, 2, 3, 13..14);
     let both = vec![ends, live(&second, 0, 1, 21..22)];
     let outcomes = store.at(time(7)).advance_runs(boot(1), both).await;
@@ -450,7 +450,7 @@ pub async fn a_bound_over_all_runs_of_a_tenant_holds(store: &dyn Inspect) {
         AdvanceOutcome::Advanced { step: 3, .. }
     ));
     assert_eq!(outcomes[1], AdvanceOutcome::NoRoom);
-    // One that starts nothing is never refused, and what it gives back is there for others.
+    // An advance that starts nothing is never refused, and what it frees is available to others.
     let given = advance(store, 8, 1, live(&first, 3, 1, 14..14)).await;
     assert!(
         matches!(given, AdvanceOutcome::Advanced { .. }),
@@ -481,7 +481,7 @@ pub async fn a_leaf_goes_on_in_a_session_that_takes_sends(store: &dyn Inspect) {
         panic!("the session is open: {again:?}");
     };
     assert_eq!((step, enqueue.len(), enqueue[0].key), (2, 1, key(11)));
-    // Once it is closed nothing of the advance is stored.
+    // Once the session is closed, nothing of the advance is stored.
     cancel(store, 7, 12).await;
     let patch = SessionPatch {
         closed: Some(true),

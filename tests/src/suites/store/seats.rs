@@ -12,7 +12,7 @@ use super::prelude::*;
 use super::runs;
 use super::tenants::new;
 
-/// The default tenant's, which exists.
+/// The default tenant, which always exists.
 const MINE: TenantId = TenantId::DEFAULT;
 
 pub(super) fn of(sends: Option<u32>, leaves: Option<u32>) -> Limits {
@@ -32,7 +32,7 @@ pub(super) async fn limit(store: &dyn Inspect, ms: i64, limits: Limits) {
     changed.expect("the store answers");
 }
 
-/// Process 1, and so many sends at as many milliseconds, each in the session of its number.
+/// Process 1, and `count` sends accepted a millisecond apart, each in the session of its number.
 async fn accepted(store: &dyn Inspect, sends: u32, count: u128) {
     register(store, 1).await;
     limit(store, 0, of(Some(sends), None)).await;
@@ -42,7 +42,7 @@ async fn accepted(store: &dyn Inspect, sends: u32, count: u128) {
     }
 }
 
-/// Claims sessions in one call; which of them were had, and which wait.
+/// Claims sessions in one call; returns which were claimed and which wait.
 pub(super) async fn claim_all(
     store: &dyn Inspect,
     ms: i64,
@@ -65,14 +65,14 @@ pub(super) async fn claim_all(
     names.collect()
 }
 
-/// A session that waits for a seat, of which there is one by now.
+/// A session that waits for a seat, which has since become free.
 pub(super) async fn one_waits(store: &dyn Inspect) {
     accepted(store, 1, 2).await;
     assert_eq!(claim_all(store, 10, &[1, 2]).await, ["claimed", "waits"]);
     limit(store, 20, of(Some(2), None)).await;
 }
 
-/// Who is called now, and how many wait.
+/// The sessions called now, and how many wait.
 pub(super) async fn called(store: &dyn Inspect, ms: i64) -> (Vec<SessionKey>, u64) {
     let called = store.at(time(ms)).call_seats(Some(MINE)).await;
     let called = called.expect("the store answers");
@@ -160,7 +160,7 @@ pub async fn seats_are_exact_however_many_claim_at_once(store: &dyn Inspect) {
 pub async fn who_waits_is_called_in_the_order_of_its_work(store: &dyn Inspect) {
     accepted(store, 1, 4).await;
     assert_eq!(claim_all(store, 10, &[1]).await, ["claimed"]);
-    // They ask in another order than that in which their work came.
+    // They ask in a different order from the one in which their work arrived.
     for n in [4, 2, 3] {
         assert_eq!(claim_all(store, 11, &[n]).await, ["waits"]);
     }
@@ -168,7 +168,7 @@ pub async fn who_waits_is_called_in_the_order_of_its_work(store: &dyn Inspect) {
         let before = if n == 2 { 1 } else { n - 1 };
         end(store, ms, before).await;
         assert_eq!(called(store, ms + 1).await, (vec![key(n)], left));
-        // A call is told of once.
+        // A session is called once.
         assert_eq!(called(store, ms + 2).await, (vec![], left));
         assert_eq!(claim_all(store, ms + 3, &[n]).await, ["claimed"]);
     }
@@ -178,7 +178,7 @@ pub async fn nobody_passes_those_who_wait(store: &dyn Inspect) {
     accepted(store, 1, 3).await;
     assert_eq!(claim_all(store, 10, &[1, 2]).await, ["claimed", "waits"]);
     end(store, 20, 1).await;
-    // Before anybody was called.
+    // Before anything was called.
     assert_eq!(claim_all(store, 21, &[3]).await, ["waits"]);
     assert_eq!(claim_all(store, 22, &[3, 2]).await, ["waits", "claimed"]);
     sound(store, 23).await;
@@ -192,7 +192,7 @@ pub async fn who_was_called_and_does_not_come_is_passed(store: &dyn Inspect) {
     let late = 30 + SEAT_CALLED_MS;
     assert_eq!(claim_all(store, late - 1, &[3]).await, ["waits"]);
     assert_eq!(claim_all(store, late, &[3]).await, ["claimed"]);
-    // It waits on, and is called again.
+    // It keeps waiting, and is called again.
     assert_eq!(claim_all(store, late + 1, &[2]).await, ["waits"]);
     end(store, late + 2, 3).await;
     assert_eq!(called(store, late + 3).await.0, [key(2)]);
@@ -217,9 +217,9 @@ pub async fn who_waits_is_found_ready_only_once_it_was_called(store: &dyn Inspec
     );
     end(store, 20, 1).await;
     assert_eq!(called(store, 21).await.0, [key(2)]);
-    // Nobody heard of the call.
+    // The call was lost.
     assert_eq!(swept(store, 22).await, [key(2)]);
-    // More work for who waits keeps its place.
+    // Further work for a waiting session does not cost it its place.
     accept(store, 23, sending(3, 2)).await;
     assert_eq!(claim_all(store, 24, &[2]).await, ["claimed"]);
 }
@@ -228,14 +228,14 @@ pub async fn a_send_that_is_taken_over_keeps_its_seat(store: &dyn Inspect) {
     accepted(store, 1, 2).await;
     assert_eq!(claim_all(store, 10, &[1, 2]).await, ["claimed", "waits"]);
     register_at(store, TTL + 1, 2).await;
-    // Its worker is dead, and its seat is not free.
+    // Its worker is dead, but its seat is still taken.
     assert_eq!(called(store, TTL + 2).await, (vec![], 1));
     let taken = try_claim(store, TTL + 3, 2, 2, 70).await;
     assert_eq!(taken, ClaimOutcome::Waits);
     let claimed = claim(store, TTL + 4, 2, 1, 71).await;
     assert!(claimed.seated);
     assert!(release(store, TTL + 5, &claimed).await);
-    // Given back as it is, it runs on, for whoever takes it next.
+    // Released as it is, the send stays running until it is claimed again.
     assert_eq!(called(store, TTL + 6).await, (vec![], 1));
     let claimed = claim(store, TTL + 7, 2, 1, 72).await;
     complete(store, TTL + 8, ending(&claimed, Then::Release)).await;
@@ -276,7 +276,7 @@ pub async fn a_limit_that_is_lowered_takes_effect_as_seats_are_given_back(store:
     end(store, 22, 3).await;
     assert_eq!(called(store, 23).await.0, [key(4)]);
     assert_eq!(claim_all(store, 24, &[5, 4]).await, ["waits", "claimed"]);
-    // And one that is raised, at once.
+    // Raising the limit admits the next one at once.
     limit(store, 25, of(Some(2), None)).await;
     assert_eq!(called(store, 26).await.0, [key(5)]);
     sound(store, 27).await;
@@ -294,7 +294,7 @@ pub async fn without_a_limit_nobody_waits_any_more(store: &dyn Inspect) {
     let claimed = claim(store, 23, 1, 2, 50).await;
     assert!(!claimed.seated, "it costs nothing");
     sound(store, 24).await;
-    // What runs when there is a limit again takes seats of it.
+    // When a limit is set again, what is running counts.
     limit(store, 30, of(Some(2), None)).await;
     assert_eq!(claim_all(store, 31, &[3]).await, ["waits"]);
     end(store, 32, 1).await;
@@ -309,12 +309,12 @@ pub async fn leaves_have_seats_among_all_sends_and_among_leaves(store: &dyn Insp
     accept(store, 5, opening(9, 9)).await;
     let outcomes = claim_all(store, 10, &[1, 2, 3]).await;
     assert_eq!(outcomes, ["claimed", "waits", "waits"]);
-    // Leaves that wait for leaves keep nobody else waiting, until all seats are taken.
+    // Leaves that wait for a leaf seat hold up nothing else until all seats are taken.
     assert_eq!(claim_all(store, 11, &[8, 9]).await, ["claimed", "waits"]);
     end(store, 20, 8).await;
     assert_eq!(called(store, 21).await.0, [key(9)]);
     end(store, 22, 1).await;
-    // Session 9 was called and did not come yet: its seat is kept.
+    // Session 9 was called but has not claimed yet: its seat is reserved.
     assert_eq!(called(store, 23).await.0, [key(2)]);
     assert_eq!(
         claim_all(store, 24, &[3, 2, 9]).await,
@@ -371,7 +371,7 @@ pub async fn seats_are_a_tenants_own_and_go_with_it(store: &dyn Inspect) {
     };
     let had: Vec<_> = outcomes.iter().map(claimed).collect();
     assert_eq!(had, [Some(true), None, Some(false)]);
-    // A tenant with sends that wait is not empty.
+    // A tenant with waiting sends is not empty.
     let deleted = store.at(time(11)).delete_tenant(blue).await;
     assert_eq!(deleted.expect("answers"), DeleteTenantOutcome::NotEmpty);
     for n in [1, 2] {

@@ -16,7 +16,7 @@ use super::prelude::*;
 
 const TENANT: TenantId = TenantId::DEFAULT;
 
-/// A skill that differs from another of its name by its text.
+/// A skill whose text sets it apart from others of the same name.
 pub fn skill(name: &str, text: &str) -> Arc<Skill> {
     let front = format!("---\nname: {name}\ndescription: \"Does {text} \u{1f980}\"\n---\n{text}\n");
     let files = BTreeMap::from([
@@ -155,7 +155,7 @@ pub async fn a_mounted_skill_does_not_replace_an_uploaded_one(store: &dyn Inspec
     );
     assert_eq!(means(store, "a").await, Some(own.hash));
     assert!(find(store, "a", Some(second.hash)).await.is_some());
-    // Without the upload it is what is mounted again.
+    // Without the upload, the mounted version applies again.
     let removed = store.remove_skill(TENANT, "a".to_owned(), false).await;
     assert!(removed.expect("the store answers"));
     assert_eq!(
@@ -184,12 +184,12 @@ pub async fn a_removed_skill_stays_for_those_who_have_it(store: &dyn Inspect) {
     let paths = vec![SKILL_FILE.to_owned()];
     let files = store.read_skill_files(TENANT, "a".to_owned(), old.hash, paths);
     assert!(files.await.expect("the store answers").is_empty());
-    // Its name is free, and so is its content.
+    // The name can be reused, and so can the content.
     assert_eq!(
         publish(store, 30, uploaded(&old)).await,
         published(true, true)
     );
-    // All at once, too.
+    // The same for all versions at once.
     assert!(remove(true).await);
     assert_eq!(means(store, "a").await, None);
 }
@@ -210,7 +210,7 @@ pub async fn a_key_publishes_once(store: &dyn Inspect) {
         published(true, true)
     );
     publish(store, 20, uploaded(&new)).await;
-    // A repeat does not bring the old one back.
+    // A repeat does not bring back the old version.
     assert_eq!(
         publish(store, 30, keyed(&old, 1)).await,
         PublishSkillOutcome::Replayed

@@ -1,4 +1,4 @@
-//! What sends set aside and what their sessions have spent: stored with each step that says so.
+//! What sends reserve and what their sessions have spent: stored with each step that says so.
 
 use mainspring_shared::budget::{Held, Spent};
 use mainspring_shared::send::WaitingOn;
@@ -23,7 +23,7 @@ fn spent(tokens: u64) -> Spent {
     }
 }
 
-/// The sums of a step after which the session has spent so many tokens.
+/// The totals of a step after which the session has spent this many tokens.
 fn sums(rounds: i32, tokens: u64) -> SendTotals {
     SendTotals {
         session: Some(spent(tokens)),
@@ -58,7 +58,7 @@ pub async fn the_next_claim_reads_what_the_session_spent(store: &dyn Inspect) {
         ..round(&claimed, 0)
     };
     append(store, 20, item).await;
-    // A step that does not count leaves what was counted.
+    // A step without these totals leaves them as they were.
     append(store, 25, round(&claimed, 1)).await;
     release(store, 30, &claimed).await;
     let again = claim(store, 40, 1, 1, 2).await;
@@ -95,8 +95,8 @@ pub async fn a_park_counts_whether_it_waits_or_ends(store: &dyn Inspect) {
     }
 }
 
-/// Whoever asks a send to end whose worker died in the middle of an answer pays for that answer, as the next
-/// worker would have, and so does the alarm of its deadline.
+/// If a worker died in the middle of an answer, cancelling its send charges for that answer, as the
+/// next worker would have done; so does the alarm of its deadline.
 pub async fn an_end_without_a_worker_pays_for_what_the_dead_one_bought(store: &dyn Inspect) {
     for (n, is_cancel) in [(1, true), (2, false)] {
         register(store, n).await;

@@ -280,7 +280,7 @@ pub async fn only_an_empty_tenant_is_deleted_and_its_keys_with_it(store: &dyn In
         limit: 10,
     };
     let proofs = store.list_erasures(erasures).await.expect("reads").data;
-    // That it was erased stays known, and not by whom.
+    // The proof of the erasure remains, but not who requested it.
     let proofs: Vec<_> = proofs
         .iter()
         .map(|it| (&*it.namespace_sha256, &it.by))
@@ -291,7 +291,7 @@ pub async fn only_an_empty_tenant_is_deleted_and_its_keys_with_it(store: &dyn In
     assert_eq!(again, DeleteTenantOutcome::NotFound);
     let refused = store.create_key(new_key(2, blue.id), None).await;
     assert_eq!(refused.expect("answers"), CreateKeyOutcome::NoTenant);
-    // The name is free again, the number is not.
+    // The name can be reused, the number cannot.
     assert_eq!(tenant(store, "blue").await.id, TenantId(blue.id.0 + 1));
 }
 
@@ -500,7 +500,7 @@ pub async fn a_key_is_forgotten_a_while_after_it_was_revoked_or_has_expired(stor
     };
     let day = Duration::from_hours(24);
     assert_eq!(sweep(0, day).await, 0);
-    // A key that a request may be repeated for stays as long as that.
+    // A key is kept for as long as the request that created it may be repeated.
     assert_eq!(sweep(1, API_KEY_KEEP + day).await, 0);
     assert_eq!(sweep(1, day).await, 1);
     assert!(!shown(2).await && shown(1).await);

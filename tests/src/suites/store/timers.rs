@@ -38,7 +38,7 @@ pub(super) fn every(ms: i64) -> TimerRule {
     })
 }
 
-/// The n-th timer, into a session.
+/// The n-th timer, targeting a session.
 pub(super) fn timing(n: u128, session: u128, rule: TimerRule) -> NewTimer {
     NewTimer {
         id: timer_id(n),
@@ -99,7 +99,7 @@ pub(super) async fn change(
     changed.expect("the store answers").remove(0)
 }
 
-/// What became of a timer, oldest first.
+/// The occurrences of a timer, oldest first.
 pub(super) async fn history(store: &dyn Inspect, n: u128) -> Vec<Occurrence> {
     let query = ListOccurrences {
         tenant: TenantId::DEFAULT,
@@ -210,7 +210,7 @@ pub async fn the_bound_of_armed_timers_is_exact(store: &dyn Inspect) {
         }
     }
     assert_eq!(created, 3);
-    // Those of one call count each other, too; one that fired makes room.
+    // Timers created in one call count each other too; one that fired makes room.
     fire(store, 50).await;
     let items = (11..=14).map(|n| (bounded(n), None)).collect();
     let made = store

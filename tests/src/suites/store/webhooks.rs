@@ -1,4 +1,4 @@
-//! Webhooks: what steps note for endpoints, and deliveries.
+//! Webhooks: the events that steps record for endpoints, and deliveries.
 
 use std::collections::BTreeSet;
 
@@ -109,7 +109,7 @@ async fn listed(store: &dyn Inspect, n: u128) -> Vec<DeliveryRecord> {
     page.expect("the store answers").data
 }
 
-/// Send 1 has ended, and its event is on its way to endpoint 1.
+/// Send 1 has ended, and its event is being delivered to endpoint 1.
 pub(super) async fn under_delivery(store: &dyn Inspect) -> WebhookEventId {
     endpoint(store, 1, &["*"]).await;
     let claimed = running(store).await;

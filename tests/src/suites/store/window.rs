@@ -1,4 +1,4 @@
-//! The window that comes with a claim.
+//! The window returned with a claim.
 
 use mainspring_shared::agent::{AgentSpec, ContextSpec};
 use mainspring_shared::message::Message;
@@ -10,8 +10,7 @@ use mainspring_shared::store::{
 use super::prelude::*;
 
 /// A session of eight messages: an input, two rounds with a call each and an answer (seqs 1 to 6),
-/// then an input and its answer (7 and 8). Its agent sees `last_messages`. A last send is
-/// queued.
+/// then an input and its answer (7 and 8). Its agent sees `last_messages`. One more send is queued.
 async fn prepare(store: &dyn Inspect, last_messages: Option<u32>) -> Vec<Message> {
     register(store, 1).await;
     let session = NewSession {

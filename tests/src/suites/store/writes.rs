@@ -1,5 +1,5 @@
-//! Every writing method of the port, in one place: what is sent again takes effect once, and a
-//! stale writer changes nothing.
+//! Every write method of the port in one place: a repeated call takes effect once, and a stale
+//! writer changes nothing.
 
 mod beginnings;
 mod stale;
@@ -52,27 +52,27 @@ use super::timers::{once, session, timer_id};
 use super::webhooks::{endpoint, new_webhook, under_delivery, webhook_id};
 use uuid::Uuid;
 
-/// A writing method with a situation in which it writes.
+/// A write method with a situation in which it writes something.
 #[derive(Debug, Clone, Copy)]
 pub struct Write {
     /// The method's name.
     pub name: &'static str,
-    /// Whether it needs the lease of what was prepared.
+    /// Whether it needs the lease obtained by `prepare`.
     pub leased: bool,
-    /// Whether a repeat is another wish, which is granted too.
+    /// Whether a repeat is a new request, which takes effect again.
     pub adds: bool,
-    /// What happened before. Always the same.
+    /// Sets up the situation, the same each time.
     pub prepare: for<'s> fn(&'s dyn Inspect) -> BoxFuture<'s, Option<Claimed>>,
-    /// The call, always with the same arguments; whether it was answered.
+    /// Makes the call, with the same arguments each time; returns whether it succeeded.
     pub call: for<'s> fn(&'s dyn Inspect, Option<&'s Claimed>) -> BoxFuture<'s, bool>,
 }
 
-/// When calls happen: later than what is prepared.
+/// When calls are made: after everything that was prepared.
 const NOW: i64 = 1_000;
 
 macro_rules! writes {
     ($($name:ident $([$flag:ident])? : |$before:ident| $prepare:expr, |$store:ident, $claimed:ident| $call:expr;)*) => {
-        /// All of them.
+        /// All write methods.
         pub const WRITES: &[Write] = &[$(Write {
             name: stringify!($name),
             leased: has(&[$(stringify!($flag))?], "leased"),
@@ -85,7 +85,7 @@ macro_rules! writes {
 
 /// Whether a flag is given.
 const fn has(flags: &[&str], flag: &str) -> bool {
-    // Names differ in their first letter.
+    // Flags differ in their first letter.
     !flags.is_empty() && flags[0].as_bytes()[0] == flag.as_bytes()[0]
 }
 
@@ -502,7 +502,7 @@ async fn limited(store: &dyn Inspect) {
     agent_money::limit_agent(store, 0, "support", agent_money::of_day(50)).await;
 }
 
-/// A call of that agent, and one of nobody's.
+/// A call by that agent, and one without an agent.
 fn both_ask() -> Vec<ReserveMoney> {
     let of_agent = agent_money::asked_by("support", 2, 30);
     vec![money::asking(1, 60), of_agent]
@@ -512,7 +512,7 @@ async fn dumped(store: &dyn Inspect) -> Dump {
     store.dump().await.expect("the store answers")
 }
 
-/// What one call leaves behind, or two where a repeat is another wish.
+/// The state after one call, or after two if a repeat takes effect again.
 pub async fn once_done(write: &Write, store: &dyn Inspect) -> Dump {
     let claimed = (write.prepare)(store).await;
     assert!(
@@ -526,8 +526,8 @@ pub async fn once_done(write: &Write, store: &dyn Inspect) -> Dump {
     dumped(store).await
 }
 
-/// Runs every write twice, and every write under a lease by stale writers, each on a store of its
-/// own. Does nothing when the store cannot be opened here.
+/// Makes every write twice, and every write under a lease as a stale writer, each on a store of its
+/// own. Does nothing if the store cannot be opened here.
 pub fn assert_written_once<O, F>(open: impl Fn() -> F)
 where
     O: Opened,
@@ -549,7 +549,7 @@ where
                 write.name
             );
             let once = dumped(store).await;
-            // A repeat may be told that it is one.
+            // A repeat may be answered as such.
             (write.call)(store, claimed.as_ref()).await;
             assert_eq!(dumped(store).await, once, "{}", write.name);
             opened.close().await;

@@ -1,4 +1,4 @@
-//! What a bound key is shown and keeps, whatever is changed meanwhile.
+//! What a bound key sees and keeps, whatever changes in the meantime.
 
 use mainspring_shared::timer::TimerTarget;
 use serde_json::json;
@@ -23,7 +23,7 @@ async fn an_agent_of_a_send_alone_remembers_where_it_was_judged_to() {
         "session_id": session, "after": "1h", "input": "x", "options": { "agent": "mine" }
     });
     made(&api, &key, "/v1/timers", &timer).await;
-    // The session's own agent remembers nothing, so that its metadata may become anything.
+    // The session's own agent has no memory, so its metadata may be changed freely.
     let change = json!({ "metadata": { "user": "2" } });
     ask(&api, &key, "PATCH", &path, &change).await.ok(200);
     let dump = world.store.dump().await.expect("the store answers");
@@ -39,7 +39,7 @@ async fn an_agent_of_a_send_alone_remembers_where_it_was_judged_to() {
         let memory = agent.expect("an agent").memory.expect("a memory");
         assert_eq!(memory.namespace, "user/1");
     }
-    // Now it would be judged otherwise.
+    // A new send with the same agent would be refused.
     let answer = ask(&api, &key, "POST", &format!("{path}/sends"), &send).await;
     answer.problem(403, "auth.binding");
 }
@@ -145,7 +145,7 @@ async fn what_a_binding_adds_to_metadata_has_to_have_room_in_it() {
     let key = bound(&api, &blue, &json!({ "metadata": { "user": "1" } })).await;
     let session = made(&api, &key, "/v1/sessions", &NONE).await;
     let path = format!("/v1/sessions/{session}");
-    // Full without what is added.
+    // As large as metadata may be, before the binding's own is added.
     let full = json!({ "metadata": { "x": "x".repeat((16 << 10) - r#"{"x":""}"#.len()) } });
     ask(&api, &blue, "POST", "/v1/sessions", &full)
         .await

@@ -1,4 +1,4 @@
-//! What belongs to another tenant does not exist, whatever is asked for.
+//! Resources of another tenant do not exist, whatever the request.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::access::{ask, locked, tenant};
 use crate::webhooks::sealing;
 use crate::world::{Scheduler, World};
 
-/// Lists of what a tenant has beside what the paths name.
+/// Lists of a tenant's resources, besides what the paths name.
 const LISTS: [&str; 10] = [
     "/v1/sessions",
     "/v1/sends",
@@ -32,13 +32,13 @@ fn key_of(tenant: &str, session: &str) -> SessionKey {
     }
 }
 
-/// A call that waits for someone, in the session that it has.
+/// Makes a call that waits for a human, in the tenant's session.
 async fn waiting(world: &World, tenant: &str, having: &Having) -> String {
     let claimed = world.claim_of(key_of(tenant, &having.0[0].1)).await;
     world.ask(&claimed, WaitingOn::Human, false).await
 }
 
-/// The delivery of a send that ended, in a session of its own.
+/// The webhook delivery of a send that ended, in a session of its own.
 async fn delivered(
     world: &World,
     api: &Scheduler,
@@ -54,7 +54,7 @@ async fn delivered(
     let list = format!("/v1/webhooks/{webhook}/deliveries");
     loop {
         let page = ask(api, key, "GET", &list, &NONE).await.ok(200);
-        // Tried once, so that it is not looked at while it is being tried.
+        // Wait for the first attempt, so that it is not looked at while in flight.
         if page["data"][0]["answer"] == 500 {
             return page["data"][0]["id"].as_str().expect("an id").to_owned();
         }
@@ -70,12 +70,12 @@ async fn stored(api: &Scheduler, key: &str) -> String {
     answer["sha256"].as_str().expect("a hash").to_owned()
 }
 
-/// All that a tenant sees of its own by requests that name something, and of its lists.
+/// Everything a tenant sees of its own, through requests that name something and through lists.
 async fn seen(api: &Scheduler, key: &str, having: &Having) -> Vec<(String, String)> {
     let mut seen = Vec::new();
     let reads = operations().into_iter().filter(|(method, path)| {
-        // Streams go on, a context is asked of a worker, and a tenant is its operator's to see: what they show is in
-        // what others show.
+        // Streams do not end, a context needs a worker, and only the operator sees tenants. What
+        // they show is also shown by other requests.
         let is_left = path.ends_with("/events") || path.ends_with("/context");
         method == "GET" && !is_left && !path.starts_with("/v1/tenants/")
     });
@@ -84,7 +84,7 @@ async fn seen(api: &Scheduler, key: &str, having: &Having) -> Vec<(String, Strin
         let answer = ask(api, key, "GET", &path, &NONE).await;
         let mut text = answer.text.clone();
         if path.ends_with("/deliveries") {
-            // It is tried again by itself.
+            // Deliveries are retried in the background, so compare only what does not change.
             let page: Value = answer.ok(200);
             let items = page["data"].as_array().expect("a list").iter();
             let items = items.map(|it| format!("{} {}", it["id"], it["type"]));
@@ -122,7 +122,7 @@ async fn another_tenants_things_are_not_found_by_any_request() {
         ("/v1/blobs/{sha256}", stored(&api, &blue).await),
         ("/v1/tenants/{id}", blue_id.clone()),
     ]);
-    // What no tenant has an id for is left out, and nothing else.
+    // Only paths that name nothing of a tenant are left out.
     let unnamed = operations().into_iter().filter_map(|(_, path)| {
         let is_left = path.contains('{') && having.fill(&path).is_none();
         is_left.then(|| path.trim_start_matches("/v1").to_owned())
@@ -134,7 +134,7 @@ async fn another_tenants_things_are_not_found_by_any_request() {
     assert_eq!(unnamed, BTreeSet::from(system.map(str::to_owned)));
 
     let before = seen(&api, &blue, &having).await;
-    // All of it is there: only of the call that waits there is no output yet.
+    // Everything is there, except the output of the call that is still pending.
     let absent = before.iter().filter(|(_, text)| !text.starts_with("200 "));
     let absent: Vec<_> = absent
         .map(|(path, _)| path.rsplit('/').next().unwrap_or_default())
@@ -146,7 +146,7 @@ async fn another_tenants_things_are_not_found_by_any_request() {
         assert_eq!(before, after);
     }
     assert_eq!(before.len(), after.len());
-    // The key that red asked to be revoked still works.
+    // The key that red tried to revoke still works.
     let keys = ask(&api, &blue, "GET", "/v1/keys", &NONE).await.ok(200);
     let app = keys["data"].as_array().expect("a list").iter();
     let app: Vec<_> = app.filter(|key| key["name"] == "app").collect();

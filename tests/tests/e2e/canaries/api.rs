@@ -1,4 +1,4 @@
-//! A client that writes down everything it is answered.
+//! A client that records every answer.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,10 +9,10 @@ use mainspring_tests::faults::monotonic;
 use reqwest::{Client, Method};
 use serde_json::Value;
 
-/// How long a stream that does not end is read.
+/// How long an endless stream is read.
 const STREAM: Duration = Duration::from_millis(500);
 
-/// One scheduler, as somebody with a key sees it.
+/// A client of one scheduler, with a key.
 #[derive(Debug)]
 pub(super) struct Api {
     client: Client,
@@ -21,10 +21,10 @@ pub(super) struct Api {
     out: PathBuf,
 }
 
-/// Answers so far, which name the files that they are written to.
+/// Number of answers so far, which names the files they are written to.
 static ANSWERS: AtomicUsize = AtomicUsize::new(0);
 
-/// What an answer was.
+/// An answer.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -33,7 +33,7 @@ pub(super) struct Answer {
 
 impl Api {
     pub(super) fn new(url: String, key: &str, out: &Path) -> Result<Self> {
-        // Only the first of the process's tests installs it.
+        // Only the first test of the process installs it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         for name in ["answers", "events", "metrics"] {
             std::fs::create_dir_all(out.join(name))?;
@@ -46,7 +46,7 @@ impl Api {
         })
     }
 
-    /// The same scheduler for whoever has this key.
+    /// A client of the same scheduler with another key.
     pub(super) fn with_key(&self, key: &str) -> Self {
         Self {
             client: self.client.clone(),
@@ -61,18 +61,18 @@ impl Api {
         &self.key
     }
 
-    /// What somebody with the key is answered who wants to read.
+    /// The status of a read with the key.
     pub(super) async fn admitted(&self) -> Result<u16> {
         Ok(self.ask("GET", "/v1/sends", &Value::Null).await?.status)
     }
 
-    /// Reads what is no JSON.
+    /// Reads something that is not JSON.
     pub(super) async fn text(&self, path: &str, authorization: &str) -> Result<String> {
         let headers = [("authorization", authorization)];
         Ok(self.exchange("GET", path, &headers, None).await?.1)
     }
 
-    /// Asks, and writes the answer down.
+    /// Makes a request, and records the answer.
     pub(super) async fn ask(&self, method: &str, path: &str, body: &Value) -> Result<Answer> {
         let authorization = format!("Bearer {}", self.key);
         let body = (!body.is_null()).then(|| body.to_string());
@@ -80,7 +80,7 @@ impl Api {
             .await
     }
 
-    /// Asks with these headers alone, and writes the answer down.
+    /// Makes a request with only these headers, and records the answer.
     pub(super) async fn raw(
         &self,
         method: &str,
@@ -93,7 +93,7 @@ impl Api {
         Ok(answer)
     }
 
-    /// Asks for a secret, which is in the answer, as it should be.
+    /// Requests a secret, which is legitimately in the answer.
     pub(super) async fn obtain(
         &self,
         method: &str,
@@ -135,14 +135,14 @@ impl Api {
         Ok((Answer { status, body }, format!("{head}\n{text}\n")))
     }
 
-    /// Reads a list or a record, which has to be there.
+    /// Reads a list or a record, which must exist.
     pub(super) async fn get(&self, path: &str) -> Result<Value> {
         let answer = self.ask("GET", path, &Value::Null).await?;
         ensure!(answer.status == 200, "GET {path}: {answer:?}");
         Ok(answer.body)
     }
 
-    /// Posts something that has to be taken.
+    /// Posts something that must be accepted.
     pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Value> {
         let answer = self.ask("POST", path, body).await?;
         ensure!(
@@ -152,7 +152,7 @@ impl Api {
         Ok(answer.body)
     }
 
-    /// Reads what is told of a send or a session, as long as it ends or for a moment.
+    /// Reads the events of a send or session, until they end or for a moment.
     pub(super) async fn follow(&self, path: &str) -> Result<()> {
         let request = self.client.get(format!("{}{path}", self.url));
         let mut response = request.bearer_auth(&self.key).send().await?;
@@ -168,7 +168,7 @@ impl Api {
         self.write("events", &String::from_utf8_lossy(&text))
     }
 
-    /// Writes an answer down.
+    /// Records an answer.
     pub(super) fn write(&self, folder: &str, text: &str) -> Result<()> {
         let n = ANSWERS.fetch_add(1, Ordering::Relaxed);
         std::fs::write(self.out.join(folder).join(format!("{n}")), text)?;

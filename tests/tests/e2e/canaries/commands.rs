@@ -1,4 +1,4 @@
-//! What commands print: of the configuration, of its faults, and of what a server answers.
+//! Output of commands: about the configuration and its faults, and about a server's answers.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,17 +9,17 @@ use mainspring_tests::faults::blocking;
 
 use super::planted::Planted;
 
-/// Commands of a process, and where what they print is written.
+/// Runs commands with a program's configuration, and records their output.
 pub(super) struct Shell<'a> {
     pub(super) program: &'a Program,
     pub(super) out: &'a Path,
 }
 
-/// Commands so far, which name the files that their output is written to.
+/// Number of commands so far, which names the files their output is written to.
 static COMMANDS: AtomicUsize = AtomicUsize::new(0);
 
 impl Shell<'_> {
-    /// Runs a command with more variables; its exit code and what it said.
+    /// Runs a command with more variables; returns its exit code and output.
     pub(super) fn run(
         &self,
         arguments: &[&str],
@@ -29,8 +29,8 @@ impl Shell<'_> {
         blocking(|| self.run_here(arguments, more, input))
     }
 
-    /// The same for each of these variables, side by side: most of the time they wait for what is away. None may
-    /// succeed.
+    /// Runs a command once for each of these variables, concurrently, since most of the time they
+    /// wait for something that is away. None may succeed.
     fn fail(&self, arguments: &[&str], faults: &[(&str, String)]) -> Result<()> {
         let run = |(name, value): &(&str, String)| {
             let (code, said) = self.run_here(arguments, &[(name, value)], "")?;
@@ -68,7 +68,7 @@ impl Shell<'_> {
     }
 }
 
-/// What is said of a configuration that works.
+/// Records the output for a working configuration.
 pub(super) fn shown(shell: &Shell<'_>) -> Result<()> {
     for arguments in [
         &["--print-config", "worker"][..],
@@ -85,7 +85,7 @@ pub(super) fn shown(shell: &Shell<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What is said of configurations with a secret that is wrong, or at the wrong place.
+/// Records the output for configurations with a wrong or misplaced secret.
 pub(super) fn refused(shell: &Shell<'_>, planted: &mut Planted, folder: &Path) -> Result<()> {
     let wrong = planted.secret("a wrong password of the database", &[]);
     let mysql = planted.secret("a password of a database that is away", &[]);
@@ -149,7 +149,7 @@ pub(super) fn refused(shell: &Shell<'_>, planted: &mut Planted, folder: &Path) -
     files(shell, planted, folder)
 }
 
-/// What a program is given in a variable.
+/// The value of a program's environment variable.
 fn value(program: &Program, name: &str) -> String {
     let mut set = program.environment.iter().rev();
     let found = set.find(|(variable, _)| variable == name);
@@ -229,7 +229,7 @@ fn files(shell: &Shell<'_>, planted: &mut Planted, folder: &Path) -> Result<()> 
     Ok(())
 }
 
-/// What clients print, with good keys and bad ones.
+/// Records the output of client commands, with good keys and bad ones.
 pub(super) fn clients(
     shell: &Shell<'_>,
     planted: &mut Planted,

@@ -1,6 +1,6 @@
-//! Everything outside that is given a secret: models, tools, policies, collectors, an identity provider, a
-//! bucket, a proxy. All of them write down what they are told, and most of them refuse it and quote it in
-//! what they answer.
+//! Every external service that is given a secret: models, tools, policies, collectors, an identity
+//! provider, a bucket, a proxy. All of them record what they receive, and most of them refuse it
+//! and quote it in their answers.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -19,13 +19,13 @@ use mainspring_tests::fake_model::listen;
 use mainspring_tests::faults::pause;
 use serde_json::{Value, json};
 
-/// Longer than anyone waits here.
+/// Longer than any caller waits.
 const SILENCE: Duration = Duration::from_mins(10);
 
-/// All of them, on one port: the first segment of a path says which one is meant.
+/// All services, on one port: the first segment of a path selects one.
 #[derive(Debug)]
 pub(super) struct Outside {
-    /// The address of all of them.
+    /// The base URL of all of them.
     pub(super) base: String,
 }
 
@@ -38,7 +38,8 @@ struct Told {
 }
 
 impl Outside {
-    /// Serves until the test's runtime ends. What each is told is written to a file below `folder`.
+    /// Serves until the test's runtime ends. What each service receives is written to a file below
+    /// `folder`.
     pub(super) fn start(folder: &Path, keys: Value) -> Result<Self> {
         std::fs::create_dir_all(folder)?;
         let listener = listen(([127, 0, 0, 1], 0).into())?;
@@ -62,7 +63,7 @@ impl Outside {
     }
 }
 
-/// What of a request may be a secret, as those answer who quote it.
+/// The parts of a request that may be a secret, for services that quote it.
 fn quoted(uri: &Uri, headers: &HeaderMap) -> String {
     let mut text = uri.query().unwrap_or_default().to_owned();
     for (name, value) in headers {
@@ -82,7 +83,7 @@ async fn answer(State(told): State<Arc<Told>>, request: Request) -> Response {
     let body = body.unwrap_or_default();
     let (uri, headers) = (&parts.uri, &parts.headers);
     let role = match uri.authority() {
-        // Only a proxy is asked for what is elsewhere.
+        // Only a proxy gets requests for other hosts.
         Some(_) => "proxy",
         None => uri.path().split('/').nth(1).unwrap_or_default(),
     };
@@ -127,7 +128,7 @@ async fn answer(State(told): State<Arc<Told>>, request: Request) -> Response {
     }
 }
 
-/// A policy that refuses to decide on what asks it to.
+/// A policy that refuses to decide on requests that ask for it.
 fn policy(body: &[u8], refused: Response) -> Response {
     if String::from_utf8_lossy(body).contains("no policy") {
         refused
@@ -146,7 +147,7 @@ fn identity(path: &str, told: &Told) -> Response {
     axum::Json(body).into_response()
 }
 
-/// A server of tools with one that fails in words of its own.
+/// An MCP server with a tool that fails with a message of its own.
 fn mcp(body: &[u8], quoted: &str) -> Response {
     let asked: Value = serde_json::from_slice(body).unwrap_or_default();
     let result = match asked["method"].as_str() {
@@ -169,7 +170,8 @@ fn mcp(body: &[u8], quoted: &str) -> Response {
     axum::Json(body).into_response()
 }
 
-/// A model that does what it is told last: `!call TOOL ARGUMENTS`, or `!fail HOW`, or says what it was told.
+/// A model that follows the last message: `!call TOOL ARGUMENTS`, or `!fail HOW`, or else echoes
+/// it.
 fn model(body: &Bytes, quoted: &str) -> Response {
     let asked: Value = serde_json::from_slice(body).unwrap_or_default();
     let messages = asked["messages"].as_array().cloned().unwrap_or_default();

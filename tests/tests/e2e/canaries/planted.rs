@@ -1,4 +1,4 @@
-//! What was planted, how it may be written, and a search for it in everything that came out.
+//! The planted secrets, the ways in which they may be encoded, and a search for them in all output.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,31 +9,32 @@ use anyhow::{Context as _, Result, ensure};
 use mainspring_runtime::OsEntropy;
 use mainspring_shared::entropy::Entropy as _;
 
-/// Characters of a piece that is searched for: a part of a secret is a leak, too.
+/// Length of a piece that is searched for: a part of a secret is a leak, too.
 const PIECE: usize = 12;
 
-/// A secret, or a word that is none.
+/// A secret, or a control word.
 #[derive(Debug)]
 struct Canary {
-    /// What kind of secret it is.
+    /// The kind of secret.
     name: &'static str,
     text: String,
-    /// The bytes that it stands for, where it is base64 of something.
+    /// The decoded bytes, if it is base64 of something.
     meaning: Vec<u8>,
-    /// The folders in which it belongs.
+    /// The folders in which it may appear.
     belongs: &'static [&'static str],
 }
 
-/// Everything that was planted. None begins like another: what hides one by its looks hides no other.
+/// Everything that was planted. No two secrets start alike, so a filter that hides one by its looks
+/// does not hide another.
 #[derive(Debug, Default)]
 pub(super) struct Planted(Vec<Canary>);
 
-/// Where each of them was found: its name and the file.
+/// Names of canaries that were found, each with the file.
 pub(super) type Found = BTreeSet<(&'static str, String)>;
 
 impl Planted {
-    /// A new secret of this kind, which belongs nowhere but in the folders below `belongs`: 32 letters and
-    /// digits, which are base64, too.
+    /// A new secret of this kind, which may appear only in the folders below `belongs`: 32 letters
+    /// and digits, which are also valid base64.
     pub(super) fn secret(
         &mut self,
         name: &'static str,
@@ -44,7 +45,7 @@ impl Planted {
         text
     }
 
-    /// The same, as what signs webhooks.
+    /// A new secret in the form of a webhook signing key.
     pub(super) fn signing(
         &mut self,
         name: &'static str,
@@ -53,12 +54,12 @@ impl Planted {
         format!("whsec_{}", self.secret(name, belongs))
     }
 
-    /// The same, as what seals secrets in the database: 32 bytes.
+    /// A new secret in the form of a key that seals secrets in the database: 32 bytes.
     pub(super) fn sealing(&mut self, name: &'static str) -> String {
         format!("{}0123456789A=", self.secret(name, &[]))
     }
 
-    /// A secret that somebody else made up.
+    /// Adds a secret that was generated elsewhere.
     pub(super) fn note(
         &mut self,
         name: &'static str,
@@ -77,12 +78,12 @@ impl Planted {
         });
     }
 
-    /// How many there are, each of a kind of its own.
+    /// Number of secrets, each of a different kind.
     pub(super) fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Those that were not found where they belong, of whatever belongs somewhere.
+    /// Canaries that were not found in one of the folders where they belong.
     pub(super) fn missed(&self, found: &Found) -> Vec<&'static str> {
         let is_there = |canary: &&Canary, place: &&str| {
             let named =
@@ -96,7 +97,7 @@ impl Planted {
         missed.map(|canary| canary.name).collect()
     }
 
-    /// What of that was found where it does not belong.
+    /// The findings in places where the canary does not belong.
     pub(super) fn strays(&self, found: &Found) -> Found {
         let strays = found.iter().filter(|(name, file)| {
             let canary = self.0.iter().find(|canary| canary.name == *name);
@@ -106,7 +107,7 @@ impl Planted {
         strays.cloned().collect()
     }
 
-    /// Where any of them is found below this folder, however it is written.
+    /// Searches this folder for all of them, in every encoding.
     pub(super) fn found(&self, folder: &Path) -> Result<Found> {
         let mut pieces = BTreeMap::new();
         for canary in &self.0 {
@@ -124,7 +125,7 @@ impl Planted {
             .current_dir(folder)
             .env("LC_ALL", "C")
             .output()?;
-        // 1 is that nothing was found.
+        // Exit code 1 means that nothing was found.
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(matches!(output.status.code(), Some(0 | 1)), "grep: {said}");
         let mut found = Found::new();
@@ -138,7 +139,7 @@ impl Planted {
 }
 
 impl Canary {
-    /// Parts of it as they may be written.
+    /// Parts of it, in every encoding.
     fn pieces(&self) -> BTreeSet<String> {
         let mut pieces = BTreeSet::new();
         let text = self.text.as_str();
@@ -159,7 +160,7 @@ impl Canary {
                 pieces.insert(numbers.join(", "));
                 pieces.insert(numbers.join(","));
             }
-            // What stands before it moves its bits by up to two bytes.
+            // Preceding bytes shift its position within base64 groups of three by up to two bytes.
             for before in 0..3 {
                 let mut moved = vec![0; before];
                 moved.extend(bytes);
@@ -173,7 +174,7 @@ impl Canary {
     }
 }
 
-/// A text that nothing else has.
+/// A unique text.
 pub(super) fn random() -> String {
     OsEntropy.random_id().as_simple().to_string()
 }
@@ -189,7 +190,7 @@ fn hex(bytes: &[u8]) -> String {
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Base64, without what fills up its end.
+/// Base64 without padding.
 pub(super) fn base64(bytes: &[u8]) -> String {
     let mut text = String::new();
     for three in bytes.chunks(3) {
@@ -204,7 +205,7 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that a text is the base64 of; none if it is none.
+/// Decodes base64; empty if the text is not base64.
 fn base64_decoded(text: &str) -> Vec<u8> {
     let digits: Option<Vec<u32>> = text
         .bytes()

@@ -1,4 +1,4 @@
-//! Requests with secrets in the wrong place, or with wrong ones.
+//! Requests with misplaced or wrong secrets.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::api::Api;
 use super::planted::{Planted, base64, random};
 
-/// An identity provider's key, in a folder that nobody searches.
+/// An identity provider's key, in a folder that is not searched.
 pub(super) struct Signer {
     key: std::path::PathBuf,
     /// What the identity provider publishes.
@@ -56,7 +56,7 @@ impl Signer {
         Ok(Self { key, public })
     }
 
-    /// A token that says so; its signature is noted under this name.
+    /// A token with these claims; its signature is added as a secret under this name.
     fn token(&self, planted: &mut Planted, name: &'static str, claims: &Value) -> Result<String> {
         let head = json!({ "alg": "RS256", "kid": "one", "typ": "JWT" });
         let said = [head, claims.clone()].map(|part| url_safe(part.to_string().as_bytes()));
@@ -64,13 +64,13 @@ impl Signer {
         let path = self.key.to_str().context("a path")?;
         let signature = openssl(&["dgst", "-sha256", "-sign", path], said.as_bytes())?;
         let signature = url_safe(&signature);
-        // Base64 of any length is no text of its own: its beginning stands for it.
+        // The search takes a fixed-length base64 text, so use the beginning of the signature.
         planted.note(name, &signature[..64], &[]);
         Ok(format!("{said}.{signature}"))
     }
 }
 
-/// Tokens of an identity provider: a good one, and those that are refused.
+/// Uses tokens of an identity provider: a good one, and ones that are refused.
 pub(super) async fn tokens(
     api: &Api,
     planted: &mut Planted,
@@ -113,7 +113,7 @@ pub(super) async fn tokens(
     Ok(())
 }
 
-/// Secrets where none belongs.
+/// Sends secrets where none belongs.
 pub(super) async fn misplaced(api: &Api, planted: &mut Planted) -> Result<()> {
     let unknown = planted.secret("an API key that nobody has", &[]);
     let password = planted.secret("a password of basic authentication", &[]);
@@ -159,7 +159,7 @@ async fn bodies(api: &Api, planted: &mut Planted) -> Result<()> {
     let secret = planted.secret("a key in the wrong member of a body", &[]);
     let broken = planted.secret("a key in a body that is no JSON", &[]);
     let idempotency = planted.secret("a key as a key of idempotency", &[]);
-    // Whoever writes something else than one of a few words is told which.
+    // The answer to a wrong enum value quotes it.
     let word = planted.secret("a key where one of a few words belongs", &["answers"]);
     for (path, body) in [
         ("/v1/sends", json!({ "inputt": secret })),
@@ -203,7 +203,7 @@ async fn bodies(api: &Api, planted: &mut Planted) -> Result<()> {
     Ok(())
 }
 
-/// A blob for a bucket that quotes what it refuses.
+/// Stores a blob in a bucket that quotes what it refuses.
 pub(super) async fn blob(api: &Api) -> Result<()> {
     let key = format!("Bearer {}", api.key());
     let headers = [("authorization", key.as_str())];

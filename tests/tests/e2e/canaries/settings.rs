@@ -1,4 +1,4 @@
-//! The processes' configuration: a secret of its own wherever it takes one.
+//! The processes' configuration, with a separate secret wherever it takes one.
 
 use std::path::{Path, PathBuf};
 
@@ -10,21 +10,21 @@ use mainspring_tests::faults::{binary, blocking};
 use super::outside::Outside;
 use super::planted::Planted;
 
-/// The database, and who uses it.
+/// The database, and its user.
 pub(super) const DATABASE: &str = "mainspring";
 const USER: &str = "application";
 
 /// How each process is started.
 pub(super) struct Programs {
-    /// A scheduler with its keys in the environment. It writes the journal.
+    /// A scheduler with its keys in the environment, which writes the journal.
     pub(super) scheduler: Program,
-    /// One with its keys in files, and those of the machine for its bucket.
+    /// A scheduler with its keys in files, and the machine's credentials for its bucket.
     pub(super) other_scheduler: Program,
     /// A worker.
     pub(super) worker: Program,
-    /// One whose collector refuses it.
+    /// A worker whose collector refuses it.
     pub(super) other_worker: Program,
-    /// What the operator of each scheduler shows to it.
+    /// The root key of each scheduler.
     pub(super) root_keys: [String; 2],
 }
 
@@ -35,7 +35,7 @@ fn pairs(all: &[(&str, &str)]) -> Pairs {
     all.iter().map(own).collect()
 }
 
-/// Has both servers ask for passwords.
+/// Makes both servers require passwords.
 pub(super) fn guard(
     planted: &mut Planted,
     postgres: &Postgres,
@@ -53,7 +53,7 @@ pub(super) fn guard(
             "postgres",
             &format!("ALTER DATABASE {DATABASE} OWNER TO {USER}"),
         )?;
-        // The server's own program writes its file: it may run as another user.
+        // Let the server itself write its file, because it may run as another user.
         let lines = format!(
             "host all {USER} 127.0.0.1/32 scram-sha-256\nlocal all all trust\nhost all all 127.0.0.1/32 trust"
         );
@@ -73,7 +73,7 @@ pub(super) fn guard(
     Ok((database, queue))
 }
 
-/// The programs, whose configuration is a file in `folder`. What comes out goes to `out`.
+/// The programs, whose configuration is a file in `folder`. Their output goes to `out`.
 pub(super) fn programs(
     planted: &mut Planted,
     (database, queue): (&str, &str),
@@ -176,7 +176,7 @@ fn common(
         ("MAINSPRING_DATABASE_URL", database),
         ("MAINSPRING_REDIS_URL", queue),
         ("MAINSPRING_NAME", control),
-        // Everything that anyone could turn on.
+        // Turn on everything that can be turned on.
         ("MAINSPRING_LOG", "trace"),
         ("MAINSPRING_LEASE_TTL", "2s"),
         ("MAINSPRING_SWEEP_INTERVAL", "250ms"),
@@ -198,7 +198,7 @@ fn common(
     ])
 }
 
-/// What only workers are given.
+/// The environment of workers only.
 fn worker(planted: &mut Planted, seals: &str) -> Pairs {
     let default = planted.secret("a model provider's key", &["outside/llm"]);
     let [openai, anthropic, power_loop] = [

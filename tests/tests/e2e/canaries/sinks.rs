@@ -1,4 +1,4 @@
-//! Everything that came out, as files: rows, keys of Redis, metrics, archives.
+//! Collects all output into files: rows, Redis keys, metrics, archives.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,7 +12,7 @@ use mainspring_tests::faults::blocking;
 use super::api::Api;
 use super::settings::DATABASE;
 
-/// Writes down every command that Redis gets, until it is dropped.
+/// Records every command that Redis gets, until dropped.
 #[derive(Debug)]
 pub(super) struct Monitor(Child);
 
@@ -37,7 +37,7 @@ impl Drop for Monitor {
     }
 }
 
-/// Every row of every table.
+/// Writes every row of every table.
 pub(super) fn database(postgres: &Postgres, out: &Path) -> Result<()> {
     let folder = out.join("database");
     std::fs::create_dir_all(&folder)?;
@@ -51,7 +51,7 @@ pub(super) fn database(postgres: &Postgres, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Every key of Redis with what it holds.
+/// Writes every Redis key with its value.
 pub(super) fn redis(redis: &Redis, out: &Path) -> Result<()> {
     let keys = blocking(|| redis.command(&["--scan"]))?;
     let mut text = String::new();
@@ -74,14 +74,14 @@ pub(super) fn redis(redis: &Redis, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is scraped of each process.
+/// Writes the metrics of each process.
 pub(super) async fn metrics(
     processes: &[&Process],
     root_keys: &[String],
     out: &Path,
 ) -> Result<()> {
     for process in processes {
-        // Schedulers show it to their operators alone.
+        // Schedulers show metrics only to their operators.
         for key in root_keys {
             let api = Api::new(process.url(), key, out)?;
             let authorization = format!("Bearer {key}");
@@ -92,7 +92,8 @@ pub(super) async fn metrics(
     Ok(())
 }
 
-/// A core of a process would have all of its secrets: it leaves none, and cannot change its mind.
+/// Asserts that processes leave no core dumps, which would contain all their secrets, and cannot
+/// re-enable them.
 pub(super) fn no_cores(processes: &[&Process]) -> Result<()> {
     for process in processes {
         let limits = std::fs::read_to_string(format!("/proc/{}/limits", process.pid()))?;
@@ -106,7 +107,8 @@ pub(super) fn no_cores(processes: &[&Process]) -> Result<()> {
     Ok(())
 }
 
-/// What an image consists of beyond its base: what the last stage of the Dockerfile copies, which is the program.
+/// Writes what an image contains beyond its base: what the last stage of the Dockerfile copies,
+/// which is the program.
 pub(super) fn image(program: &Path, out: &Path) -> Result<()> {
     let dockerfile = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/Dockerfile");
     let dockerfile = std::fs::read_to_string(dockerfile)?;
@@ -124,7 +126,7 @@ pub(super) fn image(program: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Sessions, runs and agents as archives.
+/// Writes sessions, runs and agents as archives.
 pub(super) async fn archives(api: &Api, session: &str, out: &Path) -> Result<()> {
     let folder = out.join("archives");
     std::fs::create_dir_all(&folder)?;

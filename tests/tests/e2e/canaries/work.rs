@@ -1,4 +1,4 @@
-//! Work that goes through everything that has a secret, and fails there.
+//! Work that exercises everything that has a secret, and fails there.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::api::Api;
 use super::outside::Outside;
 use super::planted::Planted;
 
-/// Where the owner of an agent or a webhook finds what it said itself.
+/// Where the owner of an agent or a webhook legitimately finds its own input.
 const OWN: &[&str] = &["answers", "commands", "database"];
 
-/// Says something to an agent and waits for the end.
+/// Sends something to an agent and waits for the end.
 async fn say(api: &Api, input: &str, agent: &Value) -> Result<Value> {
     let body = json!({ "input": input, "session": { "agent": agent } });
     let mut send = api.post("/v1/sends?wait=20s", &body).await?;
@@ -29,7 +29,8 @@ fn ended(send: &Value, status: &str, about: &str) -> Result<()> {
     Ok(())
 }
 
-/// Models that refuse, break off, are slow or away. One of them answers; the session of that send.
+/// Uses models that refuse, break off, are slow or away, and one that answers; returns the session
+/// of that send.
 pub(super) async fn models(api: &Api, control: &str) -> Result<String> {
     let told = say(api, &format!("the word is {control}"), &json!({})).await?;
     ended(&told, "completed", "a model that answers")?;
@@ -57,7 +58,7 @@ pub(super) async fn models(api: &Api, control: &str) -> Result<String> {
     Ok(session.to_owned())
 }
 
-/// One more send, for a worker that was not there before.
+/// Makes one more send, for a worker that has just started.
 pub(super) async fn one_more(api: &Api) -> Result<()> {
     ended(
         &say(api, "hello", &json!({})).await?,
@@ -66,7 +67,7 @@ pub(super) async fn one_more(api: &Api) -> Result<()> {
     )
 }
 
-/// Tools behind URLs and on MCP servers, shells, policies.
+/// Uses tools behind URLs and on MCP servers, shells and policies.
 pub(super) async fn tools(api: &Api, planted: &mut Planted, outside: &Outside) -> Result<()> {
     let (base, host) = (&outside.base, outside.authority());
     let own = ["answers", "commands", "database", "outside/tool"].as_slice();
@@ -123,7 +124,7 @@ pub(super) async fn tools(api: &Api, planted: &mut Planted, outside: &Outside) -
     Ok(())
 }
 
-/// What is remembered and folded elsewhere.
+/// Uses external memory and fold services.
 pub(super) async fn memories(api: &Api, planted: &mut Planted, outside: &Outside) -> Result<()> {
     for provider in ["kept", "refusing"] {
         let memory = json!({ "namespace": "user/one", "provider": provider });
@@ -155,7 +156,7 @@ pub(super) async fn memories(api: &Api, planted: &mut Planted, outside: &Outside
     Ok(())
 }
 
-/// A tenant that brings keys of its own; its key.
+/// Creates a tenant with its own provider keys; returns a client with its key.
 pub(super) async fn tenant(api: &Api, planted: &mut Planted) -> Result<Api> {
     let tenant = api.post("/v1/tenants", &json!({ "name": "acme" })).await?;
     let scopes = ["admin", "manage", "send", "read", "answer"];
@@ -185,7 +186,7 @@ pub(super) async fn tenant(api: &Api, planted: &mut Planted) -> Result<Api> {
     ] {
         let told = api.with_key(key).admitted().await?;
         ensure!(told == status, "{name}: {told}");
-        // What stands before it is its id, which anybody may know.
+        // The part before the secret is the key's id, which is public.
         let secret = key.rsplit('_').next().unwrap_or_default();
         planted.note(name, secret, &[]);
     }
@@ -218,7 +219,7 @@ pub(super) async fn tenant(api: &Api, planted: &mut Planted) -> Result<Api> {
     Ok(tenant)
 }
 
-/// Webhooks that are signed with old and new secrets, and one whose endpoint fails.
+/// Uses webhooks that are signed with old and new secrets, and one whose endpoint fails.
 pub(super) async fn webhooks(tenant: &Api, planted: &mut Planted, outside: &Outside) -> Result<()> {
     let (base, host) = (&outside.base, outside.authority());
     let given = planted.signing("a webhook's secret", &[]);
@@ -271,7 +272,7 @@ pub(super) async fn webhooks(tenant: &Api, planted: &mut Planted, outside: &Outs
     Ok(())
 }
 
-/// A workflow and a timer whose model refuses.
+/// Runs a workflow and a timer whose model refuses.
 pub(super) async fn runs(api: &Api) -> Result<()> {
     let leaf = json!({ "type": "agent", "id": "ask", "spec": { "name": "a", "system_prompt": "x", "tools": [] }, "input": "!fail 401" });
     let spec = json!({ "name": "fails", "root": leaf });

@@ -100,7 +100,7 @@ fn a_send_names_an_agent_or_a_file() {
     let made = ["sessions", "create", "--agent", "greeter"];
     let made = json(&dev.url, &[&made[..], &set].concat());
     assert_eq!(made["agent_ref"]["version"], 1);
-    // Without its variable it cannot be used, and its settings are its own.
+    // Without its variable the agent cannot be used, and its own settings cannot be overridden.
     assert_eq!(ask(&dev.url, &send).code, 2);
     for more in [
         &["--model", "demo/x"][..],
@@ -110,7 +110,7 @@ fn a_send_names_an_agent_or_a_file() {
         let refused = ask(&dev.url, &[&send[..], &set, more].concat());
         assert_eq!(refused.code, 2, "{more:?}: {refused:?}");
     }
-    // Beside a session it is for the send alone.
+    // Together with a session, the agent applies to that send only.
     let own = json(&dev.url, &["send", "--wait", "hello"]);
     let own = own["session_id"].as_str().expect("an id");
     let beside = [&send[..], &set, &["--session", own]].concat();
@@ -123,7 +123,7 @@ fn a_send_names_an_agent_or_a_file() {
     assert_eq!(kept.get("agent_ref"), None);
     let alone = ["send", "--session", own, "--variable", "tone=kind", "hello"];
     assert_eq!(ask(&dev.url, &alone).code, 2);
-    // The file itself is an agent of the session's own.
+    // A file is used as an inline agent of the session.
     let sent = json(
         &dev.url,
         &[&["send", "--agent", file, "--wait", "hello"][..], &set].concat(),

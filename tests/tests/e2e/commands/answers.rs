@@ -17,7 +17,7 @@ fn event(name: &str, id: &str, data: &Value) -> String {
     format!("event: {name}\nid: {id}\ndata: {data}\n\n")
 }
 
-/// Sends and waits; the server answers at once that it is queued, then how it ended.
+/// Runs `send --wait`; the server first answers that it is queued, then how it ended.
 fn wait(ended: &Value, more: &[&str]) -> Ended {
     let queued = answer(202, "", &send("queued", &json!({})).to_string());
     let fake = Fake::answering([queued, answer(200, "", &ended.to_string())]);
@@ -81,7 +81,7 @@ fn clock() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-/// A server that takes connections and says nothing.
+/// A server that accepts connections and never answers.
 fn silent() -> (std::net::TcpListener, String) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("bound"));
@@ -103,7 +103,7 @@ fn the_timeout_counts_from_the_start_of_the_command() {
     ];
     let ended = ask(&url, &words);
     assert_eq!(ended.code, 6, "{}", ended.stderr);
-    // Far less than the 30 s that an answer may take.
+    // Far less than the answer timeout of 30 s.
     assert!(start.elapsed().as_secs() < 15, "{:?}", start.elapsed());
     assert!(
         ended.stderr.contains("--idempotency-key k1"),

@@ -7,7 +7,7 @@ use crate::commands::program::{ask, ask_with_input};
 
 const ARCHIVE: &str = "{\"format\":\"mainspring.session\"}\n{\"messages\":0}\n";
 
-/// A whole answer of lines.
+/// A complete HTTP response of JSON lines.
 fn lines(text: &str) -> String {
     let length = text.len();
     format!(

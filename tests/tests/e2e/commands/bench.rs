@@ -1,4 +1,4 @@
-//! `mainspring bench` is another program.
+//! `mainspring bench` runs a separate program.
 
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::commands::program::{Ended, binary};
 
-/// The program by itself in a folder.
+/// A folder that contains only the program.
 fn alone() -> TempDir {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let program = folder.path().join("mainspring");

@@ -1,4 +1,4 @@
-//! A conversation of someone at a terminal, which `script` provides.
+//! A conversation at a terminal, which `script` provides.
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -9,15 +9,15 @@ use serde_json::Value;
 
 use crate::commands::program::{Serving, binary, json};
 
-/// Long enough for a slow machine; a test that needs it has failed.
+/// Long enough for a slow machine; a test that takes this long has failed.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A terminal with a chat on it.
+/// A terminal that runs a chat.
 struct Terminal {
     child: Child,
     keys: ChildStdin,
     output: Receiver<Vec<u8>>,
-    /// What was shown and not yet looked at.
+    /// Output that has been shown but not consumed.
     shown: String,
 }
 
@@ -59,7 +59,7 @@ impl Terminal {
         self.keys.flush().expect("it is read");
     }
 
-    /// Waits until this is shown, and forgets everything up to it.
+    /// Waits until this is shown, and consumes and returns everything up to it.
     fn until(&mut self, text: &str) -> String {
         loop {
             if let Some(at) = self.shown.find(text) {
@@ -75,7 +75,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // What has ended already cannot be killed.
+        // Fails if it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -87,7 +87,7 @@ fn lines_are_edited_and_brought_back_and_those_typed_meanwhile_wait_for_their_tu
     let dev = Serving::dev(folder.path(), &[]);
     let mut terminal = Terminal::chat(&dev.url);
     terminal.until("> ");
-    // One to the left, and a letter in between.
+    // Cursor left, then insert a letter.
     terminal.press("helo\x1b[Dl\r");
     terminal.until("\nhello\r\n");
     terminal.until("> ");
@@ -95,13 +95,13 @@ fn lines_are_edited_and_brought_back_and_those_typed_meanwhile_wait_for_their_tu
     terminal.until("\nhello\r\n");
     terminal.until("> ");
     terminal.press("!stream 30x100ms slow and more of it\r");
-    // It has begun to come.
+    // The answer has started to arrive.
     terminal.until("\n!stream ");
     terminal.press("while it comes\n");
     terminal.until("[is sent after this answer]");
     terminal.until("\nwhile it comes\r\n");
     terminal.until("> ");
-    // The end of the input.
+    // End of input.
     terminal.press("\x04");
     let end = terminal.until("continues");
     let session = end.split_whitespace().find(|word| word.starts_with("ses_"));

@@ -6,7 +6,7 @@ use mainspring_shared::time::Clock as _;
 
 use crate::commands::program::{Serving, ask, eventually, mainspring, metrics};
 
-/// Whether this machine has the servers. Where all stores are required, it must.
+/// Whether this machine has the servers. If all stores are required, it must.
 fn has_servers() -> bool {
     let has = ["initdb", "postgres", "redis-server"]
         .iter()
@@ -98,7 +98,7 @@ fn workers_come_and_go_and_every_send_is_answered() {
         return;
     }
     let cluster = Cluster::start();
-    // A worker that comes first waits for the schema that the scheduler makes.
+    // A worker that starts first waits for the schema that the scheduler creates.
     let (mut first, first_port) = cluster.worker("first");
     let mut scheduler = cluster.scheduler(&[]);
     serves(first_port);
@@ -151,7 +151,7 @@ fn both_roles_in_one_process_need_no_redis_and_meet_others_through_it() {
     let mut command = cluster.command(&["serve", "--provider", "demo"]);
     command.args(["--listen", &format!("127.0.0.1:{port}")]);
     command.env_remove("MAINSPRING_REDIS_URL");
-    // Alone, it makes a key for secrets there.
+    // In a single process it creates its secrets key in this folder.
     let folder = tempfile::tempdir().expect("a folder");
     command.env("MAINSPRING_DATA_DIR", folder.path());
     let mut alone = Serving::role(command, format!("http://127.0.0.1:{port}"));
@@ -167,7 +167,7 @@ fn both_roles_in_one_process_need_no_redis_and_meet_others_through_it() {
     serves(port);
     let (mut worker, worker_port) = cluster.worker("beside");
     serves(worker_port);
-    // The default pool is the other process's alone.
+    // Only the other process serves the default pool.
     let hello = ask(&both.url, &["send", "--wait", "hello"]);
     assert_eq!((hello.code, hello.stdout.as_str()), (0, "hello\n"));
     assert_eq!(cluster.audit(), (Some(0), String::new()));
@@ -213,7 +213,7 @@ fn a_schema_made_by_hand_is_accepted_and_a_violated_invariant_is_shown() {
     assert_eq!(code, Some(1));
     assert!(stdout.starts_with("session.seq_gap_free: "), "{stdout}");
     assert!(stdout.contains("\n  {"), "no row is shown: {stdout}");
-    // The scheduler finds it by itself, although nobody touches the session.
+    // The scheduler finds it on its own, although nobody touches the session.
     eventually("the live audit tells of it", || {
         let violated = r#"mainspring_audit_violations_total{invariant="session.seq_gap_free"} 1"#;
         metrics(&verified.url).contains(violated).then_some(())
@@ -274,7 +274,7 @@ fn a_redis_that_is_not_there_is_warned_of_once() {
     eventually("the warning", || {
         read().contains("redis is unavailable").then_some(())
     });
-    // An answer of the database comes between it and whatever else is said.
+    // Database round trips leave time for any further log lines.
     for _ in 0..3 {
         ask(&format!("http://127.0.0.1:{port}"), &["queue"]);
     }

@@ -285,7 +285,7 @@ fn a_bucket_that_is_away_is_found_without_its_secret() {
     }
     let said = format!("{} {}", doctor.stdout, doctor.stderr);
     assert!(!said.contains("very-secret"), "{said}");
-    // Without a bucket, it is the configuration that is at fault.
+    // Without a bucket, the configuration itself is faulty.
     let doctor = run(&env[..1], &["doctor", "--data-dir", folder]);
     assert!(
         doctor.stdout.contains("the store s3 needs a bucket"),

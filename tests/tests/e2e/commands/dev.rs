@@ -214,7 +214,8 @@ fn a_conversation_shows_what_the_agent_asks_and_the_next_line_answers() {
     assert!(lines[0].contains("yes please"), "{lines:?}");
     assert_eq!(lines.last(), Some(&"and then"));
 
-    // Nothing is left to answer with: the send waits, and its command says how to answer it.
+    // The input ends before the question is answered: the send waits, and the command says how to
+    // answer it.
     let ended = ask_with_input(&dev.url, chat, asks);
     assert_eq!(ended.code, 1, "{}", ended.stderr);
     assert!(
@@ -230,7 +231,7 @@ fn a_conversation_shows_what_the_agent_asks_and_the_next_line_answers() {
     let waiting = json(&dev.url, &["calls", session]);
     assert_eq!(waiting[0]["arguments"]["question"], "go on?");
 
-    // Whoever comes back is shown the question that is open.
+    // A user who returns is shown the open question.
     let ended = ask_with_input(&dev.url, &["chat", "--session", session], "2\n");
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(ended.stdout.contains("no"), "{}", ended.stdout);

@@ -1,4 +1,4 @@
-//! The commands of the documentation, as they are written there.
+//! The documentation's commands, run as written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::commands::program::{Ended, Serving, ask, binary, eventually, json};
 
-/// How blocks begin that need something else than a server on this machine.
+/// Beginnings of blocks that need more than a server on this machine.
 const ELSEWHERE: [(&str, &str); 11] = [
     (
         "cargo run -- dev",
@@ -55,14 +55,15 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The fenced blocks of shell commands of a page.
+/// A page's fenced blocks of shell commands.
 fn blocks(text: &str) -> Vec<String> {
     let fenced = text.split("```sh\n").skip(1);
     let inside = fenced.map(|rest| rest.split("```").next().unwrap_or_default());
     inside.map(str::to_owned).collect()
 }
 
-/// A send that waits for an answer, for blocks that give one: session, send and call.
+/// Creates a send that waits for an answer, for blocks that give one; returns its session, send and
+/// call.
 fn question(url: &str) -> [(&'static str, String); 3] {
     let asks = "!tool ask_person {\"question\": \"go on?\"}";
     let sent = ask(url, &["send", "--tool", "ask_person", asks]);
@@ -76,7 +77,7 @@ fn question(url: &str) -> [(&'static str, String); 3] {
     [("SESSION", session), ("SEND", send), ("CALL", call)]
 }
 
-/// Runs a block as it is written, but for the server's address; a refused request fails it.
+/// Runs a block as written, except for the server's address; a refused request fails it.
 fn run(block: &str, url: &str) -> Ended {
     let block = block.replace("http://127.0.0.1:7464", url);
     let script = format!("set -e\ncurl() {{ command curl --fail-with-body \"$@\"; }}\n{block}");

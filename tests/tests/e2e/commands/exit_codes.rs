@@ -24,7 +24,7 @@ fn each_kind_of_problem_has_its_exit_code_and_says_what_to_do_next() {
         (403, "auth.forbidden", 5),
         (429, "limit.exceeded", 6),
         (503, "store.unavailable", 6),
-        // A code of a newer server: the status decides.
+        // A code of a newer server is unknown, so the status decides.
         (404, "news.not_found", 3),
         (418, "teapot.empty", 2),
     ] {
@@ -86,7 +86,7 @@ fn https_at_a_server_without_tls_is_said_in_words() {
                 return;
             };
             let mut greeting = [0; 16];
-            // Whoever asked may have gone.
+            // The client may have disconnected.
             let _ = connection.read_exact(&mut greeting);
             let _ = connection.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         }

@@ -1,4 +1,4 @@
-//! A scheduler that answers as told and writes down what it was asked.
+//! A fake scheduler that gives scripted answers and records its requests.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -25,7 +25,7 @@ impl Asked {
     }
 }
 
-/// What to answer: raw HTTP, after which the connection is closed.
+/// A raw HTTP response, after which the connection is closed.
 pub(crate) fn json(status: u16, headers: &str, body: &str) -> String {
     let length = body.len();
     format!(
@@ -40,7 +40,7 @@ pub(crate) fn problem(status: u16, code: &str) -> String {
     json(status, "Retry-After: 0\r\n", &body.to_string())
 }
 
-/// A piece of an event stream that the server then cuts.
+/// Part of an event stream that the server then cuts.
 pub(crate) fn stream(events: &str) -> String {
     format!(
         "HTTP/1.1 200 x\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\
@@ -49,7 +49,7 @@ pub(crate) fn stream(events: &str) -> String {
     )
 }
 
-/// The server; each connection gets the next answer, the last one again and again.
+/// The server; each connection gets the next answer, and the last one is repeated.
 #[derive(Debug)]
 pub(crate) struct Fake {
     pub(crate) url: String,
@@ -65,12 +65,12 @@ impl Fake {
         })
     }
 
-    /// One that answers by what is asked, like `GET /v1/workers`.
+    /// A server that chooses the answer by request line, such as `GET /v1/workers`.
     pub(crate) fn choosing(mut answer: impl FnMut(&str) -> String + Send + 'static) -> Self {
         Self::serving(move |asked| answer(asked.map_or("", |asked| asked.line.as_str())))
     }
 
-    /// Gives each connection the answer to what it asked; to nothing where it broke off.
+    /// Gives each connection the answer to its request, or to `None` if it broke off.
     fn serving(mut answer: impl FnMut(Option<&Asked>) -> String + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
@@ -81,16 +81,16 @@ impl Fake {
                 let Ok(connection) = connection else { return };
                 let request = read(&connection);
                 let answer = answer(request.as_ref());
-                // Written down before it is answered, so that whoever has the answer finds it.
+                // Recorded before it is answered, so that a client with the answer finds it.
                 seen.lock().expect("unpoisoned").extend(request);
-                // Whoever asked may have gone.
+                // The client may have disconnected.
                 let _ = (&connection).write_all(answer.as_bytes());
             }
         });
         Self { url, asked }
     }
 
-    /// Everything that was asked so far.
+    /// All requests so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().expect("unpoisoned").clone()
     }

@@ -1,4 +1,4 @@
-//! What processes that serve say of themselves on stderr.
+//! The logs of serving processes on stderr.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -35,7 +35,7 @@ impl Logging {
         Self { child, url, log }
     }
 
-    /// Every line so far; each has to be JSON.
+    /// Every line so far; each must be JSON.
     fn lines(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(&self.log).expect("can be read");
         let parse = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));

@@ -1,4 +1,5 @@
-//! What agents remember, from the command line: entered, read, found, edited, exported, deleted and erased.
+//! Agents' memories on the command line: entered, read, found, edited, exported, deleted and
+//! erased.
 
 use serde_json::{Value, json};
 
@@ -39,7 +40,7 @@ fn memories_are_read_edited_exported_and_erased() {
         (&edited["text"], &edited["id"]),
         (&json!("likes black tea"), &tea["id"])
     );
-    // Exported: a line of JSON each, nothing else.
+    // Exported: one line of JSON per entry, nothing else.
     let exported = ask(&dev.url, &["memories", "export", "--namespace", "user/1"]);
     let lines: Vec<Value> = exported
         .stdout
@@ -48,7 +49,7 @@ fn memories_are_read_edited_exported_and_erased() {
         .collect();
     assert_eq!(lines.len(), 2);
     assert!(lines.contains(&edited), "{lines:?}");
-    // Erased, with a record that does not say what.
+    // Erased, with a record that does not contain the text.
     let erased = json(&dev.url, &["memories", "erase", "--namespace", "user/1"]);
     assert_eq!(erased, json!({"deleted": 2}));
     assert_eq!(ask(&dev.url, &["memories", "show", id]).code, 3);

@@ -45,7 +45,7 @@ pub(crate) fn ask(server: &str, arguments: &[&str]) -> Ended {
     command.output().expect("runs").into()
 }
 
-/// What a client command that succeeds prints as JSON.
+/// Runs a client command that must succeed; returns its JSON output.
 pub(crate) fn json(server: &str, arguments: &[&str]) -> Value {
     let mut all = arguments.to_vec();
     all.extend(["-o", "json"]);
@@ -54,7 +54,7 @@ pub(crate) fn json(server: &str, arguments: &[&str]) -> Value {
     serde_json::from_str(&ended.stdout).expect("JSON")
 }
 
-/// Runs a client command with something to read on stdin.
+/// Runs a client command with input on stdin.
 pub(crate) fn ask_with_input(server: &str, arguments: &[&str], input: &str) -> Ended {
     let mut command = mainspring();
     command.env("MAINSPRING_SERVER", server).args(arguments);
@@ -63,7 +63,7 @@ pub(crate) fn ask_with_input(server: &str, arguments: &[&str], input: &str) -> E
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().expect("runs");
-    // A command that ended early reads no more.
+    // Fails if the command has ended early.
     let _ = child
         .stdin
         .take()
@@ -78,12 +78,12 @@ pub(crate) struct Serving {
     child: Child,
     /// Where it serves.
     pub(crate) url: String,
-    /// Kept open: a closed pipe would be an error to it.
+    /// Kept open, because the process would fail on a closed pipe.
     _stdout: Option<BufReader<ChildStdout>>,
 }
 
 impl Serving {
-    /// `mainspring dev` on a free port; returns when it accepts.
+    /// Starts `mainspring dev` on a free port; returns when it accepts connections.
     pub(crate) fn dev(folder: &Path, more: &[&str]) -> Self {
         let mut command = mainspring();
         command.args([
@@ -112,7 +112,7 @@ impl Serving {
         }
     }
 
-    /// Any other role, with its own way to say when it is ready.
+    /// Starts any other role, without waiting until it is ready.
     pub(crate) fn role(mut command: Command, url: String) -> Self {
         let child = command.spawn().expect("starts");
         Self {
@@ -132,7 +132,7 @@ impl Serving {
         assert!(sent.success());
     }
 
-    /// Waits for its end; its exit code, none when a signal ended it.
+    /// Waits for its end; returns its exit code, `None` if a signal ended it.
     pub(crate) fn wait(&mut self) -> Option<i32> {
         eventually("the process ends", || self.child.try_wait().expect("waits")).code()
     }
@@ -145,7 +145,7 @@ impl Drop for Serving {
     }
 }
 
-/// Looks until something is there, at most a minute.
+/// Polls until something is there, for at most a minute.
 pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     for _ in 0..1_200 {
         if let Some(found) = look() {
@@ -156,7 +156,7 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
     panic!("{what}: not within a minute");
 }
 
-/// What a server says for Prometheus.
+/// A server's Prometheus metrics.
 pub(crate) fn metrics(url: &str) -> String {
     let host = url.trim_start_matches("http://");
     let mut stream = TcpStream::connect(host).expect("it listens");

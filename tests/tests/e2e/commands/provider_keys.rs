@@ -1,4 +1,4 @@
-//! Keys that tenants bring for model providers.
+//! Tenants' own keys for model providers.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::commands::program::{Serving, ask, ask_with_input, json as shown};
 const OPERATOR: &str = "sk-operator-0123456789";
 const BLUE: &str = "sk-blue-team-0123456789-last";
 
-/// A provider that answers whoever asks, with whatever key.
+/// A provider that accepts any key.
 fn provider() -> Fake {
     Fake::choosing(|_| {
         let body = json!({
@@ -37,7 +37,7 @@ fn dev(folder: &Path, provider: &Fake) -> Serving {
     Serving::dev(&folder.join("data"), &["--config", config])
 }
 
-/// The keys that the provider was asked with, in order.
+/// The keys of the requests that the provider got, in order.
 fn keys(provider: &Fake) -> Vec<String> {
     let asked = provider.asked();
     let keys = asked

@@ -1,4 +1,4 @@
-//! Answers to what agents ask.
+//! Replies to agents' questions.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn call(id: &str, wants: &str) -> Value {
     })
 }
 
-/// Asks about a send that waits with these calls; gives what was posted, too.
+/// Runs the answer command for a send that waits for these calls; also returns what it posted.
 fn answering(waiting: &[Value], outcome: &str, more: &[&str]) -> (Ended, Option<Value>) {
     let send = json!({ "id": SEND, "session_id": "ses_1", "status": "waiting" });
     let posted = json!({ "results": [{ "call_id": "call_a", "status": outcome }] });

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::commands::program::{Serving, ask, ask_with_input, eventually, json, mainspring};
 
-/// Two steps, the second of which reads the first.
+/// A workflow of two steps, the second of which reads the first's result.
 fn two_steps(first: &str) -> Value {
     let agent = |id: &str, input: &str| {
         let spec = json!({ "name": id, "system_prompt": "Do it.", "tools": [] });
@@ -15,7 +15,7 @@ fn two_steps(first: &str) -> Value {
     ] } })
 }
 
-/// The spec in a file.
+/// Writes the spec to a file; returns its path.
 fn file(folder: &Path, name: &str, spec: &Value) -> String {
     let path = folder.join(name);
     std::fs::write(&path, spec.to_string()).expect("written");
@@ -38,7 +38,7 @@ fn a_run_is_followed_to_its_result_and_read_afterwards() {
         "{}",
         ended.stderr
     );
-    // How far it is goes elsewhere than its result.
+    // Progress goes to stderr, the result to stdout.
     for line in ["run.running", "completed  /0:first", "completed  /1:second"] {
         assert!(ended.stderr.contains(line), "{line}: {}", ended.stderr);
     }
@@ -156,7 +156,7 @@ fn a_run_that_fails_or_is_cancelled_ends_the_command_so_and_is_retried() {
         (shown["attempt"] == 2 && shown["counts"]["live"] == 1).then_some(())
     };
     eventually("its leaf begins again", retried);
-    // One node is told something, ended, and given a result by hand.
+    // One node is steered, ended, and given a result by hand.
     let on = |verb: &'static str, more: &[&str]| {
         let words = [&["runs", verb, run, "--node", "/0:first"][..], more].concat();
         ask(&dev.url, &words)

@@ -95,7 +95,7 @@ fn a_skill_is_published_shown_read_and_removed() {
     assert_eq!(ask(&dev.url, &["skills", "show", &version]).code, 3);
 }
 
-/// What a send of the demo model answers.
+/// Runs a send with the demo model; returns the answer.
 fn answer(dev: &Serving, session: &str, input: &str) -> String {
     let done = json(&dev.url, &["send", input, "--session", session, "--wait"]);
     assert_eq!(done["status"], "completed", "{done}");
@@ -140,7 +140,7 @@ fn a_mounted_skill_runs_in_a_process_of_its_own_and_is_published_again_when_it_c
         .join(&place)
         .join("scripts/run.sh");
     assert!(script.exists());
-    // Gone, as on another machine: whoever names it finds it again.
+    // Remove it, as on another machine: a command that names it finds it again.
     fs::remove_dir_all(data.join("workspaces").join(id).join(".skills")).expect("removes");
     let run = json!({ "command": format!("{place}/scripts/run.sh you") });
     let ran = answer(&dev, id, &format!("!tool shell {run}"));
@@ -154,12 +154,12 @@ fn a_mounted_skill_runs_in_a_process_of_its_own_and_is_published_again_when_it_c
         let now = json(&dev.url, &["skills", "show", "greeting"]);
         (now["hash"] != json!(hash)).then_some(())
     });
-    // The session keeps the one that it began with.
+    // The session keeps the version that it started with.
     let ran = answer(&dev, id, &format!("!tool shell {run}"));
     assert!(ran.contains("hello you"), "{ran}");
 }
 
-/// What a server answers to a JSON body.
+/// Posts a JSON body; returns the server's answer.
 fn post(url: &str, path: &str, body: &Value) -> Value {
     let (host, body) = (url.trim_start_matches("http://"), body.to_string());
     let mut stream = TcpStream::connect(host).expect("connects");

@@ -57,13 +57,13 @@ fn a_timer_is_made_listed_paused_and_ended() {
             "1h",
         ],
     );
-    // The newest comes first, and each row says when the next time is.
+    // The newest comes first, and each row shows the time until the next occurrence.
     let table = ask(&dev.url, &["timers", "list", "--session", &session]).stdout;
     let rows: Vec<&str> = table.lines().collect();
     assert_eq!(rows.len(), 3, "{table}");
     for (row, timer) in [(rows[1], &other), (rows[2], &made)] {
         let next = timer["next"][0].as_str().expect("a time");
-        // People are told how long it is until then.
+        // The table shows the remaining time, not the timestamp.
         assert!(
             row.starts_with(&id(timer)) && row.contains(" in ") && !row.contains(next),
             "{row}: {next}"

@@ -1,4 +1,4 @@
-//! What a tenant has, exported and imported into another one, once and again.
+//! A tenant's data, exported and imported into another tenant, once and again.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::commands::program::{Ended, Serving, ask, ask_with_input, json};
 
-/// Long enough for a blob.
+/// Large enough to be stored as a blob.
 const PLAN_BYTES: usize = 70 << 10;
 
 /// One tenant of a server.
@@ -39,7 +39,7 @@ impl<'a> Tenant<'a> {
         json(self.url, &self.with(arguments))
     }
 
-    /// Requests that no command makes.
+    /// Makes a request for which there is no command.
     fn request(&self, line: &str, body: &str) -> Vec<u8> {
         let host = self.url.trim_start_matches("http://");
         let mut stream = TcpStream::connect(host).expect("connects");
@@ -55,7 +55,7 @@ impl<'a> Tenant<'a> {
         answer.split_off(end.expect("a body") + 4)
     }
 
-    /// A count of an import's report.
+    /// Imports a file; returns the three counts per kind from the report.
     fn import(&self, file: &str, code: i32) -> Vec<(String, [u64; 3])> {
         let ended = self.ask(&["import", file, "-o", "json"]);
         assert_eq!(ended.code, code, "{}", ended.stderr);
@@ -69,7 +69,7 @@ impl<'a> Tenant<'a> {
             .collect()
     }
 
-    /// What an import is to bring back, without ids and times.
+    /// The content that an import must restore, without ids and times.
     fn content(&self) -> Value {
         let members = |rows: Value, names: &[&str]| -> Vec<Value> {
             let rows = rows.as_array().cloned().expect("a list");
@@ -95,7 +95,7 @@ impl<'a> Tenant<'a> {
         json!([skills, versions, agents, archived, memories])
     }
 
-    /// The one session, and its messages without their ids.
+    /// The only session, and its messages without their ids.
     fn transcript(&self) -> (String, Value) {
         let sessions = self.json(&["sessions", "list"]);
         assert_eq!(sessions.as_array().map(Vec::len), Some(1), "{sessions}");
@@ -110,14 +110,14 @@ impl<'a> Tenant<'a> {
     }
 }
 
-/// Writes a file. Its path.
+/// Writes a file; returns its path.
 fn write(path: &Path, content: impl AsRef<[u8]>) -> String {
     fs::create_dir_all(path.parent().expect("has one")).expect("makes");
     fs::write(path, content).expect("writes");
     path.to_str().expect("UTF-8").to_owned()
 }
 
-/// A tenant with something of everything. The SHA-256 of its blob.
+/// Fills a tenant with something of every kind; returns the SHA-256 of its blob.
 fn fill(tenant: &Tenant<'_>, folder: &Path) -> String {
     let skill = folder.join("greeting");
     for words in ["Say hello.", "Say good morning."] {
@@ -212,7 +212,7 @@ fn a_tenant_is_exported_and_imported_into_another_one_once() {
     let file = ["skills", "read", "greeting", "SKILL.md"];
     assert_eq!(green.ask(&file).stdout, blue.ask(&file).stdout);
 
-    // Again: nothing is made twice.
+    // A second import creates nothing twice.
     let before = green.content();
     let report = green.import(path, 0);
     let again = whole.map(|(kind, [created, ..])| (kind, [0, created, 0]));
@@ -270,7 +270,7 @@ fn what_an_import_does_not_take_is_said() {
     }
     let shown = tenant.json(&["agents", "show", "reviewer"]);
     assert_eq!(shown["aliases"], json!({ "live": 1, "next": 2 }));
-    // Cut off: what stands before is imported, and it is said.
+    // A truncated archive: the part before the cut is imported, and an error says so.
     let cut = lines[..4].concat();
     let path = write(&folder.path().join("cut.jsonl"), cut);
     let ended = tenant.ask(&["import", &path]);

@@ -1,9 +1,9 @@
-//! Requests that no client makes: each is one text on a socket, with the statuses that it may have.
+//! Malformed requests: each is one text for a socket, with the statuses that it may get.
 
-/// Bytes of a text that is far too long for a head, and far too long for any number or name.
+/// Length of a text that is far too long for a head, and for any number or name.
 const LONG: usize = 1 << 20;
 
-/// The largest body that is read.
+/// Size of the largest accepted body.
 const BODY_MAX: usize = 4 << 20;
 
 /// What is sent, and what may come back.
@@ -11,8 +11,8 @@ const BODY_MAX: usize = 4 << 20;
 pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) says: Vec<u8>,
-    /// Statuses of the answers, in order; a single one may also be missing, as the connection may be
-    /// closed before it was read.
+    /// The expected answers, in order; a single one may also be missing, because the connection may
+    /// be closed before it is read.
     pub(super) answers: Answers,
 }
 
@@ -21,9 +21,9 @@ pub(super) struct Case {
 pub(super) enum Answers {
     /// Nothing but refusals, or the end of the connection.
     Refusals,
-    /// As many answers with 200, all of them.
+    /// Exactly this many answers, all with status 200.
     Served(usize),
-    /// Successes or refusals: it is odd, and may be what someone means.
+    /// Successes or refusals: the request is odd, but may be intended.
     Either,
     /// Another protocol's frames, or the end of the connection.
     Foreign,
@@ -41,18 +41,18 @@ fn refused(name: &'static str, says: impl Into<Vec<u8>>) -> Case {
     case(name, says, Answers::Refusals)
 }
 
-/// A head with these lines besides the host.
+/// A head with these lines and a host.
 fn head(line: &str, more: &str) -> String {
     format!("{line}\r\nhost: localhost\r\n{more}\r\n")
 }
 
-/// So many texts, each with its number, one behind the other.
+/// `count` numbered texts, concatenated.
 fn numbered(count: usize, one: impl Fn(usize) -> String) -> String {
     let all: Vec<String> = (0..count).map(one).collect();
     all.concat()
 }
 
-/// A request with a body of JSON, or of what looks like it.
+/// A request with a body of JSON, or of something that looks like it.
 fn posted(path: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let lines = format!("content-type: application/json\r\ncontent-length: {length}\r\n");
@@ -63,7 +63,7 @@ fn posted(path: &str, body: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// All of them.
+/// All cases.
 pub(super) fn all() -> Vec<Case> {
     let all = [
         lines(),
@@ -155,7 +155,7 @@ fn headers() -> Vec<Case> {
         refused("blanks in a name", get("x y: v\r\n")),
         refused("a folded line", get("x: a\r\n b\r\n")),
         refused("bytes that no header has", raw.concat()),
-        // Only what is older than browsers leaves it out, and is let in.
+        // Only clients older than browsers omit the host, so it may be accepted.
         case("no host", "GET /v1/sends HTTP/1.1\r\n\r\n", Answers::Either),
         refused("two hosts", get("host: elsewhere.example\r\n")),
         refused(

@@ -1,4 +1,4 @@
-//! Connections by the thousand that do nothing, or too little, and a flood of requests that no client makes.
+//! Thousands of connections that do nothing or too little, and a flood of malformed requests.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,51 +16,51 @@ use tokio::net::{TcpSocket, TcpStream};
 use super::cases::Case;
 use super::{Manner, PATIENCE, exchange, head_of_post, judge, on_one_thread, statuses};
 
-/// Idle connections in turn, unless more are asked for.
+/// Total number of idle connections, unless more are requested.
 const IDLE: usize = 5_000;
 
-/// Connections that are idle at once: as many as the usual limit of open files leaves room for.
+/// Number of connections that are idle at once: as many as the usual limit of open files allows.
 const IDLE_AT_ONCE: usize = 500;
 
-/// The same where more than usual are asked for. Each is left alone for less than `PATIENCE`, so that all of
-/// them are open at the server, too.
+/// The same if more than usual are requested. Each is left alone for less than `PATIENCE`, so that
+/// all of them are open on the server, too.
 const IDLE_AT_ONCE_MAX: usize = 5_000;
 
-/// The pause between two times that some of them are opened.
+/// The pause between two bursts of new connections.
 const IDLE_PAUSE: Duration = Duration::from_millis(20);
 
-/// Connections that send one byte at a time.
+/// Number of connections that send one byte at a time.
 const SLOW: usize = 100;
 
 /// The pause between two of their bytes.
 const DRIP: Duration = Duration::from_millis(200);
 
-/// Those who flood.
+/// Number of flooding clients.
 const FLOODING: usize = 2;
 
-/// How far apart in their list two cases are that follow each other: it lists what is alike together, and every
-/// crowd shall have some of each. A prime, which the number of cases is no multiple of.
+/// Distance in the list between consecutive cases: similar cases are listed together, and every
+/// crowd should send some of each kind. A prime that does not divide the number of cases.
 const STRIDE: usize = 61;
 
-/// How much less than everyone else the crowd's thread is worth to the machine.
+/// Niceness of the crowd's thread, so that everyone else takes precedence.
 const YIELDING: i32 = 5;
 
-/// How much of it.
+/// The size of the crowds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Dose {
-    /// Idle connections in all.
+    /// Total number of idle connections.
     pub(super) idle: usize,
     idle_at_once: usize,
     /// How many of them are opened together.
     burst: usize,
-    /// The pause of each who floods between two requests.
+    /// The pause of each flooding client between two requests.
     flood_pause: Duration,
     /// How long each crowd stays.
     pub(super) phase: Duration,
 }
 
 impl Dose {
-    /// The usual one, or one with so many idle connections.
+    /// The default dose, or one with this many idle connections.
     pub(super) fn of(idle: Option<usize>) -> Self {
         let at_once = idle.map_or(IDLE_AT_ONCE, |all| {
             (all / 20).clamp(IDLE_AT_ONCE, IDLE_AT_ONCE_MAX)
@@ -74,7 +74,7 @@ impl Dose {
         }
     }
 
-    /// Connections that are open at once.
+    /// Number of connections that are open at once.
     pub(super) fn open_at_once(self) -> usize {
         self.idle_at_once + SLOW + FLOODING
     }
@@ -83,11 +83,11 @@ impl Dose {
 /// What a crowd did and saw.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Connections that were opened and left idle.
+    /// Number of connections that were opened and left idle.
     pub(super) idle: usize,
-    /// Connections that sent a byte at a time.
+    /// Number of connections that sent a byte at a time.
     slow: usize,
-    /// Requests that no client makes.
+    /// Number of malformed requests.
     requests: usize,
     /// What should not have happened.
     pub(super) faults: Vec<String>,
@@ -102,8 +102,8 @@ impl Told {
     }
 }
 
-/// Those who are there until they leave. They have a thread of their own: whoever measures is not delayed by
-/// what they do here, only by what they have the server do.
+/// A crowd that stays until it is told to leave. It has a thread of its own: measurements are
+/// delayed not by what it does here, only by what it makes the server do.
 #[derive(Debug)]
 pub(super) struct Crowd {
     leaving: Arc<AtomicBool>,
@@ -111,7 +111,7 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    /// Everyone comes; who wants to measure need not wait for the last one.
+    /// Starts the crowd; measurements need not wait for the last connection.
     pub(super) fn gather(address: &str, dose: Dose, cases: &Arc<Vec<Case>>) -> Self {
         let leaving = Arc::new(AtomicBool::new(false));
         let here = || (address.to_owned(), leaving.clone());
@@ -127,14 +127,14 @@ impl Crowd {
             Ok(told)
         };
         let thread = std::thread::spawn(move || {
-            // They stand for other machines: here everyone else goes first.
+            // The crowd stands for other machines, so everyone else on this machine goes first.
             rustix::process::nice(YIELDING)?;
             on_one_thread(all)?
         });
         Self { leaving, thread }
     }
 
-    /// Everyone leaves; what they did.
+    /// Ends the crowd; returns what it did and saw.
     pub(super) fn leave(self) -> Result<Told> {
         self.leaving.store(true, Ordering::Relaxed);
         blocking(|| self.thread.join().expect("no panic"))
@@ -143,8 +143,8 @@ impl Crowd {
 
 type Here = (String, Arc<AtomicBool>);
 
-/// A connection from an address of this machine that has ports left: one that was closed keeps its own for a
-/// minute.
+/// Connects from one of many local addresses, so that ports do not run out: a closed connection
+/// keeps its port for a minute.
 async fn connect(address: &str) -> Result<TcpStream> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -181,7 +181,7 @@ async fn slow((address, leaving): Here) -> Result<Told> {
     }
     while !leaving.load(Ordering::Relaxed) {
         for stream in &mut open {
-            // Some are closed by now.
+            // Some are already closed.
             let _ = stream.write_all(b"a").await;
         }
         pause(DRIP).await;
@@ -193,14 +193,14 @@ async fn slow((address, leaving): Here) -> Result<Told> {
 }
 
 async fn flood((address, leaving): Here, between: Duration, cases: Arc<Vec<Case>>) -> Result<Told> {
-    // Where the crowd before stopped: all cases have their turn.
+    // Continues where the previous crowd stopped, so that all cases have their turn.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     ensure!(!cases.len().is_multiple_of(STRIDE), "{} cases", cases.len());
     let mut told = Told::default();
     while !leaving.load(Ordering::Relaxed) {
         let case = &cases[NEXT.fetch_add(STRIDE, Ordering::Relaxed) % cases.len()];
         let statuses = exchange(&address, case, Manner::Hurried).await?;
-        // The others' bodies take their part of the room: who is told to come again is told the truth.
+        // Other clients' bodies take up part of the room, so a 429 is legitimate.
         if statuses != [429] {
             told.faults.extend(judge(case, &statuses));
         }
@@ -210,8 +210,8 @@ async fn flood((address, leaving): Here, between: Duration, cases: Arc<Vec<Case>
     Ok(told)
 }
 
-/// Connections that send one byte after another, of a head or of a body, are closed once their time is up,
-/// and not before.
+/// Asserts that connections that send a head or a body byte by byte are closed once their time is
+/// up, and not before.
 pub(super) async fn who_is_slow_is_sent_away(address: &str) -> Result<()> {
     let heads = (0..SLOW).map(|_| drip(address, String::new()));
     let bodies = (0..SLOW).map(|_| drip(address, head_of_post(1_000)));
@@ -229,7 +229,8 @@ pub(super) async fn who_is_slow_is_sent_away(address: &str) -> Result<()> {
     Ok(())
 }
 
-/// How long a connection lasts that sends this at once and then a byte at a time, and what it was answered.
+/// Opens a connection that sends this at once and then a byte at a time; returns how long it lasts,
+/// and what it was answered.
 async fn drip(address: &str, at_once: String) -> Result<(Duration, Vec<u16>)> {
     let began = monotonic();
     let mut stream = connect(address).await?;

@@ -1,9 +1,10 @@
-//! A provider over a socket that goes on with a task from whatever it is shown of it, folds included, and writes
-//! down what it bills.
+//! A provider over a socket that continues a task from whatever it is shown of it, including folds,
+//! and records what it bills.
 //!
-//! `task NAME steps N` in a user's message has it call `look` with `NAME-1` to `NAME-N`, one after the other, by
-//! what the results that it is shown say, then answer. A transcript that is to be folded is answered with the
-//! results in it, a conversation with what is to be remembered of it.
+//! `task NAME steps N` in a user's message makes it call `look` with `NAME-1` to `NAME-N`, one
+//! after the other, depending on the results that it is shown, and then answer. It answers a
+//! request to fold a transcript with the results in it, and an extraction with the facts to be
+//! remembered.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -24,13 +25,13 @@ use mainspring_tests::faults::pause;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-/// Between two pieces of an answer.
+/// Pause between two pieces of an answer.
 const PAUSE: Duration = Duration::from_millis(40);
 
-/// Characters of what a tool gives that is long.
+/// Characters of a long tool result.
 const LONG: usize = 60_000;
 
-/// An answer that was heard to its end, and is billed.
+/// An answer that was read to its end, and is billed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bill {
     pub(super) purpose: &'static str,
@@ -41,9 +42,9 @@ pub(super) struct Bill {
 #[derive(Debug, Default)]
 struct Book {
     bills: Mutex<Vec<Bill>>,
-    /// Answers that nobody heard to their end.
+    /// Number of answers that were not read to their end.
     broken: AtomicUsize,
-    /// Whether embeddings are asked for in vain.
+    /// Whether embedding calls hang.
     is_silent: AtomicBool,
 }
 
@@ -109,7 +110,7 @@ fn words(text: &str) -> u64 {
     text.split_whitespace().count() as u64
 }
 
-/// What a message says.
+/// The texts of a message.
 fn texts(message: &Value) -> Vec<&str> {
     match &message["content"] {
         Value::String(text) => vec![text],
@@ -118,12 +119,12 @@ fn texts(message: &Value) -> Vec<&str> {
     }
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Debug)]
 struct Said {
     purpose: &'static str,
     text: String,
-    /// The mark of a call of `look`.
+    /// The mark of a call of `look`, if any.
     call: Option<String>,
 }
 
@@ -150,7 +151,7 @@ fn said(messages: &[Value]) -> Said {
     if last.starts_with("<known>") {
         let asked = last.split("User: task ").skip(1);
         let names = asked.filter_map(|rest| rest.split_whitespace().next());
-        // No two of these are alike.
+        // No two facts are alike.
         let fact = |name: &str| json!({"text": format!("{name}wood {name}stone {name}leaf")});
         let facts: Vec<Value> = names.map(fact).collect();
         return Said {
@@ -180,7 +181,7 @@ fn said(messages: &[Value]) -> Said {
     }
 }
 
-/// An answer on its way: dropped before its end, it is a broken one.
+/// An answer being streamed: if dropped before its end, it counts as broken.
 struct Open {
     book: Arc<Book>,
     bill: Option<Bill>,
@@ -261,7 +262,7 @@ async fn complete(State(book): State<Arc<Book>>, Json(body): Json<Value>) -> Res
 
 async fn embed(State(book): State<Arc<Book>>, Json(body): Json<Value>) -> Response {
     if book.is_silent.load(Ordering::Relaxed) {
-        // Longer than anybody waits.
+        // Longer than any caller waits.
         pause(Duration::from_hours(1)).await;
     }
     let texts = body["input"].as_array().cloned().unwrap_or_default();
@@ -282,7 +283,7 @@ async fn embed(State(book): State<Arc<Book>>, Json(body): Json<Value>) -> Respon
     Json(answer).into_response()
 }
 
-/// A tool: each second result is long.
+/// A tool: the result of each second step is long.
 async fn act(Path(tool): Path<String>, Json(body): Json<Value>) -> String {
     let mark = body["arguments"]["mark"].as_str().unwrap_or_default();
     pause(Duration::from_millis(60)).await;

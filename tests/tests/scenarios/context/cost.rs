@@ -1,5 +1,5 @@
-//! What a long conversation with tools costs: with folds, with everything sent every time, and with a window that
-//! slides by each message, each with the cache hits that it earns.
+//! The cost of a long conversation with tools: with folds, with everything sent every time, and
+//! with a window that slides by one message at a time, each with the cache hits that it gets.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use crate::context::wires::Wire;
 
 const SENDS: usize = 300;
 
-/// The user thinks so long between two sends.
+/// How long the user thinks between two sends.
 const PAUSE: Duration = Duration::from_secs(40);
 
-/// A conversation as it was had with folds.
+/// A conversation that was run with folds.
 struct Had {
-    /// Calls for answers and for folds, in order.
+    /// Model calls for answers and for folds, in order.
     asked: Vec<Asked>,
     transcript: Vec<Arc<Message>>,
     folds: usize,
@@ -37,7 +37,7 @@ fn is_for_fold(asked: &Asked) -> bool {
     asked.user.contains("<transcript>")
 }
 
-/// A conversation of 300 sends, two of three of which call a tool twice.
+/// Runs a conversation of 300 sends, two thirds of which call a tool twice.
 async fn had(world: &mut World, context: ContextSpec, window: u64, chars: u64) -> Had {
     let facts = FactsOverride {
         window: Some(window),
@@ -84,7 +84,7 @@ async fn had(world: &mut World, context: ContextSpec, window: u64, chars: u64) -
     }
 }
 
-/// The request that whoever shows these messages would have sent.
+/// The same request with these messages instead.
 fn with(asked: &Asked, messages: &[Arc<Message>]) -> Request {
     Request {
         messages: messages.to_vec(),
@@ -92,7 +92,7 @@ fn with(asked: &Asked, messages: &[Arc<Message>]) -> Request {
     }
 }
 
-/// The last so many messages, but for results without their calls.
+/// The last `count` messages, without leading results whose calls are cut off.
 fn last(messages: &[Arc<Message>], count: usize) -> &[Arc<Message>] {
     let mut begin = messages.len().saturating_sub(count);
     while messages
@@ -104,7 +104,7 @@ fn last(messages: &[Arc<Message>], count: usize) -> &[Arc<Message>] {
     &messages[begin..]
 }
 
-/// How many messages a sliding window has that takes as many tokens as the requests of ours do.
+/// The number of messages of a sliding window that has as many tokens as our requests.
 fn as_large<'a>(had: &Had, answers: &(impl Iterator<Item = &'a Asked> + Clone)) -> usize {
     let tokens = |messages: &[Arc<Message>]| -> u64 {
         messages
@@ -131,7 +131,7 @@ fn as_large<'a>(had: &Had, answers: &(impl Iterator<Item = &'a Asked> + Clone)) 
         .expect("all is more")
 }
 
-/// How many messages of the transcript a request comes behind, its own included.
+/// The number of transcript messages up to a request, including its own.
 fn until(had: &Had, asked: &Asked) -> usize {
     let newest = asked
         .request
@@ -143,13 +143,13 @@ fn until(had: &Had, asked: &Asked) -> usize {
         .partition_point(|message| message.seq <= newest)
 }
 
-/// What the three ways cost.
+/// The cost of the three approaches.
 #[derive(Debug, Clone, Copy)]
 struct Costs {
     ours: f64,
     all: f64,
     sliding: f64,
-    /// Mean tokens of a request of ours, and of one that slides.
+    /// Mean tokens of one of our requests, and of a sliding window's.
     tokens: [u64; 2],
     hits: [f64; 3],
 }
@@ -216,10 +216,10 @@ fn projecting() -> ContextSpec {
     }
 }
 
-/// A vendor's protocol, and a model of theirs.
+/// Vendors' protocols, each with a model.
 type Ways<'a> = &'a [(Kind, &'a str)];
 
-/// Has a conversation with results of so many characters, and compares what it costs.
+/// Runs a conversation whose results have this many characters, and compares the costs.
 fn compared(
     name: &str,
     context: ContextSpec,
@@ -229,7 +229,7 @@ fn compared(
     alone(async {
         let mut world = World::new().await;
         let had = had(&mut world, context, window, chars).await;
-        // Digests alone keep a conversation below the thresholds of a large window.
+        // In a large window, digests alone keep a conversation below the thresholds.
         let is_small = (window, chars) == BOUNDED;
         assert!(had.folds > 1 || !is_small, "{name}");
         let costs = ways.iter().map(|(kind, model)| {
@@ -242,11 +242,12 @@ fn compared(
     })
 }
 
-/// The window and the characters of results that the bars are for.
+/// The window, and the characters of results, to which the cost bounds apply.
 const BOUNDED: (u64, u64) = (24_000, 600);
 
-/// The bars, over both vendors; with `MAINSPRING_TEST_COSTS=all` also in larger windows, which takes the better part of an hour
-/// without optimisation, and with the beginning of a name, as `summaries, projection, window 64000`, only those.
+/// The cost bounds, for both vendors. With `MAINSPRING_TEST_COSTS=all` also in larger windows,
+/// which takes the better part of an hour in a debug build. With the beginning of a name, such as
+/// `summaries, projection, window 64000`, only those cases.
 #[test]
 fn folds_cost_less_than_everything_and_less_than_a_window_that_slides() {
     let ways = [
@@ -274,7 +275,7 @@ fn folds_cost_less_than_everything_and_less_than_a_window_that_slides() {
             }
             compared_any = true;
             for costs in compared(&name, context, (window, chars), &ways) {
-                // In a window that holds nearly all of it, what can be saved is what the cache takes.
+                // In a window that holds nearly everything, all that can be saved is cache misses.
                 let most = if (window, chars) == BOUNDED {
                     0.45
                 } else {

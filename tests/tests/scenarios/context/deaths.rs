@@ -1,9 +1,10 @@
-//! Deaths at every write of a conversation that has everything beside its rounds: a fold beside a send and one of
-//! its own rounds, a recall with a question's vector, entries that the model saves, an extraction, vectors of
-//! entries, and an output that goes into a blob; on every store.
+//! Deaths at every write of a conversation with everything that can happen besides its rounds: a
+//! fold during a send and one of its own rounds, a recall with the question's vector, entries that
+//! the model saves, an extraction, vectors of entries, and an output that goes into a blob; on
+//! every store.
 //!
-//! In the end the transcript and the memory are as if nothing had happened, and each answer that somebody was
-//! billed for has its row, once: what is missing are answers that the worker asked for which died.
+//! In the end the transcript and the memory are as if nothing had happened, and each billed answer
+//! has exactly one usage row, except answers requested by the worker that died.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ use mainspring_worker::llm::FactsOverride;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// Embeddings that bill what they read, as one worker reaches them.
+/// Embeddings that bill what they read, as seen by one worker.
 #[derive(Debug)]
 struct Vectors {
     clock: Arc<dyn Clock>,
@@ -156,8 +157,8 @@ impl Conversation {
         };
     }
 
-    /// What is said. The first worker has the fault; another one comes once it is struck, or before the last
-    /// send.
+    /// Runs the conversation. The first worker has the fault; another one is started once the fault
+    /// has struck, or before the last send.
     async fn hold(&mut self, faulty: &Arc<Faulty>) {
         self.worker("first", Some(faulty.clone()));
         let words = "what was decided about it, and why. ".repeat(100);
@@ -185,11 +186,11 @@ impl Conversation {
             }
             let record = self.world.settle(&[id]).await.remove(0);
             assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
-            // As long as a fold takes that is written between two sends.
+            // Time enough for a fold that is written between two sends.
             self.world.pass(Duration::from_secs(3)).await;
         }
         self.world.pass(Duration::from_secs(5)).await;
-        // Extractions of dead workers are found once their leases have run out.
+        // Extractions of dead workers are found once their leases have expired.
         for _ in 0..40 {
             if self.world.dump().await.extractions.is_empty() {
                 break;
@@ -198,7 +199,7 @@ impl Conversation {
         }
     }
 
-    /// What is to be the same whatever happened.
+    /// The part of the final state that must be the same whatever happened.
     async fn outcome(&self) -> Value {
         let dump = self.world.dump().await;
         assert_eq!(dump.extractions, []);
@@ -211,7 +212,8 @@ impl Conversation {
         })
     }
 
-    /// Each row is an answer that was billed, and the bills without a row; nothing was paid for otherwise.
+    /// Asserts that each usage row is an answer that was billed, and returns the bills without a
+    /// row.
     async fn unpaid(&self, dump: &Dump) -> Vec<Bill> {
         let mut bills = self.world.script.bills();
         bills.extend(self.vectors.all());
@@ -231,7 +233,7 @@ impl Conversation {
                         && bill.usage.input_tokens == usage.input_tokens
                         && bill.usage.output_tokens == usage.output_tokens
                 };
-                // Of equal ones the last: whoever asks again behind a death stores it.
+                // Of equal bills take the last: the worker that asks again after a death stores it.
                 let its_own = bills.iter().rposition(|bill| fits(&bill));
                 let place = its_own.unwrap_or_else(|| {
                     panic!("nobody billed this {purpose:?} ({round}, {attempt}): {usage:?} of {bills:#?}")
@@ -258,7 +260,8 @@ impl Conversation {
         }
         let dump = self.world.dump().await;
         let lost = self.unpaid(&dump).await;
-        // Those that the dead worker had asked for: the send's, a fold's, an extraction's and those of vectors.
+        // Only calls of the dead worker: the send's, a fold's, an extraction's and those for
+        // vectors.
         let theirs = lost.iter().all(|bill| bill.by == "first");
         assert!(theirs && lost.len() <= 4, "{plan:?}: {lost:#?}");
         let mut by: BTreeMap<Purpose, usize> = BTreeMap::new();
@@ -274,7 +277,7 @@ impl Conversation {
     }
 }
 
-/// An undisturbed conversation, and how many writes it takes.
+/// The outcome of an undisturbed conversation, and its number of writes.
 fn undisturbed(backing: &Backing) -> (Value, usize) {
     alone(async {
         let mut talk = Conversation::begin(backing).await;
@@ -306,7 +309,7 @@ fn undisturbed(backing: &Backing) -> (Value, usize) {
     })
 }
 
-/// So many deaths, spread over all writes, before them and after them in turn.
+/// Runs `dose` deaths spread over all writes, alternately before and after the write.
 fn deaths(open: impl Fn() -> Backing, dose: usize) {
     let (sound, writes) = undisturbed(&open());
     assert!(writes > 30, "{writes} writes");

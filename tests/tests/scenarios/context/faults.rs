@@ -1,7 +1,7 @@
-//! Faults at every write of sends with a fold beside them, of sends whose own rounds are folded and of folds behind
-//! the end of a send, two workers that fold the same session, and a provider that does all that providers do to long
-//! conversations. In the end the transcript is as if nothing had happened, and what was paid for is what the provider
-//! bills.
+//! Faults at every write: of sends with a fold in parallel, of sends whose own rounds are folded,
+//! and of folds after the end of a send; two workers that fold the same session; and a provider
+//! that does everything providers do to long conversations. In the end the transcript is as if
+//! nothing had happened, and what was accounted is what the provider billed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use mainspring_tests::world::{
 use mainspring_worker::llm::FactsOverride;
 use serde_json::{Value, json};
 
-/// A world whose model has so many tokens of room.
+/// A world whose model has a window of this many tokens.
 async fn world_over(backing: &Backing, window: u64, takes: Duration) -> World {
     let mut world = World::over(backing, |_, _, _| {}).await;
     let facts = FactsOverride {
@@ -69,7 +69,8 @@ async fn session_of(world: &World, key: SessionKey) -> DumpSession {
     mine.next().expect("it is there")
 }
 
-/// The essence of a world without what folds have to do with: what they cost, and which there are.
+/// The essence of a world without everything that folds affect: what they cost, and which there
+/// are.
 async fn beside_folds(world: &World) -> Value {
     let mut all = essence(&world.dump().await);
     for session in all["sessions"].as_array_mut().expect("sessions") {
@@ -83,8 +84,8 @@ async fn beside_folds(world: &World) -> Value {
     all
 }
 
-/// What the session's rows say it cost is what its provider bills, but for so many answers that died with
-/// whoever waited for them.
+/// Asserts that the session's usage rows match the provider's bills, except for up to `lost`
+/// answers that died with the worker that requested them.
 async fn paid(world: &World, key: SessionKey, lost: usize) {
     let session = session_of(world, key).await;
     let rows = session.usage.len();
@@ -114,7 +115,7 @@ async fn paid(world: &World, key: SessionKey, lost: usize) {
     world.audit().await;
 }
 
-/// The same to the token.
+/// Asserts that they match exactly, to the token.
 async fn paid_all(world: &World, key: SessionKey) {
     paid(world, key, 0).await;
     let (_, billed) = world.script.billed();
@@ -129,7 +130,8 @@ async fn paid_all(world: &World, key: SessionKey) {
     );
 }
 
-/// Each answer that wrote a fold has its row, and so has each call for one that broke off, by an estimate.
+/// Asserts that each answer that wrote a fold has its row, and so has each aborted call for one, by
+/// estimate.
 async fn folds_paid(world: &World, key: SessionKey) {
     let session = session_of(world, key).await;
     let rows = session.usage.iter().zip(&session.paid);
@@ -148,7 +150,7 @@ async fn folds_paid(world: &World, key: SessionKey) {
     assert_eq!(broken.len() + rows.len(), asked.count());
 }
 
-/// Short sends until there is something to fold, then one of several rounds.
+/// Runs short sends until there is something to fold, then one of several rounds.
 async fn conversation(
     world: &World,
     plan: FaultPlan,
@@ -182,7 +184,7 @@ async fn conversation(
     (key, faulty.struck(), faulty.writes())
 }
 
-/// Where a send's fold is made.
+/// Where a fold is made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Shape {
     Beside,
@@ -219,7 +221,7 @@ impl Shape {
         format!("plan {}", Value::from(rounds))
     }
 
-    /// The answers of its sends.
+    /// The number of answers of all its sends.
     fn rounds(self) -> usize {
         match self {
             // A send with five rounds of calls.
@@ -229,7 +231,7 @@ impl Shape {
     }
 }
 
-/// Each round is rendered again as it was asked, behind the folds of its time.
+/// Asserts that each round renders again exactly as it was sent, with the folds of its time.
 async fn asked_again(world: &World, key: SessionKey, shape: Shape) {
     let replays = world.replayed(key).await;
     let (differ, skipped) = (&replays.differ, &replays.skipped);
@@ -237,7 +239,7 @@ async fn asked_again(world: &World, key: SessionKey, shape: Shape) {
     assert_eq!(replays.same, shape.rounds());
 }
 
-/// What stands in the end where nothing goes wrong, and how many writes it takes.
+/// The final state when nothing goes wrong, and the number of writes.
 fn undisturbed(backing: &Backing, shape: Shape) -> (Value, usize) {
     alone(async {
         let world = world_over(backing, 16_000, TAKES).await;
@@ -251,7 +253,7 @@ fn undisturbed(backing: &Backing, shape: Shape) -> (Value, usize) {
         });
         assert_eq!(inside, shape == Shape::Inside, "{:?}", session.folds);
         let at_rest = session.steps.iter().filter(|step| {
-            // Nobody has the session whose epoch it would be.
+            // The session is not leased, so there is no epoch.
             step.kind == StepKind::Folded && step.epoch == 0
         });
         if shape == Shape::AtRest {
@@ -269,11 +271,11 @@ fn undisturbed(backing: &Backing, shape: Shape) -> (Value, usize) {
     })
 }
 
-/// So long a fold takes.
+/// How long a fold takes.
 const TAKES: Duration = Duration::from_secs(2);
 
-/// A fault at so many writes, spread over all of them, each kind in turn; every one at every write where all are asked
-/// for.
+/// Runs `dose` faults spread over all writes, each kind in turn; or, if all are requested, every
+/// kind at every write.
 fn disturbed(open: impl Fn() -> Backing, shape: Shape, dose: usize) {
     let (sound, writes) = undisturbed(&open(), shape);
     assert!(writes >= 10, "{shape:?}: {writes} writes");
@@ -293,7 +295,7 @@ fn disturbed(open: impl Fn() -> Backing, shape: Shape, dose: usize) {
                 let about = format!("{shape:?} {fault:?} at {at}, {struck:?}");
                 assert!(differ.is_empty(), "{about}: {differ:#?}");
                 if matches!(fault, Fault::DieBefore | Fault::DieAfter) {
-                    // The send's answer and a fold's at the most.
+                    // At most the send's answer and a fold's.
                     paid(&world, key, 2).await;
                 } else {
                     paid_all(&world, key).await;
@@ -345,8 +347,8 @@ fn the_same_faults_change_nothing_on_mysql() {
     }
 }
 
-/// A worker that stands still while its fold is written, and wakes up when another one has folded the session:
-/// its fold is not attached, and both are paid for.
+/// A worker is suspended while its fold is written, and resumes after another one has folded the
+/// session: its fold is not attached, and both are paid for.
 async fn two_fold_at_once(backing: &Backing, shape: Shape, wakes_after: u64) {
     let world = world_over(backing, 16_000, Duration::from_secs(5)).await;
     let key = world
@@ -378,7 +380,7 @@ async fn two_fold_at_once(backing: &Backing, shape: Shape, wakes_after: u64) {
         if folding() == 0 {
             continue;
         }
-        // The fold is under way: it is done five seconds later, if anybody hears of it.
+        // The fold is in flight; it is done five seconds later, if anybody is there to receive it.
         first.pause();
         world.worker("second", world.store.clone());
         world.pass(Duration::from_secs(wakes_after)).await;
@@ -394,7 +396,7 @@ async fn two_fold_at_once(backing: &Backing, shape: Shape, wakes_after: u64) {
     if shape == Shape::Inside {
         assert_eq!(folds, 1, "{wakes_after} s: {:?}", session.folds);
     }
-    // The one that is not attached was written, too.
+    // The fold that is not attached was written, too.
     folds_paid(&world, key).await;
     paid_all(&world, key).await;
 }
@@ -439,8 +441,8 @@ fn of_two_workers_that_fold_the_same_session_one_attaches_its_fold_on_mysql() {
     }
 }
 
-/// A conversation with a provider whose window is another one every few sends, whose answers are cut in the
-/// middle of a call or empty, and whose folds are sometimes none.
+/// Runs a conversation with a provider whose window changes every few sends, whose answers are cut
+/// in the middle of a call or empty, and whose folds are sometimes empty.
 async fn mind_changes(backing: &Backing, strategy: FoldStrategy) {
     let world = world_over(backing, 16_000, Duration::from_millis(200)).await;
     let mut agent = agent(0.85, 0.85);
@@ -462,13 +464,13 @@ async fn mind_changes(backing: &Backing, strategy: FoldStrategy) {
         let text = match n % 7 {
             0 => format!("plan {}\n\n{words}", json!([look, look])),
             1 => format!("say {n} {words}"),
-            // Cut in the middle of a call, which is not made.
+            // Cut in the middle of a call, so the call is not made.
             3 => format!("answers {}", json!([{"cut": "I begin to", "calls": look}])),
             4 => format!(
                 "answers {}",
                 json!([look, {"cut": "the half of it"}, " and the rest"])
             ),
-            // Neither words nor calls: that is no answer.
+            // Neither text nor calls: not an answer.
             5 => format!("answers {}", json!([{"empty": 2, "n": n}])),
             2 => format!("answers {}", json!([{"empty": 99, "n": n}])),
             _ => format!("plan {}\n\nfold empty", json!([look])),
@@ -487,13 +489,13 @@ async fn mind_changes(backing: &Backing, strategy: FoldStrategy) {
         let (said, paid) = (said.count(), paid.count());
         match n % 7 {
             3 => assert_eq!(code, Some(Code::LlmTruncated), "{record:#?}"),
-            // It is asked again, and what it said at last is the answer; all of them are billed.
+            // The model is asked again, and its last output is the answer; all calls are billed.
             5 => {
                 assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
-                // One that did not fit the window is not billed.
+                // A call that did not fit the window is not billed.
                 assert!(said == 1 && (2..=3).contains(&paid), "{record:#?}");
             }
-            // Nothing of it is shown to anybody.
+            // None of it is shown.
             2 => {
                 assert_eq!(code, Some(Code::LlmBadResponse), "{record:#?}");
                 assert_eq!(said, 0, "{record:#?}");

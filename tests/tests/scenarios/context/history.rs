@@ -1,5 +1,5 @@
-//! Conversations that are drawn from a seed, and three ways to run one: by a worker that stays, by workers that
-//! have never heard of the session, and by workers that die at any of their writes.
+//! Conversations generated from a seed, and three ways to run one: on a worker that stays, on
+//! workers that have nothing of the session cached, and on workers that die at any of their writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,25 +27,25 @@ use serde_json::{Map, Value, json};
 
 use crate::context::wires::without_ids;
 
-/// What happens to a conversation.
+/// An operation on a conversation.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    /// Somebody says something, perhaps something more while it is worked on.
+    /// A user message, perhaps with another one while the send is running.
     Say {
         input: Vec<ContentPart>,
         steer: Option<String>,
     },
     /// Old messages are removed.
     Prune(u32),
-    /// It goes on in a copy.
+    /// The conversation continues in a copy.
     Fork,
-    /// Something is remembered of its user.
+    /// A memory about its user is added.
     Remember(String),
-    /// It has another agent.
+    /// Its agent is changed.
     Change(Box<AgentSpec>),
 }
 
-/// How many pictures are replaced at once in some of the steady conversations.
+/// How many pictures are replaced at once in some steady conversations.
 pub(crate) const BLOCK: u32 = 2;
 
 /// A conversation.
@@ -56,7 +56,7 @@ pub(crate) struct History {
     pub(crate) ops: Vec<Op>,
 }
 
-/// Who works on it.
+/// Which workers run it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Warm,
@@ -84,7 +84,7 @@ fn words(chance: &mut Chance, count: u64) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// A to-do list, of which the first items are done.
+/// A to-do list whose first items are done.
 fn to_do(chance: &mut Chance, n: u64) -> Value {
     let done = chance.below(3);
     let items = (0..chance.between(1, 4)).map(|at| {
@@ -153,7 +153,7 @@ fn say(chance: &mut Chance, place: usize) -> Op {
     Op::Say { input, steer }
 }
 
-/// An agent with everything that changes what is shown from send to send.
+/// An agent with every feature that changes requests from send to send.
 pub(crate) fn agent() -> AgentSpec {
     let names = [
         "note_add",
@@ -232,8 +232,9 @@ impl History {
         Self { seed, agent, ops }
     }
 
-    /// The same without anything that changes what was shown before: no folds, prunes, copies or other agents.
-    /// Every third one replaces old pictures by lines, in blocks; the others show as many as agents do by default.
+    /// The same without anything that changes what was shown before: no folds, prunes, copies or
+    /// other agents. Every third one replaces old pictures by lines, in blocks; the others show as
+    /// many pictures as agents do by default.
     pub(crate) fn steady(seed: u64) -> Self {
         let mut all = Self::of(seed);
         all.agent = agent();
@@ -247,29 +248,29 @@ impl History {
     }
 }
 
-/// What a conversation came to.
+/// The course of a conversation.
 #[derive(Debug)]
 pub(crate) struct Course {
-    /// What was asked, in order.
+    /// The model calls, in order.
     pub(crate) asked: Vec<Asked>,
-    /// The digest that was previewed of a send's first round, and the one that this recorded, where nothing
-    /// was folded in between.
+    /// The previewed digest of a send's first round with the recorded one, for sends before which
+    /// nothing was folded.
     pub(crate) previewed: Vec<(Digest, Digest)>,
-    /// Deaths of workers.
+    /// Number of workers that died.
     pub(crate) deaths: usize,
-    /// Rounds of its own sends.
+    /// Number of rounds of its own sends.
     pub(crate) rounds: usize,
-    /// Behind how many rounds something was folded, and what.
+    /// Each fold: the number of rounds before it, and the first and last message that it covers.
     pub(crate) folds: Vec<(usize, i64, i64)>,
-    /// What its folds say.
+    /// The texts of its folds.
     pub(crate) texts: Vec<String>,
-    /// How often it was copied, and something of it removed.
+    /// Number of copies and prunes.
     pub(crate) changes: usize,
-    /// What its last copy asked, rendered again.
+    /// The requests of its last copy, rendered again.
     pub(crate) replays: Replays,
 }
 
-/// One conversation in a world, of which many may be had one after the other.
+/// Runs one conversation in a world, which may run many one after the other.
 pub(crate) struct Teller<'w> {
     world: &'w World,
     way: Way,
@@ -280,11 +281,12 @@ pub(crate) struct Teller<'w> {
     worker: Option<Lifecycle>,
 }
 
-/// Shows what would be asked, and never works on anything.
+/// Name of the worker that only renders previews and never runs anything.
 pub(crate) const VIEWER: &str = "viewer";
 
 impl<'w> Teller<'w> {
-    /// Runs a conversation to its end. The world has a worker named [`VIEWER`] in a pool of nobody's.
+    /// Runs a conversation to its end. The world has a worker named [`VIEWER`] in a pool that
+    /// nothing else uses.
     pub(crate) async fn tell(world: &'w World, history: &History, way: Way) -> Course {
         let begun = world.script.asked();
         let user = format!("u{}", world.entropy().random_id().simple());
@@ -377,7 +379,7 @@ impl<'w> Teller<'w> {
         }
     }
 
-    /// Keeps what the folds of the session say.
+    /// Records the texts of the session's folds.
     async fn keep_texts(&mut self) {
         let folds = self.world.store.read_folds(self.key).await;
         let folds = folds.expect("the store answers").into_iter();
@@ -430,7 +432,7 @@ impl<'w> Teller<'w> {
         self.course.changes += 1;
     }
 
-    /// One send to its end.
+    /// Runs one send to its end.
     async fn say(&mut self, input: &[ContentPart], steer: Option<&str>) {
         let world = self.world;
         let mut previews = Vec::new();
@@ -474,7 +476,7 @@ impl<'w> Teller<'w> {
                 let place = (self.course.rounds, fold.from_seq, fold.to_seq);
                 self.course.folds.push(place);
             }
-            // What is folded before the first round is not in its preview.
+            // A preview does not include a fold made before the first round.
             is_previewed &= step.refs.fold.is_none();
             if let Some(round) = step.refs.round {
                 self.course.rounds += 1;
@@ -488,7 +490,7 @@ impl<'w> Teller<'w> {
         }
     }
 
-    /// Starts the worker of the next send; one that dies at some write of it comes with its store.
+    /// Starts the worker of the next send. If it is to die at some write, returns its store.
     fn begin(&mut self) -> Option<Arc<Faulty>> {
         match self.way {
             Way::Warm => None,
@@ -507,7 +509,7 @@ impl<'w> Teller<'w> {
         }
     }
 
-    /// Starts another worker once the first one is dead, or the send has ended without that.
+    /// Starts another worker once the first one is dead, or once the send has ended regardless.
     async fn survive(&mut self, id: SendId, faulty: &Faulty, steer: Option<&str>) {
         let world = self.world;
         let mut told = steer;
@@ -547,12 +549,12 @@ impl<'w> Teller<'w> {
     }
 }
 
-/// A worker that asks little of the store but for its work.
+/// A worker that makes few background calls to the store.
 fn worker(world: &World, name: &str, store: Arc<dyn Store>) -> Lifecycle {
     let config = WorkerConfig {
         name: name.to_owned(),
         lease_ttl: Duration::from_secs(3),
-        // Nothing is paused here.
+        // Nothing is paused in these tests.
         pause_interval: Duration::from_hours(1),
         ..WorkerConfig::default()
     };
@@ -564,7 +566,7 @@ async fn retire(worker: &Lifecycle) {
     worker.abort();
 }
 
-/// Starts a worker that only shows what would be asked.
+/// Starts a worker that only renders previews.
 pub(crate) fn viewer(world: &World) {
     let config = WorkerConfig {
         name: VIEWER.to_owned(),
@@ -574,10 +576,10 @@ pub(crate) fn viewer(world: &World) {
         ..WorkerConfig::default()
     };
     world.worker_with(config, world.store.clone());
-    // What providers count moves the estimates: by what is stored of it, whoever asks.
+    // Providers' token counts adjust the estimates: by the stored calibration, on every worker.
     world.script.set_manner(Manner {
         counts: Some(1.3),
-        // What is remembered in two rounds is remembered at two times.
+        // Makes memories that are saved in two rounds have different times.
         answer_takes: Duration::from_millis(3),
         ..Manner::default()
     });

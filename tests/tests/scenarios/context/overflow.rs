@@ -1,5 +1,5 @@
-//! Conversations with huge outputs of tools and pictures, by workers whose facts about the model's window are
-//! wrong, with a model that refuses what exceeds its real one.
+//! Conversations with huge tool outputs and pictures, on workers with wrong facts about the model's
+//! window, with a model that refuses requests beyond its real window.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -20,15 +20,16 @@ use mainspring_tests::world::{Asked, Manner, World, alone};
 use mainspring_worker::llm::{FactsOverride, Request};
 use serde_json::{Value, json};
 
-/// A fifth of what `docs/benchmarks.md` reports, unless `MAINSPRING_TEST_OVERFLOWS` says otherwise.
+/// Number of sessions: a fifth of those in `docs/benchmarks.md`, unless `MAINSPRING_TEST_OVERFLOWS`
+/// says otherwise.
 const SESSIONS: u64 = 10;
 
 const SENDS: u64 = 20;
 
-/// Tokens of a fold that is as short as one can be that says anything.
+/// Tokens of the shortest useful fold.
 const SHORT_FOLD: u64 = 500;
 
-/// What a session is about.
+/// The parameters of a session.
 struct Case {
     manner: Manner,
     agent: AgentSpec,
@@ -37,7 +38,7 @@ struct Case {
 
 fn case(chance: &mut Chance) -> Case {
     let window = chance.between(8_000, 40_000);
-    // From half of what is true to eight times as much.
+    // The worker's facts range from half the real window to eight times as much.
     let eighths = chance.pick(&[4, 6, 8, 8, 12, 20, 64]);
     let strategy = chance.pick(&[FoldStrategy::Summary, FoldStrategy::Projection]);
     Case {
@@ -100,7 +101,7 @@ fn input(chance: &mut Chance, n: u64) -> Vec<ContentPart> {
     input
 }
 
-/// What was found.
+/// Totals over all sessions.
 #[derive(Debug, Default)]
 struct Found {
     completed: usize,
@@ -111,7 +112,7 @@ struct Found {
     folds: usize,
 }
 
-/// The least that has to be shown of a send: what its user said, and its last round.
+/// The minimum that a request of a send has to contain: the user's messages, and the last round.
 fn least(like: &Request, stored: Vec<Message>) -> Request {
     let last = stored.iter().rposition(|it| it.role == Role::Assistant);
     let kept = stored.into_iter().enumerate().filter(|(place, message)| {

@@ -1,5 +1,5 @@
-//! Two requests one after the other share their bytes up to where the messages of the first one end, over every
-//! transport: all that changes from send to send stands behind them.
+//! Consecutive requests share their bytes up to the end of the first one's messages, on every
+//! transport: everything that changes from send to send comes after them.
 
 use mainspring_providers::Kind;
 use mainspring_shared::message::{ContentPart, Role};
@@ -16,7 +16,8 @@ fn shared(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Where the messages of a request end: up to there it is the same whatever stands behind them.
+/// The offset at which a request's messages end: up to there it is the same, whatever follows the
+/// messages.
 fn end_of_messages(wire: &Wire, request: &Request) -> usize {
     let with = |tail: Option<&str>| {
         let tail = tail.map(str::to_owned);
@@ -28,7 +29,7 @@ fn end_of_messages(wire: &Wire, request: &Request) -> usize {
     shared(&with(None), &with(Some("behind")))
 }
 
-/// The requests of a session other than those for its children, in order.
+/// A session's own requests, without those of its children, in order.
 fn of_session(asked: &[Asked], key: &str) -> Vec<Asked> {
     let mine = asked.iter();
     mine.filter(|asked| asked.request.cache_key.as_deref() == Some(key))
@@ -36,7 +37,7 @@ fn of_session(asked: &[Asked], key: &str) -> Vec<Asked> {
         .collect()
 }
 
-/// Takes the marks out of a request, and counts them.
+/// Removes the cache marks from a request, and returns their number.
 fn unmarked(value: &mut Value) -> usize {
     match value {
         Value::Object(members) => {
@@ -48,21 +49,21 @@ fn unmarked(value: &mut Value) -> usize {
     }
 }
 
-/// What was compared.
+/// Counts of what was compared.
 #[derive(Debug, Default, Clone, Copy)]
 struct Sums {
     /// Pairs of requests, over all transports.
     pairs: usize,
-    /// Of which the first has something behind its messages.
+    /// Pairs of which the first has something after its messages.
     tails: usize,
-    /// Of which it has a to-do list there.
+    /// Pairs of which it has a to-do list there.
     lists: usize,
     /// Pairs between which a block of old pictures was replaced by lines.
     blocks: usize,
 }
 
-/// How many pictures of a request are lines. The model, which repeats what it was told, repeats such lines too:
-/// its answers don't count.
+/// The number of a request's pictures that are shown as lines. The model, which echoes its input,
+/// repeats such lines too: its answers don't count.
 fn lines(request: &Request) -> usize {
     let told = request.messages.iter();
     let told = told.filter(|message| message.role != Role::Assistant);
@@ -109,7 +110,7 @@ async fn compared(seed: u64, sums: &mut Sums) -> Result<(), TestCaseError> {
             sums.lists += usize::from(tail.is_some_and(|tail| tail.contains("<todo")));
         }
     }
-    // Anthropic's marks are beside the text, which is the same without them.
+    // Anthropic's cache marks are next to the text, which is the same without them.
     let clock = world.clock();
     let plain = Wire::of(Kind::Anthropic, &clock, false);
     let marked = Wire::of(Kind::Anthropic, &clock, true);
@@ -148,6 +149,6 @@ fn requests_one_after_the_other_begin_alike_over_every_transport() {
         sums.pairs > 1_000 && sums.tails > sums.pairs / 4 && sums.lists > sums.pairs / 20,
         "{sums:?}"
     );
-    // Few requests pay for it.
+    // Only few requests lose their prefix to it.
     assert!((1..sums.pairs / 20).contains(&sums.blocks), "{sums:?}");
 }

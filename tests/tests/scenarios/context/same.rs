@@ -1,8 +1,9 @@
-//! The request of a round is the same, byte for byte, whether the worker that asks it has the session in its
-//! cache, loads it, or takes it over from one that died at some write; and a preview shows it beforehand.
+//! The request of a round is the same, byte for byte, whether the worker that sends it has the
+//! session cached, loads it, or takes it over from a worker that died at some write; and a preview
+//! shows it beforehand.
 //!
-//! Conversations are drawn from seeds. `MAINSPRING_TEST_HISTORIES` says how many, `MAINSPRING_TEST_HISTORIES_FROM`
-//! with which seed to begin; see `docs/CONTEXT.md`.
+//! Conversations are generated from seeds. `MAINSPRING_TEST_HISTORIES` sets how many, and
+//! `MAINSPRING_TEST_HISTORIES_FROM` the first seed; see `docs/CONTEXT.md`.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -15,13 +16,13 @@ use mainspring_tests::world::{Backing, World, alone};
 use crate::context::history::{Course, History, Teller, Way, viewer};
 use crate::context::wires::{Wire, without_ids};
 
-/// Conversations in one world, with one database.
+/// Number of conversations in one world, with one database.
 const TOGETHER: u64 = 20;
 
-/// Conversations on each server: every call of a store there takes a while.
+/// Number of conversations on each database server, where every call of a store takes a while.
 const SOME: u64 = 4;
 
-/// What was found in some conversations.
+/// Totals over some conversations.
 #[derive(Debug, Default)]
 struct Found {
     histories: u64,
@@ -30,10 +31,10 @@ struct Found {
     deaths: usize,
     folds: usize,
     changes: usize,
-    /// Rounds that were rendered again from the database, and are what was asked.
+    /// Rounds that were rendered again from the database and equal what was sent.
     replayed: usize,
-    /// Courses in which something was folded at another round or to another length, and which are not compared.
-    /// What is random must decide about no fold, so that there are none.
+    /// Courses that folded at a different round or to a different length, which are not compared.
+    /// Nothing random may influence a fold, so there must be none.
     folded_otherwise: Vec<String>,
 }
 
@@ -44,7 +45,7 @@ fn asked(wire: &Wire, course: &Course) -> BTreeSet<String> {
         .collect()
 }
 
-/// The first of some requests that is not among others, with the one of those that is most like it.
+/// The first of some requests that is not among the others, with the most similar one of those.
 fn odd<'a>(some: &'a BTreeSet<String>, others: &'a BTreeSet<String>) -> Option<String> {
     let odd = some.difference(others).next()?;
     let alike = |other: &&String| {
@@ -61,7 +62,7 @@ fn odd<'a>(some: &'a BTreeSet<String>, others: &'a BTreeSet<String>) -> Option<S
     Some(format!("behind byte {at}:\n{}\n{closest:#?}", behind(odd)))
 }
 
-/// How many rounds of a course were rendered again, all of which are what was asked.
+/// The number of rounds of a course that were rendered again; asserts that all equal what was sent.
 fn replayed(course: &Course, seed: u64, history: &History) -> usize {
     let differ = &course.replays.differ;
     assert!(differ.is_empty(), "seed {seed}: {differ:?}: {history:#?}");
@@ -82,7 +83,7 @@ async fn check(world: &World, wire: &Wire, seed: u64, found: &mut Found) {
         found.deaths += course.deaths;
         found.replayed += replayed(&course, seed, &history);
         if (&course.folds, &course.texts) != (&warm.folds, &warm.texts) {
-            // An estimate that was right at a threshold: see above.
+            // An estimate happened to be right at a threshold: see `folded_otherwise`.
             let mut texts = course.texts.iter().zip(&warm.texts);
             found.folded_otherwise.push(format!(
                 "seed {seed}, {way:?}: {:?}, warm: {:?}, first text: {:?}",
@@ -109,7 +110,7 @@ fn number(name: &str, default: u64) -> u64 {
     environment(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// So many conversations on a store, or as many as the environment says.
+/// Runs conversations on a store: as many as the environment says, or else `default`.
 fn on(name: &str, open: impl Fn() -> Option<Backing>, default: u64) {
     let count = number("MAINSPRING_TEST_HISTORIES", default);
     let from = number("MAINSPRING_TEST_HISTORIES_FROM", 0);
@@ -126,7 +127,8 @@ fn on(name: &str, open: impl Fn() -> Option<Backing>, default: u64) {
         alone(async {
             let world = World::over(&backing, |_, _, _| {}).await;
             viewer(&world);
-            // Whatever is due here, leases of the dead above all, may be late.
+            // Sweeps may be slow here: anything due, above all leases of dead workers, may be found
+            // late.
             world.sweep_every(Duration::from_secs(2));
             let wire = Wire::of(Kind::Anthropic, &world.clock(), false);
             for seed in seed..last {
@@ -148,7 +150,7 @@ fn on(name: &str, open: impl Fn() -> Option<Backing>, default: u64) {
         assert!(drawn.iter().all(|times| *times > 0), "{found:?}");
         assert!(found.folded_otherwise.is_empty(), "{found:?}");
     }
-    // Straight to the terminal: the harness shows what is printed only when a test fails.
+    // Write to stderr directly: the harness shows printed output only when a test fails.
     let said = format!("{name}: {found:?}\n");
     let told = std::io::stderr().write_all(said.as_bytes());
     told.expect("standard error is open");

@@ -1,5 +1,5 @@
-//! Prompt caches as the two vendors publish their rules, and what they bill. Tokens are counted as four bytes of
-//! the request each, the same for everybody who is compared.
+//! Prompt caches and billing by the two vendors' published rules. Tokens are counted as four bytes
+//! of the request each, the same for everything that is compared.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -9,20 +9,20 @@ use mainspring_providers::Kind;
 use mainspring_shared::budget::Price;
 use mainspring_shared::model::ModelFacts;
 
-/// How long an entry is kept after its last use.
+/// How long a cache entry is kept after its last use.
 const KEPT: Duration = Duration::from_mins(5);
 
-/// Tokens of a beginning below which nothing is kept.
+/// Minimum tokens of a cached prefix.
 const LEAST_TOKENS: u64 = 1024;
 
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// OpenAI's caches grow by so many tokens.
+/// OpenAI's cached prefixes grow in steps of this many tokens.
 const STEP_TOKENS: u64 = 128;
 
 const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
-/// Input tokens by what they are billed as.
+/// Input tokens by how they are billed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Billed {
     pub(crate) read: u64,
@@ -47,12 +47,12 @@ impl Billed {
 pub(crate) struct Vendor {
     kind: Kind,
     price: Price,
-    /// Beginnings by their hash, with their last use.
+    /// Time of last use of cached prefixes, by hash.
     kept: BTreeMap<u64, Duration>,
 }
 
 impl Vendor {
-    /// The vendor of a model that is known.
+    /// The vendor of a built-in model.
     pub(crate) fn of(kind: Kind, model: &str) -> Self {
         let price = ModelFacts::built_in(model).and_then(|facts| facts.price);
         Self {
@@ -62,14 +62,14 @@ impl Vendor {
         }
     }
 
-    /// What tokens cost, in tokens that no cache has anything to do with.
+    /// The cost of tokens, expressed in uncached input tokens.
     pub(crate) fn weight(&self, billed: Billed) -> f64 {
         let read = self.price.cache_read.unwrap_or(self.price.input) / self.price.input;
         let write = self.price.cache_write.unwrap_or(self.price.input) / self.price.input;
         billed.read as f64 * read + billed.written as f64 * write + billed.fresh as f64
     }
 
-    /// Serves a request, of which it keeps what its rules say.
+    /// Serves a request, and caches what the vendor's rules say.
     pub(crate) fn serve(&mut self, body: &[u8], at: Duration) -> Billed {
         self.kept.retain(|_, used| at.saturating_sub(*used) <= KEPT);
         let text = std::str::from_utf8(body).expect("it is JSON");
@@ -79,8 +79,8 @@ impl Vendor {
         }
     }
 
-    /// What is marked is written, and read where an earlier request marked the same. The public rule also looks
-    /// twenty blocks back from each mark, which could only find more.
+    /// Marked prefixes are written, and read if an earlier request marked the same prefix. The
+    /// published rule also looks back twenty blocks from each mark, which could only find more.
     fn serve_marked(&mut self, text: &str, at: Duration) -> Billed {
         let mut hasher = DefaultHasher::new();
         let (mut begin, mut bytes, mut marks) = (0, 0, Vec::new());
@@ -109,7 +109,8 @@ impl Vendor {
         }
     }
 
-    /// Every beginning is kept, in steps; where writing has a price, what was not read is written.
+    /// Every prefix is cached, in steps; if writing has a price, everything that was not read is
+    /// written.
     fn serve_any(&mut self, text: &str, at: Duration) -> Billed {
         let all = text.len() as u64 / BYTES_PER_TOKEN;
         let step = (STEP_TOKENS * BYTES_PER_TOKEN) as usize;

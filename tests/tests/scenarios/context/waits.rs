@@ -1,5 +1,5 @@
-//! How long a client waits for folds: the time of each send of a conversation, against the same conversation
-//! without folds.
+//! How long a client waits for folds: the duration of each send of a conversation, compared with
+//! the same conversation without folds.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use mainspring_tests::world::{Manner, World};
 use mainspring_worker::llm::FactsOverride;
 use serde_json::json;
 
-/// So long a model writes a fold.
+/// How long a model takes to write a fold.
 const WRITES: Duration = Duration::from_secs(4);
 
 const SENDS: u64 = 120;
 
-/// How a conversation goes.
+/// The pace of a conversation.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
-    /// So long its tools work in each of three rounds.
+    /// How long its tools work in each of three rounds.
     works: Duration,
-    /// So long nobody says anything after an answer.
+    /// How long the user is silent after an answer.
     pause: Duration,
 }
 
@@ -33,14 +33,14 @@ impl Pace {
     }
 }
 
-/// What a conversation came to.
+/// The measurements of a conversation.
 struct Had {
-    /// The time of each send.
+    /// The duration of each send.
     took: Vec<Duration>,
-    /// Its folds, and the calls of a model for them.
+    /// Number of folds, and of the model calls made for them.
     folds: usize,
     asked: usize,
-    /// The sends that say in their steps that something was folded before they asked a model.
+    /// Whether each send's steps say that something was folded before its model call.
     before: Vec<bool>,
 }
 
@@ -110,7 +110,8 @@ async fn had(strategy: FoldStrategy, pace: Pace) -> Had {
     }
 }
 
-/// What each send lost against the same conversation without folds, and that with them.
+/// The extra duration of each send compared with the same conversation without folds, and the
+/// conversation with folds.
 async fn lost(pace: Pace) -> (Vec<Duration>, Had) {
     let plain = had(FoldStrategy::None, pace).await;
     assert_eq!(plain.folds, 0);
@@ -126,7 +127,7 @@ fn p99(lost: &[Duration]) -> Duration {
     sorted[sorted.len() * 99 / 100]
 }
 
-/// Tells it straight to the terminal: the harness shows what is printed only when a test fails.
+/// Writes to stderr directly: the harness shows printed output only when a test fails.
 fn tell(said: &str) {
     let told = std::io::stderr().write_all(said.as_bytes());
     told.expect("standard error is open");
@@ -143,7 +144,7 @@ async fn nobody_waits_for_a_fold_beside_the_conversation() {
     assert!(lost.iter().all(Duration::is_zero), "{lost:?}");
 }
 
-/// Where every send is over before a fold is written, it is written while the session is at rest.
+/// If every send is over before a fold is written, the fold is written while the session is idle.
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_fold_behind_a_short_send() {
     let (lost, Had { folds, asked, .. }) = lost(Pace::of(Duration::from_millis(500))).await;
@@ -156,8 +157,8 @@ async fn nobody_waits_for_a_fold_behind_a_short_send() {
     assert_eq!(asked, folds, "a fold was written in vain");
 }
 
-/// Where nobody ever pauses, what was begun at rest is late, and a fold is written before a model is asked: its send
-/// takes longer by that, and says so.
+/// If the user never pauses, a fold started in an idle session is late, and a fold is written
+/// before a model call: its send takes longer by that, and says so.
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_a_fold_before_a_call_waits_once_and_is_told() {
     let pace = Pace {

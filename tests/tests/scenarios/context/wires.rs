@@ -1,4 +1,4 @@
-//! Requests as the transports that ship send them.
+//! Requests as the shipped transports send them.
 
 use std::sync::{Arc, Once};
 
@@ -18,11 +18,11 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// The transport of a kind, to an address of nobody.
+    /// The transport of a kind, with an address where nothing listens.
     pub(crate) fn of(kind: Kind, clock: &Arc<dyn Clock>, marks: bool) -> Self {
         static CRYPTO: Once = Once::new();
         CRYPTO.call_once(|| {
-            // Somebody else may have been first.
+            // Another test may have installed one already.
             let _ = rustls::crypto::ring::default_provider().install_default();
         });
         let settings = ProviderSettings {
@@ -37,7 +37,7 @@ impl Wire {
         Self { kind, model }
     }
 
-    /// All of them, in a world.
+    /// The transports of all kinds, in a world.
     pub(crate) fn all(world: &World) -> Vec<Self> {
         let of = |kind| Self::of(kind, &world.clock(), false);
         KINDS.map(of).into()
@@ -50,8 +50,8 @@ impl Wire {
     }
 }
 
-/// The text of a request with the ids of what it names taken out of it, which are drawn anew in each world:
-/// whole, and `mem_0190…` where a digest cut one short.
+/// The text of a request without the ids in it, which differ in each world: whole ids, and
+/// `mem_0190…` where a digest cut one short.
 pub(crate) fn without_ids(body: &[u8]) -> String {
     const ID: usize = 32;
     let text = std::str::from_utf8(body).expect("it is JSON");

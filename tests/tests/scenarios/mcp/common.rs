@@ -1,4 +1,4 @@
-//! What servers must do over either transport.
+//! Cases for both transports.
 
 use mainspring_shared::message::{ContentPart, ImageSource};
 use mainspring_shared::tool::Repeat;
@@ -68,7 +68,7 @@ pub(crate) async fn a_healthy_server_is_used(pool: &Pool) {
     assert_eq!(refused, (Code::ToolInvalidArguments, expected));
 }
 
-/// A prefix and a list of tools narrow and name what is on offer.
+/// A prefix and a list of tools name and restrict the available tools.
 pub(crate) async fn an_agent_chooses_and_prefixes(pool: &Pool) {
     let chosen = wanted("my_", Some(&["value", "nothing", "text.say"]));
     let tools = pool.tools(&chosen).await.unwrap();
@@ -80,7 +80,7 @@ pub(crate) async fn an_agent_chooses_and_prefixes(pool: &Pool) {
     assert_eq!(text(said), "dot {}");
 }
 
-/// A call that never ends is given up on; the server goes on serving others.
+/// A call that never ends is abandoned; the server keeps serving others.
 pub(crate) async fn a_call_that_hangs_ends_in_time(pool: &Pool) {
     let (code, message) = refusal(call(pool, "hang", json!({})).await);
     assert_eq!(code, Code::ToolUnknownOutcome, "{message}");
@@ -89,7 +89,7 @@ pub(crate) async fn a_call_that_hangs_ends_in_time(pool: &Pool) {
     assert_eq!(text(call(pool, "text_say", json!({})).await), "line {}");
 }
 
-/// Who stops waiting is let go at once.
+/// A stopped call returns at once.
 pub(crate) async fn a_stopped_call_ends(pool: &Pool) {
     let tool = tool(pool, "hang").await;
     let invocation = invocation(json!({}));
@@ -98,7 +98,7 @@ pub(crate) async fn a_stopped_call_ends(pool: &Pool) {
     assert_eq!(code, Code::ToolInterrupted);
 }
 
-/// A tool that appears later is on offer after the server said so.
+/// A tool that is added later is available once the server has announced it.
 pub(crate) async fn a_changed_list_is_asked_for_again(pool: &Pool) {
     assert!(!tools(pool).await.unwrap().contains_key("grown"));
     assert_eq!(text(call(pool, "grow", json!({})).await), "grown");
@@ -112,7 +112,7 @@ pub(crate) async fn a_changed_list_is_asked_for_again(pool: &Pool) {
         .expect("the notice arrives");
 }
 
-/// A server that dies under a call is back for the next one; what may be repeated is repeated.
+/// A server that dies during a call is restarted for the next one; repeatable calls are repeated.
 pub(crate) async fn a_server_that_dies_in_a_call_is_started_again(pool: &Pool) {
     let folder = tempfile::tempdir().unwrap();
     for name in ["die_once_safe", "die_once_keyed"] {

@@ -1,7 +1,4 @@
-//! The reference server that the protocol's own authors test clients with, from npm.
-//!
-//! Where npm is missing, or cannot fetch the package, these tests say SKIPPED; under `REQUIRE_NPM`
-//! they fail.
+//! The protocol authors' reference server for testing clients, from npm.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -17,10 +14,10 @@ use tokio::process::Child;
 
 use super::*;
 
-/// A version of its own choosing: another one is another peer.
+/// A pinned version, because another version is another peer.
 const PACKAGE: &str = "@modelcontextprotocol/server-everything@2026.8.31";
 
-/// The server's program, installed once; none where that is not possible.
+/// The server's program, installed once; `None` if that is not possible.
 fn program() -> Option<PathBuf> {
     static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     match PROGRAM.get_or_init(install) {
@@ -28,7 +25,7 @@ fn program() -> Option<PathBuf> {
         Err(why) => {
             let required = std::env::var_os("REQUIRE_NPM").is_some();
             assert!(!required, "{PACKAGE}: {why}");
-            // Where stderr is gone, nobody reads it.
+            // If stderr is closed there is nobody to report to.
             let _ = writeln!(std::io::stderr(), "SKIPPED: {PACKAGE}: {why}");
             None
         }
@@ -38,7 +35,7 @@ fn program() -> Option<PathBuf> {
 fn install() -> Result<PathBuf, String> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("everything");
     let program = folder.join("node_modules/.bin/mcp-server-everything");
-    // Written last: an installation that was broken off is made again.
+    // Written last, so an interrupted installation is redone.
     let whole = folder.join(PACKAGE.replace('/', "-"));
     if whole.exists() {
         return Ok(program);
@@ -71,7 +68,7 @@ fn stdio(program: &std::path::Path) -> Transport {
     }
 }
 
-/// What the peer offers, and each kind of answer that it has.
+/// Lists the peer's tools, and exercises each kind of answer it has.
 async fn it_is_used(pool: &Pool) {
     let listed = tools(pool).await.unwrap();
     for (name, repeat) in [
@@ -120,7 +117,7 @@ async fn it_is_used(pool: &Pool) {
     let (code, message) = refusal(call(pool, "get-sum", json!({"a": "x"})).await);
     assert_eq!(code, Code::ToolFailed, "{message}");
     assert!(message.contains("expected number"), "{message}");
-    // It reports its progress meanwhile, and talks of other things.
+    // Meanwhile it reports its progress, and logs other things.
     text(call(pool, "toggle-simulated-logging", json!({})).await);
     let long = json!({"duration": 1, "steps": 4});
     let long = text(call(pool, "trigger-long-running-operation", long).await);
@@ -132,7 +129,7 @@ async fn it_is_used_over_stdio() {
     let Some(program) = program() else { return };
     let pool = pool(stdio(&program), LONG, LONG);
     it_is_used(&pool).await;
-    // Of the worker's own environment it sees nothing that could be a secret.
+    // It sees nothing of the worker's own environment that could be a secret.
     let seen = text(call(&pool, "get-env", json!({})).await);
     let seen: BTreeMap<String, String> = serde_json::from_str(&seen).expect("an object");
     assert_eq!(seen["OF_THE_SERVER"], "its own");
@@ -156,9 +153,9 @@ async fn a_call_that_takes_too_long_is_left_and_the_next_is_answered() {
     );
 }
 
-/// A server on a port of its own; it ends when dropped.
+/// Starts a server on a port of its own; it ends when dropped.
 async fn served(program: &std::path::Path) -> (Child, Transport) {
-    // A port that was free may be taken by the time the server binds it, and then the server ends.
+    // A free port may be taken by the time the server binds it, and then the server exits.
     for _ in 0..5 {
         let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = free.local_addr().unwrap().port();
@@ -172,8 +169,8 @@ async fn served(program: &std::path::Path) -> (Child, Transport) {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        // Its own word is waited for: a connection to a port on which nobody listens can be given
-        // that very port as its own, and then it meets itself.
+        // Wait for its own message: a connection to a port on which nobody listens can be assigned
+        // that very port as its local one, and then it connects to itself.
         let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
         let ready = format!("listening on port {port}");
         let listens = async {

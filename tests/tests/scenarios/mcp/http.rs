@@ -16,7 +16,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::server::{Death, TestServer};
 use super::*;
 
-/// A server that is started again, at the same address and without its sessions, when it dies.
+/// A server that is restarted when it dies, at the same address and without its sessions.
 struct Served {
     address: SocketAddr,
     task: JoinHandle<()>,
@@ -56,7 +56,7 @@ impl Served {
     }
 }
 
-/// One life; dropping it breaks its connections.
+/// One life of the server; dropping it breaks its connections.
 async fn serve(listener: &TcpListener, death: Arc<Notify>) {
     let server = TestServer::new(Death::Told(death));
     let service = StreamableHttpService::new(
@@ -70,7 +70,7 @@ async fn serve(listener: &TcpListener, death: Arc<Notify>) {
         let service = TowerToHyperService::new(service.clone());
         connections.spawn(async move {
             let serving = hyper::server::conn::http1::Builder::new();
-            // The client may leave whenever it likes.
+            // The client may disconnect at any time.
             let _ = serving
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -131,7 +131,7 @@ async fn nobody_there_is_told_without_the_address() {
     assert_eq!(error.to_string(), expected);
 }
 
-/// A server of bytes: gives every request the same answer, and keeps what it was sent.
+/// Starts a raw server that gives its request this answer, and returns what it received.
 async fn answering(answer: &'static str) -> (SocketAddr, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

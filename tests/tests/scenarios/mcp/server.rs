@@ -1,4 +1,4 @@
-//! The server of the tests. Over stdio it is this very program, started again.
+//! The MCP server of the tests. Over stdio it is this test program, started again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
-/// Set for the server over stdio.
+/// Environment variable that is set for the server over stdio.
 pub(crate) const ROLE: &str = "MAINSPRING_MCP_SUITE_SERVES";
 
 /// How a server dies.
 #[derive(Debug, Clone)]
 pub(crate) enum Death {
-    /// Its process is gone.
+    /// Its process aborts.
     Abort,
-    /// Whoever runs it is told.
+    /// The task that runs it is notified.
     Told(Arc<Notify>),
 }
 
@@ -48,7 +48,7 @@ impl TestServer {
         std::future::pending().await
     }
 
-    /// Dies the first time, by a file that is there the second time.
+    /// Dies the first time; a marker file tells the second time apart.
     async fn die_once(&self, arguments: &Value) -> CallToolResult {
         let marker = arguments["marker"].as_str().expect("a path");
         if Path::new(marker).exists() {
@@ -65,7 +65,7 @@ fn said(text: &str) -> CallToolResult {
     CallToolResult::success(vec![ContentBlock::text(text)])
 }
 
-/// An echo without end, by which others see whether this process lives.
+/// Opens a port that echoes for ever, by which tests see whether this process is alive.
 async fn listen() -> CallToolResult {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
         .await
@@ -84,7 +84,7 @@ async fn listen() -> CallToolResult {
     said(&port.to_string())
 }
 
-/// What no client can make sense of, in every way that fits a line; and no answer.
+/// Writes nonsense of every kind that fits in a line, and no answer.
 async fn talk_nonsense() -> CallToolResult {
     let lines = [
         "garbage",
@@ -206,7 +206,7 @@ impl ServerHandler for TestServer {
 }
 
 /// Not a test but the server over stdio: it does nothing unless the tests have started it. The
-/// harness prints a line before, as many a real server does.
+/// harness prints a line first, as many real servers do.
 #[tokio::test]
 async fn serves_over_stdio() {
     if std::env::var_os(ROLE).is_none() {

@@ -1,4 +1,4 @@
-//! Servers that are children of the worker.
+//! Servers that are child processes of the worker.
 
 use mainspring_worker::llm::Secret;
 use serde_json::json;
@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use super::*;
 
-/// Calls that are to end by themselves: short, since some of them wait for it.
+/// Timeout of calls that are expected to time out: short, because some tests wait for it.
 const SHORT: Duration = Duration::from_millis(700);
 
 /// This program again, as a server.
@@ -69,7 +69,7 @@ async fn all_agents_share_one_process() {
         port,
         text(other["listen"].call(invocation(json!({}))).await)
     );
-    // The second answer came from the process of the first: it still lives.
+    // The second answer came from the same process as the first, which is still alive.
     let stream = TcpStream::connect(format!("127.0.0.1:{port}")).await;
     assert!(stream.is_ok(), "{stream:?}");
     let grown = text(one["grow"].call(invocation(json!({}))).await);
@@ -119,7 +119,7 @@ async fn servers_die_with_their_pool() {
     assert!(ends(&mut stream).await);
 }
 
-/// Whether the process at the other end goes away.
+/// Whether the connection ends with an error, because the process at the other end is gone.
 async fn ends(stream: &mut TcpStream) -> bool {
     let end = tokio::time::timeout(LONG, stream.read_u8());
     end.await.expect("it ends in time").is_err()
@@ -135,7 +135,7 @@ async fn a_server_that_is_not_ready_in_time_is_left() {
         let pool = pool(shell(script), LONG, Duration::from_millis(200));
         let error = tools(&pool).await.expect_err(script);
         let slow = matches!(&error, Error::Slow { server, .. } if server == "it");
-        // What echoes our own request is no server either, and is known at once.
+        // A program that echoes our own request is no server either, and is recognized at once.
         let echo = script == "cat" && matches!(error, Error::Start { .. });
         assert!(slow || echo, "{script}: {error}");
     }
@@ -169,7 +169,8 @@ async fn a_server_that_does_not_start_says_why_without_its_secrets() {
     assert_eq!(error, Error::Unknown { server });
 }
 
-/// Tries until nobody waits any longer; how often that was, and how long the server is left alone.
+/// Tries until the pool stops waiting; returns the number of attempts, and how long the server is
+/// left alone.
 async fn left_alone(pool: &Pool) -> (u32, Duration) {
     for started in 0..10 {
         if let Error::Away { wait, .. } = tools(pool).await.expect_err("no server") {
@@ -193,7 +194,7 @@ async fn a_server_that_keeps_failing_is_left_alone_for_longer_and_longer() {
     }
 }
 
-/// The prompt of a session stays what it is while a server is away.
+/// A session's prompt does not change while a server is away.
 #[tokio::test]
 async fn tools_of_a_server_that_is_away_stay_on_offer() {
     let folder = tempfile::tempdir().unwrap();

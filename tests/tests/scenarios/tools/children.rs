@@ -1,4 +1,4 @@
-//! Sends that hand tasks to children.
+//! Sends that delegate tasks to children.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,7 +87,7 @@ async fn a_child_in_the_background_reports_to_the_inbox() {
 async fn agents_do_not_delegate_without_end() {
     let (world, key) = delegating().await;
     let _worker = world.worker("w", world.store.clone());
-    // Each child is asked to make another.
+    // Each child is asked to create another.
     let mut task = "hello".to_owned();
     for _ in 0..5 {
         task = plan(&json!([[["spawn_agent", {"task": task}]]]));
@@ -156,7 +156,7 @@ async fn a_fault_at_any_write_of_a_send_with_a_child_changes_nothing_of_the_outc
         world.audit().await;
         let dump = world.dump().await;
         let said = dump.sessions.iter().map(|session| {
-            // What a deleted one left behind is nobody's: a sweep removes it.
+            // A deleted session's remains don't count: a sweep removes them.
             let is_there = session.hot.lifecycle != Lifecycle::Deleted;
             let said = session.messages.iter().filter(|_| is_there);
             said.map(|m| (m.role, plain_text(&m.content))).collect()
@@ -203,8 +203,8 @@ async fn a_cancel_goes_down_the_tree() {
     world.audit().await;
 }
 
-/// What a child cost is counted once, however often its parent is put aside before the model is
-/// told of its end.
+/// A child's cost is counted once, however often its parent is parked before the model is told of
+/// the child's end.
 #[tokio::test(start_paused = true)]
 async fn a_childs_cost_is_counted_once_though_its_parent_waits_for_the_model() {
     let (world, key) = delegating().await;
@@ -212,7 +212,7 @@ async fn a_childs_cost_is_counted_once_though_its_parent_waits_for_the_model() {
     let task = json!([[["spawn_agent", {"task": "sleep 3000"}]]]);
     let id = world.send(key, &plan(&task)).await;
     until(&world, id, WaitingOn::Agent).await;
-    // The first two answers to this are refused, each with the advice to come back in a minute.
+    // The first two model calls for this are refused, each with a hint to retry in a minute.
     world.deliver(key, "fail-late 2", OnBusy::Steer).await;
     until(&world, id, WaitingOn::Retry).await;
     let record = world.settle(&[id]).await.remove(0);
@@ -222,7 +222,7 @@ async fn a_childs_cost_is_counted_once_though_its_parent_waits_for_the_model() {
     world.audit().await;
 }
 
-/// How often the session's sends were taken up again.
+/// How often the session's sends were resumed.
 async fn resumptions(world: &World, key: SessionKey) -> usize {
     let dump = world.dump().await;
     let session = dump.sessions.iter().find(|session| session.key == key);
@@ -231,7 +231,7 @@ async fn resumptions(world: &World, key: SessionKey) -> usize {
     resumed.count()
 }
 
-/// Keys guard what they made against a repeat for a time; a person may take longer to answer.
+/// Idempotency keys prevent repeats only for a limited time; a person may take longer to answer.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_after_the_keys_are_gone_ends_a_send_with_a_child_in_the_background() {
     let (world, key) = delegating().await;
@@ -277,7 +277,8 @@ async fn a_round_that_is_older_than_its_keys_makes_its_child_and_its_run_once() 
         ["spawn_agent", {"task": "sleep 600000"}],
         ["create_workflow", {"spec": spec}],
         ["create_workflow", {"spec": spec, "detached": true}],
-        // Its time is up after a minute: the send is taken up although the others go on.
+        // This call times out after a minute, so the send is resumed although the others are still
+        // running.
         ["brief", {}],
     ]]);
     let id = world.send(key, &plan(&calls)).await;
@@ -357,7 +358,7 @@ async fn a_child_answers_in_the_shape_that_its_task_asks_for() {
     assert_eq!((agent.max_tokens, agent.temperature), (Some(99), Some(0.5)));
 }
 
-/// The inputs of the sessions that are there, in order, without that of the parent.
+/// The inputs of the existing sessions, in order, without the parent's.
 async fn there(world: &World) -> Vec<String> {
     let sessions = world.dump().await.sessions;
     let mut there = Vec::new();
@@ -404,7 +405,8 @@ async fn a_child_is_kept_as_long_as_its_parent_says() {
         .filter(|message| message.role == User);
     let told = words.map(|message| plain_text(&message.content));
     assert_eq!(told.filter(|text| text.contains("echo: later")).count(), 1);
-    // One that failed stays to be looked at; what worked below one that answered goes with it.
+    // A failed child stays for inspection; a child's own children are deleted with it once it has
+    // answered.
     assert_eq!(there(&world).await, ["free", "kept", "refuse"]);
     let sessions = world.dump().await.sessions;
     let of = |text: &str| {

@@ -1,4 +1,4 @@
-//! Questions and permissions that nobody answers.
+//! Questions and approvals that nobody answers.
 
 use std::time::Duration;
 

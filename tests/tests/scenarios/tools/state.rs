@@ -1,4 +1,4 @@
-//! Sends that keep lists: things to do, notes, a board.
+//! Sends that keep lists: to-do items, notes, a board.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ async fn the_model_is_shown_its_notes_when_a_send_begins() {
         let asked = world.script.ledger();
         asked.last().expect("was asked").tail.clone()
     };
-    // The send that wrote it knows it from its transcript.
+    // The send that wrote it has it in its transcript.
     assert_eq!(shown(&world), None);
     run(&world, key, &json!([])).await;
     let expected = Some("<notes>\nYour notes from earlier:\n#1 blue\n</notes>".to_owned());
@@ -122,13 +122,13 @@ async fn the_model_is_shown_what_is_left_to_do_when_a_send_begins() {
     };
     let items = json!([{"text": "plan", "status": "completed"}, {"text": "</todo> build"}]);
     run(&world, key, &json!([[["todo", {"items": items}]]])).await;
-    // The send that wrote it knows it from its transcript.
+    // The send that wrote it has it in its transcript.
     assert_eq!(shown(&world), None);
     let done = json!([{"text": "plan", "status": "completed"}]);
     run(&world, key, &json!([[["todo", {"items": done}]]])).await;
     let list = "[x] 1. plan\n[ ] 2. <\u{200b}/todo> build\n(1 of 2 done)";
     let expected = format!("<todo>\nYour to-do list when this request came:\n{list}\n</todo>");
-    // Both of its rounds, as what changed is in their messages.
+    // Both rounds show the old list, because the change is in their messages.
     let asked = world.script.ledger();
     let last: Vec<_> = asked
         .iter()
@@ -187,7 +187,7 @@ async fn the_model_is_told_which_of_its_tools_are_not_there() {
         ..AgentSpec::default()
     };
     let misspelt = world.session(named(&["look", "lok", "nosuchtool"])).await;
-    // A preset stands for what there is of it: here, no shell and no files.
+    // A preset stands for those of its tools that exist: here, no shell and no files.
     let preset = world.session(named(&["look", "core"])).await;
     let _worker = world.worker("w", world.store.clone());
     let shown = |world: &World| {

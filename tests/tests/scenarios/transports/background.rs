@@ -1,4 +1,4 @@
-//! Answers that a provider works on while nobody is connected.
+//! Answers that a provider generates while no client is connected.
 
 use std::fmt::Write as _;
 
@@ -36,7 +36,7 @@ fn message() -> Value {
     }])
 }
 
-/// The events of an answer, from this one on and before that one.
+/// The events of an answer, from index `from` up to but not including `to`.
 fn events(from: usize, to: usize) -> Answer {
     let delta = |text: &str| json!({"type": "response.output_text.delta", "output_index": 0, "delta": text});
     let all = [
@@ -68,7 +68,7 @@ fn question() -> Request {
     }
 }
 
-/// The reply, what was heard of it, and what it was said to be called.
+/// The reply, the streamed text, and the ids that the background answer was given.
 async fn asked(server: &Server, request: &Request) -> (Result<Reply, Error>, String, Vec<String>) {
     let (mut text, mut ids) = (String::new(), Vec::new());
     let mut hear = |chunk: Chunk<'_>| match chunk {
@@ -185,7 +185,7 @@ async fn the_provider_is_told_that_nobody_wants_an_answer() {
     );
 }
 
-/// Nobody would take the fold of a dead worker up.
+/// Nobody would resume the fold of a dead worker.
 #[tokio::test]
 async fn what_nobody_takes_up_is_not_asked_for_in_the_background() {
     let server = Server::start(events(0, 6)).await;

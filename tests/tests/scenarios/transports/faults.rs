@@ -14,7 +14,7 @@ const HALF: &[u8] = b"data: {\"choices\":[{\"delta\":{\"content\":\"half\"}}]}\n
 const WHOLE: &[u8] =
     b"data: {\"choices\":[{\"delta\":{\"content\":\"whole\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// Long enough for a busy machine not to pass it, short enough to wait for.
+/// Long enough not to be exceeded on a busy machine, short enough to wait for.
 const SHORT: Duration = Duration::from_millis(500);
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn a_stream_that_falls_silent_times_out_but_comments_keep_it_alive() {
 
 #[tokio::test]
 async fn an_attempt_has_an_end_even_when_its_stream_has_none() {
-    // A fast machine reads all of it before the attempt has to end.
+    // A fast machine may read all of it before the attempt has to end.
     let pings = Answer::new(200, SSE, &b": ping\n".repeat(100_000), 7);
     let endless = Server::start(pings.then(Then::Silence)).await;
     let mut settings = settings(Kind::Anthropic, &endless.url("/v1"));

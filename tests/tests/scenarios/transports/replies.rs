@@ -1,4 +1,4 @@
-//! Every recorded answer in `tests/fixtures`, in one piece and cut anywhere.
+//! Every recorded answer in `tests/fixtures`, in one piece and split at any point.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,8 @@ fn fixtures(provider: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// `status_429.json` answers so; the ending tells the type.
+/// The answer of a recorded file: `status_429.json` has status 429; the extension determines the
+/// content type.
 fn answer(path: &Path, body: &[u8], piece: usize) -> Answer {
     let name = path.file_stem().unwrap().to_str().unwrap();
     let status = name

@@ -1,4 +1,4 @@
-//! What is sent, to the byte.
+//! Requests, byte for byte.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(crate) fn result(id: &str, text: &str) -> NewMessage {
         name: Some("read".to_owned()),
         ..said(Role::Tool, text)
     };
-    // No model is shown it.
+    // Digests are never sent to a model.
     let digest = "what is left of it".to_owned();
     message.content.push(ContentPart::Digest { text: digest });
     message
@@ -59,7 +59,7 @@ pub(crate) fn reasoning(text: &str, signature: Option<&str>) -> ContentPart {
     }
 }
 
-/// A conversation with everything that a window can hold, begun in its middle.
+/// A conversation with everything that a window can contain, starting in the middle.
 pub(crate) fn long() -> Request {
     let asking = NewMessage {
         content: vec![
@@ -133,7 +133,8 @@ async fn a_long_conversation_is_sent_as_messages_want_it() {
     insta::assert_snapshot!(body(Kind::Anthropic, &long()).await);
 }
 
-/// A body without its marks, which move with the conversation and are no part of what is cached.
+/// A body without its cache marks, which move with the conversation and are not part of what is
+/// cached.
 fn unmarked(body: Vec<u8>) -> String {
     let body = String::from_utf8(body).unwrap();
     body.replace(r#","cache_control":{"type":"ephemeral"}"#, "")
@@ -295,7 +296,7 @@ async fn a_small_request_says_no_more_than_it_must() {
     );
 }
 
-/// A request for an answer of a shape.
+/// A request for structured output.
 pub(crate) fn shaped() -> Request {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let asked = json!({"name": "count", "schema": schema, "strict": true});
@@ -395,7 +396,7 @@ fn bytes(media_type: &str) -> FileSource {
     }
 }
 
-/// Words with pictures and files, and a tool that gives a picture and one that fails.
+/// Text with pictures and files, a tool that returns a picture, and one that fails.
 pub(crate) fn illustrated() -> Request {
     let linked = ContentPart::Image {
         source: ImageSource::Url {
@@ -456,7 +457,7 @@ async fn pictures_and_files_are_parts_of_chat_completions() {
         }},
     ]);
     assert_eq!(messages[0], json!({"role": "user", "content": input}));
-    // Results first, all of them; then what they show.
+    // First all results, then the pictures they show.
     assert_eq!(
         messages[2],
         json!({"role": "tool", "tool_call_id": "call_1", "content": "one"})

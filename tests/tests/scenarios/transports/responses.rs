@@ -1,4 +1,4 @@
-//! What is sent to the Responses API.
+//! Requests to the Responses API.
 
 use mainspring_providers::Kind;
 use mainspring_shared::message::{NewMessage, Role};

@@ -1,4 +1,4 @@
-//! A provider made of bytes: what it answers is decided down to the single write.
+//! A raw provider whose answers are scripted down to each single write.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-/// What follows the last byte of an answer.
+/// What happens after the last byte of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
     /// The body ends as it should, and the connection stays.
@@ -26,9 +26,9 @@ pub(crate) enum Then {
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(&'static str, String)>,
-    /// Each in a chunk and a write of its own.
+    /// Pieces of the body, each in a chunk and a write of its own.
     pub(crate) pieces: Vec<Vec<u8>>,
-    /// Between two pieces.
+    /// Pause between two pieces.
     pub(crate) pause: Duration,
     pub(crate) then: Then,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Received {
     pub(crate) line: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// Which connection it came over, from 0.
+    /// Index of the connection it came over, from 0.
     pub(crate) connection: usize,
 }
 
@@ -73,7 +73,7 @@ impl Received {
     }
 }
 
-/// A server that gives the answers it was told, one after the other, and the last one from then on.
+/// A server that gives these answers one after the other, and repeats the last one from then on.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) received: Arc<Mutex<Vec<Received>>>,

@@ -1,4 +1,4 @@
-//! How much a model is asked to think.
+//! How requests set the amount of thinking.
 
 use mainspring_providers::Kind;
 use mainspring_shared::agent::ReasoningEffort;

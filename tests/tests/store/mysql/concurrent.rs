@@ -1,4 +1,4 @@
-//! Several processes on one database at once.
+//! Several processes that use one database concurrently.
 
 use std::collections::BTreeSet;
 
@@ -27,9 +27,9 @@ async fn pending(store: &SqlStore, session: u128) -> i64 {
     session.expect("it is there").hot.pending
 }
 
-/// Sessions of the tests below.
+/// Number of sessions in each test below.
 const SESSIONS: u128 = 6;
-/// Sends to each of them.
+/// Number of sends to each session.
 const SENDS: u128 = 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -50,7 +50,7 @@ async fn sends_to_the_same_sessions_from_two_processes_all_get_a_place_of_their_
             other.clone()
         };
         tasks.spawn(async move {
-            // Each group locks all sessions, and in an order of its own.
+            // Each group locks all sessions, in an order of its own.
             let mut items: Vec<AcceptSend> = (1..=SESSIONS)
                 .map(|session| sending(1_000 * n + session, session))
                 .collect();
@@ -58,7 +58,7 @@ async fn sends_to_the_same_sessions_from_two_processes_all_get_a_place_of_their_
             if n % 3 == 0 {
                 items.reverse();
             }
-            // What others had locked for too long is asked for again, as every caller does.
+            // Items whose session stayed locked for too long are retried, as every caller does.
             while !items.is_empty() {
                 let outcomes = store
                     .at(time(10))
@@ -143,7 +143,7 @@ async fn a_session_is_claimed_once_and_a_send_cancelled_once() {
                 let answers = store.cancel_sends(SCHEDULER, asked.clone()).await;
                 for (item, outcome) in asked.into_iter().zip(answers.expect("cancels")) {
                     match outcome {
-                        // One of the others has the session's lock: asked again, as callers do.
+                        // Another task holds the session's lock: retry, as callers do.
                         CancelOutcome::Locked => items.push(item),
                         outcome => outcomes.push(outcome),
                     }

@@ -1,5 +1,5 @@
-//! Someone is stuck with a session locked: that costs what is about this session alone, and its
-//! neighbours a fraction of a second.
+//! A stuck transaction holds a session's lock: operations on that session fail, and those on its
+//! neighbours are delayed by a fraction of a second.
 
 use std::time::Duration;
 
@@ -23,10 +23,10 @@ use uuid::Uuid;
 use crate::mysql::opened::{Opened, Place, open};
 use crate::mysql::steps::*;
 
-/// What a neighbour may wait.
+/// Longest acceptable delay for a neighbour.
 const SOON: Duration = Duration::from_millis(500);
 
-/// Sessions of each test; the first one is locked.
+/// Number of sessions in each test; the first one is locked.
 const SESSIONS: u128 = 8;
 
 /// A transaction that holds a session's hot row and does nothing.
@@ -57,8 +57,8 @@ impl Stuck {
     }
 }
 
-/// The middle one of several samples is short enough. A busy machine may take `usual` for the same
-/// without a lock.
+/// Asserts that the median of several samples is short enough. On a busy machine the same operation
+/// may take `usual` even without a lock.
 fn assert_soon(mut samples: Vec<Duration>, usual: Duration) {
     samples.sort_unstable();
     let most = SOON + 3 * usual;
@@ -68,14 +68,14 @@ fn assert_soon(mut samples: Vec<Duration>, usual: Duration) {
     );
 }
 
-/// Only the first one is `locked`.
+/// Asserts that the first outcome, and only that one, is `locked`.
 fn assert_first<T: std::fmt::Debug + PartialEq>(outcomes: &[T], locked: &T) {
     let (first, others) = outcomes.split_first().expect("outcomes");
     assert_eq!(first, locked);
     assert!(!others.contains(locked), "{others:?}");
 }
 
-/// Sessions with a send each. Returns how long it took to accept them as one group.
+/// Creates sessions with one send each. Returns how long it took to accept them as one group.
 async fn sessions(store: &SqlStore) -> Duration {
     register(store, 0, 1).await;
     let items = (1..=SESSIONS).map(|session| opening(session, session));
@@ -88,7 +88,8 @@ async fn sessions(store: &SqlStore) -> Duration {
     begun.elapsed()
 }
 
-/// All of them, claimed.
+/// Creates the sessions and claims all of them. Also returns how long it took to accept their
+/// sends.
 async fn claimed(store: &SqlStore) -> (Vec<Claimed>, Duration) {
     let usual = sessions(store).await;
     let mut all = Vec::new();
@@ -210,7 +211,7 @@ async fn other_sessions_are_claimed_and_go_on_at_once() {
     stuck.let_go().await;
     assert_soon(samples, usual);
 
-    // What was answered so was not written: it is done with the same words now.
+    // An item answered with `Locked` was not written: the same call succeeds now.
     append(&store, 5, round(&rounds[0])).await;
     complete(
         &store,

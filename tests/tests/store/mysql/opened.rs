@@ -8,7 +8,7 @@ use sqlx::{Connection, MySqlConnection};
 /// Where a store's data is.
 pub(crate) struct Place {
     url: String,
-    /// Given back when the test is over.
+    /// Returned to the pool when the test is over.
     _lent: Option<Lent>,
 }
 
@@ -23,7 +23,8 @@ impl Place {
     }
 }
 
-/// None if there is no server: `suite::mysql` says that its tests are skipped, or fails where they must not be.
+/// Opens a store; `None` if there is no server. `suite::mysql` then reports the tests as skipped,
+/// or fails if skipping is not allowed.
 pub(crate) async fn open() -> Option<Opened> {
     let migrated = async |url: &str| drop(open_at(url).await);
     let lent = Server::Mysql.lend(migrated).await?;
@@ -35,7 +36,7 @@ pub(crate) async fn open() -> Option<Opened> {
     Some(Opened { store, place })
 }
 
-/// The same in a database that no later test gets: this one changes its schema.
+/// Like [`open`], but in a database that no later test gets, because this test changes its schema.
 pub(crate) async fn open_unshared() -> Option<Opened> {
     let url = Server::Mysql.empty_database()?;
     let store = open_at(&url).await;
@@ -45,7 +46,7 @@ pub(crate) async fn open_unshared() -> Option<Opened> {
 
 pub(crate) use self::open as reachable;
 
-/// Another process' store on the same database.
+/// Opens another process's store on the same database.
 pub(crate) async fn open_again(place: &Place) -> SqlStore {
     open_at(place.url()).await
 }
@@ -55,7 +56,7 @@ async fn open_at(url: &str) -> SqlStore {
     opened.expect("opens")
 }
 
-/// Runs statements behind the store's back, and no constraint is checked.
+/// Runs statements behind the store's back, with constraint checks off.
 pub(crate) async fn execute(place: &Place, sql: &'static str) {
     let conn = MySqlConnection::connect(place.url()).await;
     let mut conn = conn.expect("connects");

@@ -1,4 +1,4 @@
-//! A schema that a later release has changed, and one that somebody meddled with.
+//! A schema that a later release changed, and one that somebody tampered with.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ async fn a_newer_schema_that_took_something_away_is_refused() {
     )
     .await;
     let policies = [SchemaPolicy::Create, SchemaPolicy::Verify];
-    // It took nothing away that this program needs.
+    // The later migration removed nothing that this program needs.
     assert_eq!(store.check().await.expect("is sound").schema, 9999);
     for schema in policies {
         let settings = Settings {

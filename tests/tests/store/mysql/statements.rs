@@ -1,4 +1,4 @@
-//! The statements themselves.
+//! Checks of the SQL statements themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,7 +23,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).expect("a text")
 }
 
-/// The core's texts by name, replaced where MySQL has its own.
+/// The core's statements by name, with MySQL's own versions where it has them.
 fn texts() -> BTreeMap<String, String> {
     let mut texts = BTreeMap::new();
     for noun in folder("../store-core/sql") {
@@ -63,7 +63,7 @@ async fn every_statement_prepares() {
         for sql in translated(&text) {
             let prepared = conn.prepare(AssertSqlSafe(sql).into_sql_str()).await;
             let prepared = prepared.unwrap_or_else(|error| panic!("{name}: {error}"));
-            // Columns are read by their names.
+            // Columns are read by name, so names must be unique.
             let names = prepared.columns().iter().map(Column::name);
             let distinct: BTreeSet<&str> = names.clone().collect();
             assert_eq!(names.len(), distinct.len(), "{name}");

@@ -1,4 +1,5 @@
-//! A tenant moves: completely, from wherever a mover died, and never so that something is written where it is not.
+//! Moves of a tenant: they complete no matter where the mover died, and nothing is ever written to
+//! a database where the tenant is not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ use crate::placed::world::{
     World, accept, answer, claim, complete, moment, new_session, to, together, with_world,
 };
 
-/// What clients see of a tenant's sessions.
+/// A tenant's sessions as clients see them.
 async fn seen(world: &World, tenant: TenantId) -> Vec<(String, usize)> {
     let query = ListSessions {
         tenant,
@@ -52,7 +53,8 @@ async fn a_move_goes_on_from_wherever_the_one_before_was_cut_off() {
         let mut before = seen(world, tenant).await;
         assert_eq!(before.len(), 3);
         let mut rows = world.rows("home", tenant).await;
-        // Each death one step later than the one before, to and fro.
+        // The mover dies one step later each time, until the move completes; back and forth between
+        // the databases.
         for (n, to) in ["b", "c", "home"].into_iter().enumerate() {
             let mut step = 0;
             loop {
@@ -71,7 +73,7 @@ async fn a_move_goes_on_from_wherever_the_one_before_was_cut_off() {
                         break;
                     }
                     Err(MoveError::Stopped) => {
-                        // Whatever a mover leaves behind, clients read everything.
+                        // Whatever state a dead mover leaves, clients can read everything.
                         assert_eq!(seen(world, tenant).await, before, "{last:?}");
                     }
                     Err(error) => panic!("move {n}, cut off behind {last:?}: {error}"),
@@ -88,7 +90,8 @@ async fn a_move_goes_on_from_wherever_the_one_before_was_cut_off() {
                     "{place} behind {to}"
                 );
             }
-            // It is used where it is, under the lease that its worker has everywhere.
+            // The tenant can be used at its new place, under the lease that its worker has on every
+            // database.
             let key = world.session(tenant).await;
             accept(&world.placed, key).await;
             complete(&world.placed, &claim(&world.placed, boot, key).await).await;
@@ -109,12 +112,13 @@ async fn a_process_that_knows_an_old_catalogue_writes_nothing_where_a_tenant_was
         let key = world.session(tenant).await;
         accept(&world.placed, key).await;
         let held = claim(&world.placed, boot, key).await;
-        // The catalogue as it is now is what it knows.
+        // This read makes it cache the catalogue as of now.
         assert!(stale.get_session(key).await.expect("reads").is_some());
         let mut until_drained = |step: &Step| *step != Step::Drained;
         let cut = world.mover.take(tenant, "b", &mut until_drained).await;
         assert!(matches!(cut, Err(MoveError::Stopped)), "{cut:?}");
-        // It is told to come again, for each kind of write; the session's owner, too.
+        // The stale process is told to retry, for each kind of write; so is the worker that owns
+        // the session.
         let accepted = stale
             .accept_sends(boot, vec![to(key)])
             .await
@@ -130,14 +134,14 @@ async fn a_process_that_knows_an_old_catalogue_writes_nothing_where_a_tenant_was
             .create_sessions(vec![(new, None)])
             .await
             .expect_err("is refused");
-        // The database itself refuses: nobody has to know anything.
+        // The database itself refuses, so this does not depend on what a process knows.
         let alone = &world.stores["home"];
         let refused = alone.accept_sends(boot, vec![to(key)]).await;
         let refused = refused.expect_err("is refused");
         assert!(Elsewhere::is_cause_of(&refused));
         let moved = world.take(tenant, "b").await;
         assert!(moved.rows > 0);
-        // With the grant that it had before, under the same lease.
+        // The worker completes with the grant from before the move, under the same lease.
         let ended = stale
             .complete_sends(vec![answer(&held)])
             .await
@@ -148,7 +152,7 @@ async fn a_process_that_knows_an_old_catalogue_writes_nothing_where_a_tenant_was
         );
         accept(&stale, key).await;
         assert_eq!(alone.tenants_away().await.expect("reads"), [tenant]);
-        // There is no session there any more, and none comes.
+        // The session is gone from there, and none can be created.
         let gone = alone.accept_sends(boot, vec![to(key)]).await;
         let gone = gone.expect("answers");
         assert!(matches!(gone[..], [AcceptOutcome::Refused(_)]), "{gone:?}");
@@ -180,7 +184,7 @@ async fn a_move_that_has_not_arrived_can_be_given_up() {
         assert_eq!(world.rows("b", tenant).await, 0);
         let again = world.mover.abort(tenant).await;
         assert!(matches!(again, Err(MoveError::NotMoving(_))), "{again:?}");
-        // And begun again, to somewhere else and there.
+        // A new move can be started, to another database and to the same one.
         let mut until_arrived = |step: &Step| *step != Step::Arrived;
         let cut = world.mover.take(tenant, "c", &mut until_arrived).await;
         assert!(matches!(cut, Err(MoveError::Stopped)), "{cut:?}");
@@ -198,7 +202,7 @@ async fn a_move_that_has_not_arrived_can_be_given_up() {
     .await;
 }
 
-/// What others do with a move whose mover stands still behind its first step.
+/// What others do to a move whose mover is suspended after its first step.
 #[derive(Debug, Clone, Copy)]
 enum Meanwhile {
     GivenUp,
@@ -233,7 +237,7 @@ async fn a_mover_that_is_late_leaves_no_tenant_without_writes() {
         ] {
             let mut stands_still = |step: &Step| {
                 if *step == Step::Begun {
-                    // Its thread waits, as that of a process does that is stopped.
+                    // Block the thread, as in a process that is suspended.
                     block_in_place(|| Handle::current().block_on(meanwhile(world, tenant, what)));
                 }
                 true
@@ -246,7 +250,8 @@ async fn a_mover_that_is_late_leaves_no_tenant_without_writes() {
             accept(&world.placed, key).await;
             world.take(tenant, "home").await;
         }
-        // It dies before it looks again: whoever is asked to move the tenant to where it is opens that.
+        // The mover dies before it checks again: moving the tenant to where it already is unblocks
+        // writes.
         let row = world.mover.placement(tenant).await.expect("reads");
         let row = row.expect("has moved");
         let (home, boot) = (&world.stores["home"], world.boot().await);
@@ -257,7 +262,7 @@ async fn a_mover_that_is_late_leaves_no_tenant_without_writes() {
         assert!(Elsewhere::is_cause_of(&refused));
         world.take(tenant, "home").await;
         accept(&world.placed, key).await;
-        // And an old one opens nothing that a later move has closed.
+        // An old mover cannot unblock what a later move has blocked.
         world.take(tenant, "c").await;
         let opened = home.arrive(tenant, row.began).await;
         opened.expect("is too late");
@@ -292,7 +297,7 @@ async fn a_column_that_only_one_database_has_is_named_and_the_tenant_stays() {
     .await;
 }
 
-/// What does not move with its tenant: it is at home, on every database, or about databases.
+/// Tables that do not move with a tenant: they are at home, on every database, or about databases.
 const STAYS: [&str; 7] = [
     "api_keys",
     "idempotency_keys",

@@ -1,4 +1,4 @@
-//! A database that is away concerns its own tenants.
+//! An unavailable database affects only its own tenants.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::placed::world::{
     TTL, accept, claim, complete, moment, settings, to, together, with_world,
 };
 
-/// A way to a server that can be cut.
+/// A proxy to a server that can be cut.
 struct Way {
     port: u16,
     is_cut: Arc<AtomicBool>,
@@ -58,7 +58,7 @@ impl Way {
         }
     }
 
-    /// Returns once nothing gets through.
+    /// Cuts the proxy; returns once nothing gets through.
     async fn cut(&self) {
         self.is_cut.store(true, Ordering::Relaxed);
         while !self.has_cut.load(Ordering::Relaxed) {
@@ -70,7 +70,7 @@ impl Way {
         self.is_cut.store(false, Ordering::Relaxed);
     }
 
-    /// The address of a database behind it.
+    /// The URL of a database, through this proxy.
     fn url(&self, url: &str) -> String {
         let (credentials, rest) = url.rsplit_once('@').expect("has a user");
         let (_, database) = rest.split_once('/').expect("has a database");
@@ -104,7 +104,7 @@ async fn while_a_database_is_away_the_tenants_of_others_go_on() {
         let mut slowest = Duration::ZERO;
         while cut_at.elapsed() < Duration::from_secs(4) {
             let begin = Instant::now();
-            // Both in one group, as clients come.
+            // Both in one group, as a batch of clients' sends would be.
             let items = vec![to(near), to(far)];
             let outcomes = placed.accept_sends(boot, items).await.expect("answers");
             assert!(
@@ -130,7 +130,7 @@ async fn while_a_database_is_away_the_tenants_of_others_go_on() {
         assert!(matches!(alone, Err(Error::Unavailable { .. })), "{alone:?}");
 
         way.mend();
-        // With the grant of before: nobody took it for dead.
+        // It completes with its old grant: nobody declared it dead.
         loop {
             let ended = placed
                 .complete_sends(vec![crate::placed::world::answer(&held)])

@@ -1,4 +1,5 @@
-//! What is a tenant's goes to its database; what is nobody's, or everybody's, is found wherever it is.
+//! Routing: a tenant's rows go to its database; rows of no tenant, or of all, are found wherever
+//! they are.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -46,7 +47,7 @@ async fn a_group_of_three_tenants_has_a_part_on_each_database() {
                 .iter()
                 .all(|it| matches!(it, AcceptOutcome::Accepted(_)))
         );
-        // Each is where its tenant is, and nowhere else.
+        // Each session is where its tenant is, and nowhere else.
         for (place, tenant) in NAMES.into_iter().zip(&tenants) {
             for other in NAMES {
                 let rows = world.rows(other, *tenant).await;
@@ -83,7 +84,7 @@ async fn a_group_of_three_tenants_has_a_part_on_each_database() {
             other => panic!("not claimed: {other:?}"),
         });
         let ends = ends.collect::<Vec<_>>();
-        // The outcomes are in the order of the items.
+        // Outcomes are in the order of the items.
         assert!(ends.iter().zip(&keys).all(|(end, key)| end.key == *key));
         let ended = world.placed.complete_sends(ends).await.expect("completes");
         assert_eq!(ended.len(), 9);
@@ -104,7 +105,7 @@ async fn a_process_has_its_lease_everywhere_and_where_it_died_a_new_one() {
         let key = world.session(tenant).await;
         accept(&world.placed, key).await;
         let claimed = claim(&world.placed, boot, key).await;
-        // As another process does that finds its lease run out.
+        // As another process does when it finds that the lease has expired.
         world.stores["b"].stop_boot(boot).await.expect("stops");
         let renewed = world.placed.renew_boot(boot, TTL, 1).await.expect("renews");
         assert!(
@@ -118,12 +119,12 @@ async fn a_process_has_its_lease_everywhere_and_where_it_died_a_new_one() {
         while !lives().await {
             moment().await;
         }
-        // What it held there before is another's, or its own anew.
+        // A session that it held there before has to be claimed again, by it or by another.
         let ended = world.placed.complete_sends(vec![answer(&claimed)]).await;
         let ended = ended.expect("answers").remove(0);
         assert_eq!(ended, mainspring_shared::store::CompleteOutcome::LeaseLost);
         let claimed = claim(&world.placed, boot, key).await;
-        // It is told of a cancel by a renewal, also where that is all that it asks.
+        // A renewal tells it of a cancel, even if that is the only request it makes.
         let running = vec![(tenant, claimed.send.record.id)];
         let cancelled = world.placed.cancel_sends(BootId(id()), running).await;
         cancelled.expect("cancels");
@@ -134,7 +135,8 @@ async fn a_process_has_its_lease_everywhere_and_where_it_died_a_new_one() {
         assert_eq!(signals.len(), 1);
         assert_eq!(signals[0].0, key);
 
-        // One that is not entered on a database, which was away when it began, is with a renewal.
+        // A process that is missing on a database, which was unavailable when it registered, is
+        // added by a renewal.
         let late = new_boot();
         world
             .placed
@@ -203,7 +205,7 @@ async fn limits_and_pauses_are_known_where_a_tenant_is() {
         assert_eq!(there.expect("is there").limits, limits);
         let named = world.placed.named_tenant("renamed".to_owned()).await;
         assert_eq!(named.expect("reads"), Some(tenant));
-        // A change that did not reach it follows.
+        // A change that did not reach the tenant's database is applied later.
         let home = &world.stores["home"];
         let lifted = TenantPatch {
             name: None,
@@ -228,7 +230,7 @@ async fn limits_and_pauses_are_known_where_a_tenant_is() {
             key: key.clone(),
             reason: None,
         };
-        // At home alone, as by a process that died then.
+        // Paused only at home, as if the process had died right after.
         home.pause(item).await.expect("pauses");
         world.placed.wake_paused(10).await.expect("looks");
         let all = ListPauses {
@@ -280,7 +282,7 @@ async fn an_audit_in_pieces_goes_over_every_database() {
     .await;
 }
 
-/// Databases that keep tenants apart by themselves.
+/// Settings for databases that isolate tenants themselves, by row security.
 fn walled(url: &str) -> Settings {
     Settings {
         row_security: true,
@@ -300,7 +302,7 @@ async fn whoever_acts_for_one_tenant_reads_the_whole_catalogue_and_no_rows_of_ot
         let [first, second, third] = keys[..] else {
             panic!("three sessions");
         };
-        // It reads the catalogue for a request of the tenant whose row is the newest.
+        // It reads the catalogue while serving a request of the tenant with the newest row.
         let fresh = together(&world.stores);
         let read = scoped(third.tenant, fresh.get_session(third)).await;
         assert!(read.expect("reads").is_some());
@@ -308,7 +310,7 @@ async fn whoever_acts_for_one_tenant_reads_the_whole_catalogue_and_no_rows_of_ot
             let read = fresh.get_session(key).await.expect("reads");
             assert!(read.is_some(), "{key} is found where it is");
         }
-        // On its own behalf a tenant writes past the fence, which sees that it is not away.
+        // A write scoped to one tenant passes the fence, which sees that the tenant is not away.
         let sends = [first, second].map(|key| (key.tenant, to(key)));
         let mut ids = Vec::new();
         for (tenant, item) in sends {
@@ -321,7 +323,8 @@ async fn whoever_acts_for_one_tenant_reads_the_whole_catalogue_and_no_rows_of_ot
                 "{accepted:?}"
             );
         }
-        // The wall stands in steps that are split by databases, too: both are on one.
+        // Row security also holds in a step that is split by database: both tenants are on the same
+        // one.
         let seen = scoped(first.tenant, fresh.get_sends(ids.clone())).await;
         let seen: Vec<bool> = seen.expect("reads").iter().map(Option::is_some).collect();
         assert_eq!(seen, [true, false]);

@@ -1,4 +1,4 @@
-//! Tenants on three databases at work, and one that moves meanwhile.
+//! Traffic of tenants on three databases, while one of them moves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,15 +12,16 @@ use mainspring_store_placed::PlacedStore;
 
 use crate::placed::world::{NAMES, TTL, answer, cold, moment, to, with_world};
 
-/// Sessions of each tenant.
+/// Number of sessions of each tenant.
 const SESSIONS: usize = 4;
 
-/// Whether it is worth to come again.
+/// Asserts that the error is one worth retrying.
 fn again(error: &Error) {
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
 }
 
-/// Sends to a session, one after the other, as a client and a worker do who try again until they are told.
+/// Sends to a session, one after the other, as a client and a worker that retry until they get an
+/// outcome.
 async fn converse(
     store: Arc<PlacedStore>,
     boot: BootId,
@@ -116,7 +117,7 @@ async fn a_tenant_moves_under_load_and_nothing_is_lost_or_done_twice() {
                 let now = counts[n].load(Ordering::Relaxed);
                 assert!(now > before, "tenant {n} stood still");
             }
-            // The one that moved goes on, too.
+            // The tenant that moved makes progress, too.
             let before = counts[0].load(Ordering::Relaxed);
             while counts[0].load(Ordering::Relaxed) == before {
                 moment().await;
@@ -128,7 +129,7 @@ async fn a_tenant_moves_under_load_and_nothing_is_lost_or_done_twice() {
         for (key, client) in clients {
             let sends = client.await.expect("joins");
             assert!(!sends.is_empty());
-            // Two messages of each send, in order, each once.
+            // Two messages per send, in order, each exactly once.
             let query = ReadMessages {
                 key,
                 after: 0,

@@ -1,4 +1,4 @@
-//! Three databases for one test, and the words that tests are written in.
+//! Three databases for one test, and the helpers that tests are written with.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -34,17 +34,17 @@ pub(crate) const NAMES: [&str; 3] = [HOME, "b", "c"];
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// An id that no other part of this process has; later ones are greater.
+/// An id that is unique in this process; later ones are greater.
 pub(crate) fn id() -> Uuid {
     Uuid::from_u128(u128::from(NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// One test's databases.
+/// The databases of one test.
 pub(crate) struct World {
-    /// Each alone, by its name.
+    /// The store of each database alone, by name.
     pub(crate) stores: BTreeMap<&'static str, PostgresStore>,
     pub(crate) urls: Vec<String>,
-    /// All of them together.
+    /// One store over all of them.
     pub(crate) placed: Arc<PlacedStore>,
     pub(crate) mover: Mover,
 }
@@ -69,7 +69,7 @@ async fn admin(server: &str, statement: String) {
     connection.close().await.expect("closes");
 }
 
-/// Settings of a database of several.
+/// Settings of a database that is one of several.
 pub(crate) fn settings(url: &str) -> Settings {
     Settings {
         fenced: true,
@@ -87,7 +87,7 @@ pub(crate) async fn with_world(name: &str, test: impl AsyncFnOnce(&World)) {
     with_world_of(name, settings, test).await;
 }
 
-/// The same, opened with other settings.
+/// Like [`with_world`], but opened with other settings.
 pub(crate) async fn with_world_of(
     name: &str,
     settings: fn(&str) -> Settings,
@@ -126,7 +126,7 @@ pub(crate) async fn with_world_of(
     }
 }
 
-/// One store over these.
+/// Opens one store over these databases.
 pub(crate) fn together(stores: &BTreeMap<&'static str, PostgresStore>) -> PlacedStore {
     let mut databases: Vec<Database> = NAMES
         .into_iter()
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// A tenant that is at home.
+    /// Creates a tenant at home.
     pub(crate) async fn tenant(&self, name: &str) -> TenantId {
         let new = NewTenant {
             name: name.to_owned(),
@@ -181,13 +181,13 @@ impl World {
         }
     }
 
-    /// Moves a tenant, without a stop.
+    /// Moves a tenant without interruption.
     pub(crate) async fn take(&self, tenant: TenantId, to: &str) -> Moved {
         let moved = self.mover.take(tenant, to, &mut |_| true).await;
         moved.expect("moves")
     }
 
-    /// A worker of all databases.
+    /// Registers a worker with all databases.
     pub(crate) async fn boot(&self) -> BootId {
         let boot = new_boot();
         let id = boot.id;
@@ -204,7 +204,7 @@ impl World {
         key
     }
 
-    /// Rows of a tenant on a database, but for its keys.
+    /// Counts a tenant's rows on a database, without those of tables that stay at home.
     pub(crate) async fn rows(&self, place: &str, tenant: TenantId) -> u64 {
         let rows = self.stores[place].rows_of(tenant).await.expect("counts");
         let at_home = ["api_keys", "provider_keys", "pauses", "idempotency_keys"];
@@ -214,7 +214,7 @@ impl World {
         moved.map(|(_, count)| count).sum()
     }
 
-    /// Every invariant holds on every database, and each tenant is on one.
+    /// Asserts that every invariant holds on every database and that each tenant is on exactly one.
     pub(crate) async fn assert_sound(&self) {
         let violations = self.placed.audit(AuditOptions::default()).await;
         assert_eq!(violations.expect("audits"), []);
@@ -281,7 +281,7 @@ fn usage() -> Usage {
     }
 }
 
-/// The answer to a claimed send, after which the session is given back.
+/// The final answer to a claimed send, which also releases the session.
 pub(crate) fn answer(claimed: &Claimed) -> CompleteSend {
     let record = &claimed.send.record;
     let says = NewMessage {
@@ -359,7 +359,7 @@ pub(crate) async fn complete(store: &PlacedStore, claimed: &Claimed) {
     );
 }
 
-/// Waits a moment before something is tried again.
+/// Sleeps briefly before a retry.
 pub(crate) async fn moment() {
     tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(20)).await;
 }

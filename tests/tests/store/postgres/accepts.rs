@@ -1,4 +1,4 @@
-//! The two statements that accept sends: what the slim one can store, both store alike.
+//! The two statements that accept sends: whatever the slim one can store, both must store alike.
 
 use mainspring_shared::agent::{Priority, SendOptions};
 use mainspring_shared::id::{BootId, SessionId, SessionKey};
@@ -19,7 +19,7 @@ fn draw(state: &mut u64, below: u64) -> u64 {
     (*state >> 33) % below
 }
 
-/// What an outcome says, without its session.
+/// The outcomes as text, without their sessions.
 fn said(outcomes: &[AcceptOutcome]) -> Vec<String> {
     let each = outcomes.iter().map(|outcome| match outcome {
         AcceptOutcome::Accepted(it) => {
@@ -90,7 +90,7 @@ async fn both_statements_store_the_same() {
         }
         let beside = world.session().await;
         let boot = world.boot(0).await;
-        // One runs, one is closed, one is nobody's, the others rest.
+        // One session runs, one is closed, one does not exist, the others are idle.
         for keys in [&mut plain, &mut general] {
             world.accept(1, vec![to(keys[0])]).await;
             world.claim(2, boot, keys[0]).await;

@@ -1,5 +1,5 @@
-//! Each invariant reports the violation that is planted for it. Where a constraint of the schema
-//! would not let it in, the constraint is dropped first: the audit does not lean on it.
+//! Each invariant reports the violation that is planted for it. A schema constraint that would
+//! reject the violation is dropped first: the audit does not rely on it.
 
 mod plants;
 
@@ -21,8 +21,8 @@ use self::plants::{FREE_HOT, PLANTED, PLANTED_TOO};
 use crate::postgres::tools::{answered, asking};
 use crate::postgres::world::{World, answer, in_second_round, says, to, with_world};
 
-/// A sound history: one session with a finished send that asked a tool, one that runs, one queued
-/// behind it, and an idle session.
+/// A sound history: one session with a finished send that called a tool, a running send and one
+/// queued behind it, and an idle session.
 async fn history(world: &World) {
     let worker = world.boot(0).await;
     let key = world.session().await;
@@ -99,11 +99,11 @@ async fn reported(world: &World, statements: &[&str]) -> Vec<String> {
     let found = found.expect("audits");
     assert!(found.iter().all(|violation| !violation.rows.is_empty()));
     let found: Vec<String> = found.into_iter().map(|found| found.invariant).collect();
-    // What is wrong with one session, run or timer is found by a look at it alone.
+    // A violation within one session, run or timer is found by an audit of that object alone.
     let alone = audit_in_pieces(&*world.store.at(world.time(5)), 1).await;
     let (_, alone) = alone.expect("audits");
     let alone: BTreeSet<String> = alone.into_iter().map(|found| found.invariant).collect();
-    // Of two of them only a part is checked so.
+    // Two of these invariants are only partly checked in pieces.
     let in_part = ["run.final_is_quiet", "timer.never_early"];
     let whole = |name: &&String| {
         let mut kinds = AuditKind::ALL.into_iter();

@@ -1,8 +1,8 @@
-//! Work under a lease.
+//! Durability of commits made under a lease.
 
 use crate::postgres::world::{World, to, with_world};
 
-/// What a commit promised, as a trigger saw it just before.
+/// The durability that a commit promised, as a trigger saw it just before.
 async fn promised(world: &World) -> Vec<String> {
     let mut connection = world.connection().await;
     let seen = sqlx::query_scalar("SELECT level FROM seen ORDER BY n");
@@ -36,7 +36,7 @@ async fn a_claim_that_writes_a_step_is_durable_and_another_need_not_be() {
         assert_eq!(promised(world).await, ["off"]);
         world.claim(20_001, new, key).await;
         assert_eq!(promised(world).await, ["on"]);
-        // It holds for that commit alone.
+        // The setting applies to that commit only.
         let other = world.session().await;
         world.send(20_002, to(other)).await;
         promised(world).await;

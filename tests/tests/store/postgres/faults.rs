@@ -1,4 +1,4 @@
-//! Connections that break, answers that get lost.
+//! Broken connections and lost replies.
 
 use mainspring_shared::error::{Code, Coded as _};
 use mainspring_shared::id::{BootId, SessionKey};
@@ -36,7 +36,7 @@ async fn broken_connections_are_replaced_unnoticed() {
         let worker = world.boot_now().await;
         let key = world.session().await;
         for turn in 0..3 {
-            // Fills the pools with connections that are about to break.
+            // Fill the pools with connections that are about to break.
             let reads = (0..8).map(|_| world.store.get_session(key));
             futures::future::join_all(reads).await;
             break_connections(world).await;
@@ -94,7 +94,7 @@ async fn a_database_that_allows_no_connections_is_unavailable_until_it_does_agai
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'"
         ))
         .await;
-        // A connection may answer once more before it ends.
+        // A connection may answer once more before it closes.
         let error = loop {
             if let Err(error) = world.store.get_session(key).await {
                 break error;
@@ -142,7 +142,8 @@ async fn whatever_breaks_nothing_is_lost_or_done_twice() {
                 match accepted {
                     Ok(AcceptOutcome::Accepted(_)) => stored += 1,
                     Ok(other) => panic!("{other:?}"),
-                    // It broke more often than the store tries; the send is there or is not.
+                    // It broke more often than the store retries, so the send may or may not be
+                    // stored.
                     Err(_) => {
                         let there = loop {
                             let asked = vec![(crate::postgres::world::TENANT, id)];
@@ -170,7 +171,7 @@ async fn whatever_breaks_nothing_is_lost_or_done_twice() {
                             continue;
                         }
                     }
-                    // Its worker goes on until it knows: the send is final, or the lease is gone.
+                    // Its worker retries until it knows: the send is final, or the lease is lost.
                     while world
                         .store
                         .complete_sends(vec![item.clone()])
@@ -199,7 +200,7 @@ async fn a_grant_whose_claim_failed_is_given_back_with_the_next_renewal() {
         let worker = world.boot_now().await;
         let key = world.session().await;
         world.send(0, to(key)).await;
-        // The grant is made, but the window cannot be read: the claim fails after its commit.
+        // The grant is committed, but the window cannot be read: the claim fails after its commit.
         let mut connection = world.connection().await;
         connection
             .execute("UPDATE session_hot SET next_seq = 2")
@@ -234,7 +235,7 @@ async fn a_grant_whose_claim_failed_is_given_back_with_the_next_renewal() {
     .await;
 }
 
-/// Asks again until there is an answer.
+/// Retries until there is a reply.
 async fn until_answered<T, F>(ask: impl Fn() -> F) -> T
 where
     F: Future<Output = mainspring_shared::store::Result<Vec<T>>>,
@@ -246,11 +247,12 @@ where
     }
 }
 
-/// One send that asks for two calls, of which one is answered from outside while it is parked.
+/// One send with two tool calls, one of which gets its result from outside while the send is
+/// parking.
 async fn one_turn(world: &World, worker: BootId, key: SessionKey) {
     let store = &world.store;
     let item = to(key);
-    // A repeat after a failure finds the send there, which the database refuses.
+    // A retry after a failure may find the send already stored, which the database refuses.
     while !matches!(
         store.accept_sends(worker, vec![item.clone()]).await,
         Ok(_) | Err(Error::Refused { .. })
@@ -260,7 +262,7 @@ async fn one_turn(world: &World, worker: BootId, key: SessionKey) {
         if let ClaimOutcome::Claimed(claimed) = claim {
             break claimed;
         }
-        // The grant of a claim that failed is given back with a renewal.
+        // A renewal gives back the grant of a failed claim.
         let _ = store
             .renew_boot(worker, crate::postgres::world::TTL, 0)
             .await;
@@ -300,7 +302,7 @@ async fn one_turn(world: &World, worker: BootId, key: SessionKey) {
         claimed.lease.write = 3;
         claimed
     } else {
-        // It waits, so the answer made it ready, and whoever sweeps finds it.
+        // The send was parked, so the result made it ready, and a sweep finds it.
         loop {
             let claim = store.claim_sessions(worker, vec![cold(key)]).await;
             match claim.map(|mut outcomes| outcomes.remove(0)) {

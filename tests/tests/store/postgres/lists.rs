@@ -1,4 +1,4 @@
-//! Lists that ask for too much.
+//! List queries that would read too much.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn all() -> ListSends {
     }
 }
 
-/// A connection on which nobody else gets at this table.
+/// A connection that locks out everyone else from this table.
 async fn holding(world: &World, table: &str) -> PgConnection {
     let mut connection = world.connection().await;
     connection.execute("BEGIN").await.expect("begins");

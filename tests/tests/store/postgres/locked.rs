@@ -1,5 +1,5 @@
-//! Someone is stuck with a session locked: that costs what is about this session alone, and its
-//! neighbours a fraction of a second.
+//! A stuck transaction holds a session's lock: operations on that session fail, and those on its
+//! neighbours are delayed by a fraction of a second.
 
 use std::time::Duration;
 
@@ -23,10 +23,10 @@ use crate::postgres::world::{
     World, answer, cold, first_round, id, to, totals, with_patient_world,
 };
 
-/// What a neighbour may wait.
+/// Longest acceptable delay for a neighbour.
 const SOON: Duration = Duration::from_millis(500);
 
-/// A store that waits for locks as every process does.
+/// Runs a test with a store that has the default lock timeout.
 async fn with_short_locks(name: &str, test: impl AsyncFnOnce(&World)) {
     with_patient_world(name, Settings::new("").lock_timeout, test).await;
 }
@@ -53,7 +53,7 @@ impl Stuck {
     }
 }
 
-/// The longest of several samples is short enough.
+/// Asserts that the longest of several samples is short enough.
 fn assert_soon(samples: &[Duration]) {
     let longest = samples.iter().max().expect("samples");
     assert!(*longest <= SOON, "{samples:?}");
@@ -174,7 +174,7 @@ async fn other_sessions_are_claimed_and_go_on_at_once() {
         assert!(parked[1..].iter().all(is_parked), "{parked:?}");
         stuck.let_go().await;
 
-        // What was answered so was not written: it is done with the same words now.
+        // An item answered with `Locked` was not written: the same call succeeds now.
         world.append(4, first_round(&rounds[0])).await;
         world.complete(4, answer(&ends[0], Then::Release)).await;
         let parked = world.park(4, parking(&parks[0])).await;
@@ -184,7 +184,7 @@ async fn other_sessions_are_claimed_and_go_on_at_once() {
     .await;
 }
 
-/// A timer that is due a second after the test's beginning.
+/// Creates a timer that is due one second after the start of the test.
 async fn arm(world: &World, session: SessionKey) -> TimerId {
     let timer = NewTimer {
         id: TimerId(id()),
@@ -325,7 +325,7 @@ async fn a_next_send_that_cannot_be_read_costs_its_session_alone() {
             other => panic!("not completed: {other:?}"),
         };
         assert_eq!((next(0), next(1)), (false, true));
-        // Nobody works on it here, so the lease is given back for whoever can.
+        // The worker does not work on it, so its renewal gives the lease back for another to claim.
         let renewed = world
             .store
             .at(world.time(4))
@@ -342,7 +342,7 @@ async fn a_next_send_that_cannot_be_read_costs_its_session_alone() {
     .await;
 }
 
-/// Words, results and cancels for several sessions, of which the first is locked.
+/// Inbox words, results and cancels for several sessions, of which the first is locked.
 struct Outside {
     words: Vec<DeliverItem>,
     results: Vec<PostResult>,
@@ -350,7 +350,7 @@ struct Outside {
 }
 
 impl Outside {
-    /// For the first of `waiting` by itself, or for all the others.
+    /// For the first of `waiting` alone, or for all the others.
     fn of(waiting: &[Claimed], n: usize) -> Self {
         let words = |held: &Claimed| words(held.key, &format!("itm_{n}"), OnBusy::Steer);
         let results = |held: &Claimed| result(held.key, &ids(held, 20)[n], "seen");
@@ -407,7 +407,7 @@ async fn words_results_and_cancels_reach_other_sessions_at_once() {
         assert_soon(&samples);
         stuck.let_go().await;
 
-        // Nothing of the locked one was written; now everything is, once.
+        // Nothing was written for the locked session; now everything is, exactly once.
         let first = &waiting[..1];
         assert_eq!(world.inbox(first[0].key, false).await, []);
         for (n, again) in [(0, false), (0, true)] {

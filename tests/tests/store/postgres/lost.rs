@@ -1,4 +1,4 @@
-//! Answers that get lost after the commit, one by one.
+//! Replies that are lost after the commit, for one operation at a time.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::BootId;
@@ -55,7 +55,7 @@ async fn a_round_is_stored_once_and_its_signals_are_told_again() {
         wire.lose_statement();
         world.append(5, settles).await;
         assert_lost(wire);
-        // What was stored before does not pass for what is asked next.
+        // What was stored before must not be mistaken for the next request.
         let mut tells = only_calls(&claimed);
         tells.messages = answered(&asked);
         tells

@@ -1,4 +1,4 @@
-//! Installations side by side in one database, each in a schema of its own.
+//! Several installations in one database, each in a schema of its own.
 
 use mainspring_shared::store::{Error, Inspect as _};
 use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings};
@@ -14,7 +14,7 @@ fn within(url: &str, namespace: &str) -> Settings {
     }
 }
 
-/// The schemas that have a table of sends.
+/// The schemas that have a `sends` table.
 async fn with_tables(url: &str) -> Vec<String> {
     let mut admin = PgConnection::connect(url).await.expect("connects");
     let sql = "SELECT schemaname::text FROM pg_tables WHERE tablename = 'sends' ORDER BY 1";
@@ -26,7 +26,8 @@ async fn with_tables(url: &str) -> Vec<String> {
 async fn two_installations_share_a_database_and_see_nothing_of_each_other() {
     with_database("namespaces", async |url| {
         let (one, two) = (within(&url, "one"), within(&url, "two"));
-        // Several processes of each start at once, in a database that has neither schema.
+        // Several processes of each installation start at once, in a database that has neither
+        // schema.
         let all = [&one, &two, &one, &two, &one, &two];
         let worlds = all.map(|settings| World::open(settings.clone()));
         let worlds = futures::future::join_all(worlds).await;
@@ -70,7 +71,7 @@ async fn a_schema_that_is_missing_does_not_fall_back_to_another_one() {
         let is_missing = matches!(refused, Error::SchemaMissing { found: 0, .. });
         assert!(is_missing, "{refused:?}");
         assert_eq!(with_tables(&url).await, ["public"]);
-        // Who may not create a schema uses one that is there.
+        // A role that may not create a schema uses an existing one.
         let mut admin = PgConnection::connect(&url).await.expect("connects");
         admin.execute("CREATE SCHEMA other").await.expect("creates");
         let store = PostgresStore::open(&within(&url, "other"))

@@ -1,4 +1,4 @@
-//! Whoever locks several sessions locks them in one order.
+//! Operations that lock several sessions lock them in the same order.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{BootId, RunId, RunKey, SendId, SessionKey};
@@ -23,7 +23,7 @@ fn run_key(n: u128) -> RunKey {
     }
 }
 
-/// Runs that a process has in its hands.
+/// Creates runs and claims them for a process.
 async fn runs(world: &World, boot: BootId, count: u128) -> Vec<RunRecord> {
     let new = |n| NewRun {
         key: run_key(n),
@@ -63,7 +63,7 @@ async fn runs(world: &World, boot: BootId, count: u128) -> Vec<RunRecord> {
     found.into_iter().map(|run| run.expect("a run")).collect()
 }
 
-/// The end of a run that brings words to a session.
+/// The end of a run that delivers words to a session.
 fn telling(run: &RunRecord, step: i64, session: SessionKey) -> AdvanceRun {
     AdvanceRun {
         step,
@@ -121,7 +121,8 @@ async fn ends_of_runs_lock_all_their_sessions_in_order_first() {
                     break;
                 }
             }
-            // Whoever has the first may have the second: nobody holds it and waits for the first.
+            // The holder of the first lock can take the second: nobody holds the second while
+            // waiting for the first.
             let locks = sqlx::query(lock).bind(high.session.0).execute(&mut other);
             locks.await.expect("it is free");
             other.execute("COMMIT").await.expect("commits");
@@ -168,7 +169,7 @@ async fn who_holds_a_tenants_bound_keeps_only_starts_of_leaves_waiting() {
             .advance_runs(boot, items.clone())
             .await;
         let advanced = advanced.expect("answers");
-        // It was waited for once.
+        // The lock timeout was spent only once.
         assert!(begun.elapsed() < lock_timeout * 2, "{:?}", begun.elapsed());
         assert_eq!(advanced[0], AdvanceOutcome::Locked);
         let is_stored = |o: &AdvanceOutcome| matches!(o, AdvanceOutcome::Advanced { .. });
@@ -185,19 +186,19 @@ async fn who_holds_a_tenants_bound_keeps_only_starts_of_leaves_waiting() {
     .await;
 }
 
-/// Another order of the same things each time.
+/// The same things in a different order each turn.
 fn shuffled<T: Clone>(things: &[T], turn: usize) -> Vec<T> {
     let mut things = things.to_vec();
     let count = things.len();
     for n in (1..count).rev() {
         things.swap(n, (turn * 31 + n * 17) % (n + 1));
     }
-    // All of it may be in the hands of others.
+    // There is nothing to rotate when others hold everything.
     things.rotate_left(turn % count.max(1));
     things
 }
 
-/// Claims whatever is there and does something with each, as groups.
+/// Claims whatever is ready and does something with each session, in groups.
 async fn work(world: &World, keys: &[SessionKey], turn: usize) {
     let worker = world.boot_now().await;
     let items = shuffled(keys, turn).into_iter().map(cold).collect();
@@ -244,7 +245,7 @@ async fn nothing_that_writes_to_several_sessions_meets_in_a_deadlock() {
             .await
             .expect("says its name")
             .get(0);
-        // Deadlocks are found at once, before anybody's time to wait is up.
+        // Detect deadlocks at once, before anyone's lock timeout expires.
         let soon = format!("ALTER DATABASE {name} SET deadlock_timeout = '10ms'");
         raw.execute(sqlx::AssertSqlSafe(soon))
             .await
@@ -314,7 +315,7 @@ async fn nothing_that_writes_to_several_sessions_meets_in_a_deadlock() {
         };
         futures::future::join5(accepts, delivers, works, cancels, advances).await;
         world.store.close().await;
-        // A process of the server tells what it counted when it ends, at the latest.
+        // A server process reports its counters at the latest when it ends.
         let ends = "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity
             WHERE datname = current_database() AND pid <> pg_backend_pid()";
         raw.fetch_one(ends).await.expect("they end");

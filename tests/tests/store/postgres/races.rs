@@ -1,4 +1,4 @@
-//! Callers at the same moment: each thing happens once, and nobody waits for ever.
+//! Concurrent callers: each thing happens once, and nobody waits for ever.
 
 use mainspring_shared::agent::{AgentSpec, OnBusy};
 use mainspring_shared::id::{BootId, SendId, SessionKey};
@@ -13,7 +13,7 @@ use mainspring_shared::store::{
 use crate::postgres::tools::{asking, ids, only_calls, outside, park_on, waits, words};
 use crate::postgres::world::{TENANT, World, id, new_session, to, to_target, with_world};
 
-/// Creates a child of a session for a call of its, with a send that reports to it.
+/// Creates a child session for a call of `parent`, with a send that reports to it.
 async fn child(world: &World, at: i64, parent: SessionKey, call_id: &str) -> (SessionKey, SendId) {
     let mut session = new_session(AgentSpec::default());
     session.parent = Some(Parent {
@@ -97,7 +97,7 @@ async fn many_reporters_report_each_child_once() {
     .await;
 }
 
-/// The same request each time.
+/// Adds an idempotency key that makes this the same request each time.
 fn keyed(item: AcceptSend) -> AcceptSend {
     AcceptSend {
         idempotency: Some(IdempotencyKey {
@@ -131,8 +131,8 @@ async fn racing_repeats_agree_on_one_send() {
     .await;
 }
 
-/// A result and words that come while their send is being parked: it does not wait, or it is
-/// enqueued.
+/// A result and words that arrive while their send is being parked: either it does not wait, or it
+/// is enqueued.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_wake_up_is_lost_between_results_and_parks() {
     with_world("wake_ups", async |world| {
@@ -187,7 +187,7 @@ async fn no_wake_up_is_lost_between_results_and_parks() {
                 }
                 ParkOutcome::Woken { signals } => {
                     assert_ne!(*signals, 0);
-                    // A steer alone leaves the call to wait for: it is asked again.
+                    // A steer alone leaves the call still pending, so the send parks again.
                     let mut again = only_calls(&claimed);
                     again.lease.write = 2;
                     let appended = world.store.append_rounds(vec![again]).await;

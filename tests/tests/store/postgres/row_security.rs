@@ -1,4 +1,4 @@
-//! Tenants that the server itself keeps apart.
+//! Tenants that the server itself isolates, by row security.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ async fn tenant(store: &PostgresStore, name: &str) -> TenantId {
     }
 }
 
-/// A session of a tenant with a send, by steps that are shared with others.
+/// Creates a session of a tenant with a send, through steps that tenants share.
 async fn session(store: &PostgresStore, tenant: TenantId) -> SessionKey {
     let mut new = new_session(AgentSpec::default());
     new.key.tenant = tenant;
@@ -92,7 +92,7 @@ async fn what_is_asked_on_behalf_of_a_tenant_finds_nothing_of_another_one() {
         let store = PostgresStore::open(&walled(&url)).await.expect("opens");
         let (blue, red) = (tenant(&store, "blue").await, tenant(&store, "red").await);
         let (ours, theirs) = (session(&store, blue).await, session(&store, red).await);
-        // By keys and in lists, as if the code had forgotten whose request it serves.
+        // Look-ups by key and in lists, as if the code had forgotten whose request it serves.
         let looks = async |store: &PostgresStore, key: SessionKey| {
             let found = store.get_session(key).await.expect("the store answers");
             let read = ReadMessages {
@@ -126,7 +126,7 @@ async fn what_is_asked_on_behalf_of_a_tenant_finds_nothing_of_another_one() {
         assert_eq!(scoped(blue, looks(&store, ours)).await, all);
         assert_eq!(scoped(blue, looks(&store, theirs)).await, none);
         assert_eq!(scoped(red, looks(&store, ours)).await, none);
-        // Side by side on the same connections, again and again.
+        // Both tenants concurrently on the same connections, again and again.
         for _ in 0..20 {
             let both = join(
                 scoped(blue, looks(&store, theirs)),
@@ -149,8 +149,8 @@ async fn what_is_asked_on_behalf_of_a_tenant_finds_nothing_of_another_one() {
     .await;
 }
 
-/// Every table that has a row's tenant, as the role of tenants sees it: the one wall behind which a statement that
-/// names no tenant at all finds nothing of another one.
+/// Every table with a tenant column, as the tenants' role sees it: even a statement that names no
+/// tenant at all must not find another tenant's rows.
 #[tokio::test]
 async fn no_table_shows_the_role_of_tenants_another_ones_rows() {
     with_database("row_walls", async |url| {
@@ -190,7 +190,8 @@ async fn no_table_shows_the_role_of_tenants_another_ones_rows() {
             }
             assert!(seen["nobody"].is_empty(), "{table}: {:?}", seen["nobody"]);
         }
-        // Sessions, their hot rows, sends, steps, open sends, inbox or messages: else this shows nothing.
+        // Sessions, their hot rows, sends, steps, open sends, inbox or messages: without rows the
+        // test proves nothing.
         assert!(with_rows >= 4, "rows of both tenants in {with_rows} tables");
         store.close().await;
     })
@@ -210,7 +211,7 @@ async fn a_step_that_fails_leaves_no_connection_behind_the_wall() {
         let blue = tenant(&store, "blue").await;
         let red = tenant(&store, "red").await;
         let (ours, theirs) = (session(&store, blue).await, session(&store, red).await);
-        // Of a lock that somebody else keeps, in the middle of a tenant's step.
+        // The step fails on a lock that somebody else holds, in the middle of a tenant's step.
         let mut other = PgConnection::connect(&url).await.expect("connects");
         other
             .execute("BEGIN; LOCK TABLE sessions IN ACCESS EXCLUSIVE MODE")
@@ -254,7 +255,7 @@ async fn who_may_not_make_the_wall_is_told_what_is_missing() {
             let cause = std::error::Error::source(&error).expect("says why");
             cause.to_string()
         };
-        // The owner of the tables may act under no role of tenants, and not add itself to it.
+        // The tables' owner is not a member of the tenants' role, and may not add itself.
         PostgresStore::open(&Settings::new(&as_owner))
             .await
             .expect("opens without it");
@@ -262,7 +263,7 @@ async fn who_may_not_make_the_wall_is_told_what_is_missing() {
         assert!(said.contains("CREATE ROLE mainspring_tenant"), "{said}");
         let said = refused(&walled(&as_owner)).await;
         assert!(said.contains("GRANT mainspring_tenant"), "{said}");
-        // By hand, as it says; then the owner's migration does the rest.
+        // Do what the message says by hand; then the owner's migration does the rest.
         admin
             .execute(AssertSqlSafe(format!(
                 "DO $$ BEGIN CREATE ROLE mainspring_tenant NOLOGIN; \
@@ -308,7 +309,7 @@ async fn a_database_that_was_prepared_by_hand_passes() {
         }
         let verify = Settings {
             schema: SchemaPolicy::Verify,
-            // Adding its column to the schema is another matter.
+            // pgvector's column would be a schema change, which this policy does not make.
             pgvector: false,
             ..walled(&url)
         };

@@ -48,7 +48,7 @@ async fn every_statement_prepares() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/store-postgres/sql");
         statements(&root, &mut found);
         if !world.store.has_pgvector() {
-            // These speak of a type that the server does not have.
+            // These use a type that the server lacks.
             let of_vectors = |path: &PathBuf| {
                 path.ends_with("pgvector/column.sql")
                     || path.ends_with("pgvector/embed.sql")
@@ -65,7 +65,7 @@ async fn every_statement_prepares() {
             assert!(picks_once(&text), "{}", path.display());
             let prepared = connection.prepare(AssertSqlSafe(text).into_sql_str()).await;
             let prepared = prepared.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            // Columns are read by their names.
+            // Columns are read by name, so names must be unique.
             let names = prepared.columns().iter().map(Column::name);
             let distinct: BTreeSet<&str> = names.clone().collect();
             assert_eq!(names.len(), distinct.len(), "{}", path.display());
@@ -88,7 +88,7 @@ async fn many_processes_may_create_the_schema_at_once() {
     .await;
 }
 
-/// What opening a store at this address comes to: the error, its code and its causes.
+/// The failure of opening a store at this address: the error, its code and its causes.
 async fn refused(url: &str) -> (String, Code, String) {
     let error = PostgresStore::open(&Settings::new(url)).await;
     let error = error.expect_err("the server refuses");
@@ -130,7 +130,7 @@ async fn a_login_a_database_and_a_right_that_are_refused_have_words_of_their_own
         assert_eq!(said, "the database user lacks a privilege");
         assert_eq!(cause, "permission denied for schema public");
 
-        // Others will give their connections back: that passes.
+        // Others will give their connections back, so this is transient.
         let (said, code, cause) = crowded;
         assert_eq!(code, Code::StoreUnavailable, "{said}: {cause}");
         assert_eq!(cause, "every connection that the server allows is taken");
@@ -176,7 +176,8 @@ async fn a_newer_schema_that_took_something_away_and_a_changed_one_are_refused()
             )
             .await
             .expect("plants a migration");
-        // It took nothing away that this program needs: both work, whichever starts first.
+        // The later migration removed nothing that this program needs: both work, whichever starts
+        // first.
         let verify = Settings {
             schema: SchemaPolicy::Verify,
             ..world.settings.clone()
@@ -252,7 +253,7 @@ async fn a_database_made_with_the_printed_ddl_passes_verify() {
     .await;
 }
 
-/// What the first migration is, for a database as the release before had it.
+/// The first migration, for a database as the previous release left it.
 const BEFORE: &str = include_str!("../../../../migrations/postgres/0001_sessions_and_sends.sql");
 const AFTER: &str = include_str!("../../../../migrations/postgres/0002_calls_and_inbox.sql");
 
@@ -296,13 +297,13 @@ async fn calls_of_the_release_before_are_carried_over() {
     .await;
 }
 
-/// How the connections of the steps are set, so that their plans are those of a table that is
-/// empty only now.
+/// Connection settings of the steps. They make the planner choose the plans it would choose if the
+/// table were not empty.
 const KEYED: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
     SET enable_bitmapscan = off; SET enable_mergejoin = off; SET random_page_cost = 0.02;
     SET seq_page_cost = 0.02";
 
-/// How many arguments a statement takes.
+/// Number of parameters of a statement.
 fn arguments(text: &str) -> usize {
     let numbers = text.split('$').skip(1).filter_map(|rest| {
         let end = rest.find(|c: char| !c.is_ascii_digit());
@@ -311,8 +312,8 @@ fn arguments(text: &str) -> usize {
     numbers.max().unwrap_or(0)
 }
 
-/// A plan that was made while a table was empty is kept while it grows: one that looks the tenant
-/// up and compares the rest of the key with every row would never end.
+/// A plan that was made while a table was empty is kept as it grows: one that looks up only the
+/// tenant and filters every row by the rest of the key would never finish.
 #[tokio::test]
 async fn no_step_looks_up_half_a_key() {
     with_world("plans", async |world| {
@@ -329,8 +330,8 @@ async fn no_step_looks_up_half_a_key() {
                 let text = fs::read_to_string(&path).expect("can be read");
                 let text = expand(&text);
                 let is_list = path.ends_with("list.sql") || path.ends_with("migrations.sql");
-                // It reads every step of a send's session, after a lost answer to a cancel.
-                // Retention reads by age, and from the end of what is old.
+                // `finished_by` reads every step of a send's session, after a lost answer to a
+                // cancel. Retention reads by age, starting with the oldest rows.
                 let is_sweep = path
                     .file_name()
                     .is_some_and(|name| name.to_string_lossy().starts_with("forget"));
@@ -356,12 +357,12 @@ async fn no_step_looks_up_half_a_key() {
                     let line = line.trim();
                     let half = line.strip_prefix("Index Cond: (tenant = ");
                     let half = half.is_some_and(|rest| !rest.contains(" AND "));
-                    // There it is the whole key.
+                    // In these indexes the tenant is the whole key.
                     let of_tenants = ["seat_limits_pkey", "tenants_away_pkey"];
                     let is_whole = |index: &&str| lines[n - 1].contains(*index);
                     let half = half && !of_tenants.iter().any(is_whole);
                     let whole = line.contains("Seq Scan");
-                    // Of a thousand keys, every pair would be compared.
+                    // An anti join would compare every pair of a thousand keys.
                     let pairs = path.ends_with("lock_free.sql") && line.contains("Anti Join");
                     assert!(
                         !half && !whole && !pairs,
@@ -375,7 +376,7 @@ async fn no_step_looks_up_half_a_key() {
     .await;
 }
 
-/// What a claim writes into a row that was accepted.
+/// Columns that a claim writes in a row that was accepted.
 const CLAIMED: [&str; 11] = [
     "status",
     "waiting_on",
@@ -390,8 +391,8 @@ const CLAIMED: [&str; 11] = [
     "owner_boot",
 ];
 
-/// An update of a column that any index knows, in its key or its condition, writes into all indexes of
-/// the table: with one such index a claim cost more than twice as much.
+/// Updating a column that any index uses, in its key or its condition, writes to all indexes of the
+/// table: with one such index a claim cost more than twice as much.
 #[tokio::test]
 async fn no_index_knows_what_a_claim_changes() {
     with_world("heap_only", async |world| {
@@ -413,7 +414,8 @@ async fn no_index_knows_what_a_claim_changes() {
     .await;
 }
 
-/// What the migrations make, for those who look whether a database has it.
+/// The committed list of the objects that the migrations create is up to date. Checks of a database
+/// compare with it.
 #[tokio::test]
 async fn the_list_of_what_is_needed_is_what_the_migrations_make() {
     with_world("needed", async |world| {

@@ -1,4 +1,4 @@
-//! The words of tests with calls, items and children.
+//! Helpers for tests with calls, items and children.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{BootId, SendId, SessionKey};
@@ -68,7 +68,7 @@ pub(crate) fn answered(asking: &NewMessage) -> Vec<NewMessage> {
     answers.collect()
 }
 
-/// What became of calls, without a model's answer.
+/// A step that stores only what became of calls, without a model's answer.
 pub(crate) fn only_calls(claimed: &Claimed) -> AppendRound {
     AppendRound {
         messages: Vec::new(),
@@ -78,7 +78,7 @@ pub(crate) fn only_calls(claimed: &Claimed) -> AppendRound {
     }
 }
 
-/// A park of the claimed send that nothing keeps from waiting.
+/// A park of the claimed send that no signal prevents.
 pub(crate) fn park_on(claimed: &Claimed, on: WaitingOn) -> ParkSend {
     ParkSend {
         key: claimed.key,
@@ -156,7 +156,7 @@ impl World {
         outcome
     }
 
-    /// A send of a new session that waits for these calls, with the worker that claimed it.
+    /// Creates a session whose send waits for these calls; also returns the worker that claimed it.
     pub(crate) async fn waiting(
         &self,
         on: WaitingOn,

@@ -1,4 +1,4 @@
-//! Many at once on few sessions.
+//! Many concurrent callers on few sessions.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,7 +56,7 @@ async fn accept(world: &World, keys: &[SessionKey], left: &AtomicUsize) -> Vec<S
             let cancelled = world.store.cancel_sends(boot, vec![(TENANT, *last)]);
             cancelled.await.expect("cancels");
         }
-        // What is left may be less than a group: the rest is not worth another one.
+        // Fewer sends may be left than make a group; they are not worth another one.
         if left.load(Ordering::Relaxed) < 4 {
             break;
         }

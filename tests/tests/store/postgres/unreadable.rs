@@ -1,4 +1,4 @@
-//! A row that cannot be read is its own failure, and stands in nobody else's way.
+//! A row that cannot be read fails on its own, without blocking anything else.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ async fn timers_fire_beside_those_that_cannot_be_read() {
             )
             .await;
         }
-        // Even where a page is full of them.
+        // Even if unreadable rows fill a whole page.
         let fired = world
             .store
             .at(world.time(1_000))

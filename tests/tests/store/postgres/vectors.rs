@@ -1,4 +1,4 @@
-//! Vectors of the memory, with the server's extension pgvector and without it.
+//! Memory vectors, with and without the server's pgvector extension.
 
 use std::io::Write as _;
 
@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::postgres::world::{TENANT, with_database};
 
-/// Whether the server has the extension; says so where it has not.
+/// Whether the server has the extension; prints a notice if it does not.
 async fn available(url: &str) -> bool {
     let mut connection = PgConnection::connect(url).await.expect("connects");
     let asked = "SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'";
@@ -23,14 +23,14 @@ async fn available(url: &str) -> bool {
         .expect("the server answers");
     let count: i64 = count.get(0);
     if count == 0 {
-        // Straight to the terminal: the harness shows what is printed only when a test fails.
+        // Write to stderr directly: the harness shows printed output only when a test fails.
         let shown = std::io::stderr().write_all(b"SKIPPED: the server has no pgvector\n");
         shown.expect("standard error is open");
     }
     count > 0
 }
 
-/// Numbers that repeat, between -1 and 1.
+/// Reproducible pseudo-random numbers between -1 and 1.
 fn vector(seed: u64, size: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -97,7 +97,7 @@ async fn the_extension_finds_what_the_program_finds() {
         for n in 0..20 {
             enter(&exact, n, "user/1", 24).await;
         }
-        // The extension comes to a database that has vectors already.
+        // The extension is added to a database that already has vectors.
         let inside = PostgresStore::open(&Settings::new(url.clone()))
             .await
             .expect("opens");
@@ -105,7 +105,8 @@ async fn the_extension_finds_what_the_program_finds() {
         for n in 20..60 {
             enter(&inside, n, "user/1", 24).await;
         }
-        // By a process that began without it, of another size, and of somebody else.
+        // Entries written by a process that started without it, of another vector size, and of
+        // another namespace.
         for n in 60..70 {
             enter(&exact, n, "user/1", 24).await;
             enter(&inside, 100 + n, "user/1", 8).await;
@@ -123,7 +124,7 @@ async fn the_extension_finds_what_the_program_finds() {
         }
         assert!(seen > 20, "only {seen} were near at all");
         assert_eq!(found(&inside, "user/1", 30, 24).await[0].0.as_u128(), 30);
-        // A process that changes no schema uses what is there.
+        // A process that may not change the schema uses what is there.
         let verify = Settings {
             schema: SchemaPolicy::Verify,
             ..Settings::new(url.clone())
@@ -161,7 +162,8 @@ async fn who_may_not_add_the_extension_does_without() {
         }
         let near = found(&store, "user/1", 3, 8).await;
         store.close().await;
-        // Somebody who may adds the extension; the column is added when the store is opened again.
+        // Someone with the right to do so adds the extension; the column is added when the store is
+        // next opened.
         let mut gained = None;
         if available(&url).await {
             let made = admin.execute("CREATE EXTENSION vector").await;

@@ -1,5 +1,5 @@
-//! Statements that wait for a hot row's lock: they see that row as it is then, and everything else
-//! as it was.
+//! Statements that wait for a hot row's lock: afterwards they see the current version of that row,
+//! and everything else as of their snapshot.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 use crate::postgres::tools::{answered, asking, ids, only_calls, outside, park_on};
 use crate::postgres::world::{World, answer, to, with_world};
 
-/// Runs a step that meets a transaction which holds the lock of its hot row and has not committed
-/// what it changed.
+/// Runs a step while another transaction holds the lock of its hot row with uncommitted `changes`,
+/// which is committed once the step waits.
 async fn meanwhile<T>(world: &World, changes: &str, step: impl Future<Output = T>) -> T {
     let connect = || PgConnection::connect(&world.settings.url);
     let mut other = connect().await.expect("connects");
@@ -42,7 +42,7 @@ async fn meanwhile<T>(world: &World, changes: &str, step: impl Future<Output = T
     futures::future::join(step, commits).await.0
 }
 
-/// What a result from outside does to a running send.
+/// The changes that a result from outside makes to a running send.
 const SETTLES: &str = r#"UPDATE session_hot SET signals = signals | 8;
     UPDATE tool_calls SET result = '{"content":[{"type":"text","text":"theirs"}]}', settled_at = 1,
         waits_on = NULL"#;
@@ -111,8 +111,8 @@ async fn a_send_does_not_end_over_words_that_came_while_it_was_ending() {
     .await;
 }
 
-/// What is written has to pass the checks of the table even as it is made of the row as the statement
-/// found it, before it waited.
+/// The new row has to pass the table's checks even when it is built from the row as the statement
+/// found it before it waited.
 #[tokio::test]
 async fn a_send_ends_although_another_one_was_queued_while_it_was_ending() {
     with_world("waits_queued", async |world| {
@@ -137,8 +137,8 @@ async fn a_send_ends_although_another_one_was_queued_while_it_was_ending() {
     .await;
 }
 
-/// The statement that completed the send before is still under way when it is run again: the send
-/// is final by then, and its successor, which runs under the same lease, is not to be disturbed.
+/// A statement that completes a send is retried while its first run is still under way: by then the
+/// send is final, and its successor, which runs under the same lease, must not be disturbed.
 #[tokio::test]
 async fn a_signal_for_the_next_send_does_not_keep_one_that_has_ended() {
     with_world("waits_ended", async |world| {
@@ -170,7 +170,7 @@ async fn a_signal_for_the_next_send_does_not_keep_one_that_has_ended() {
     .await;
 }
 
-/// Makes the statement that takes a next send fail once, as one that lost against another does.
+/// Makes the statement that takes a next send fail once, as if it had lost to another transaction.
 async fn let_a_next_send_conflict(raw: &mut PgConnection, code: &str) {
     let breaks = format!(
         "CREATE SEQUENCE met;
@@ -189,8 +189,8 @@ async fn let_a_next_send_conflict(raw: &mut PgConnection, code: &str) {
     made.expect("breaks it");
 }
 
-/// The ends are committed when the send behind one of them, which only the lock's holder had brought
-/// to its place, cannot be taken.
+/// The ends are committed even if the next send of one session, which only the lock's holder put in
+/// the queue, cannot be taken.
 async fn ends_although_a_next_send_conflicts(name: &str, code: &str) {
     with_world(name, async |world| {
         let worker = world.boot(0).await;
@@ -204,7 +204,8 @@ async fn ends_although_a_next_send_conflicts(name: &str, code: &str) {
         let mut ends = Vec::new();
         for key in [hidden, open] {
             let mut end = answer(&world.claim(2, worker, key).await, Then::Continue);
-            // Nothing for the statement that only ends sends, and would leave them to another one that sees more.
+            // The statement that only ends sends cannot take this one: it would leave it to one
+            // that sees more.
             end.totals.session = Some(Spent::default());
             ends.push(end);
         }
@@ -233,7 +234,7 @@ async fn ends_although_a_next_send_conflicts(name: &str, code: &str) {
             .expect("reads");
         assert_eq!(met, 1, "the conflict was met");
 
-        // Nobody works on the first: its owner gives it back with its next renewal.
+        // Nobody works on the first session: its owner gives it back with its next renewal.
         let ttl = crate::postgres::world::TTL;
         let renewed = world
             .store

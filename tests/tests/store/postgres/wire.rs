@@ -1,5 +1,5 @@
-//! A wire between the store and its server that loses answers: what was asked for is done, and
-//! whoever asked never hears of it.
+//! A proxy between the store and its server that loses replies: the request is carried out, but the
+//! caller never hears of it.
 
 use std::io;
 use std::sync::Arc;
@@ -14,40 +14,41 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::postgres::world::{World, with_database};
 
-/// Whose answer is lost next.
+/// Which reply is lost next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Loss {
     None = 0,
-    /// That of the next statement, which commits by itself.
+    /// The reply to the next statement, which commits by itself.
     Statement = 1,
-    /// That of the next `COMMIT`.
+    /// The reply to the next `COMMIT`.
     Commit = 2,
 }
 
-/// The wire.
+/// Handle of the proxy.
 #[derive(Debug, Clone)]
 pub(crate) struct Wire {
     next: Arc<AtomicU8>,
 }
 
 impl Wire {
-    /// Loses the answer to the next statement that is run, and its connection.
+    /// Loses the reply to the next statement that is run, and its connection.
     pub(crate) fn lose_statement(&self) {
         self.next.store(Loss::Statement as u8, Ordering::SeqCst);
     }
 
-    /// Loses the answer to the next commit, and its connection.
+    /// Loses the reply to the next commit, and its connection.
     pub(crate) fn lose_commit(&self) {
         self.next.store(Loss::Commit as u8, Ordering::SeqCst);
     }
 
-    /// Whether an answer was lost since it was asked for.
+    /// Whether the requested loss has happened.
     pub(crate) fn has_lost(&self) -> bool {
         self.next.load(Ordering::SeqCst) == Loss::None as u8
     }
 
-    /// Takes the loss if this message of the store is the one whose answer is to be lost.
+    /// Consumes the requested loss if this message of the store is the one whose reply is to be
+    /// lost.
     fn takes(&self, message: &[u8]) -> bool {
         let is_commit = message[0] == b'Q' && message.windows(6).any(|text| text == b"COMMIT");
         let loss = match message[0] {
@@ -65,7 +66,7 @@ impl Wire {
     }
 }
 
-/// One message with its head. The first one of a connection has no letter in front.
+/// Reads one message with its header. The first one of a connection has no type byte.
 async fn message(from: &mut OwnedReadHalf, is_first: bool) -> io::Result<Vec<u8>> {
     let head = if is_first { 4 } else { 5 };
     let mut message = vec![0; head];
@@ -94,7 +95,7 @@ async fn to_server(
     }
 }
 
-/// Ends with the connection, and with the first answer that is complete and lost.
+/// Forwards replies until the connection ends, or until a reply that is to be lost is complete.
 async fn to_store(
     lost: &AtomicBool,
     mut from: OwnedReadHalf,
@@ -114,7 +115,7 @@ async fn carry(wire: &Wire, store: TcpStream, server: &str) {
     let Ok(server) = TcpStream::connect(server).await else {
         return;
     };
-    // Messages go out one by one: none waits until the one before is acknowledged.
+    // Send messages one by one, without waiting until the one before is acknowledged.
     for side in [&store, &server] {
         if side.set_nodelay(true).is_err() {
             return;
@@ -123,7 +124,7 @@ async fn carry(wire: &Wire, store: TcpStream, server: &str) {
     let lost = AtomicBool::new(false);
     let (store_from, store_to) = store.into_split();
     let (server_from, server_to) = server.into_split();
-    // Either side's end is the end of the connection.
+    // When either side ends, the connection ends.
     tokio::select! {
         _ = to_server(wire, &lost, store_from, server_to) => {}
         _ = to_store(&lost, server_from, store_to) => {}
@@ -143,7 +144,7 @@ async fn serve(wire: &Wire, listener: TcpListener, server: &str) {
     }
 }
 
-/// Runs a test with a store that reaches its database over a wire.
+/// Runs a test with a store that reaches its database through the proxy.
 pub(crate) async fn with_wire(name: &str, test: impl AsyncFnOnce(&World, &Wire)) {
     with_database(name, async |url| {
         let rest = url.split_once('@').expect("the URL names a user").1;
@@ -155,7 +156,7 @@ pub(crate) async fn with_wire(name: &str, test: impl AsyncFnOnce(&World, &Wire))
             next: Arc::new(AtomicU8::new(Loss::None as u8)),
         };
         let settings = Settings {
-            // The next statement is then the one that the test asks for.
+            // With one writer, the next statement is the one that the test runs.
             writers: 1,
             ..Settings::new(format!("{user}127.0.0.1:{port}/{database}?sslmode=disable"))
         };

@@ -1,4 +1,4 @@
-//! A database for one test, and the words that tests are written in.
+//! A database for one test, and the helpers that tests are written with.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -32,18 +32,18 @@ pub(crate) const TTL: Duration = Duration::from_secs(10);
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// An id that no other part of this process has; later ones are greater.
+/// An id that is unique in this process; later ones are greater.
 pub(crate) fn id() -> Uuid {
     Uuid::from_u128(u128::from(NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// One test's store and database.
+/// The store and database of one test.
 pub(crate) struct World {
     pub(crate) store: PostgresStore,
     pub(crate) settings: Settings,
-    /// When the test began; tests give their times from here on.
+    /// When the test began; tests give times relative to this.
     pub(crate) t0: Timestamp,
-    /// Writes by the tokens of their leases.
+    /// Number of the next write under each lease, by its token.
     pub(crate) writes: Mutex<BTreeMap<Uuid, i64>>,
 }
 
@@ -60,7 +60,7 @@ fn skipped(name: &str) {
     eprintln!("SKIPPED {name}: MAINSPRING_TEST_POSTGRES_URL is not set");
 }
 
-/// Runs a statement at the server, outside of the test's database.
+/// Runs a statement on the server, outside the test's database.
 async fn admin(server: &str, statement: String) {
     let mut connection = PgConnection::connect(server).await.expect("connects");
     let done = connection.execute(AssertSqlSafe(statement)).await;
@@ -68,13 +68,13 @@ async fn admin(server: &str, statement: String) {
     connection.close().await.expect("closes");
 }
 
-/// Runs a statement in none of the tests' databases.
+/// Runs a statement on the test server, outside the tests' databases.
 pub(crate) async fn at_server(statement: String) {
     let server = server().expect("a test that runs has a server");
     admin(&server, statement).await;
 }
 
-/// Runs a test in a database of its own, which is empty.
+/// Runs a test in an empty database of its own.
 pub(crate) async fn with_database(name: &str, test: impl AsyncFnOnce(String)) {
     with_copy_of("template1", name, test).await;
 }
@@ -100,11 +100,11 @@ async fn with_copy_of(template: &str, name: &str, test: impl AsyncFnOnce(String)
 
 /// Runs a test with a store in a database of its own.
 pub(crate) async fn with_world(name: &str, test: impl AsyncFnOnce(&World)) {
-    // However slow the machine is, whoever holds a lock in a test lets go before that.
+    // Long enough that even on a slow machine a test lets go of its locks before that.
     with_patient_world(name, Duration::from_secs(2), test).await;
 }
 
-/// The same, with a store that waits so long for locks.
+/// Like [`with_world`], with a store that waits up to `lock_timeout` for locks.
 pub(crate) async fn with_patient_world(
     name: &str,
     lock_timeout: Duration,
@@ -155,14 +155,14 @@ impl World {
         }
     }
 
-    /// A connection beside the store's own.
+    /// A connection besides the store's own.
     pub(crate) async fn connection(&self) -> PgConnection {
         PgConnection::connect(&self.settings.url)
             .await
             .expect("connects")
     }
 
-    /// A time of this test, in milliseconds from its beginning.
+    /// A time in this test, in milliseconds since its start.
     pub(crate) fn time(&self, millis: i64) -> Timestamp {
         Timestamp(self.t0.0 + millis)
     }
@@ -184,7 +184,7 @@ impl World {
         id
     }
 
-    /// A boot whose lease runs from the present moment, for tests that use the server's clock.
+    /// A boot whose lease starts now, for tests that use the server's clock.
     pub(crate) async fn boot_now(&self) -> BootId {
         let now = self.store.now().await.expect("has a clock");
         // A busy machine may keep a test from renewing for a while.
@@ -243,7 +243,7 @@ impl World {
         }
     }
 
-    /// The lease as its next write carries it: whoever holds it counts what it wrote.
+    /// The lease as its next write carries it: the holder numbers its writes.
     pub(crate) fn numbered(&self, lease: Lease) -> Lease {
         let writes = self.writes.lock().expect("no test panicked");
         let write = writes.get(&lease.token.0).copied();
@@ -253,7 +253,7 @@ impl World {
         }
     }
 
-    /// Counts a write.
+    /// Counts a write under the lease.
     pub(crate) fn wrote(&self, lease: Lease) {
         let mut writes = self.writes.lock().expect("no test panicked");
         writes.insert(lease.token.0, lease.write + 1);
@@ -290,7 +290,7 @@ impl World {
         sends.expect("reads").remove(0).expect("the send exists")
     }
 
-    /// Every invariant holds, by the queries of the store.
+    /// Asserts that every invariant holds, using the store's own audit.
     pub(crate) async fn assert_sound(&self, at: i64) {
         let violations = self
             .store
@@ -301,7 +301,7 @@ impl World {
     }
 }
 
-/// The version of the schema that the program brings.
+/// The newest schema version that the program knows.
 pub(crate) fn newest() -> i64 {
     let ddl = mainspring_store_postgres::ddl();
     let titles = ddl.lines().filter_map(|line| line.strip_prefix("-- "));
@@ -339,7 +339,7 @@ pub(crate) fn to_target(target: Target) -> AcceptSend {
     }
 }
 
-/// A claim by someone who knows nothing of the session.
+/// A claim by a worker that has nothing of the session cached.
 pub(crate) fn cold(key: SessionKey) -> ClaimSession {
     ClaimSession {
         cached_fold_end: 0,
@@ -402,7 +402,7 @@ pub(crate) fn totals(rounds: i32) -> SendTotals {
     }
 }
 
-/// The end of a send in its second round.
+/// Changes the end of a send so that it is in the second round.
 pub(crate) fn in_second_round(item: &mut CompleteSend) {
     item.usage[0].round = 1;
     (item.round, item.totals) = (Some(round_ref(1)), totals(2));
@@ -437,7 +437,7 @@ pub(crate) fn answer(claimed: &Claimed, then: Then) -> CompleteSend {
     }
 }
 
-/// The first round of a claimed send, after which it goes on.
+/// The first round of a claimed send that continues afterwards.
 pub(crate) fn first_round(claimed: &Claimed) -> AppendRound {
     let record = &claimed.send.record;
     AppendRound {

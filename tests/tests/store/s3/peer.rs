@@ -1,4 +1,4 @@
-//! A store that speaks S3 over a socket, over files, and can be told to misbehave.
+//! An S3 server over a folder of files that can be told to misbehave.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,17 +22,17 @@ pub(crate) const KEY: &str = "AKIAEXAMPLE";
 pub(crate) const SECRET: &str = "very-secret-and-never-shown";
 const BUCKET: &str = "bucket";
 
-/// What is wrong with it.
+/// How the server misbehaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrong {
     Nothing,
     /// It fails this many requests, then recovers.
     Failing(u32),
-    /// It takes requests, does what they ask, and never says so.
+    /// It accepts requests and carries them out, but never replies.
     Silent,
-    /// It returns other bytes, as many as there should be.
+    /// It returns wrong bytes, of the right length.
     Lying,
-    /// It ends before all bytes came.
+    /// It closes the connection before all bytes are sent.
     Short,
 }
 
@@ -42,7 +42,7 @@ struct State {
     requests: Vec<Method>,
 }
 
-/// The store.
+/// The server.
 #[derive(Debug)]
 pub(crate) struct Peer {
     address: SocketAddr,
@@ -72,7 +72,7 @@ impl Peer {
                     let answer =
                         service_fn(move |request| answer(service.clone(), state.clone(), request));
                     let connection = Builder::new(TokioExecutor::new());
-                    // A client that goes away ends it.
+                    // Ends with an error when the client goes away.
                     let _ = connection
                         .serve_connection(TokioIo::new(socket), answer)
                         .await;
@@ -107,7 +107,7 @@ impl Peer {
         self.state.lock().expect("no panic").wrong = wrong;
     }
 
-    /// Requests with this method so far.
+    /// Number of requests with this method so far.
     pub(crate) fn asked(&self, method: &Method) -> usize {
         let state = self.state.lock().expect("no panic");
         state.requests.iter().filter(|it| *it == method).count()
@@ -169,7 +169,7 @@ async fn answer(
     let (head, body) = response.into_parts();
     let body = match wrong {
         Wrong::Lying => Body::from(vec![b'x'; length]),
-        // The head still promises all of them.
+        // The header still promises the full length.
         Wrong::Short => Body::from(vec![b'x'; length / 2]),
         Wrong::Nothing | Wrong::Failing(_) | Wrong::Silent => body,
     };

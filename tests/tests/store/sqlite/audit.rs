@@ -1,4 +1,4 @@
-//! Each invariant finds its violation, planted behind the store's back.
+//! Each invariant reports its violation, planted behind the store's back.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use mainspring_store_core::SqlStore;
 use super::opened::{Opened, Place, execute, reachable};
 use super::steps::*;
 
-/// What breaks each invariant.
+/// Statements that violate each invariant.
 const PLANTS: &[(&str, &str)] = &[
     ("send.one_final_step", "UPDATE steps SET kind = 'round' WHERE kind = 'finished'"),
     ("send.one_final_step", "UPDATE steps SET kind = 'finished' WHERE n = 1"),
@@ -378,8 +378,8 @@ const PLANTS: &[(&str, &str)] = &[
 ];
 
 /// A session with a completed send of two rounds, one of them with a call that a child answered
-/// (messages 1 to 5, steps up to 5); a second send that runs; and a third that is queued. Of its
-/// inbox one item was said, one joined the third send, and one waits.
+/// (messages 1 to 5, steps up to 5); a second send that is running; and a third that is queued. Its
+/// inbox has one item that was delivered, one that joined the third send, and one that is pending.
 async fn healthy() -> Option<Opened> {
     let opened = reachable().await?;
     let store = &opened.store;
@@ -497,7 +497,7 @@ async fn every_planted_violation_is_found_by_its_invariant() {
     if reachable().await.is_none() {
         return;
     }
-    // Most of the time goes into new databases, which a server makes side by side.
+    // Most of the time is spent creating databases, which a server can do in parallel.
     let plants = futures::stream::iter(PLANTS);
     let checked = plants.map(|(invariant, sql)| async move {
         let Opened { store, place } = healthy().await.expect("it was there before");
@@ -505,7 +505,8 @@ async fn every_planted_violation_is_found_by_its_invariant() {
         let found = violated(&store, 20).await;
         let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
         assert!(names.contains(invariant), "{sql}: {names:?}");
-        // What is wrong with one session, run or timer is found by a look at it alone, and nothing else is.
+        // A violation within one session, run or timer is found by an audit of that object alone,
+        // which reports nothing else.
         let store = store.at(time(40));
         let (_, alone) = audit_in_pieces(&*store, 1).await.expect("answers");
         let alone: BTreeSet<String> = alone.into_iter().map(|found| found.invariant).collect();
@@ -522,7 +523,8 @@ async fn every_planted_violation_is_found_by_its_invariant() {
     assert_eq!(missed.len(), PLANTS.len());
     let mut missed: Vec<String> = missed.into_iter().flatten().collect();
     missed.sort_unstable();
-    // The sends of a run, rows of no session of their tenant, and what only the timer's schedule tells.
+    // These need the sends of a run, rows that belong to no session of their tenant, or the timer's
+    // schedule.
     let known = [
         "run.final_is_quiet",
         "session.positions_unique",

@@ -1,4 +1,4 @@
-//! The file: who may open it, and what it must hold.
+//! The database file: who may open it, and what it must contain.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::sqlite::newest;
 use crate::sqlite::opened::{Opened, open, open_in};
 use crate::sqlite::steps::*;
 
-/// A connection beside the store's, as another program would have it.
+/// A connection besides the store's, as another program would have it.
 pub(crate) async fn beside(dir: &TempDir) -> SqliteConnection {
     let options = SqliteConnectOptions::new()
         .filename(dir.path().join("mainspring.db"))
@@ -147,7 +147,7 @@ async fn a_newer_schema_that_took_something_away_is_refused() {
          VALUES (9999, 'later', TRUE, x'00', 0)",
     )
     .await;
-    // It took nothing away that this program needs.
+    // The later migration removed nothing that this program needs.
     assert_eq!(store.check().await.expect("is sound").schema, 9999);
     drop(store);
     let again = mainspring_store_sqlite::open(SqliteOptions::dir(dir.path())).await;
@@ -205,12 +205,13 @@ async fn what_a_schema_lacks_is_told_and_what_is_told_mends_it() {
     assert_eq!(store.schema_faults().await.expect("reads"), []);
 }
 
-/// A release may stop using what it will take away later, but while an older one runs beside it, that stays.
+/// A release may stop using something that a later one removes, but it must stay while an older
+/// release runs beside it.
 #[test]
 fn a_migration_that_takes_something_away_says_which_programs_still_work() {
     const FIRST: &str = "0036";
     let takes_away = |text: &str| {
-        // A condition of an index takes nothing away.
+        // The condition of an index removes nothing.
         let upper = text.to_uppercase().replace("IS NOT NULL", "");
         [
             "DROP TABLE",
@@ -291,7 +292,7 @@ async fn a_writer_that_is_held_up_waits_its_turn() {
     execute(&mut conn, "BEGIN IMMEDIATE").await;
     let held_up = async { accept(&store, 1, sending(2, 1)).await };
     let let_go = async {
-        // The store's busy timeout is far longer than what it takes to get here.
+        // The store's busy timeout is far longer than it takes to get here.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -314,7 +315,7 @@ async fn a_caller_that_goes_away_leaves_no_transaction_open() {
             () = tokio::task::yield_now() => {}
         }
     }
-    // Each of them was seen through, in order, before this one.
+    // Each of them was carried out, in order, before this one.
     let last = accept(&store, 2, sending(40, 1)).await;
     assert_eq!(last.position, Some(40));
     assert_sound(&store, 3).await;

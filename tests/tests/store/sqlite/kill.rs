@@ -1,4 +1,4 @@
-//! What a process that dies leaves behind.
+//! What a killed process leaves behind.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -11,10 +11,10 @@ use tempfile::TempDir;
 use crate::sqlite::opened::{Opened, open, open_in};
 use crate::sqlite::steps::*;
 
-/// Says in its directory that it is meant to run there.
+/// Marker file: tells the child test that it is meant to run in this directory.
 const CHILD: &str = "child";
 
-/// The process that is killed: accepts sends, one transaction each, and says so after each.
+/// The process that is killed: accepts sends, one transaction each, and prints a line after each.
 #[tokio::test]
 #[ignore = "started by the test below, in a directory of its own"]
 async fn accepts_until_it_is_killed() {
@@ -81,8 +81,8 @@ async fn what_a_killed_process_was_told_is_there() {
     assert_sound(&store, 1).await;
 }
 
-/// Copies a store's files while it is open, with the log cut off after `kept` of its bytes: what a
-/// power cut would leave.
+/// Copies a store's files while it is open, with the write-ahead log truncated to `kept` bytes, as
+/// after a power cut.
 fn cut(from: &TempDir, kept: u64) -> TempDir {
     let to = tempfile::tempdir().expect("a directory");
     for name in ["mainspring.db", "mainspring.db-wal"] {

@@ -1,4 +1,4 @@
-//! Many callers at once.
+//! Many concurrent callers.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A file of an older release is brought up to date with all that it holds.
+//! A file of an older release is migrated with all its data.
 
 use mainspring_shared::error::Code;
 use mainspring_shared::message::ContentPart;
@@ -12,8 +12,8 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 use crate::sqlite::opened::open_in;
 use crate::sqlite::steps::*;
 
-/// What the first release's schema holds after a round in which the model asked for a tool that
-/// there was not.
+/// Rows in the first release's schema after a round in which the model called a tool that did not
+/// exist.
 const HELD: &str = r#"
 INSERT INTO sessions (tenant, session_id, agent_version, metadata, created_at, updated_at)
 VALUES (1, x'00000000000000000000000000000001', 1, '{}', 5, 5);

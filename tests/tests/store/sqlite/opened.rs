@@ -20,7 +20,7 @@ pub(crate) async fn open() -> Opened {
     Opened { store, place }
 }
 
-/// What MySQL's tests, which share some of these, have no store for without a server.
+/// Always a store here; the MySQL tests, which share some of this code, have none without a server.
 pub(crate) async fn reachable() -> Option<Opened> {
     Some(open().await)
 }
@@ -30,7 +30,7 @@ pub(crate) async fn open_in(place: &Place) -> SqlStore {
     opened.expect("opens")
 }
 
-/// Runs statements behind the store's back, and no constraint is checked.
+/// Runs statements behind the store's back, with constraint checks off.
 pub(crate) async fn execute(place: &Place, sql: &'static str) {
     let mut conn = beside(place).await;
     sqlx::raw_sql(sql).execute(&mut conn).await.expect(sql);

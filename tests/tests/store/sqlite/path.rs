@@ -1,4 +1,4 @@
-//! The path of a send, and what may befall it on the way.
+//! The life of a send, and what can happen to it on the way.
 
 use mainspring_shared::store::{ClaimOutcome, CompleteOutcome, Error, Inspect as _, Then};
 

@@ -1,4 +1,4 @@
-//! The statements themselves.
+//! Checks of the SQL statements themselves.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn files(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Every statement with the file that it is from.
+/// Every statement, with the file it comes from.
 fn statements() -> Vec<(PathBuf, String)> {
     let mut paths = Vec::new();
     for dir in ["store-sqlite/sql", "store-core/sql"] {
@@ -58,7 +58,7 @@ async fn every_statement_prepares() {
     for (path, sql) in statements {
         let prepared = conn.prepare(AssertSqlSafe(sql).into_sql_str()).await;
         let prepared = prepared.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        // Columns are read by their names.
+        // Columns are read by name, so names must be unique.
         let names = prepared.columns().iter().map(Column::name);
         let distinct: BTreeSet<&str> = names.clone().collect();
         assert_eq!(names.len(), distinct.len(), "{}", path.display());
@@ -130,7 +130,7 @@ async fn no_statement_of_the_hot_path_scans_a_table() {
             .expect("explains");
         for row in plan {
             let detail: String = row.get("detail");
-            // A parameter's array, a row of none, and a part of the window's own statement.
+            // A parameter's array, a constant row, and a part of the window's own statement.
             let harmless = detail.contains(" VIRTUAL TABLE ")
                 || ["SCAN CONSTANT ROW", "SCAN w"].contains(&detail.as_str());
             let scans = detail.starts_with("SCAN") && !harmless;

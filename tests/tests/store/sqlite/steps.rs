@@ -1,4 +1,4 @@
-//! What the tests are made of: small ids, a time line, and steps that must succeed.
+//! Building blocks of the tests: small ids, a timeline, and steps that must succeed.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(crate) const TTL: i64 = 10_000;
 /// The process that accepts and sweeps.
 pub(crate) const SCHEDULER: BootId = BootId(Uuid::from_u128(0x5c));
 
-/// A point of a time line far in the future, where no lease has ended by the database's own clock.
+/// A point on a timeline far in the future, where no lease has expired by the database's own clock.
 pub(crate) fn time(ms: i64) -> Timestamp {
     Timestamp(4_102_444_800_000 + ms)
 }
@@ -120,7 +120,7 @@ pub(crate) fn round_ref(index: i32) -> RoundRef {
     }
 }
 
-/// A first round that stores the input and an answer, and goes on.
+/// A first round that stores the input and an answer, after which the send continues.
 pub(crate) fn round(claimed: &Claimed) -> AppendRound {
     AppendRound {
         fold: None,
@@ -144,7 +144,7 @@ pub(crate) fn round(claimed: &Claimed) -> AppendRound {
     }
 }
 
-/// A round of calls, the first of its send, each of which begins like this.
+/// The first round of a send, with a call for each of `begins`.
 pub(crate) fn calling(claimed: &Claimed, begins: Vec<CallBegin>) -> AppendRound {
     let send = claimed.send.record.id;
     let calls = begins
@@ -173,7 +173,7 @@ pub(crate) fn calling(claimed: &Claimed, begins: Vec<CallBegin>) -> AppendRound 
     item
 }
 
-/// A call that waits for someone, without end.
+/// A call that waits without a deadline.
 pub(crate) fn waits(on: WaitingOn) -> CallBegin {
     CallBegin::Waits {
         on,
@@ -182,7 +182,7 @@ pub(crate) fn waits(on: WaitingOn) -> CallBegin {
     }
 }
 
-/// The answers to a round's calls, to be written behind the message that asked.
+/// The answers to a round's calls, to be written after the message that made them.
 pub(crate) async fn answers(store: &SqlStore, n: u128, session: u128) -> Vec<NewMessage> {
     let calls = store.read_round(key(session), send(n), 0).await;
     mainspring_shared::tool::answers(&calls.expect("answers")).expect("every call is settled")
@@ -277,7 +277,7 @@ pub(crate) async fn running(store: &SqlStore) -> Claimed {
     claim(store, 10, 1, 1, 1).await
 }
 
-/// The lease as its next write carries it: whoever holds it counts what it wrote.
+/// The lease as its next write carries it: the holder numbers its writes.
 async fn numbered(store: &SqlStore, session: SessionKey, lease: Lease) -> Lease {
     let dump = store.dump().await.expect("answers");
     let found = dump.sessions.into_iter().find(|s| s.key == session);
@@ -286,7 +286,7 @@ async fn numbered(store: &SqlStore, session: SessionKey, lease: Lease) -> Lease 
     Lease { write, ..lease }
 }
 
-/// The rounds that a send has closed: its next one has this index.
+/// The number of rounds that a send has closed, which is the index of its next one.
 async fn closed(store: &SqlStore, session: SessionKey, send: SendId) -> i32 {
     let dump = store.dump().await.expect("answers");
     let found = dump.sessions.into_iter().find(|s| s.key == session);
@@ -330,7 +330,7 @@ pub(crate) async fn complete(store: &SqlStore, ms: i64, item: CompleteSend) -> C
     }
 }
 
-/// Words for a session.
+/// A user message to deliver to a session.
 pub(crate) fn words(session: u128, id: &str, mode: OnBusy) -> DeliverItem {
     DeliverItem {
         key: key(session),

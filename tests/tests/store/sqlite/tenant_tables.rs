@@ -1,4 +1,4 @@
-//! What an erased tenant must not leave behind.
+//! An erased tenant must leave nothing behind.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use sqlx::Row;
 use crate::sqlite::file::beside;
 use crate::sqlite::opened::{Opened, open};
 
-/// What goes otherwise: bytes with their blobs, the rest with the tenant's name; and what says where a tenant is, which stays
-/// with its number.
+/// Tables that are handled differently: bytes are erased with their blobs, the rest with the
+/// tenant's name; and the table that says where a tenant is stays with its number.
 const OTHERWISE: [&str; 6] = [
     "blobs",
     "blob_chunks",

@@ -1,4 +1,4 @@
-//! A row that cannot be read is its own failure, and stands in nobody else's way.
+//! A row that cannot be read fails on its own, without blocking anything else.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ async fn timers_fire_beside_those_that_cannot_be_read() {
         "UPDATE timers SET rule = '{}' WHERE timer_id < x'00000000000000000000000000000003'",
     )
     .await;
-    // Even where a page is full of them.
+    // Even if unreadable rows fill a whole page.
     let fired = store.at(time(1_000)).fire_timers(SCHEDULER, 1).await;
     let fired = fired.expect("fires");
     assert_eq!((fired.served, fired.sends.len()), (1, 1));

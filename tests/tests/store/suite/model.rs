@@ -1,4 +1,4 @@
-//! The suite of stores, on the model.
+//! The store suite on the model.
 
 use std::sync::Arc;
 

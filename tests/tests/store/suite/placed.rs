@@ -1,9 +1,11 @@
-//! The suite of stores, on one over two databases: the first tenant, which most cases are about, is on the second one, and
-//! all others are at home. Each test has databases of its own on the server of `MAINSPRING_TEST_POSTGRES_URL`.
+//! The store suite on a store over two databases: the first tenant, which most cases use, is on the
+//! second database, and all others are at home. Each test has databases of its own on the server
+//! that `MAINSPRING_TEST_POSTGRES_URL` names.
 //!
-//! An everyday run has the modules of [`MERGED`]; `MAINSPRING_TEST_PLACED=all` runs every case. Random steps are not compared
-//! with the model, as those on one database are: they leave processes behind that are dead on one of the two only, and the
-//! model declares them dead altogether. See `placed_test`.
+//! By default only the modules in [`MERGED`] run; `MAINSPRING_TEST_PLACED=all` runs every case.
+//! Unlike on a single database, random steps are not compared with the model: they leave processes
+//! that are dead on only one of the two databases, while the model declares them dead altogether.
+//! See `placed_test`.
 
 mod both;
 
@@ -51,7 +53,7 @@ async fn database() -> Option<(PostgresStore, Lent)> {
     Some((store.expect("the store opens"), lent))
 }
 
-/// What a move leaves behind, without the time that it takes.
+/// Puts a tenant in the state that a move leaves, without the time that a move takes.
 async fn take_away(home: &PostgresStore, there: &PostgresStore, tenant: TenantId) {
     let change = ChangePlacement {
         tenant,
@@ -77,8 +79,8 @@ async fn open() -> Option<Placed> {
     })
 }
 
-/// Modules whose cases are about what the store puts together out of several databases' answers. Most cases of the others
-/// are handed to one database as they are.
+/// Modules whose cases cover what the store merges from several databases' answers. Most cases of
+/// the other modules go to one database unchanged.
 const MERGED: &[&str] = &[
     "alarms",
     "boots",
@@ -101,18 +103,20 @@ async fn open_for(module: &str) -> Option<Placed> {
     }
 }
 
-/// One test for a case, except for those that a store over several databases does not pass.
+/// Defines one test per case, except for cases that a store over several databases does not pass.
 macro_rules! placed_test {
-    // A process lives as long as its lease is renewed on one database: declared dead on another, where its lease ran out
-    // or that database's clock was set, it keeps what it has on the rest, and begins a lease anew there. In these cases it is
-    // declared dead on one, and they expect that it hears of that with its renewal. What it had there is lost to it all
-    // the same: `a_process_has_its_lease_everywhere_and_where_it_died_a_new_one` in the tests of the crate.
+    // A process lives as long as its lease is renewed on one database. If another declares it dead,
+    // because its lease expired there or that database's clock was set, it keeps what it holds
+    // elsewhere and starts a new lease there. These cases declare it dead on one database and
+    // expect that its renewal tells it so. It still loses what it held there: see
+    // `a_process_has_its_lease_everywhere_and_where_it_died_a_new_one` in the tests of the crate.
     (alarms a_running_send_whose_worker_is_dead_fails_at_its_deadline) => {};
     (cancel a_running_send_of_a_dead_worker_ends_at_once) => {};
     (claim an_expired_boot_loses_its_session_and_is_declared_dead) => {};
     (clocks a_dead_process_is_found_although_the_clock_was_set_back) => {};
     (clocks a_clock_that_is_set_forward_costs_leases_and_nothing_else) => {};
-    // Each database has its own row of a process, and keeps it for as long as something there names it; the case counts rows.
+    // Each database has its own row for a process, kept as long as something there refers to it;
+    // the case counts rows.
     (boots retention_removes_ended_boots_that_nothing_names) => {};
     ($module:ident $case:ident) => {
         #[tokio::test]

@@ -1,5 +1,5 @@
-//! The suite of stores, on Postgres: each test has a database of its own on the server of
-//! `MAINSPRING_TEST_POSTGRES_URL`.
+//! The store suite on Postgres: each test has a database of its own on the server that
+//! `MAINSPRING_TEST_POSTGRES_URL` names.
 
 use std::io::Write;
 
@@ -30,7 +30,7 @@ impl Opened for Postgres {
     }
 }
 
-/// The address of a database on the server, where one is given.
+/// The address of a database on the server, if one is given.
 fn server() -> Option<String> {
     environment("MAINSPRING_TEST_POSTGRES_URL")
 }
@@ -76,7 +76,7 @@ fn postgres_is_there_or_was_skipped() {
     }
     let required = environment("REQUIRE_STORES").as_deref() == Some("all");
     assert!(!required, "MAINSPRING_TEST_POSTGRES_URL is not set");
-    // Straight to the terminal: the harness shows what is printed only when a test fails.
+    // Write to stderr directly: the harness shows printed output only when a test fails.
     let notice = "skipped: MAINSPRING_TEST_POSTGRES_URL is not set, no case ran on Postgres\n";
     let shown = std::io::stderr().write_all(notice.as_bytes());
     shown.expect("standard error is open");

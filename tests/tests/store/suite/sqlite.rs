@@ -1,4 +1,4 @@
-//! The suite of stores, on SQLite: each test has a directory of its own.
+//! The store suite on SQLite: each test has a directory of its own.
 
 use async_trait::async_trait;
 use mainspring_shared::store::Inspect;

@@ -8,7 +8,7 @@ use mainspring_shared::message::{FileSource, ImageSource, NewMessage};
 use mainspring_shared::time::Timestamp;
 use serde_json::json;
 
-/// A clock on which sleeping takes no time but is noted.
+/// A clock on which sleeping takes no time but is recorded.
 #[derive(Debug, Default)]
 struct Notes(Mutex<Vec<Duration>>);
 
@@ -160,7 +160,7 @@ fn a_shape_is_answered_with_a_value_also_in_a_stream_and_after_tools() {
     assert_eq!(value, json!({"said": "add answered: 3"}));
 }
 
-/// What a user said, in parts.
+/// A user message with these parts.
 fn said(content: Vec<ContentPart>) -> Arc<Message> {
     let new = NewMessage::user(content, 0);
     Arc::new(new.at(1, SendId(uuid::Uuid::nil()), Timestamp(0), 1))

@@ -3,7 +3,7 @@ use mainspring_runtime::SystemClock;
 use super::*;
 use crate::settings::Kind;
 
-/// Fails as often as it is told.
+/// A model that fails a given number of times.
 #[derive(Debug)]
 struct Flaky {
     failures: Mutex<u32>,

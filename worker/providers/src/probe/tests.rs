@@ -6,11 +6,11 @@ use std::sync::Mutex;
 
 use super::*;
 
-/// An endpoint that can what it is told to.
+/// An endpoint with configurable capabilities.
 #[derive(Debug, Default)]
 struct Endpoint {
     able: bool,
-    /// Requests that it has in its cache.
+    /// The requests in its cache.
     seen: Mutex<Vec<String>>,
     broken: bool,
 }
@@ -132,7 +132,7 @@ async fn what_an_endpoint_cannot_is_found_out() {
     ];
     assert_eq!(found, [no; 7]);
     assert_eq!(probed.facts(Takes::default()).input, Some(Vec::new()));
-    // Nobody asked for sound.
+    // The probe does not test audio.
     let hears = Takes {
         audio: true,
         ..Takes::default()

@@ -1,4 +1,4 @@
-//! Order, names, and what a failing hook does.
+//! Order, names, and the effect of a failing hook.
 
 use std::sync::Mutex;
 

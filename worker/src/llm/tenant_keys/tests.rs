@@ -7,7 +7,7 @@ use super::*;
 use crate::llm::{Chunk, Keyed, Reply, Request, bare_request};
 use crate::manual_clock::ManualClock;
 
-/// A model that knows its key, and answers nothing.
+/// A model that knows its key and never answers.
 #[derive(Debug)]
 struct WithKey(Secret);
 
@@ -18,7 +18,7 @@ impl Model for WithKey {
         _: &Request,
         _: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
-        // Tells which key it has, as nothing else may.
+        // Reveals its key, as no real model may.
         Err(Error::InvalidRequest {
             message: self.0.expose().to_owned(),
         })

@@ -1,4 +1,4 @@
-//! A policy that another service decides.
+//! A policy decided by an external service.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::http::CallerSettings;
 
 mod observed;
 
-/// Answers each request with the next of these bodies; returns what was asked.
+/// Answers each request with the next of these bodies; returns the requests.
 async fn service(bodies: Vec<&'static str>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}/policy", listener.local_addr().expect("bound"));
@@ -46,7 +46,7 @@ fn caller() -> Caller {
         allow_private: vec!["127.0.0.1".into()],
         ..CallerSettings::default()
     };
-    // Another test may have installed it.
+    // Another test may have installed it already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let clock = Arc::new(SystemClock::new());
     Caller::new(&settings, clock, Arc::new(OsEntropy)).expect("good settings")
@@ -443,7 +443,7 @@ async fn another_service_judges_what_a_timer_fired() {
         policy.timer_fired(place(), &fired).await.is_err(),
         "until when?"
     );
-    // Nothing is not said in the place of something, and only an answer can be continued.
+    // A blank input replaces nothing, and only an answer can be continued.
     assert!(policy.timer_fired(place(), &fired).await.is_err());
     assert!(policy.timer_fired(place(), &fired).await.is_err());
     let asked = served.await.expect("served");

@@ -1,4 +1,4 @@
-//! A workspace, and something beside it that no tool may reach.
+//! A workspace, and a directory next to it that no tool may reach.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::builtin::{Settings, WorkspaceSettings, register};
 use mainspring_worker::tool::{Executor, Invocation, Offers, Tool, ToolError, Tools};
 
-/// What is in the file outside.
+/// The contents of the file outside.
 pub(crate) const SECRET: &str = "what nobody may read";
 
 pub(crate) fn session(n: u128) -> SessionKey {
@@ -37,7 +37,7 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    /// With the settings for this root.
+    /// A worker with the settings for this root.
     pub(crate) async fn new(settings: impl FnOnce(PathBuf) -> Settings) -> Self {
         let dir = Arc::new(tempfile::tempdir().expect("a directory"));
         let outside = dir.path().join("outside");
@@ -46,12 +46,12 @@ impl Bed {
         Self::on(dir, settings, session(1)).await
     }
 
-    /// Files only, a directory for each session.
+    /// A worker with file tools only, and a directory for each session.
     pub(crate) async fn files() -> Self {
         Self::new(files).await
     }
 
-    /// Another worker with the same directory.
+    /// Another worker on the same directory.
     pub(crate) async fn other_worker(&self) -> Self {
         Self::on(self.dir.clone(), files, self.session).await
     }
@@ -107,7 +107,7 @@ impl Bed {
         std::fs::write(file, content).expect("writes");
     }
 
-    /// What a file in the session's directory holds.
+    /// The contents of a file in the session's directory.
     pub(crate) fn get(&self, path: &str) -> String {
         std::fs::read_to_string(self.home().join(path)).expect("reads")
     }
@@ -123,13 +123,13 @@ impl Bed {
         }
     }
 
-    /// A call that the kernel would make: its arguments fit the schema.
+    /// A call as the kernel would make it: its arguments fit the schema.
     pub(crate) fn invocation(&self, name: &str, arguments: &Value) -> Invocation {
         static CALLS: AtomicU64 = AtomicU64::new(1);
         let offer = self.offers.get(name).expect("is on offer");
         let call = CALLS.fetch_add(1, Ordering::Relaxed);
         Invocation {
-            // Processes are looked for by it: no other run of the tests may have the same.
+            // Processes are found by it, so no other test run may use the same one.
             call_id: format!("call_{}_{call}", std::process::id()),
             arguments: offer.checked(arguments).expect("fit the schema"),
             session: self.session,
@@ -148,13 +148,13 @@ impl Bed {
         Ok(plain_text(&output.content))
     }
 
-    /// A call that works.
+    /// Makes a call that must succeed.
     pub(crate) async fn call(&self, name: &str, arguments: Value) -> String {
         let said = self.try_call(name, arguments.clone()).await;
         said.unwrap_or_else(|error| panic!("{name} {arguments}: {error}"))
     }
 
-    /// A call that does not, and what the model is told.
+    /// Makes a call that must fail; returns what the model is told.
     pub(crate) async fn refused(&self, name: &str, arguments: Value) -> String {
         match self.try_call(name, arguments.clone()).await {
             Ok(said) => panic!("{name} {arguments} is not refused: {said}"),
@@ -170,7 +170,7 @@ pub(crate) fn files(root: PathBuf) -> Settings {
     }
 }
 
-/// All paths below a directory, with what the files hold.
+/// All paths below a directory, with the contents of files.
 pub(crate) fn tree(dir: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).expect("reads") {

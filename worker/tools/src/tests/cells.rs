@@ -1,4 +1,4 @@
-//! Cells of isolated agents: children that make all calls, or die under them.
+//! Cells of isolated agents: child processes that make all calls, or die while making one.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use mainspring_worker::tool::{
     CellOwner, Executor, Invocation, NoCell, Offers, Output, Tool, ToolError, Tools,
 };
 
-/// A worker that isolates by a script.
+/// A worker whose cells run a script.
 struct Bed {
     dir: TempDir,
     tools: Tools,
@@ -115,7 +115,7 @@ async fn an_isolated_agent_has_its_tools_in_a_cell_and_others_have_them_here() {
         ..Cell::invocation(1)
     });
     assert_ne!(pid(answered.await.expect("answers")), first);
-    // Others touch no cell, and neither does who needs none.
+    // Agents that are not isolated use no cell, and neither do those whose tools need none.
     let open = bed.offers(2, json!({"tools": ["read_file"]})).await;
     assert!(open.expect("is served").get("read_file").is_some());
     let none = bed.offers(2, isolated(&json!(["current_time"]))).await;
@@ -167,7 +167,7 @@ async fn an_idle_cell_makes_room_for_another_send() {
     let second = bed.offers(2, core).await.expect("a cell");
     assert_eq!(bed.children(), 2);
     call(&second, "write_file", 2).await.expect("answers");
-    // The first send gets another one when it calls.
+    // The first send gets a new cell when it makes its next call.
     call(&first, "write_file", 1).await.expect("answers");
     assert_eq!(bed.children(), 3);
     bed.lifecycle.abort();

@@ -38,14 +38,14 @@ async fn nothing_is_changed_that_the_session_has_not_read() {
         );
     }
     assert_eq!(bed.get("file"), "one\nand two\n");
-    // Read as it was before, by whatever name, is read.
+    // A file whose earlier contents are back counts as read, under any name.
     bed.put("file", "one\ntwo\n");
     bed.call(
         "edit_file",
         json!({"path": "./file", "old_text": "one", "new_text": "1"}),
     )
     .await;
-    // What a session has written it knows.
+    // A session knows what it has written.
     bed.call(
         "apply_patch",
         json!({"path": "file", "patch": "@@ -2 +2 @@\n-two\n+2\n"}),
@@ -87,7 +87,7 @@ async fn writing_twice_is_writing_once() {
         bed.call("write_file", write.clone()).await,
         "a/b/c is made: 2 bytes"
     );
-    // Also after a crash, in a worker that knows nothing.
+    // Also after a crash, on a worker that knows nothing.
     let other = bed.other_worker().await;
     assert_eq!(
         other.call("write_file", write).await,

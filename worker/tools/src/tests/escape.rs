@@ -1,4 +1,4 @@
-//! Every way out of the workspace that we know of, tried with every tool that takes a path.
+//! Every known way out of the workspace, tried with every tool that takes a path.
 
 use std::os::unix::fs::symlink;
 
@@ -31,7 +31,7 @@ async fn bed() -> Bed {
     bed
 }
 
-/// Paths that lead outside: as files, and as directories that hold them.
+/// Paths that lead outside, both to files and to directories that contain them.
 fn ways_out(bed: &Bed) -> Vec<String> {
     let outside = bed.outside();
     let outside = outside.to_str().expect("is text");
@@ -78,7 +78,7 @@ fn ways_out(bed: &Bed) -> Vec<String> {
     ways.extend([
         outside.to_owned(),
         format!("{outside}/secret"),
-        // The way in that commands print leads no further than any other.
+        // Absolute paths, as commands print them, lead no further than others.
         format!("{home}/../../outside/secret"),
         format!("{home}/dir_link/secret"),
         format!("{home}x/secret"),
@@ -135,7 +135,7 @@ async fn no_path_leads_out_of_the_workspace() {
         for (tool, arguments) in calls(&path) {
             let offer = bed.offers().get(tool).expect("is on offer");
             if offer.checked(&arguments).is_err() {
-                // The schema alone refuses an empty path.
+                // An empty path is already refused by the schema.
                 continue;
             }
             let told = bed.refused(tool, arguments.clone()).await;
@@ -156,7 +156,7 @@ async fn patterns_do_not_lead_out_either() {
         bed.refused("grep", json!({"pattern": ".", "include": pattern}))
             .await;
     }
-    // What links lead to is not looked into.
+    // Links are not followed.
     for pattern in ["**/secret", "dir_link/*", "**/passwd", "*/theirs"] {
         let found = bed.call("glob", json!({"pattern": pattern})).await;
         assert!(found.starts_with("no file matches"), "{found}");
@@ -177,7 +177,7 @@ async fn links_within_the_workspace_are_followed() {
             .await
             .contains("1|one")
     );
-    // It is the file that was read, by whatever name, and the link stays one.
+    // It is the file that was read, under any name, and the link stays a link.
     let edit = json!({"path": "dir/file", "old_text": "one", "new_text": "two"});
     bed.call("edit_file", edit).await;
     let edit = json!({"path": "link", "old_text": "two", "new_text": "three"});

@@ -1,4 +1,4 @@
-//! Children that behave, and such as do not.
+//! Child processes, well-behaved and misbehaving.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ use super::shell_end::{runs, until};
 use crate::builtin::{Launcher, Settings, Shell, register, run_child};
 use mainspring_worker::tool::{Executor, Invocation, Offers, Output, ToolError, Tools};
 
-/// What every child of a shell begins with: its number for us, and the token that it was given.
+/// Start of every child's shell script: it records its PID for the test and reads the token it was
+/// given.
 pub(super) const BEGINS: &str = r#"echo $$ >> pids; read -r begin
 token=$(printf %s "$begin" | sed 's/.*"token":"\([0-9a-f]*\)".*/\1/')
 greet() { echo "{\"kind\":\"ready\",\"token\":\"$token\"}"; }
@@ -32,12 +33,12 @@ answer() { echo "{\"kind\":\"done\",\"token\":\"$1\",\"id\":$2,\"content\":[{\"t
 number() { printf %s "$1" | sed 's/.*"id":\([0-9]*\).*/\1/'; }
 "#;
 
-/// Answers every call with its own number.
+/// Answers every call with its PID.
 pub(super) const HONEST: &str = r#"greet
 while read -r call; do answer "$token" "$(number "$call")"; done
 echo ended >> ends"#;
 
-/// A clock on which everything takes a hundredth.
+/// A clock that runs a hundred times as fast.
 #[derive(Debug, Default)]
 pub(super) struct Fast(SystemClock);
 
@@ -129,7 +130,7 @@ impl Cell {
         Ok(plain_text(&output.content))
     }
 
-    /// What the children noted in the session's directory.
+    /// What the children wrote to a file in the session's directory.
     fn noted(&self, file: &str) -> Vec<String> {
         let room = self.dir.path().join(session(1).session.to_string());
         let noted = std::fs::read_to_string(room.join(file)).unwrap_or_default();
@@ -164,7 +165,7 @@ async fn a_send_has_one_child_which_ends_with_it() {
     cell.tools.left(session(1), SendId(Uuid::from_u128(1)));
     until(|| cell.noted("ends").len() == 1).await;
     assert!(runs(first.parse().unwrap()) || cell.noted("pids").len() == 2);
-    // The next send with the same id is a new grant: it gets a new child.
+    // A later send with the same ID has a new grant, so it gets a new child.
     assert_ne!(cell.call(1).await.expect("answers"), first);
     cell.tools.left(session(1), SendId(Uuid::from_u128(1)));
     cell.tools.left(session(1), SendId(Uuid::from_u128(2)));
@@ -229,7 +230,7 @@ async fn a_child_that_answers_nonsense_is_ended_with_all_that_it_started() {
         let error = cell.call(1).await.expect_err("fails");
         assert_eq!(code(&error), Code::ToolUnknownOutcome, "{script}: {error}");
         cell.all_gone(2).await;
-        // What only reads has done nothing that could be in doubt.
+        // The outcome of a tool that only reads cannot be in doubt.
         let read = cell.make("read_file", Cell::invocation(2)).await;
         assert_eq!(
             code(&read.expect_err("fails")),
@@ -257,18 +258,18 @@ async fn a_child_that_does_not_stop_is_ended() {
             () = clock.sleep(Duration::from_millis(50)) => {}
         }
         assert_eq!(cell.noted("pids").len(), 1);
-        // As the kernel does after the call's grace.
+        // Dropping the call here is what the kernel does after its grace period.
     }
     cell.all_gone(1).await;
 }
 
 #[tokio::test]
 async fn large_calls_and_large_answers_pass_each_other() {
-    // More than a pipe takes, in both directions at once.
+    // More than a pipe holds, in both directions at once.
     let script = r#"greet; sleep 0.3; many=$(head -c 300000 /dev/zero | tr '\0' x)
 for n in 0 1 2 3; do echo "{\"kind\":\"done\",\"token\":\"$token\",\"id\":$n,\"content\":[{\"type\":\"text\",\"text\":\"$many\"}],\"value\":null}"; done
 cat > /dev/null"#;
-    // It answers before it reads: only a worker that reads while it writes gets any further.
+    // It answers before it reads, so only a worker that reads while it writes makes progress.
     let cell = Cell::new(script).await;
     let calls = (0..4).map(|_| {
         let mut invocation = Cell::invocation(1);
@@ -316,12 +317,12 @@ fn what_a_launcher_names_must_be_there() {
     }
 }
 
-/// The child's side in this process, with one line at a time to it.
+/// Runs the child's side in this process, sending it one line at a time.
 async fn talk(lines: &[Value]) -> (Vec<Value>, std::io::Result<()>) {
     talk_confined(lines, |_| Ok(())).await
 }
 
-/// The same with something in place of its bounds.
+/// The same, with a substitute for its confinement.
 pub(super) async fn talk_confined(
     lines: &[Value],
     confine: impl FnOnce(u64) -> std::io::Result<()>,
@@ -334,7 +335,7 @@ pub(super) async fn talk_confined(
             let line = format!("{line}\n");
             ours.write_all(line.as_bytes()).await.expect("writes");
         }
-        // Long enough for answers; the end of the input is the end of the child.
+        // Long enough for the answers; the child ends when its input ends.
         let mut heard = Vec::new();
         let (reading, mut writing) = tokio::io::split(ours);
         let mut reading = BufReader::new(reading).lines();

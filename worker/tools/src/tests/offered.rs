@@ -1,4 +1,4 @@
-//! What is on offer under which settings, and what each tool promises.
+//! Which tools are offered under which settings, and what each tool declares.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -89,9 +89,9 @@ fn presets_name_what_there_is_and_exploring_changes_nothing() {
         ..Settings::default()
     })
     .expect("registers");
-    // Done outside.
+    // Executed outside.
     all.extend(["ask_person", "spawn_agent"].map(str::to_owned));
-    // Kept in a store, and so entered by others.
+    // Kept in a store, and so registered elsewhere.
     let stored = [
         "schedule_wakeup",
         "list_wakeups",
@@ -102,12 +102,12 @@ fn presets_name_what_there_is_and_exploring_changes_nothing() {
     ];
     all.extend(stored.map(str::to_owned));
     all.extend(crate::memory::NOTE_TOOLS.map(str::to_owned));
-    // Their ends are told to sessions, which takes a store too.
+    // Sessions are told when these end, which also requires a store.
     all.extend(["command_start", "command_output", "command_stop"].map(str::to_owned));
     for name in CORE.iter().chain(EXPLORE).chain(FULL) {
         assert!(all.contains(&(*name).to_owned()), "{name}");
     }
-    // An agent that may end its turn without an answer is told so by whoever made it.
+    // Whether an agent may end its turn without an answer is up to its author.
     all.retain(|name| name != "pass_turn");
     assert!(
         all.iter().all(|name| FULL.contains(&name.as_str())),

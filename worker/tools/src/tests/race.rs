@@ -1,4 +1,4 @@
-//! Links that come and go while tools are at work.
+//! Links that are swapped in while tools are working.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::bed::{Bed, SECRET, tree};
 
-/// Calls of each tool while the links swap.
+/// Calls of each tool during the swapping.
 const TURNS: usize = 400;
 
-/// Lets two names swap what they stand for, in one step, all the time.
+/// Keeps swapping what two names refer to, atomically.
 struct Swapping {
     end: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<usize>>,
@@ -55,7 +55,7 @@ impl Drop for Swapping {
     }
 }
 
-/// A directory and a file that keep becoming links to the outside.
+/// A directory and a file that keep turning into links to the outside.
 async fn racing() -> (Bed, Swapping) {
     let bed = Bed::files().await;
     let (home, outside) = (bed.home(), bed.outside());
@@ -79,11 +79,11 @@ fn unharmed(outside: &Path) {
     assert_eq!(tree(outside), expected);
 }
 
-/// Makes a call again and again; how often it worked and how often it was refused.
+/// Makes a call repeatedly; returns how often it succeeded and how often it was refused.
 async fn many(bed: &Bed, tool: &str, arguments: impl Fn(usize) -> Value) -> (usize, usize) {
     let (mut worked, mut refused) = (0, 0);
     for turn in 0..TURNS * 50 {
-        // Longer than planned only as long as nothing was tried: both are to be met.
+        // Continues beyond the planned number until both outcomes have occurred.
         if turn >= TURNS && worked > 0 && refused > 0 {
             break;
         }

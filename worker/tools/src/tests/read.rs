@@ -129,7 +129,7 @@ async fn directories_are_listed_with_directories_first() {
     std::os::unix::fs::symlink("b.txt", bed.home().join("link")).expect("links");
     let expected = "z/\n.hidden  1\na.txt  0\nb.txt  5\nlink@\n";
     assert_eq!(bed.call("list_dir", json!({})).await, expected);
-    // A model that reads one means the same.
+    // Reading a directory lists it.
     assert_eq!(
         bed.call("read_file", json!({"path": "./z/.."})).await,
         expected

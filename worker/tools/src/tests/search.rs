@@ -173,7 +173,7 @@ async fn searches_are_bounded_and_say_so() {
     );
 }
 
-/// A clock that goes on by a second whenever it is read.
+/// A clock that advances by a second at each reading.
 #[derive(Debug, Default)]
 struct Hurrying(AtomicU64);
 

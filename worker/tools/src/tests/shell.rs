@@ -1,4 +1,4 @@
-//! Commands that end by themselves.
+//! Commands that end on their own.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -53,14 +53,14 @@ async fn there_is_no_input_to_wait_for() {
         )
         .await;
     assert_eq!(told, "exit_code=0\nread=1\n");
-    // No other descriptor of ours is left open either: the three, and the one that lists.
+    // No other descriptor of ours is open either: just the three, and the one that lists.
     let told = bed
         .call("shell", json!({"command": "ls /proc/self/fd | wc -l"}))
         .await;
     assert_eq!(told, format!("exit_code=0\n{}\n", 4 + inherited()));
 }
 
-/// Descriptors that whoever started the tests leaves open for all that they start.
+/// Descriptors inherited by all processes from whatever started the tests.
 fn inherited() -> usize {
     let all = std::fs::read_dir("/proc/self/fdinfo").expect("lists");
     let left_open = all.filter_map(|entry| {
@@ -88,13 +88,13 @@ async fn a_command_sees_its_own_environment_and_none_of_ours() {
     .await;
     let told = bed.call("shell", json!({"command": "env | sort"})).await;
     let mut seen: BTreeMap<&str, &str> = told.lines().filter_map(|l| l.split_once('=')).collect();
-    // What shells set by themselves.
+    // Set by shells themselves.
     for own in ["exit_code", "PWD", "OLDPWD", "SHLVL", "_"] {
         seen.remove(own);
     }
     let mark = seen.remove("MAINSPRING_CALL_ID").expect("is set");
     assert!(mark.starts_with("call_"));
-    // There is something that they could see.
+    // There is something that must be hidden.
     assert!(std::env::vars_os().any(|(name, _)| name != "PATH" && name != "HOME"));
     let home = bed.home().canonicalize().expect("is there");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Commands that are ended, and that nothing of them is left.
+//! Commands that are stopped, leaving nothing behind.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use super::shell::{bed, sandboxed};
 use crate::builtin::{Limits, Settings, Shell};
 use mainspring_worker::tool::ToolError;
 
-/// How long an end is waited for before it counts as missing.
+/// How long to wait for an end before it counts as missing.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Starts processes of every kind and waits: one in the background, one with a group of its own,
-/// one in a session of its own without our output, one whose parent is gone. Each notes its number.
+/// Starts processes of every kind and waits: one in the background, one in its own process group,
+/// one in its own session with its output redirected, and an orphan. Each records its PID.
 const FAMILY: &str = "
     note='echo $$ >> pids; exec sleep 1000'
     sh -c \"$note\" &
@@ -34,7 +34,7 @@ fn pids(bed: &Bed) -> Vec<u32> {
         .collect()
 }
 
-/// Whether a process runs; what is dead and not yet buried does not.
+/// Whether a process is running; a zombie is not.
 pub(crate) fn runs(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     let state = status.map(|status| {
@@ -148,7 +148,7 @@ async fn a_stopped_command_says_how_far_it_came() {
         panic!("{told:?}");
     };
     assert_eq!(code, Code::ToolInterrupted);
-    // It may have been stopped before it said so.
+    // It may have been stopped before it printed anything.
     assert!(
         message.starts_with("the command was stopped; its output until then:\n"),
         "{message}"
@@ -184,7 +184,7 @@ async fn a_sandbox_that_outlives_its_program_is_cleaned_up() {
         "{workspace}",
     ];
     let bed = sandboxed(&cleanup, limits()).await;
-    // Not after a command that ended by itself.
+    // Not after a command that ended on its own.
     bed.call("shell", json!({"command": "true"})).await;
     assert!(!bed.home().join("cleaned").exists());
     bed.refused("shell", json!({"command": "sleep 1000"})).await;

@@ -1,4 +1,4 @@
-//! Keys come and go, and so does their issuer.
+//! Keys are rotated, and the issuer may be unavailable.
 
 use super::super::keys::PATIENCE;
 use super::*;
@@ -9,7 +9,7 @@ async fn a_new_key_is_found_and_a_withdrawn_one_forgotten() {
     let world = World::new(&[&one], |_| {}).await;
     world.accepts(&one.sign(&world.claims())).await;
     world.publish(&[&one, &two]);
-    // Whoever invents names of keys makes no requests.
+    // Made-up key IDs cause no requests.
     for _ in 0..20 {
         let token = two.sign(&world.claims());
         world.refuses(&token, "its issuer has no such key").await;
@@ -20,7 +20,7 @@ async fn a_new_key_is_found_and_a_withdrawn_one_forgotten() {
     assert_eq!(world.asked(), 2);
     world.publish(&[&two]);
     world.clock.pass(Duration::from_mins(11));
-    // The old one is read again behind this.
+    // This triggers another fetch in the background.
     world.accepts(&two.sign(&world.claims())).await;
     for _ in 0..200 {
         if world
@@ -58,7 +58,7 @@ async fn while_the_issuer_is_away_its_known_keys_are_used_for_a_day() {
     world.clock.pass(Duration::from_hours(1));
     world.accepts(&one.sign(&world.claims())).await;
     world.clock.pass(Duration::from_mins(1));
-    // It may be a new key of theirs: nobody can tell, and a refusal would be wrong.
+    // The key may be a new one: the verifier cannot tell, so a refusal would be wrong.
     world.cannot_tell(&two.sign(&world.claims())).await;
     let asked = world.asked();
     world.cannot_tell(&two.sign(&world.claims())).await;

@@ -1,10 +1,10 @@
-//! Any history that the world can make.
+//! Arbitrary histories that the world can produce.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What the world may answer to the commands of a step, and what may come at any time.
+/// What the world may answer to the commands of a step, and what may happen at any time.
 fn possible(step: &Step) -> Vec<Event> {
     let mut possible = vec![
         Event::CancelRaised,
@@ -117,7 +117,7 @@ fn is_write(command: Command) -> bool {
     }
 }
 
-/// What must hold along any history.
+/// The state to check along a history.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of a history")]
 #[derive(Debug, Default)]
 struct Watch {
@@ -125,11 +125,11 @@ struct Watch {
     folding: bool,
     calling: bool,
     deciding: bool,
-    /// Rounds that it may have: those of the rules, or those that somebody let it have in an earlier life.
+    /// Rounds that it may take: by the rules, or as granted in an earlier life.
     rounds: u32,
-    /// Times that somebody had it go on.
+    /// How often a decision made it continue.
     asked: u32,
-    /// Ends, parks and releases that were not taken back.
+    /// Ends, parks and releases that were not undone.
     ends: u32,
     lost: bool,
     interrupts: u32,
@@ -256,7 +256,7 @@ proptest! {
             if watch.ends > 0 || watch.lost {
                 prop_assert!(!watch.asking && !watch.calling && !watch.deciding, "leaves work behind");
             }
-            // What the world may answer is what it was asked last.
+            // The commands of the last step are still the ones to answer.
             if step.commands.is_empty() && step.next == before {
                 step.commands = said;
             }

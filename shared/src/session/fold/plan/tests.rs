@@ -9,7 +9,8 @@ use crate::time::Timestamp;
 
 const RUNNING: SendId = SendId(Uuid::from_u128(99));
 
-/// Sends by the calls of their rounds; each ends with an answer but the last one, which runs.
+/// Sends, given by the calls of their rounds; each ends with an answer, except that the last may be
+/// running.
 fn transcript(sends: &[Vec<u32>], runs: bool) -> Vec<Arc<Message>> {
     let mut messages: Vec<Arc<Message>> = Vec::new();
     for (n, rounds) in sends.iter().enumerate() {
@@ -80,7 +81,7 @@ fn the_room_is_the_window_without_the_answer_and_a_reserve() {
         (room.soft, room.hard, room.target),
         (52_800, 74_800, 35_200)
     );
-    // Of a small window the answer has half at most, and the reserve a quarter.
+    // In a small window the answer gets at most half, and the reserve a quarter.
     assert_eq!(Room::new(4_000, 8_000, &FoldSpec::default()).budget, 1_000);
     let early = FoldSpec {
         soft: Some(0.3),
@@ -91,16 +92,16 @@ fn the_room_is_the_window_without_the_answer_and_a_reserve() {
 
 #[test]
 fn whole_sends_go_until_the_target_is_reached_and_the_newest_stay() {
-    // Ten sends of two messages, and the one that runs.
+    // Ten sends of two messages, and the running one.
     let sends = vec![vec![]; 11];
     let messages = transcript(&sends, true);
     let span = chosen(&messages, &[], (210, 300), Pressure::Soft).expect("something goes");
-    // 90 are over the target of 120: five sends are 100.
+    // 90 tokens above the target of 120: five sends are 100.
     assert_eq!(
         (span.from_seq, span.to_seq, span.level, span.tokens),
         (1, 10, 0, 100)
     );
-    // Six of ten may go, whatever is wanted.
+    // At most six of ten may be folded, whatever the target.
     let span = chosen(&messages, &[], (210, 120), Pressure::Soft).expect("something goes");
     assert_eq!(span.to_seq, 12);
 }
@@ -108,7 +109,7 @@ fn whole_sends_go_until_the_target_is_reached_and_the_newest_stay() {
 #[test]
 fn a_fold_beside_is_made_only_where_it_is_worth_it() {
     let messages = transcript(&vec![vec![]; 6], true);
-    // One send may go, 20 tokens, which is little of 10 000 and much of 100.
+    // One send of 20 tokens may be folded, which is little of 10 000 and much of 100.
     assert_eq!(
         chosen(&messages, &[], (9_000, 10_000), Pressure::Soft),
         None
@@ -128,11 +129,12 @@ fn a_fold_beside_is_made_only_where_it_is_worth_it() {
 #[test]
 fn before_the_model_is_asked_fewer_sends_stay_and_then_fewer_rounds() {
     let messages = transcript(&vec![vec![]; 4], true);
-    // Three ended sends of 20 each: none may go beside, those but the last where it is pressing.
+    // Three ended sends of 20 tokens each: none may be folded under soft pressure, all but the last
+    // under hard pressure.
     assert_eq!(chosen(&messages, &[], (100, 100), Pressure::Soft), None);
     let span = chosen(&messages, &[], (100, 100), Pressure::Hard).expect("something goes");
     assert_eq!(span.to_seq, 4);
-    // A long send: its input, five rounds of a call each, and what is under way.
+    // A long send: its input, five rounds with a call each, and the round in progress.
     let messages = transcript(&[vec![], vec![1; 6]], true);
     let span = chosen(&messages, &[], (130, 100), Pressure::Hard).expect("something goes");
     // The ended send and four rounds are the 90 tokens above the target; the input stays visible.
@@ -227,7 +229,7 @@ proptest! {
     }
 }
 
-/// A digest stands at the end of its send, behind what was asked: what lies between is not shown.
+/// A digest is placed at the end of its send, after the input; what lies between is not shown.
 #[test]
 fn messages_weigh_what_the_request_shows_of_them() {
     let all = transcript(&[vec![1], vec![1], vec![1, 1]], true);

@@ -1,4 +1,4 @@
-//! `docs/STATE_MACHINES.md`, written from the machines and from their reviewed matrices.
+//! Generates `docs/STATE_MACHINES.md` from the machines and their reviewed matrices.
 
 use std::fmt::Write as _;
 

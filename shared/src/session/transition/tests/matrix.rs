@@ -1,4 +1,4 @@
-//! Every state and every event in one table.
+//! Every state with every event, in one table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use crate::usage::Usage;
 
 const PAST: Timestamp = Timestamp(NOW.0 - 1);
 
-/// What an event does to a scene: its changes in one transaction, or the word for its refusal.
+/// The effect of an event on a scene: its changes in one transaction, or the word for its refusal.
 pub(super) type Outcome = Result<Vec<Change>, &'static str>;
 
 type Single = Result<Change, &'static str>;
@@ -204,7 +204,7 @@ fn cancelled(scene: &Scene, send: Option<SendState>) -> Single {
 fn expired(scene: &Scene, deadline: Option<Timestamp>) -> Single {
     let send = scene.sends.first().ok_or("no send")?;
     if send.status == SendStatus::Queued && send.position.is_some() && deadline == Some(DEADLINE) {
-        // Its only alarm is its deadline.
+        // Its deadline is its only alarm.
         return Err("no alarm");
     }
     let send = SendState {
@@ -339,7 +339,7 @@ fn deleted(scene: &Scene) -> Outcome {
     Ok(changes)
 }
 
-/// What an event does, in one line.
+/// The effect of an event, in one line.
 fn describe_all(before: &Scene, changes: &[Change]) -> String {
     let mut scene = before.clone();
     let mut said = Vec::new();
@@ -395,7 +395,7 @@ fn describe(before: &Scene, change: &Change) -> String {
     said.join("; ")
 }
 
-/// Whether a send gets its position here.
+/// Whether a send gets its position with this change.
 fn is_new(before: &Scene, send: &SendState) -> bool {
     let known = before.sends.iter().find(|known| known.id == send.id);
     known.is_none_or(|known| known.position != send.position)

@@ -1,4 +1,4 @@
-//! What holds along any history of a session.
+//! Properties that hold along any history of a session.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -8,7 +8,7 @@ use super::*;
 fn check(before: &Scene, change: &Change, after: &Scene) -> TestCaseResult {
     let (old, new) = (&before.hot, &change.hot);
     let deleted = new.lifecycle == Lifecycle::Deleted;
-    // Until the next one starts in the same transaction, a queued send has an owner.
+    // A queued send has an owner only between an end and the next start in the same transaction.
     let between = change.end.is_some() && new.owner.is_some();
     prop_assert!(between || after.place() != "unsound", "an unsound state");
     let queued = after
@@ -67,7 +67,7 @@ proptest! {
             scene.owner_lives = owner_lives;
             let (_, run) = pick.get(&events);
             let changes = run(&scene).unwrap_or_default();
-            // What follows in the same transaction was decided from the row without messages.
+            // Later changes of the same transaction were decided from the row without new messages.
             let writes = changes.len() == 1;
             for change in changes {
                 let wrote = u32::from(writes && change.step.is_some()) * 2;

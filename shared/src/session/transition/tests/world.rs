@@ -1,6 +1,6 @@
-//! Small worlds, checked exhaustively: two workers, two schedulers and one session of at most two
-//! sends; every interleaving of claims, renewals, lease ends, takeovers, writes whose answers or
-//! commits are lost, cancels, deliveries and alarms, over the same functions that the stores use.
+//! Small worlds, checked exhaustively: two workers, two schedulers and one session with at most two
+//! sends; every interleaving of claims, renewals, lease expiries, takeovers, writes whose answers
+//! or commits are lost, cancels, deliveries and alarms, using the same functions as the stores.
 
 mod act;
 mod check;
@@ -11,11 +11,11 @@ use super::*;
 use act::{Act, acts};
 use check::{Plant, broken};
 
-/// The life of a worker's present boot.
+/// The state of a worker's current boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Life {
     Alive,
-    /// Its lease ran out; nobody noticed.
+    /// Its lease expired, and nobody has noticed.
     Late,
     /// It was declared dead.
     Dead,
@@ -29,11 +29,11 @@ enum Write {
     Park,
 }
 
-/// What a worker believes.
+/// What a worker believes about the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Belief {
     Nothing,
-    /// It claimed and heard no answer: it knows only the token that it drew.
+    /// It claimed and got no answer, so it knows only the token it drew.
     Unheard(LeaseToken),
     Holds(Held),
 }
@@ -43,9 +43,9 @@ enum Belief {
 struct Held {
     lease: Lease,
     send: SendId,
-    /// Items that it read and has not stored as messages.
+    /// Items that it has read but not stored as messages.
     heard: u8,
-    /// The write that it repeats because it heard no answer, and the items that this delivers.
+    /// The write that it repeats because it got no answer, and the items that this delivers.
     repeats: Option<(Write, u8)>,
 }
 
@@ -54,38 +54,38 @@ struct Worker {
     boot: BootId,
     life: Life,
     belief: Belief,
-    /// Boots that it may still start after the present one.
+    /// Boots that it may still start after the current one.
     lives: u8,
 }
 
-/// What may still happen.
+/// How often each kind of event may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Budget {
     accepts: u8,
     claims: u8,
     rounds: u8,
     parks: u8,
-    /// Leases that run out.
+    /// Lease expiries.
     ends: u8,
-    /// Answers and commits that are lost.
+    /// Lost answers and commits.
     losses: u8,
-    /// By scheduler.
+    /// Per scheduler.
     cancels: [u8; 2],
     items: [u8; 2],
 }
 
-/// What happened, as far as an invariant needs it.
+/// The history, as far as invariants need it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Past {
     steps: i64,
     /// The highest epoch of any step.
     epoch: i64,
-    /// By send.
+    /// Per send.
     rounds: [u8; 2],
     ends: [u8; 2],
     items_sent: u8,
     items_delivered: u8,
-    /// Items that were pending when a send completed that should have been told of them.
+    /// Items still pending when a send completed that should have been told of them.
     items_missed: u8,
     steps_after_end: u8,
     steps_of_old_epochs: u8,
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// Stores a change, as every store does, and notes what it says of the past.
+    /// Stores a change as every store does, and updates the history.
     fn commit(&mut self, change: &Change) {
         let index = |id: SendId| usize::from(id == send_id(102));
         if let Some(step) = &change.step {
@@ -149,7 +149,7 @@ impl World {
         self.scene = self.scene.after(change);
     }
 
-    /// The worker whose present boot this is.
+    /// The worker whose current boot this is.
     fn worker_of(&self, boot: BootId) -> Option<usize> {
         self.workers.iter().position(|worker| worker.boot == boot)
     }
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// Until when the owner's lease goes on; one that is late is declared dead by the question.
+    /// The end of the owner's lease, if still valid; asking declares a late owner dead.
     fn lease_until(&mut self) -> Option<Timestamp> {
         let life = self.owner_life()?;
         if life == Life::Late {
@@ -179,7 +179,7 @@ impl World {
         (life == Life::Alive).then_some(LEASE_UNTIL)
     }
 
-    /// All that tells this world from another one.
+    /// Everything that distinguishes this world from another.
     fn key(&self) -> Vec<i64> {
         let mut key = Vec::with_capacity(96);
         let id = |id: Option<Uuid>| id.map_or(0, |id| id.as_u128() as i64);
@@ -248,22 +248,22 @@ impl World {
     }
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug)]
 struct Found {
     worlds: usize,
-    /// The first violated invariant, and how the world came there.
+    /// The first violated invariant, and the history that led to it.
     violation: Option<(&'static str, Vec<Act>)>,
     /// Worlds in which every send was accepted and is final.
     done: usize,
 }
 
-/// Visits every world that can be reached, breadth first, so that a violation is found by one of its
+/// Visits every reachable world breadth first, so that a violation is found through one of its
 /// shortest histories.
 fn explore(budget: Budget, plant: Plant) -> Found {
     let start = World::new(budget);
     let mut seen = BTreeSet::from([start.key()]);
-    // Each world with the place of the one that it came from.
+    // Each world with the index of its predecessor.
     let mut history: Vec<(usize, Option<Act>)> = vec![(0, None)];
     let mut layer = vec![(0, start)];
     let mut done = 0;
@@ -313,7 +313,7 @@ fn path(history: &[(usize, Option<Act>)], mut place: usize) -> Vec<Act> {
 
 #[test]
 fn every_small_world_keeps_every_invariant() {
-    // Three million worlds take minutes in a build without optimisation.
+    // Three million worlds take minutes in an unoptimized build.
     let budgets = match std::env::var_os("MAINSPRING_TEST_WORLDS") {
         Some(_) => vec![BUDGET],
         None => vec![
@@ -332,7 +332,7 @@ fn every_small_world_keeps_every_invariant() {
     for budget in budgets {
         let found = explore(budget, Plant::Nothing);
         assert_eq!(found.violation, None);
-        // The search is worth something only if it gets far.
+        // The search proves something only if it gets far.
         assert!(found.worlds > 50_000, "{} worlds", found.worlds);
         assert!(found.done > 1_000, "{} histories ended", found.done);
     }

@@ -1,4 +1,4 @@
-//! Violations of facts that are stored in several places.
+//! Violations of facts that are stored in more than one place.
 
 use std::time::Duration;
 

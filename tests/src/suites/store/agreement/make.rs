@@ -1,4 +1,4 @@
-//! Parameters of steps that do not depend on what happened before.
+//! Parameters of steps that do not depend on earlier steps.
 
 use mainspring_shared::agent::{AgentRef, AgentSpec, Bound, ContextSpec};
 use mainspring_shared::send::WaitingOn;
@@ -12,7 +12,7 @@ use super::op::{Agent, Asked, Begin, Change, PATHS, Patch};
 use crate::suites::store::prelude as small;
 use crate::suites::store::runs;
 
-/// A cache that a worker could have: it begins where a window could have begun.
+/// A cache that a worker could have: it starts where a window could have started.
 pub(super) fn cache(session: &DumpSession, from: u8, length: u8) -> (i64, i64) {
     let next_seq = session.hot.next_seq;
     let begin = session.first_seq;
@@ -22,7 +22,7 @@ pub(super) fn cache(session: &DumpSession, from: u8, length: u8) -> (i64, i64) {
     (from, from + i64::from(length) % (next_seq - from + 1))
 }
 
-/// The published agent of a number.
+/// The published agent with this number.
 pub(super) fn published(n: u8) -> AgentRef {
     AgentRef {
         name: format!("agent-{n}").parse().expect("a name"),
@@ -64,7 +64,7 @@ pub(super) fn patch(change: &Patch) -> SessionPatch {
     patch
 }
 
-/// How a call begins.
+/// The initial state of a call.
 pub(super) fn begin(begin: Begin) -> CallBegin {
     let waits = |on, approval, deadline: Option<i64>| CallBegin::Waits {
         on,
@@ -80,7 +80,7 @@ pub(super) fn begin(begin: Begin) -> CallBegin {
     }
 }
 
-/// What becomes of a call; nothing, maybe.
+/// The next step of a call, if any.
 pub(super) fn call_step(change: Change) -> Option<CallStep> {
     match change {
         Change::Nothing => None,
@@ -98,7 +98,7 @@ fn path(pick: u8) -> (i64, String) {
     (place as i64 + 1, PATHS[place].to_owned())
 }
 
-/// What is asked of a run.
+/// A request to a run.
 pub(super) fn asked(asked: Asked) -> RunAsk {
     match asked {
         Asked::Cancel => RunAsk::Cancel { reason: None },
@@ -129,7 +129,7 @@ pub(super) fn node(pick: u8, kind: NodeKind, state: NodeState) -> NodeRecord {
     }
 }
 
-/// The node of a leaf that starts. No other one has its number.
+/// The node of a leaf that is being started. Its number is unique.
 pub(super) fn leaf_node(path: &str, leaf: &AcceptSend) -> NodeRecord {
     let n = 100 + leaf.id.0.as_u128() as i64;
     NodeRecord {

@@ -1,5 +1,5 @@
-//! The steps that a sequence is made of. Their numbers are folded into what exists when a step
-//! runs, so every part of a sequence is a sequence too.
+//! The steps of a sequence. Indexes in them are taken modulo what exists when a step runs, so any
+//! subsequence is a valid sequence too.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::send::WaitingOn;
@@ -22,16 +22,16 @@ pub(super) use webhooks::{Ending, HookOp, Take};
 /// One step.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
-    /// Time passes, in milliseconds.
+    /// Lets this many milliseconds pass.
     Pass(i64),
     Register,
     Renew(u8),
     Stop(u8),
     Create(Agent),
-    /// Sends, and how many of a session may wait.
+    /// Accepts sends, with the number that may wait in a session.
     Accept(Vec<Offer>, i64),
     Claim(u8, Vec<Claim>),
-    /// A claim, a round whose calls wait, and the park, as workers do them one after the other.
+    /// A claim, a round whose calls wait, and the park, one after another as a worker does it.
     Suspend(u8, Claim, Work, Wait),
     /// A send for a call, and whether it is cancelled at once.
     Child(Offer, bool),
@@ -42,13 +42,13 @@ pub(super) enum Op {
     Cancel(Vec<u8>),
     Deliver(Vec<Words>),
     Post(Vec<Posted>),
-    /// The ends of children: these sends or all, and how many at most.
+    /// Reports the ends of children: of these sends or of all, and how many at most.
     Report(Option<Vec<u8>>, u32),
     Resume(u8),
     Delete(u8),
-    /// A page of what a deleted session left: rows of each kind.
+    /// Erases a page of a deleted session, at most this many rows of each kind.
     Erase(u8, u32),
-    /// Old messages go: how many stay, how many go at once.
+    /// Prunes old messages: how many to keep, and how many to delete at once.
     Prune(u8, u32, u32),
     Update(u8, Patch),
     SweepAlarms(u32),
@@ -59,13 +59,13 @@ pub(super) enum Op {
     },
     Retention(i64),
     Timer(Timing),
-    /// A timer stops for a while, goes on, or ends.
+    /// Pauses, resumes or cancels a timer.
     ChangeTimer(u8, u8),
-    /// Due timers fire, so many at most.
+    /// Fires due timers, at most this many.
     Fire(u32),
     SweepTimers(i64),
     WriteList(Noted),
-    /// A session with the transcript of another one.
+    /// Creates a session with the transcript of another one.
     Copy(u8, Agent),
     Run(RunOp),
     Hook(HookOp),
@@ -74,7 +74,7 @@ pub(super) enum Op {
     Read,
 }
 
-/// A timer to make.
+/// A timer to create.
 #[derive(Debug, Clone)]
 pub(super) struct Timing {
     pub(super) session: u8,
@@ -87,7 +87,7 @@ pub(super) struct Timing {
     pub(super) request: Option<(u8, u8)>,
 }
 
-/// A change of a list.
+/// A change to a list.
 #[derive(Debug, Clone)]
 pub(super) struct Noted {
     pub(super) session: u8,
@@ -102,7 +102,7 @@ pub(super) struct Noted {
 pub(super) struct Agent {
     pub(super) gpu: bool,
     pub(super) last_messages: Option<u32>,
-    /// Which published one it is; else it is defined inline.
+    /// The published agent; if absent, it is defined inline.
     pub(super) published: Option<u8>,
 }
 
@@ -110,43 +110,43 @@ pub(super) struct Agent {
 #[derive(Debug, Clone)]
 pub(super) struct Offer {
     pub(super) session: u8,
-    /// Creates its session with this agent.
+    /// If present, the send creates its session with this agent.
     pub(super) new: Option<Agent>,
     pub(super) delay: Option<i64>,
     pub(super) deadline: Option<i64>,
     pub(super) low: bool,
     pub(super) reject: bool,
-    /// It is for this call: with `new` in a child of the session that asked, else in one that it
-    /// has.
+    /// The call that it is for: with `new` in a new child of the calling session, otherwise in an
+    /// existing child.
     pub(super) call: Option<u8>,
     /// An idempotency key and a body.
     pub(super) request: Option<(u8, u8)>,
-    /// A worker that keeps its session.
+    /// The worker that keeps its session.
     pub(super) keeper: Option<u8>,
 }
 
-/// A session to claim, with where the cached part of its window begins and how long it is.
+/// A session to claim, with the start and length of the cached part of its window.
 #[derive(Debug, Clone)]
 pub(super) struct Claim {
     pub(super) session: u8,
     pub(super) cached: Option<(u8, u8)>,
 }
 
-/// What a worker stores of a send and goes on.
+/// What a worker appends to a send before it continues.
 #[derive(Debug, Clone)]
 pub(super) struct Work {
     pub(super) held: u8,
-    /// How the calls of a new round begin.
+    /// The initial states of the calls of a new round.
     pub(super) begins: Vec<Begin>,
-    /// What becomes of the open calls, in turn.
+    /// The next steps of the open calls, in order.
     pub(super) changes: Vec<Change>,
-    /// Whether answers are stored together with what follows, or calls with their answers.
+    /// Whether answers are stored together with what follows, or calls together with their answers.
     pub(super) rides: bool,
-    /// Whether it says what the inbox has.
+    /// Whether it reads the inbox and stores the items as messages.
     pub(super) reads: bool,
 }
 
-/// How a call begins.
+/// The initial state of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Begin {
     Started,
@@ -156,7 +156,7 @@ pub(super) enum Begin {
     Settled,
 }
 
-/// What becomes of a call.
+/// The next step of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Change {
     Nothing,
@@ -184,27 +184,27 @@ pub(super) struct Wait {
     pub(super) unless: i32,
 }
 
-/// Words for a session that may be busy.
+/// A message for a session that may be busy.
 #[derive(Debug, Clone)]
 pub(super) struct Words {
     pub(super) session: u8,
     pub(super) mode: OnBusy,
-    /// An item of before, again.
+    /// An earlier item, delivered again.
     pub(super) repeats: Option<u8>,
     pub(super) items_max: i64,
     pub(super) request: Option<(u8, u8)>,
 }
 
-/// An answer from outside.
+/// A result posted from outside.
 #[derive(Debug, Clone)]
 pub(super) struct Posted {
     pub(super) call: u8,
-    /// In the name of the session that asked, of its parent, or of another one.
+    /// On behalf of the calling session, its parent, or another session.
     pub(super) name: Name,
     pub(super) approves: bool,
 }
 
-/// Who posts an answer.
+/// On whose behalf a result is posted.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Name {
     Asking,
@@ -219,7 +219,7 @@ pub(super) enum Outcome {
     Failure,
 }
 
-/// A change of a session.
+/// A change to a session.
 #[derive(Debug, Clone)]
 pub(super) enum Patch {
     Agent(Agent),
@@ -227,7 +227,7 @@ pub(super) enum Patch {
     Closed(bool),
 }
 
-/// What every sequence begins with: two sessions with two sends each.
+/// The start of every sequence: two sessions with two sends each.
 pub(super) fn opening() -> Op {
     let offer = |session, agent| Offer {
         session,
@@ -304,12 +304,12 @@ pub(super) fn any() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A length of time: around the length of leases, delays and deadlines, and none.
+/// A duration: about as long as leases, delays and deadlines, or zero.
 fn moment() -> impl Strategy<Value = i64> {
     proptest::sample::select(&[0, 1, 20, 300, 300, 2_000, 2_000, 9_999, 10_001, 700_000][..])
 }
 
-/// Schedules that can be followed: a fixed rate is at least a second.
+/// Valid schedules: a fixed rate is at least one second.
 fn timing() -> impl Strategy<Value = Timing> {
     let fields = (
         proptest::num::u8::ANY,
@@ -401,7 +401,7 @@ fn patch() -> impl Strategy<Value = Patch> {
     ]
 }
 
-/// Whom a call or a send waits for; those outside are more likely.
+/// What a call or a send waits for; external parties are more likely.
 fn on() -> impl Strategy<Value = WaitingOn> {
     prop_oneof![
         2 => proptest::sample::select(WaitingOn::ALL),
@@ -487,7 +487,7 @@ fn child() -> impl Strategy<Value = Op> {
     })
 }
 
-/// The signals that keep a send from ending or waiting: often those that workers give.
+/// The signals that keep a send from ending or parking; often the ones that workers pass.
 fn unless() -> impl Strategy<Value = i32> {
     prop_oneof![1 => Just(0), 1 => Just(6), 1 => Just(12), 1 => 0i32..16]
 }
@@ -522,7 +522,7 @@ fn wait() -> impl Strategy<Value = Wait> {
     })
 }
 
-/// Whom a send waits for that waits for its calls.
+/// What a send that waits for its calls can wait for.
 const OUTSIDE: [WaitingOn; 4] = [
     WaitingOn::Tool,
     WaitingOn::Human,
@@ -530,7 +530,7 @@ const OUTSIDE: [WaitingOn; 4] = [
     WaitingOn::Run,
 ];
 
-/// How words reach a busy session.
+/// How a message reaches a busy session.
 const MODES: [OnBusy; 3] = [OnBusy::Coalesce, OnBusy::Steer, OnBusy::Interrupt];
 
 fn words() -> impl Strategy<Value = Words> {

@@ -26,7 +26,7 @@ use super::make::{cache, spec};
 use super::op::{self, Agent, Claim, Offer, Op, Wait, Work};
 use crate::suites::store::prelude as small;
 
-/// A grant as its worker knows it. It may be lost without the worker knowing.
+/// A grant as its worker knows it. It may have been lost without the worker knowing.
 #[derive(Debug, Clone)]
 struct Held {
     key: SessionKey,
@@ -34,7 +34,8 @@ struct Held {
     send: SendRecord,
 }
 
-/// What workers say that they have in flight: more than they ever have. Nobody here works by himself.
+/// How many sends workers report as in flight: more than they ever hold. They act only in steps, so
+/// the audit must not take them for idle.
 const BUSY: u32 = 64;
 
 /// Both stores, and what the callers of a store would know.
@@ -50,17 +51,17 @@ pub(super) struct World<'a> {
     runs: u128,
     webhooks: u128,
     held: Vec<Held>,
-    /// Words that were brought, by session and item.
+    /// Messages that were delivered, by session and item.
     said: Vec<(SessionKey, String)>,
-    /// Model calls begun, by send: no two rows of usage may be the same.
+    /// Model calls started, by send: no two usage rows may be equal.
     attempts: BTreeMap<SendId, i32>,
-    /// What is new of runs, as far as it was claimed and not taken into account.
+    /// News of runs that was claimed but not taken into account yet.
     heard: BTreeMap<RunKey, Heard>,
-    /// Attempts at deliveries, in order.
+    /// Delivery attempts, in order.
     attempts_made: Vec<ClaimedDelivery>,
 }
 
-/// Calls both stores and compares what they say; goes on with the model's answer.
+/// Calls both stores and compares their answers; evaluates to the model's answer.
 macro_rules! both {
     ($world:ident, |$store:ident| $call:expr) => {{
         let expected = {
@@ -87,7 +88,7 @@ mod users;
 mod webhooks;
 mod work;
 
-/// What both answered.
+/// Both answers, if neither store failed.
 fn answered<T>(expected: StoreResult<T>, actual: StoreResult<T>) -> Result<(T, T), String> {
     let expected = expected.map_err(|error| format!("the model failed: {error:?}"))?;
     let actual = actual.map_err(|error| format!("the store failed: {error:?}"))?;
@@ -102,8 +103,8 @@ fn same<T: Debug + PartialEq>(what: &str, expected: &T, actual: &T) -> Result<()
 }
 
 impl<'a> World<'a> {
-    /// Runs a sequence on an empty model and on `store`, which is empty. Fails with the first
-    /// disagreement.
+    /// Runs a sequence on an empty model store and on `store`, which must be empty. Fails at the
+    /// first disagreement.
     pub(super) async fn run(store: &'a dyn Inspect, ops: Vec<Op>) -> Result<(), String> {
         let mut world = Self {
             model: ModelStore::open(Arc::new(SystemClock::new())),
@@ -168,7 +169,7 @@ impl<'a> World<'a> {
                 let before = self.held.len();
                 self.claim(boot, vec![claim]).await?;
                 if self.held.len() > before {
-                    // The latest grant is the first.
+                    // The latest grant comes first.
                     self.append(vec![Work { held: 0, ..work }]).await?;
                     self.park(vec![Wait { held: 0, ..wait }]).await?;
                 }
@@ -248,7 +249,7 @@ impl<'a> World<'a> {
         small::boot(1 + u128::from(pick) % self.boots)
     }
 
-    /// What is stored, as the model has it.
+    /// What is stored, according to the model.
     async fn known(&self) -> Dump {
         self.model.dump().await.unwrap_or_default()
     }
@@ -257,7 +258,7 @@ impl<'a> World<'a> {
         small::key(1 + u128::from(pick) % self.sessions.max(1))
     }
 
-    /// One of the sessions that are like this, or else any: mostly what is asked for has a chance.
+    /// One of the sessions that match, or else any: most steps should have a chance to take effect.
     fn session_like(&self, known: &Dump, pick: u8, like: fn(&DumpSession) -> bool) -> SessionKey {
         let found = known.sessions.iter().filter(|session| like(session));
         let found: Vec<_> = found.map(|session| session.key).collect();
@@ -268,12 +269,12 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A grant that its worker has given back, or lost: it is not the first choice any more.
+    /// Makes a grant that its worker has released or lost the last choice.
     fn leave(&mut self, token: LeaseToken) {
         self.held.sort_by_key(|held| held.lease.token != token);
     }
 
-    /// The picked grants, the latest first, each once.
+    /// The picked grants, counted from the latest, each once.
     fn pick<T>(&self, picks: Vec<T>, number: impl Fn(&T) -> u8) -> Vec<(Held, T)> {
         let mut seen = BTreeSet::new();
         let picked = picks.into_iter().filter_map(|pick| {
@@ -296,7 +297,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Where a send for a call goes, and whom it reports to.
+    /// The target of a send for a call, and the call it reports to.
     fn for_call(&mut self, known: &Dump, offer: &Offer) -> Option<(Target, String)> {
         let call = pick_call(known, offer.call?)?;
         let id = call.call_id.clone();
@@ -403,7 +404,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Holds what was granted with sends. What their keepers are told of a send is what is stored.
+    /// Keeps the grants that came with sends. What keepers are told of a send must match what is stored.
     async fn take_granted(
         &mut self,
         items: &[AcceptSend],
@@ -446,7 +447,7 @@ impl<'a> World<'a> {
         self.claim_keys(boot, &known, keys.collect()).await
     }
 
-    /// Claims sessions, each with where the cached part of its window begins and how long it is.
+    /// Claims sessions, each with the start and length of the cached part of its window.
     async fn claim_keys(
         &mut self,
         boot: u8,
@@ -489,7 +490,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// An idempotency key; words and sends share them.
+/// An idempotency key; deliveries and sends share the same keys.
 fn request((key, body): (u8, u8)) -> IdempotencyKey {
     IdempotencyKey {
         tenant: TenantId::DEFAULT,
@@ -499,7 +500,7 @@ fn request((key, body): (u8, u8)) -> IdempotencyKey {
     }
 }
 
-/// One of the calls: mostly one that waits, where any does.
+/// One of the calls; usually one that waits, if there is any.
 fn pick_call(known: &Dump, pick: u8) -> Option<&CallRecord> {
     let calls = known.sessions.iter().flat_map(|session| &session.calls);
     let waiting = calls.clone().filter(|call| call.waits_on.is_some());

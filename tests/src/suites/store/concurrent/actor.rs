@@ -1,4 +1,4 @@
-//! Those who make calls: each knows only what it was answered.
+//! The actors that make calls: each knows only the answers it got.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::SessionKey;
@@ -16,11 +16,11 @@ use crate::suites::store::prelude::{
     totals, usage_row, waiting,
 };
 
-/// What someone does. Who holds no session claims one where it would write to it.
+/// An action. An actor without a session claims one instead of writing to it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Act {
     Claim(u8),
-    /// A round, and whether it says what the inbox has.
+    /// A round, and whether it includes the inbox.
     Append(bool),
     Complete {
         then: Then,
@@ -31,34 +31,34 @@ pub(super) enum Act {
         on: WaitingOn,
         unless: i32,
     },
-    /// A wait for another attempt, which is over when the calls at the same time are made.
+    /// A wait before a retry, which is over when the concurrent calls are made.
     Retry,
     Release,
-    /// One of the first sends, or the one that it holds.
+    /// Cancels one of the first sends, or the one it holds.
     Cancel(u8),
     Deliver(u8, OnBusy),
     Accept(u8),
     Sweep,
 }
 
-/// How long the waits of a beginning last, in milliseconds: they are over when calls are made at the same
-/// time.
+/// How long the waits of a beginning last, in milliseconds: they are over when the concurrent calls
+/// are made.
 pub(super) const WAIT: i64 = 200;
 
-/// One of those who make calls.
+/// An actor that makes calls.
 #[derive(Debug)]
 pub(super) struct Actor {
-    /// The number that ids are counted from.
+    /// The number from which IDs are counted.
     base: u128,
-    /// Its number, from 1: that of its process.
+    /// Its number, from 1, which is also that of its process.
     n: u128,
-    /// Calls so far. Ids are made of both numbers, so that they do not depend on any order.
+    /// Calls made so far. IDs combine both numbers, so that they do not depend on the order of calls.
     made: u128,
     sessions: u128,
     held: Option<Claimed>,
 }
 
-/// What the inbox of a session has, said before the last `back` messages.
+/// Inserts the inbox items of a session as messages before the last `back` messages.
 fn say(items: &[InboxItem], index: i32, back: usize, to: &mut Vec<NewMessage>) -> Vec<Delivery> {
     let begin = to.len() - back;
     let said = items
@@ -82,7 +82,7 @@ impl Actor {
         }
     }
 
-    /// The call that it makes, by what is stored at the moment.
+    /// The call for an action, given what is stored at the moment.
     pub(super) async fn call(&mut self, store: &dyn Inspect, act: Act) -> Call {
         self.made += 1;
         let (base, worker) = (self.base, boot(self.base + self.n));
@@ -143,7 +143,7 @@ impl Actor {
         }
     }
 
-    /// Takes note of what it was answered.
+    /// Takes note of an answer.
     pub(super) fn heard(&mut self, outcome: Outcome) {
         let Some(held) = &mut self.held else {
             if let Outcome::Claim(ClaimOutcome::Claimed(claimed)) = outcome {
@@ -188,7 +188,7 @@ impl Actor {
     }
 }
 
-/// What waits in the inbox of a session.
+/// The pending inbox items of a session.
 async fn inbox(store: &dyn Inspect, key: SessionKey, reads: bool) -> Vec<InboxItem> {
     if !reads {
         return Vec::new();
@@ -213,7 +213,7 @@ fn end(held: &Claimed, then: Then, items: &[InboxItem]) -> CompleteSend {
     let index = held.send.record.rounds;
     let mut item = ending_of(held, &held.send.record, then);
     if index > 0 {
-        // The first round said the input.
+        // The input is part of the first round.
         item.messages.remove(0);
     }
     for message in &mut item.messages {

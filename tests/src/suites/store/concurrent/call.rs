@@ -1,4 +1,4 @@
-//! Calls of a store with what they were answered, so that they can be made again on the model.
+//! Store calls together with their answers, so that they can be repeated on the model.
 
 use mainspring_shared::id::SendId;
 use mainspring_shared::id::{BootId, TenantId};
@@ -10,7 +10,7 @@ use mainspring_shared::store::{
 
 use crate::suites::store::prelude::{SCHEDULER, boot, one};
 
-/// One call, with one item: the items of a call with more commit together or apart, as a store likes.
+/// One call with one item: a store may commit the items of a call together or separately.
 #[derive(Debug, Clone)]
 pub(super) enum Call {
     Claim(BootId, ClaimSession),
@@ -25,7 +25,7 @@ pub(super) enum Call {
     Stop(BootId),
 }
 
-/// What a call was answered.
+/// The answer to a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Outcome {
     Claim(ClaimOutcome),
@@ -75,7 +75,7 @@ impl Call {
     }
 }
 
-/// What a sweep did, without what it only saw: another one may have served an alarm since it looked.
+/// What a sweep did, without what it merely saw: others may have served an alarm since it looked.
 fn swept(sweep: AlarmSweep) -> AlarmSweep {
     AlarmSweep {
         served: 0,
@@ -85,8 +85,8 @@ fn swept(sweep: AlarmSweep) -> AlarmSweep {
 }
 
 impl Outcome {
-    /// Whether the call did nothing because someone else had a session locked: it is to be made again, and
-    /// says nothing about when it was made.
+    /// Whether the call did nothing because a session was locked: it has to be retried, and says
+    /// nothing about when it took place.
     pub(super) fn is_no_answer(&self) -> bool {
         match self {
             Self::Claim(outcome) => *outcome == ClaimOutcome::Busy,
@@ -100,8 +100,8 @@ impl Outcome {
         }
     }
 
-    /// Whether the call may have done nothing: a sweep passes over sessions that someone else has locked, and
-    /// what it serves is not always seen in its answer.
+    /// Whether the call may have done nothing: a sweep skips sessions locked by others, and its
+    /// answer does not always show what it served.
     pub(super) fn is_maybe_nothing(&self) -> bool {
         match self {
             Self::Sweep(sweep) => sweep.enqueue.is_empty() && sweep.finished.is_empty(),

@@ -1,4 +1,4 @@
-//! What happened, and whether one call after the other could have done it.
+//! What happened, and whether the same calls made one after another could have done it.
 
 use std::cmp::Reverse;
 use std::fmt::{self, Display};
@@ -12,37 +12,37 @@ use uuid::Uuid;
 use super::call::{Call, Outcome};
 use crate::suites::store::prelude::{TTL, boot, millis, time};
 
-/// Processes that hold sessions.
+/// The number of processes that hold sessions.
 pub(super) const WORKERS: u128 = 3;
 
-/// Numbers that a history has for its ids. The first of them is its base: nothing has that one.
+/// Numbers reserved for the IDs of one history. The first of them, its base, is not used as an ID.
 pub(super) const NUMBERS: u128 = 1_000;
 
-/// When the calls of the beginning are made, one after the other.
+/// When the calls of the beginning are made, in sequence.
 pub(super) const FIRST: i64 = 100;
 
-/// When all others are made.
+/// When all other calls are made.
 pub(super) const THEN: i64 = 500;
 
-/// A call with its answer.
+/// A call and its answer.
 #[derive(Debug, Clone)]
 pub(super) struct Answered {
     pub(super) call: Call,
     pub(super) outcome: Outcome,
 }
 
-/// A call that others may have been made beside.
+/// A call that may have run concurrently with others.
 #[derive(Debug, Clone)]
 pub(super) struct Event {
     pub(super) task: usize,
-    /// A number that was counted before the call was made, and one after it was answered: one that was
-    /// answered before another one was made came before it.
+    /// Counters taken before the call was made and after it was answered: a call answered before
+    /// another was made precedes it.
     pub(super) made: u64,
     pub(super) answered: u64,
     pub(super) what: Answered,
 }
 
-/// Calls one after the other, calls at the same time, and what they left.
+/// Calls made in sequence, calls made concurrently, and what they left.
 #[derive(Debug, Clone)]
 pub(super) struct History {
     pub(super) base: u128,
@@ -51,7 +51,7 @@ pub(super) struct History {
     pub(super) end: End,
 }
 
-/// What is left of a history.
+/// What a history leaves behind.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct End {
     pub(super) boots: Vec<BootRecord>,
@@ -59,7 +59,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// What a store has of the history of this base.
+    /// What a store contains of the history with this base.
     pub(super) async fn of(store: &dyn Inspect, base: u128) -> Result<Self> {
         let Dump {
             mut boots,
@@ -73,7 +73,7 @@ impl End {
     }
 }
 
-/// Registers the workers of the history of this base, which are numbered from there.
+/// Registers the workers of the history with this base, numbered from there.
 pub(super) async fn register(store: &dyn Inspect, base: u128) {
     for n in 1..=WORKERS {
         let new = NewBoot {
@@ -92,8 +92,8 @@ pub(super) async fn register(store: &dyn Inspect, base: u128) {
 }
 
 impl History {
-    /// Looks for an order of the calls in which the model answers the same and ends the same. Fails with
-    /// what the order that went furthest found.
+    /// Looks for an order of the calls in which the model gives the same answers and ends in the
+    /// same state. Fails with what the longest matching order ran into.
     pub(super) async fn check(&self) -> std::result::Result<(), String> {
         let events = self.events.iter();
         let events: Vec<_> = events
@@ -102,7 +102,7 @@ impl History {
         let certain = |index: &usize| !events[*index].what.outcome.is_maybe_nothing();
         let all = (0..events.len()).filter(certain).count();
         let mut furthest = (0, String::new());
-        // Orders to be tried. All calls but the last one are known to be answered the same.
+        // Orders to try. In each, all calls but the last are known to be answered alike.
         let mut orders: Vec<Vec<usize>> = vec![Vec::new()];
         while let Some(order) = orders.pop() {
             let made = order.iter().copied().filter(|index| certain(index)).count();
@@ -124,7 +124,7 @@ impl History {
                     Err(why) => failed(why),
                 }
             }
-            // Last in, first out: the one that was answered first is tried first.
+            // A stack: pushed so that the call answered first is tried first.
             let mut next = possible(&events, &order);
             next.sort_by_key(|index| Reverse(events[*index].answered));
             let further = next.into_iter();
@@ -136,7 +136,7 @@ impl History {
         ))
     }
 
-    /// A model on which the calls of the beginning were made and those of an order.
+    /// A model after the calls of the beginning and those of an order.
     async fn replay(
         &self,
         events: &[&Event],
@@ -155,7 +155,7 @@ impl History {
         Ok(model)
     }
 
-    /// Whether the model ends as the store did; else the sessions that differ.
+    /// Whether the model ends like the store; otherwise the sessions that differ.
     async fn compare_end(&self, model: &ModelStore) -> std::result::Result<(), String> {
         let end = End::of(model, self.base).await.unwrap_or_default();
         if end == self.end {
@@ -171,8 +171,8 @@ impl History {
     }
 }
 
-/// The calls that may come next: each that no other one was answered before, unless that one may have been
-/// nothing, and that was not answered before one that has come was made.
+/// The calls that may come next: those made before every remaining call was answered, apart from
+/// calls that may have done nothing, and not answered before a call already in the order was made.
 fn possible(events: &[&Event], order: &[usize]) -> Vec<usize> {
     let left = (0..events.len()).filter(|index| !order.contains(index));
     let left: Vec<_> = left.collect();
@@ -189,7 +189,7 @@ fn possible(events: &[&Event], order: &[usize]) -> Vec<usize> {
 }
 
 impl Answered {
-    /// Makes the call on the model and compares the answers.
+    /// Repeats the call on the model and compares the answers.
     async fn again(&self, model: &dyn Inspect) -> std::result::Result<(), String> {
         let outcome = self.call.on(model).await;
         let outcome = outcome.map_err(|error| format!("the model failed: {error:?}"))?;
@@ -240,7 +240,7 @@ mod tests {
         ModelStore::open(Arc::new(SystemClock::new()))
     }
 
-    /// One task each makes these calls in this order, each between these numbers.
+    /// Each call is made by a task of its own, in this order and between these numbers.
     async fn made(calls: Vec<(Call, u64, u64)>) -> History {
         let model = model();
         register(&model, 0).await;
@@ -310,13 +310,13 @@ mod tests {
             .check()
             .await
             .expect("they were made at the same time");
-        // The claim found nothing to do although the cancel was made later.
+        // The claim found nothing to do, although the cancel was made later.
         (history.events[0].made, history.events[0].answered) = (2, 3);
         (history.events[1].made, history.events[1].answered) = (0, 1);
         history.check().await.expect_err("the claim came first");
     }
 
-    /// The sweep gives a delayed send its place, which its answer does not show: the session is held.
+    /// The sweep positions a delayed send, which its answer does not show because the session is held.
     #[tokio::test]
     async fn a_sweep_serves_nothing_that_comes_after_its_answer() {
         let item = with(sending(2, 1), delayed(0));

@@ -1,6 +1,6 @@
-//! Every case about runs, timers, tenants and everything else beside sessions, once.
+//! The list of every case about runs, timers, tenants and everything else outside sessions.
 
-/// Calls a macro with the list of cases about all that is not in a session, by module.
+/// Calls a macro with the list of cases about everything outside sessions, by module.
 #[macro_export]
 macro_rules! installation_cases {
     ($($callback:tt)*) => {

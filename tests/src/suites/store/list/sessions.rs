@@ -1,6 +1,6 @@
-//! Every case about sessions, sends and their transcripts, once.
+//! The list of every case about sessions, sends and their transcripts.
 
-/// Calls a macro with the list of cases about sessions and what is in them, by module.
+/// Calls a macro with the list of cases about sessions and their contents, by module.
 #[macro_export]
 macro_rules! session_cases {
     ($($callback:tt)*) => {

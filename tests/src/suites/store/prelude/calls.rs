@@ -1,4 +1,4 @@
-//! What cases about calls, the inbox and children are made of.
+//! Building blocks of cases about calls, the inbox and children.
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{BootId, SendId, TenantId};
@@ -18,17 +18,17 @@ use super::{
     totals, usage_row, waiting,
 };
 
-/// The id of a call of a claimed send.
+/// The ID of a call of a claimed send.
 pub fn call(claimed: &Claimed, round: i32, place: usize) -> String {
     call_id(claimed.send.record.id, round, place)
 }
 
-/// How a call begins that is settled at once.
+/// A call that is settled at once.
 pub fn settled() -> CallBegin {
     CallBegin::Settled(CallResult::text("seen"))
 }
 
-/// How a call begins that waits for someone outside, without an end.
+/// A call that waits for someone outside, without a deadline.
 pub fn waits(on: WaitingOn) -> CallBegin {
     CallBegin::Waits {
         on,
@@ -37,7 +37,7 @@ pub fn waits(on: WaitingOn) -> CallBegin {
     }
 }
 
-/// How a call begins that waits for permission, at most this long.
+/// A call that waits for approval, at most this long.
 pub fn asks(ms: i64) -> CallBegin {
     CallBegin::Waits {
         on: WaitingOn::Human,
@@ -60,7 +60,7 @@ pub fn new_call(claimed: &Claimed, round: i32, place: i32, begins: CallBegin) ->
     }
 }
 
-/// The round `index` of a claimed send, whose calls begin so and have no answers yet.
+/// The round `index` of a claimed send, whose calls have these initial states and no answers yet.
 pub fn asking(claimed: &Claimed, index: i32, begins: Vec<CallBegin>) -> AppendRound {
     let ids: Vec<_> = (0..begins.len()).map(|n| call(claimed, index, n)).collect();
     let ids: Vec<_> = ids.iter().map(String::as_str).collect();
@@ -88,7 +88,7 @@ pub fn asking(claimed: &Claimed, index: i32, begins: Vec<CallBegin>) -> AppendRo
     }
 }
 
-/// What became of the calls of the round `index`, without a round of its own.
+/// Changes to the calls of the round `index`, without a new round.
 pub fn changing(claimed: &Claimed, index: i32, changes: Vec<CallChange>) -> AppendRound {
     AppendRound {
         messages: Vec::new(),
@@ -100,7 +100,7 @@ pub fn changing(claimed: &Claimed, index: i32, changes: Vec<CallChange>) -> Appe
     }
 }
 
-/// What happens to a call.
+/// A step of a call.
 pub fn change(call_id: impl Into<String>, change: CallStep) -> CallChange {
     CallChange {
         call_id: call_id.into(),
@@ -108,12 +108,12 @@ pub fn change(call_id: impl Into<String>, change: CallStep) -> CallChange {
     }
 }
 
-/// A call gets this result.
+/// Settles a call with this result.
 pub fn settling(call_id: impl Into<String>, text: &str) -> CallChange {
     change(call_id, CallStep::Settled(CallResult::text(text)))
 }
 
-/// The item that the message at this index says.
+/// The delivery of an item with the message at this index.
 pub fn delivery(item_id: &str, message: u32) -> Delivery {
     Delivery {
         item_id: item_id.to_owned(),
@@ -121,7 +121,7 @@ pub fn delivery(item_id: &str, message: u32) -> Delivery {
     }
 }
 
-/// The n-th send of a parent's call, in a session of its own, which is a child.
+/// The n-th send, for a call of a parent, in a new child session.
 pub fn child(n: u128, session: u128, parent: u128, call_id: &str) -> AcceptSend {
     AcceptSend {
         target: Target::New(Box::new(NewSession {
@@ -139,12 +139,12 @@ pub fn child(n: u128, session: u128, parent: u128, call_id: &str) -> AcceptSend 
     }
 }
 
-/// What an item says.
+/// The content of an item.
 pub fn news(item_id: &str) -> Vec<ContentPart> {
     vec![ContentPart::text(format!("news of {item_id}"))]
 }
 
-/// Words for a busy session.
+/// A message for a busy session.
 pub fn item(item_id: &str, session: u128, mode: OnBusy) -> DeliverItem {
     DeliverItem {
         key: key(session),
@@ -159,7 +159,7 @@ pub fn item(item_id: &str, session: u128, mode: OnBusy) -> DeliverItem {
 
 // Steps that must succeed -----------------------------------------------------------------------
 
-/// Stores a round whose calls begin so at `ms`, and parks its send a millisecond later.
+/// Stores a round whose calls have these initial states at `ms`, and parks its send a millisecond later.
 pub async fn wait_for_calls(
     store: &dyn Inspect,
     ms: i64,
@@ -174,7 +174,7 @@ pub async fn wait_for_calls(
     assert!(matches!(parked, ParkOutcome::Parked { .. }), "{parked:?}");
 }
 
-/// Posts one answer in a session's name.
+/// Posts an answer on behalf of a session.
 pub async fn post(
     store: &dyn Inspect,
     ms: i64,
@@ -191,7 +191,7 @@ pub async fn post(
     one(outcomes.expect("the store answers"))
 }
 
-/// Posts a result in a session's name.
+/// Posts a result on behalf of a session.
 pub async fn post_text(
     store: &dyn Inspect,
     ms: i64,
@@ -203,7 +203,7 @@ pub async fn post_text(
     post(store, ms, session, call_id, answer).await
 }
 
-/// Who is to hear of an accepted answer.
+/// What to enqueue and whom to notify of an accepted answer.
 pub fn told(outcome: PostOutcome) -> (Option<ReadySession>, Option<BootId>) {
     match outcome {
         PostOutcome::Accepted { enqueue, owner, .. } => (enqueue, owner),
@@ -211,7 +211,7 @@ pub fn told(outcome: PostOutcome) -> (Option<ReadySession>, Option<BootId>) {
     }
 }
 
-/// Brings words to a session.
+/// Delivers a message to a session.
 pub async fn deliver(store: &dyn Inspect, ms: i64, item: DeliverItem) -> DeliverOutcome {
     let outcomes = store
         .at(time(ms))
@@ -220,20 +220,20 @@ pub async fn deliver(store: &dyn Inspect, ms: i64, item: DeliverItem) -> Deliver
     one(outcomes.expect("the store answers"))
 }
 
-/// Words that were taken.
+/// A message that was accepted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Taken {
-    /// The send that absorbs them.
+    /// The send that absorbs it.
     pub send_id: SendId,
     /// The item.
     pub item: InboxItem,
-    /// What is to be enqueued.
+    /// The session to enqueue, if any.
     pub enqueue: Option<ReadySession>,
-    /// Who is to be told.
+    /// The process to notify, if any.
     pub owner: Option<BootId>,
 }
 
-/// Brings words to a session that takes them.
+/// Delivers a message to a session that accepts it.
 pub async fn delivered(store: &dyn Inspect, ms: i64, item: DeliverItem) -> Taken {
     match deliver(store, ms, item).await {
         DeliverOutcome::Accepted {
@@ -251,7 +251,7 @@ pub async fn delivered(store: &dyn Inspect, ms: i64, item: DeliverItem) -> Taken
     }
 }
 
-/// Reports the children that ended.
+/// Reports the ends of children.
 pub async fn report(store: &dyn Inspect, ms: i64) -> Vec<ReportOutcome> {
     let reported = store.at(time(ms)).report_children(None, 100).await;
     reported.expect("the store answers")
@@ -273,7 +273,7 @@ pub async fn calls_of(store: &dyn Inspect, claimed: &Claimed, round: i32) -> Vec
     calls.expect("the store answers")
 }
 
-/// The messages that answer a round, every call of which is settled.
+/// The messages that answer a round whose calls are all settled.
 pub async fn answers_of(store: &dyn Inspect, claimed: &Claimed, round: i32) -> Vec<NewMessage> {
     let calls = calls_of(store, claimed, round).await;
     answers(&calls).expect("every call is settled")

@@ -1,4 +1,4 @@
-//! What happened before something is written.
+//! The situations before a write.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use super::super::prelude::*;
 use super::super::runs::under_way;
 use super::super::tenants::{new, new_key};
 
-/// Session 1 at rest behind a send that was answered, and process 1.
+/// Session 1 is at rest after an answered send, and process 1 is registered.
 pub(super) async fn answered(store: &dyn Inspect) -> Option<Claimed> {
     let claimed = running(store).await;
     complete(store, 20, ending(&claimed, Then::Release)).await;
     None
 }
 
-/// Send 1 runs.
+/// Send 1 is running.
 pub(super) async fn claimed(store: &dyn Inspect) -> Option<Claimed> {
     Some(running(store).await)
 }
 
-/// Send 1 waits for one call from outside.
+/// Send 1 waits for a call to be answered from outside.
 pub(super) async fn asked(store: &dyn Inspect) -> Option<Claimed> {
     let claimed = running(store).await;
     let begins = vec![waits(WaitingOn::Tool)];
@@ -49,21 +49,21 @@ pub(super) fn new_blob() -> NewBlob {
     }
 }
 
-/// Everything that nothing holds goes soon.
+/// Retires everything that is not held after a short time.
 pub(super) const RETIRE_BLOBS: RetireBlobs = RetireBlobs {
     grace: Duration::from_millis(10),
     after: None,
     limit: 100,
 };
 
-/// The bytes of a blob may be there.
+/// An upload has begun, so the bytes of a blob may be there.
 pub(super) async fn blob_begun(store: &dyn Inspect) -> Option<Claimed> {
     let begun = store.at(time(10)).begin_blob(new_blob()).await;
     begun.expect("the store answers");
     None
 }
 
-/// The bytes of a blob are there.
+/// The bytes of a blob are stored.
 pub(super) async fn blob_stored(store: &dyn Inspect) -> Option<Claimed> {
     blob_begun(store).await;
     let stored = store.at(time(10)).finish_blob(new_blob().place, None).await;
@@ -71,13 +71,13 @@ pub(super) async fn blob_stored(store: &dyn Inspect) -> Option<Claimed> {
     None
 }
 
-/// Run 1 is under way with one leaf.
+/// Run 1 is running with one leaf.
 pub(super) async fn run_under_way(store: &dyn Inspect) -> Option<Claimed> {
     under_way(store, 1..2).await;
     None
 }
 
-/// An entry of the memory.
+/// A memory entry.
 pub(super) fn remembered(expires_at: Option<Timestamp>) -> SaveMemory {
     SaveMemory {
         tenant: TenantId::DEFAULT,
@@ -98,7 +98,7 @@ pub(super) async fn remember(store: &dyn Inspect) {
     saved.expect("the store answers");
 }
 
-/// The first tenant that is created.
+/// The first tenant to be created.
 pub(super) const BLUE: TenantId = TenantId(2);
 
 pub(super) async fn blue(store: &dyn Inspect) {

@@ -1,4 +1,4 @@
-//! Writers that may write no more, and change nothing.
+//! Stale writers, which must change nothing.
 
 use mainspring_shared::id::LeaseToken;
 use mainspring_shared::store::Inspect;
@@ -6,16 +6,16 @@ use mainspring_shared::store::Inspect;
 use super::super::prelude::*;
 use super::{Write, dumped};
 
-/// Why a writer may write no more.
+/// Why a writer is stale.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Stale {
-    /// Its grant was given back, and another one made to the same process.
+    /// Its grant was released, and the same process got another one.
     OldToken,
-    /// Its process was declared dead, and another one took over.
+    /// Its process was declared dead, and another took over.
     DeadBoot,
-    /// Its grant was lost with an unflushed commit, and its number used again.
+    /// Its grant was lost with an unflushed commit, and its epoch reused.
     ReusedEpoch,
-    /// The grant holds, and has seen later writes.
+    /// Its grant is valid, but has seen later writes.
     OldNumber,
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn changes_nothing(write: &Write, stale: Stale, store: &dyn Ins
             claim(store, TTL + 1, 2, 1, 2).await;
         }
         Stale::ReusedEpoch => claimed.lease.token = LeaseToken(token(8).0),
-        // Whoever gives a lease back does so by its token.
+        // A release is checked by token only.
         Stale::OldNumber if write.name == "release_sessions" => return,
         Stale::OldNumber => {
             let mut later = changing(&claimed, 0, Vec::new());

@@ -1,4 +1,4 @@
-//! What breaks each invariant.
+//! Statements that violate each invariant.
 
 pub(super) const FREE_HOT: &str = "ALTER TABLE session_hot
     DROP CONSTRAINT session_hot_check, DROP CONSTRAINT session_hot_check1";
@@ -7,7 +7,7 @@ const FREE_SENDS: &str = "ALTER TABLE sends
     DROP CONSTRAINT sends_check3, DROP CONSTRAINT sends_check4";
 const FREE_TIMERS: &str = "ALTER TABLE timers
     DROP CONSTRAINT timers_check, DROP CONSTRAINT timers_check1, DROP CONSTRAINT timers_check2";
-/// A second final step of the finished send; the steps stay without a gap.
+/// A second final step of the finished send; the step numbers stay without a gap.
 const FINAL_AGAIN: &str = "WITH h AS (
         UPDATE session_hot SET next_step = next_step + 1 WHERE next_step > 1
         RETURNING tenant, session_id, next_step - 1 AS n
@@ -15,7 +15,7 @@ const FINAL_AGAIN: &str = "WITH h AS (
     INSERT INTO steps (tenant, session_id, n, send_id, kind, epoch, boot, at, refs)
     SELECT h.tenant, h.session_id, h.n, t.send_id, 'finished', t.epoch, t.boot, 0, '{}'
     FROM h JOIN steps t ON t.session_id = h.session_id AND t.kind = 'finished'";
-/// A message of the finished send that none of its steps wrote; the transcript stays without a gap.
+/// A message of the finished send that none of its steps wrote; the transcript has no gap.
 const MESSAGE_BEHIND: &str = "WITH h AS (
         UPDATE session_hot SET next_seq = next_seq + 1 WHERE next_seq > 1
         RETURNING tenant, session_id, next_seq - 1 AS seq
@@ -24,7 +24,7 @@ const MESSAGE_BEHIND: &str = "WITH h AS (
     SELECT h.tenant, h.session_id, h.seq, t.send_id, 'user', '[]', 0, t.epoch, 0
     FROM h JOIN steps t ON t.session_id = h.session_id AND t.kind = 'finished'";
 
-/// An item whose message nobody wrote.
+/// A delivered inbox item whose message was never written.
 const ITEM_UNSAID: &str = "INSERT INTO inbox
         (tenant, session_id, item_id, n, kind, mode, content, fate, seq, created_at, settled_at)
     SELECT tenant, session_id, 'i', 9, 'message', 'steer', '[]', 'delivered', next_seq, 0, 0
@@ -34,7 +34,7 @@ const FINAL_RUN: &str = "INSERT INTO runs (tenant, run_id, name, status, spec, d
         options, depth, attempt, usage, counts, created_at, finished_at)
     VALUES (1, gen_random_uuid(), 'r', 'completed', '{}', 1, '0', '{}', 1, 1, '{}', '{}', 0, 1)";
 
-/// What each invariant has to report, and what is planted for it.
+/// Each invariant with the statements that plant a violation of it.
 pub(super) const PLANTED: &[(&str, &[&str])] = &[
     ("send.one_final_step", &[FINAL_AGAIN]),
     ("send.final_is_last", &[MESSAGE_BEHIND]),

@@ -1,4 +1,4 @@
-//! A store over two databases, which tests look into.
+//! A store over two databases whose contents tests can inspect.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use mainspring_shared::time::Timestamp;
 use mainspring_store_placed::{Database, PlacedStore};
 use mainspring_store_postgres::PostgresStore;
 
-/// The name of the database besides the home.
+/// Name of the database that is not the home.
 pub(crate) const AWAY: &str = "b";
 
 /// Two databases, and one store over them.
@@ -61,8 +61,8 @@ impl Inspect for Both {
         Arc::new(Self::over(home, there, stores))
     }
 
-    /// The tenant of the other database is the first one, whose rows come before those of others. What every database has
-    /// is the home's.
+    /// The other database holds the first tenant, whose rows come before those of others. Tables
+    /// that every database has are dumped from the home.
     async fn dump(&self) -> Result<Dump> {
         let (home, mut all) = (self.home.dump().await?, self.there.dump().await?);
         all.boots = home.boots;

@@ -1,4 +1,4 @@
-//! Calls over real sockets: what is sent, what comes back, what is tried again, and what is refused.
+//! Calls over real sockets: what is sent, what comes back, what is retried, and what is refused.
 
 mod server;
 mod ssrf;
@@ -28,7 +28,7 @@ use mainspring_worker::llm::Secret;
 struct Leaping {
     passed: Mutex<Duration>,
     waits: Mutex<Vec<Duration>>,
-    /// What passes from one look at it to the next.
+    /// How much time passes between two readings.
     step: Mutex<Duration>,
 }
 
@@ -56,7 +56,7 @@ impl Clock for Leaping {
     }
 }
 
-/// Answers as told, in turn; the last answer is repeated. Counts.
+/// A DNS that gives these answers in turn, repeating the last, and records the queries.
 #[derive(Debug, Default)]
 struct Names {
     of: BTreeMap<String, Vec<Vec<IpAddr>>>,
@@ -97,7 +97,7 @@ fn world(allowed: &[&str], names: &[(&str, &[&[&str]])]) -> World {
 fn world_with(settings: &CallerSettings, names: &[(&str, &[&[&str]])]) -> World {
     static RING: Once = Once::new();
     RING.call_once(|| {
-        // Another test of this binary may have been first.
+        // Another test in this binary may have installed it already.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
     let parse = |list: &&[&str]| {
@@ -263,7 +263,7 @@ async fn what_is_left_of_a_call_is_what_the_template_says_or_the_answer() {
         left.push(digest_of(&output.content).map(str::to_owned));
     }
     let left: Vec<_> = left.iter().map(Option::as_deref).collect();
-    // A template that reads what is not there says nothing.
+    // A template that refers to something missing renders to nothing.
     assert_eq!(
         left,
         [

@@ -1,4 +1,4 @@
-//! Another service's memory over real sockets: right, slow, failing and lying.
+//! An external memory service over real sockets: correct, slow, failing and lying.
 
 use std::sync::Mutex;
 
@@ -14,13 +14,13 @@ use crate::http::CallerSettings;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// What each request gets; the last one is repeated.
+/// The answer to each request; the last is repeated.
 type Answers = &'static [&'static str];
 
-/// Requests as they came.
+/// The requests as received.
 type Requests = Arc<Mutex<Vec<String>>>;
 
-/// A service that answers so, in turn; `silence` answers nothing, `torn` half.
+/// A service that gives these answers in turn; `silence` sends nothing, `torn` half an answer.
 async fn service(answers: Answers) -> (String, Requests) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -45,7 +45,7 @@ async fn service(answers: Answers) -> (String, Requests) {
             let answer = answers.get(place).or(answers.last()).expect("an answer");
             match *answer {
                 "silence" => {
-                    // Until the client leaves.
+                    // Until the client disconnects.
                     let _ = stream.read(&mut buffer).await;
                 }
                 "torn" => {
@@ -64,7 +64,7 @@ async fn service(answers: Answers) -> (String, Requests) {
             }
         }
     });
-    // A token in the address, as some services want it.
+    // With a token in the URL, as some services require.
     (
         format!("http://{address}/memory?token=very-secret"),
         requests,
@@ -72,7 +72,7 @@ async fn service(answers: Answers) -> (String, Requests) {
 }
 
 fn caller(allowed: &[&str]) -> Caller {
-    // Another test may have installed it.
+    // Another test may have installed it already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let settings = CallerSettings {
         signing_secrets: vec![Secret::new(SECRET)],
@@ -240,7 +240,7 @@ async fn a_service_that_does_not_answer_well_is_unavailable_soon_and_tells_no_se
         }
         let said = error.to_string();
         assert!(!said.contains("token="), "{how}: {said}");
-        // A redirect is not followed, and each attempt is a request of the same key.
+        // A redirect is not followed, and each attempt repeats the same idempotency key.
         let requests = requests.lock().expect("no panic");
         assert!(
             (1..=5).contains(&requests.len()),

@@ -1,4 +1,4 @@
-//! Policies that are told of something.
+//! Policies that are notified.
 
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::SendStatus;
@@ -21,7 +21,7 @@ fn fold() -> NewFold {
     }
 }
 
-/// The members of what a service was sent.
+/// The JSON body of a request to the service.
 fn sent(request: &str) -> Value {
     let (_, body) = request.split_once("\r\n\r\n").expect("a body");
     serde_json::from_str(body).expect("it is JSON")
@@ -58,7 +58,7 @@ async fn each_point_is_told_of_its_own_moment_and_of_no_other() {
         }),
     ];
     for (point, make) in points {
-        // Whatever it says, or nothing at all.
+        // Whatever the service answers, or if it answers nothing at all.
         let (url, served) = service(vec!["noted"]).await;
         let policy = make("p", &url, &caller());
         assert!(!policy.traits().fails_closed, "{point}");
@@ -84,7 +84,7 @@ async fn each_point_is_told_of_its_own_moment_and_of_no_other() {
 
 #[tokio::test]
 async fn a_service_that_is_told_and_does_not_answer_denies_nothing() {
-    // Nobody listens there.
+    // Nothing listens on this port.
     let policy = HttpPolicy::send_started("p", "http://127.0.0.1:1/policy", &caller());
     let told = policy.observe(place(), Moment::SendStarted).await;
     assert!(told.is_err());

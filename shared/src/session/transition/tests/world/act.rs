@@ -1,4 +1,4 @@
-//! What can happen in a world.
+//! The events of a world.
 
 use super::*;
 use crate::agent::OnBusy;
@@ -9,26 +9,26 @@ use crate::step::RoundRef;
 use crate::store::{Lost, ParkUntil, Then};
 use crate::usage::Usage;
 
-/// What becomes of a write.
+/// What happens to a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Answered,
-    /// It was committed, and its worker does not know.
+    /// It was committed, but its worker does not know.
     AnswerLost,
-    /// It was not committed, and its worker does not know.
+    /// It was not committed, but its worker does not know.
     CommitLost,
 }
 
-/// One event. Numbers are those of workers, schedulers and sends.
+/// An event. Its numbers are workers, schedulers and sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
     Accept(usize),
     Claim(usize, Fate),
     Write(usize, Write, Fate),
     Release(usize),
-    /// A worker gives back what it owns and does not work on.
+    /// A worker gives back what it owns but is not working on.
     GiveBack(usize),
-    /// A worker's lease runs out.
+    /// A worker's lease expires.
     LeaseEnds(usize),
     Renew(usize),
     Cancel(usize, usize),
@@ -39,7 +39,7 @@ pub(super) enum Act {
 
 const BOTH: [usize; 2] = [0, 1];
 
-/// The events that can happen next.
+/// The possible next events.
 pub(super) fn acts(world: &World) -> Vec<Act> {
     let mut acts = Vec::new();
     let left = world.budget;
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// A boot that was declared dead drops its work and goes on under a new id.
+    /// A boot that was declared dead drops its work and continues under a new ID.
     fn renew(&mut self, n: usize) {
         let worker = &mut self.workers[n];
         if worker.life == Life::Dead {
@@ -264,7 +264,7 @@ impl World {
         self.workers[n].belief = belief;
     }
 
-    /// A lease as a worker sends it. A planted store does not count writes.
+    /// A lease as a worker sends it. With `CountsNoWrites`, the store does not count writes.
     fn sent(&self, lease: Lease, plant: Plant) -> Lease {
         let write = if plant == Plant::CountsNoWrites {
             self.scene.hot.writes
@@ -295,7 +295,7 @@ impl World {
             round: Some(round),
             ..StepRefs::default()
         };
-        // A worker counts its rounds itself: a repeat says what the first one said.
+        // A worker counts its own rounds, so a repeat carries the same count.
         let totals = totals(1, 0);
         let change = append(&self.scene.hot, &send, lease, refs, &totals, NOW);
         let mut next = held.lease;
@@ -307,7 +307,7 @@ impl World {
                 self.deliver_items(items);
                 signals & SIGNAL_INBOX != 0
             }
-            // It is told what the first one was, and of every item that is pending.
+            // A repeat is answered like the first write, with all pending items.
             None if is_repeat(&self.scene.hot, held.lease) => true,
             None => return Belief::Nothing,
         };
@@ -402,7 +402,8 @@ impl World {
         }
     }
 
-    /// Items that a write said are messages now; those that an earlier one said are none any more.
+    /// Removes the items that a write turned into messages from the pending ones; those of an
+    /// earlier write are already gone.
     fn deliver_items(&mut self, items: u8) {
         let items = items.min(self.pending_items);
         self.pending_items -= items;

@@ -1,4 +1,4 @@
-//! What must hold in every world, and violations to plant.
+//! What must hold in every world, and defects to plant.
 
 use super::*;
 use crate::session::SIGNAL_CANCEL;
@@ -35,7 +35,7 @@ const INVARIANTS: [Invariant; 12] = [
     }),
     ("a live worker keeps its session", |world| {
         world.workers.iter().all(|worker| match worker.belief {
-            // What it waits an answer for may have ended its grant.
+            // The write awaiting an answer may have ended its grant.
             Belief::Holds(held) if worker.life == Life::Alive && held.repeats.is_none() => {
                 world.scene.hot.obeys(held.lease)
             }
@@ -70,36 +70,36 @@ const INVARIANTS: [Invariant; 12] = [
     }),
 ];
 
-/// The first invariant that a world breaks.
+/// The first invariant that a world violates.
 pub(super) fn broken(world: &World) -> Option<&'static str> {
     let broken = INVARIANTS.iter().find(|(_, holds)| !holds(world));
     broken.map(|(name, _)| *name)
 }
 
-/// A rule that is broken on purpose, to see that the search finds it.
+/// A defect planted on purpose, to check that the search finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Plant {
     Nothing,
     /// The fence does not count writes.
     CountsNoWrites,
-    /// A claim does not look whether the owner lives, and declares nobody dead.
+    /// A claim ignores whether the owner is alive, and declares nobody dead.
     StealsFromLiving,
-    /// A write under a lease lowers every signal.
+    /// A write under a lease clears every signal.
     LowersCancels,
-    /// Signals of the inbox are not raised.
+    /// Inbox signals are not raised.
     RaisesNoInbox,
-    /// A send that ends leaves the session at rest.
+    /// Ending a send leaves the session at rest.
     EndsAtRest,
-    /// A park leaves the lease.
+    /// A park keeps the lease.
     ParksWithLease,
-    /// A start does not count down what is queued.
+    /// Starting a send does not decrement the pending count.
     KeepsPending,
-    /// A step does not take its number.
+    /// A step does not advance the step number.
     NumbersNoSteps,
 }
 
 impl Plant {
-    /// Each with the invariant that finds it.
+    /// Each defect with the invariant that detects it.
     pub(super) const ALL: [(Self, &'static str); 8] = [
         (Self::CountsNoWrites, "a round is stored once"),
         (Self::StealsFromLiving, "a live worker keeps its session"),
@@ -114,7 +114,7 @@ impl Plant {
         (Self::NumbersNoSteps, "steps are numbered without gaps"),
     ];
 
-    /// The change as a store with this defect would make it.
+    /// The change that a store with this defect would make.
     pub(super) fn bend(self, before: &Scene, mut change: Change) -> Change {
         let old = &before.hot;
         let kind = change.step.as_ref().map(|step| step.kind);

@@ -1,4 +1,4 @@
-//! Steps of money.
+//! Steps that involve money.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -7,21 +7,21 @@ use proptest::prelude::*;
 /// The agents, by number. The last one is never published.
 pub(in super::super) const AGENTS: std::ops::Range<u8> = 0..3;
 
-/// One step of money. Calls are few, so that they are repeated.
+/// One step that involves money. There are few calls, so that they are repeated.
 #[derive(Debug, Clone)]
 pub(in super::super) enum MoneyOp {
-    /// Limits of a minute, of a day and of a month.
+    /// Sets the tenant's limits per minute, day and month.
     Limit(Option<u8>, Option<u8>, Option<u8>),
-    /// The same of an agent.
+    /// Sets the limits of an agent.
     LimitAgent(u8, [Option<u8>; 3]),
-    /// A call, its boot, what it costs at most and at least, and its agent.
+    /// Reserves for calls: the call, its boot, its highest and lowest cost, and its agent.
     Reserve(Vec<(u8, u8, u8, u8, Option<u8>)>),
-    /// A call, and what it cost.
+    /// Settles calls: the call and what it cost.
     Settle(Vec<(u8, Option<u8>)>),
     Sweep,
 }
 
-/// Any step of money.
+/// Any step that involves money.
 pub(super) fn any() -> impl Strategy<Value = MoneyOp> {
     let byte = || proptest::num::u8::ANY;
     let limit = || option::weighted(0.7, byte());

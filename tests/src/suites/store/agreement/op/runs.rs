@@ -1,4 +1,4 @@
-//! Steps of runs.
+//! Steps that involve runs.
 
 use mainspring_shared::workflow::nodes::NodeKind;
 use mainspring_shared::workflow::run::{NodeState, RunStatus};
@@ -8,19 +8,19 @@ use proptest::prelude::*;
 
 use super::{Agent, agent, moment, request};
 
-/// One step of runs.
+/// One step that involves runs.
 #[derive(Debug, Clone)]
 pub(in super::super) enum RunOp {
     Create(Vec<Plan>),
     Ask(Vec<(u8, Asked)>),
     Claim(Look),
-    /// Runs of one owner, without a look at what is new of them.
+    /// Advances runs of one owner without claiming their news first.
     Advance(Vec<Advance>),
-    /// A claim and an advance of each run that it returns, as schedulers do it.
+    /// Claims runs, and advances each run returned, as schedulers do.
     Turn(Look, Vec<Advance>),
-    /// Leaves that are under way end: by a worker that may have them, or because that is asked.
+    /// Ends leaves in flight: completed by a worker that could hold them, or cancelled.
     EndLeaves(u8, Vec<(u8, bool)>),
-    /// Runs that this boot may have.
+    /// Releases runs that this boot may own.
     Release(u8, Vec<u8>),
     Forget(Vec<u8>),
 }
@@ -30,14 +30,14 @@ pub(in super::super) enum RunOp {
 pub(in super::super) struct Plan {
     /// The session that it belongs to.
     pub(in super::super) session: Option<u8>,
-    /// It belongs to a session with a call that waits for a run, if there is one.
+    /// Whether it belongs to a session with a call that waits for a run, if there is one.
     pub(in super::super) called: Option<u8>,
     pub(in super::super) request: Option<(u8, u8)>,
-    /// It is written in a language that few schedulers know.
+    /// Whether it needs a spec language that few schedulers support.
     pub(in super::super) later: bool,
 }
 
-/// What someone wants of a run.
+/// A request to a run.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) enum Asked {
     Cancel,
@@ -51,12 +51,12 @@ pub(in super::super) enum Asked {
 /// A claim of runs.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Look {
-    /// Mostly one that owns runs.
+    /// Usually a boot that owns runs.
     pub(in super::super) boot: u8,
     pub(in super::super) limit: u32,
     pub(in super::super) ends_max: u32,
     pub(in super::super) leaves_max: Option<u32>,
-    /// It knows the latest language.
+    /// Whether it supports the latest language.
     pub(in super::super) later: bool,
     pub(in super::super) aside: Vec<u8>,
 }
@@ -65,13 +65,13 @@ pub(in super::super) struct Look {
 #[derive(Debug, Clone)]
 pub(in super::super) struct Advance {
     pub(in super::super) run: u8,
-    /// Its owner is wrong about it.
+    /// How the owner is mistaken about it, if it is.
     pub(in super::super) stale: Option<Stale>,
-    /// What the run is then; it runs on where it cannot be final.
+    /// The status afterwards; the run keeps running if it cannot be final.
     pub(in super::super) status: RunStatus,
     pub(in super::super) nodes: Vec<(u8, NodeKind, NodeState)>,
     pub(in super::super) start: Vec<Leaf>,
-    /// So many of the ends that are known are taken into account, and so many asks.
+    /// How many of the known ends, and of the requests, are taken into account.
     pub(in super::super) noted: (u8, u8),
     pub(in super::super) alarm: Option<i64>,
     pub(in super::super) result: u8,
@@ -80,14 +80,14 @@ pub(in super::super) struct Advance {
     pub(in super::super) leaves_max: Option<u32>,
 }
 
-/// How an owner is wrong.
+/// How an owner is mistaken.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) enum Stale {
-    /// The run is another one's.
+    /// The run belongs to another boot.
     Boot(u8),
-    /// It was advanced since.
+    /// It has been advanced since.
     Behind,
-    /// It was not advanced so far.
+    /// It has not been advanced that far.
     Ahead,
 }
 
@@ -95,24 +95,24 @@ pub(in super::super) enum Stale {
 #[derive(Debug, Clone)]
 pub(in super::super) struct Leaf {
     pub(in super::super) agent: Agent,
-    /// In a session that exists, mostly one of a leaf before.
+    /// An existing session, usually that of an earlier leaf.
     pub(in super::super) existing: Option<u8>,
     pub(in super::super) deadline: Option<i64>,
 }
 
-/// Who hears of the end of a run that belongs to a session.
+/// Who is told of the end of a run that belongs to a session.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct Report {
-    /// The call that waits, if any does.
+    /// The call that waits for it, if any.
     pub(in super::super) call: bool,
-    /// Words for the session, and whether they wake it.
+    /// A message for the session, and whether it wakes the session.
     pub(in super::super) words: Option<bool>,
 }
 
-/// Where nodes are.
+/// The paths of nodes.
 pub(in super::super) const PATHS: [&str; 5] = ["/0", "/0/a", "/0/b", "/1", "/1[0]"];
 
-/// What every sequence has of runs from its beginning on: one of a session, and one of nobody's.
+/// The runs at the start of every sequence: one that belongs to a session, and one that does not.
 pub(in super::super) fn opening() -> RunOp {
     let plan = |session| Plan {
         session,
@@ -123,7 +123,7 @@ pub(in super::super) fn opening() -> RunOp {
     RunOp::Create(vec![plan(Some(0)), plan(None)])
 }
 
-/// Any step of runs.
+/// Any step that involves runs.
 pub(super) fn any() -> impl Strategy<Value = RunOp> {
     let byte = || proptest::num::u8::ANY;
     let few = || vec(byte(), 1..3);

@@ -1,20 +1,20 @@
-//! Steps of seats.
+//! Steps that involve seats.
 
 use proptest::option;
 use proptest::prelude::*;
 
-/// One step of seats.
+/// One step that involves seats.
 #[derive(Debug, Clone)]
 pub(in super::super) enum SeatOp {
-    /// How many sends, and how many leaves, of the tenant may be in flight.
+    /// Sets how many sends, and how many leaves, of the tenant may be in flight.
     Limit(Option<u8>, Option<u8>),
-    /// How many of a published agent's may be.
+    /// Sets how many sends of a published agent may be in flight.
     Agent(u8, Option<u8>),
-    /// Calls those who wait: as a sweep does, or as a worker.
+    /// Calls waiting sessions, as a sweep or as a worker does.
     Call(bool),
 }
 
-/// Any step of seats.
+/// Any step that involves seats.
 pub(super) fn any() -> impl Strategy<Value = SeatOp> {
     let limit = || option::weighted(0.6, 1_u8..4);
     prop_oneof![
@@ -24,7 +24,7 @@ pub(super) fn any() -> impl Strategy<Value = SeatOp> {
     ]
 }
 
-/// Which of a few published agents.
+/// One of a few published agents.
 pub(super) fn published() -> impl Strategy<Value = u8> {
     0_u8..2
 }

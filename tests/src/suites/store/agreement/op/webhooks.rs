@@ -1,4 +1,4 @@
-//! Steps of webhooks.
+//! Steps that involve webhooks.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -6,19 +6,19 @@ use proptest::prelude::*;
 
 use super::{moment, request};
 
-/// One step of webhooks.
+/// One step that involves webhooks.
 #[derive(Debug, Clone)]
 pub(in super::super) enum HookOp {
-    /// An endpoint with one of several sets of filters.
+    /// Creates an endpoint with one of several sets of filters.
     Create(u8, Option<(u8, u8)>),
     Change(u8, u8),
     Delete(u8),
-    /// What was noted becomes deliveries.
+    /// Turns pending events into deliveries.
     FanOut,
     Take(Take),
-    /// What was noted is on its way and attempted, and these attempts end.
+    /// Fans out, claims deliveries, and ends these attempts.
     Turn(Take, Vec<Ending>),
-    /// The latest attempts end.
+    /// Ends the latest attempts.
     Settle(Vec<(u8, Ending)>),
     Redeliver(u8),
     Retire(i64),
@@ -41,12 +41,12 @@ pub(in super::super) enum Ending {
     Dead,
 }
 
-/// What every sequence has of webhooks from its beginning on: an endpoint that is told of everything.
+/// The webhook at the start of every sequence: an endpoint that receives everything.
 pub(in super::super) fn opening() -> HookOp {
     HookOp::Create(0, None)
 }
 
-/// Any step of webhooks.
+/// Any step that involves webhooks.
 pub(super) fn any() -> impl Strategy<Value = HookOp> {
     let byte = || proptest::num::u8::ANY;
     let turn = (take(), vec(ending(), 1..3));

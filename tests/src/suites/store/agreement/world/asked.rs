@@ -1,4 +1,4 @@
-//! Timers, lists that agents keep, and copies of sessions.
+//! Timers, the lists that agents keep, and copies of sessions.
 
 use mainspring_shared::agent::SendOptions;
 use mainspring_shared::id::{TenantId, TimerId};
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::super::op::{Agent, Noted, Op, Timing};
 use super::{World, request, small};
 
-/// What a list of a sequence holds.
+/// The limits of lists in a sequence.
 const BOUNDS: Bounds = Bounds {
     entries_max: 3,
     chars_max: 40,
@@ -108,7 +108,7 @@ impl World<'_> {
                 ListName::Notes(key.session)
             },
             session: key,
-            // The same one comes again at times.
+            // The same call repeats at times.
             call_id: format!("call_{}", noted.call % 24),
             change: match noted.change % 4 {
                 0 => Change::Add(entry(text)),
@@ -130,7 +130,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A session with what another one's transcript says, in one page or in two.
+    /// Creates a session from the transcript of another, in one page or two.
     pub(super) async fn copy(&mut self, pick: u8, agent: &Agent) -> Result<(), String> {
         let known = self.known().await;
         let key = self.session_like(&known, pick, |session| !session.messages.is_empty());
@@ -138,7 +138,7 @@ impl World<'_> {
         let Some(copied) = copied else {
             return Ok(());
         };
-        // A transcript that ends within a round is no archive.
+        // A transcript that ends within a round cannot be archived.
         let open = copied.messages.iter().position(|message| {
             let calls = &message.tool_calls;
             calls.iter().any(|call| {

@@ -1,4 +1,4 @@
-//! Sweeps, reads, and what has to be the same after every step.
+//! Sweeps, reads, and what must agree after every step.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -13,7 +13,7 @@ use mainspring_store_model::audit;
 use super::super::op::Op;
 use super::{World, same, small};
 
-/// The invariants that hold only while somebody sweeps.
+/// Invariants that hold only if sweeps run regularly.
 const SWEPT: [&str; 3] = ["send.running_has_lease", "child.reported", "tenant.money"];
 
 impl World<'_> {
@@ -55,16 +55,16 @@ impl World<'_> {
 
     // Comparisons -------------------------------------------------------------------------------
 
-    /// Everything that is stored, and that it is sound.
+    /// Compares everything that is stored, and audits it.
     pub(super) async fn compare(&self) -> Result<(), String> {
         let dump = both!(self, |store| store.dump());
         let mut unsound = audit(&dump, small::time(self.now), AuditOptions::default());
-        // Time may pass here without anybody sweeping.
+        // Time may pass here without a sweep.
         unsound.retain(|violation| !SWEPT.contains(&violation.invariant.as_str()));
         same("audit", &Vec::new(), &unsound)
     }
 
-    /// Reports every child: then each parent that is left knows of its children's ends.
+    /// Reports every child; after that, each remaining parent must know of its children's ends.
     pub(super) async fn close(&mut self) -> Result<(), String> {
         both!(self, |store| store
             .at(self.at())
@@ -144,12 +144,12 @@ impl World<'_> {
     }
 }
 
-/// The violated invariants; how their rows are shown is a store's own.
+/// The names of the violated invariants; how rows are described differs between stores.
 async fn names(
     violations: impl Future<Output = StoreResult<Vec<Violation>>>,
 ) -> StoreResult<Vec<String>> {
     let violations = violations.await?;
     let names = violations.into_iter().map(|v| v.invariant);
-    // A child is known to its parent, or was reported: these are told apart by databases only.
+    // Only databases can tell a child known to its parent from one that was reported.
     Ok(names.filter(|name| name != "child.reported").collect())
 }

@@ -1,4 +1,4 @@
-//! Money that calls of a tenant and of its agents set aside and spend.
+//! Money that calls of a tenant and its agents reserve and spend.
 
 use mainspring_shared::agent::{AgentLimits, AgentName};
 use mainspring_shared::id::TenantId;
@@ -13,7 +13,7 @@ use crate::suites::store::agents::{agent_key, publishing};
 
 const TENANT: TenantId = TenantId::DEFAULT;
 
-/// Billionths of a dollar in what limits are given in.
+/// A millionth of a dollar, the unit of limits, in billionths of a dollar.
 const MICRO: u64 = 1_000;
 
 /// A call to reserve for.
@@ -51,7 +51,7 @@ impl World<'_> {
                     limits: Some(limits),
                     ..TenantPatch::default()
                 };
-                // When the tenant was created is a store's own.
+                // Not compared: stores use their own clock for the time the tenant was created.
                 for store in [&self.model as &dyn Inspect, self.store] {
                     let now = store.at(self.at());
                     let changed = now.update_tenant(TENANT, patch.clone()).await;
@@ -68,7 +68,7 @@ impl World<'_> {
                     tokens_per_month: tokens(day, 3),
                     ..AgentLimits::default()
                 };
-                // Who has no version has no limits either.
+                // An agent without a version has no limits either.
                 if n + 1 < AGENTS.end {
                     let item = PublishAgent {
                         limits: Some(limits),

@@ -1,4 +1,4 @@
-//! Runs: what their callers ask of them, and what schedulers do.
+//! Runs: what callers request of them, and what schedulers do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ use super::super::op::{Advance, End, Leaf, Look, Outcome, Plan, RunOp, Stale};
 use super::{World, answered, request, same, small};
 use crate::suites::store::runs::{self, advance_of, new_run};
 
-/// News of a run that its owner has not taken into account. Each store numbers asks as it likes.
+/// News of a run that its owner has not taken into account. Each store numbers requests in its own way.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Heard {
     ends: Vec<SendId>,
@@ -32,19 +32,19 @@ pub(super) struct Heard {
     store_asks: Vec<i64>,
 }
 
-/// The n-th run. No session has its id: events are told apart by whose steps they are.
+/// The n-th run. No session has the same ID: events are told apart by whose steps they belong to.
 fn run_key(n: u128) -> RunKey {
     runs::run_key(0x1_0000 + n)
 }
 
-/// The sessions that exist and to which an advance brings something.
+/// The existing sessions that an advance writes to.
 fn touched_by(item: &AdvanceRun) -> BTreeSet<SessionKey> {
     let told = item.report.iter().map(|report| report.session);
     let leaves = item.start.iter().map(|send| send.target.key());
     told.chain(leaves).collect()
 }
 
-/// A request under an idempotency key, which those of sends do not share.
+/// A request under an idempotency key of another route than those of sends.
 fn run_request(pick: (u8, u8)) -> IdempotencyKey {
     IdempotencyKey {
         route: "POST /v1/runs".to_owned(),
@@ -52,7 +52,7 @@ fn run_request(pick: (u8, u8)) -> IdempotencyKey {
     }
 }
 
-/// Claimed runs with the places of asks instead of their numbers, and the numbers.
+/// Claimed runs with each request's number replaced by its index, and the numbers.
 fn unnumbered(mut claimed: ClaimedRuns) -> (ClaimedRuns, Vec<Vec<i64>>) {
     let numbers = claimed.runs.iter_mut().map(|news| {
         let asks = (0..).zip(&mut news.asks);
@@ -63,7 +63,7 @@ fn unnumbered(mut claimed: ClaimedRuns) -> (ClaimedRuns, Vec<Vec<i64>>) {
     (claimed, numbers)
 }
 
-/// The leaves of a run: how many are under way, and those that ended.
+/// The leaves of a run: how many are in flight, and those that have ended.
 fn leaves(known: &Dump, key: RunKey) -> (usize, Vec<SendId>) {
     let sends = known.sessions.iter().flat_map(|session| &session.sends);
     let mine = sends.filter(|send| send.run.as_ref().is_some_and(|leaf| leaf.run == key.run));
@@ -140,7 +140,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Mostly one of the runs that are there, else one of the latest or one that never was.
+    /// Usually an existing run, otherwise one of the latest or one that never existed.
     fn picked_run(&self, known: &Dump, pick: u8) -> RunKey {
         let place = usize::from(pick / 4) % known.runs.len().max(1);
         match known.runs.get(place) {
@@ -149,7 +149,7 @@ impl World<'_> {
         }
     }
 
-    /// Mostly a boot that owns runs.
+    /// Usually a boot that owns runs.
     fn owner(&self, known: &Dump, pick: u8) -> BootId {
         let owners: Vec<_> = known.runs.iter().filter_map(|run| run.owner).collect();
         let place = usize::from(pick / 4) % owners.len().max(1);
@@ -159,7 +159,8 @@ impl World<'_> {
         }
     }
 
-    /// Ends leaves: workers claim their sessions and complete what they get, or someone cancels them.
+    /// Ends leaves: workers claim their sessions and complete what they were granted, or the leaves
+    /// are cancelled.
     async fn end_leaves(&mut self, boot: u8, picks: Vec<(u8, bool)>) -> Result<(), String> {
         for (pick, cancel) in picks {
             let known = self.known().await;
@@ -181,7 +182,7 @@ impl World<'_> {
             self.claim_keys(boot, &known, vec![(send.key, None)])
                 .await?;
             if self.held.len() > before {
-                // The latest grant is the first.
+                // The latest grant comes first.
                 let end = End {
                     held: 0,
                     outcome: Outcome::Answer,
@@ -212,7 +213,7 @@ impl World<'_> {
         }
     }
 
-    /// Claims runs; returns who did, and what was claimed.
+    /// Claims runs; returns the claiming boot and the runs.
     async fn claim_runs(&mut self, look: &Look) -> Result<(BootId, Vec<RunKey>), String> {
         let known = self.known().await;
         let boot = self.owner(&known, look.boot);
@@ -249,7 +250,7 @@ impl World<'_> {
         Ok((boot, keys))
     }
 
-    /// Runs of one owner, each once: the owner of the first that is picked among those that have one.
+    /// Runs of one owner, each once: the owner of the first picked run among those that have one.
     fn pick_owned(&self, known: &Dump, picks: Vec<Advance>) -> Vec<(BootId, RunKey, Advance)> {
         let owned = known
             .runs
@@ -301,7 +302,8 @@ impl World<'_> {
                 asks: asks[..noted].to_vec(),
                 ..item.clone()
             };
-            // Nobody promises in which order two runs of one call number what they bring to a session.
+            // The order in which two runs of one call number what they add to the same session is
+            // unspecified.
             let sessions = touched_by(&item);
             if sessions.iter().any(|key| touched.contains(key)) {
                 continue;
@@ -324,7 +326,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// An advance without its asks.
+    /// An advance, without the requests taken into account.
     fn advanced(
         &mut self,
         known: &Dump,
@@ -383,7 +385,7 @@ impl World<'_> {
         item
     }
 
-    /// How a run ends, and who hears of it.
+    /// Sets how a run ends, and who is told.
     fn end_run(&mut self, item: &mut AdvanceRun, pick: &Advance) {
         item.run.status = pick.status;
         item.run.finished_at = Some(self.at());
@@ -418,7 +420,7 @@ impl World<'_> {
         });
     }
 
-    /// A leaf in a session of its own, below that of its run, or in one that is there.
+    /// A leaf in a new session below that of its run, or in an existing one.
     fn leaf(&mut self, known: &Dump, run: &RunRecord, leaf: &Leaf) -> AcceptSend {
         self.sends += 1;
         let n = self.sends;
@@ -428,7 +430,7 @@ impl World<'_> {
         };
         let target = if let Some(pick) = leaf.existing {
             let key = self.session_like(known, pick, has_leaf);
-            // Nobody knows of a session that is created by the same call.
+            // A session created by the same call cannot be referred to yet.
             let is_known = known.sessions.iter().any(|session| session.key == key);
             Target::Existing(if is_known { key } else { small::key(1) })
         } else {
@@ -463,7 +465,7 @@ impl World<'_> {
         item
     }
 
-    /// Nodes of the paths that are picked and of leaves; in a run that ends all are settled.
+    /// The nodes of the picked paths and of leaves; in a run that ends, all are settled.
     fn nodes(
         &self,
         run: &DumpRun,

@@ -23,7 +23,7 @@ impl World<'_> {
                     }),
                     ..TenantPatch::default()
                 };
-                // When the tenant was created is a store's own.
+                // Not compared: stores use their own clock for the time the tenant was created.
                 for store in [&self.model as &dyn Inspect, self.store] {
                     let now = store.at(self.at());
                     let changed = now.update_tenant(TENANT, patch.clone()).await;

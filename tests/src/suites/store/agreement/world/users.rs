@@ -1,4 +1,4 @@
-//! What people and programs outside do.
+//! What people and external programs do.
 
 use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::session::Lifecycle;
@@ -80,7 +80,7 @@ impl World<'_> {
                 let count = self.said.len().max(1);
                 self.said.get(usize::from(pick) % count).cloned()
             });
-            // Whoever repeats an item repeats its request, which is known by its key.
+            // Repeating an item repeats its request, which its idempotency key identifies.
             let idempotency = words.request.filter(|_| before.is_none()).map(request);
             let (key, item_id) = before.unwrap_or_else(|| {
                 let id = format!("item-{}", self.said.len());

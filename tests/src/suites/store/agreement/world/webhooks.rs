@@ -18,7 +18,7 @@ use crate::suites::store::webhooks::{new_webhook, webhook_id};
 
 const TENANT: TenantId = TenantId::DEFAULT;
 
-/// What endpoints are told of.
+/// The event filters of endpoints.
 const FILTERS: [&[&str]; 4] = [
     &["*"],
     &["send.*"],
@@ -26,8 +26,8 @@ const FILTERS: [&[&str]; 4] = [
     &["send.completed", "run.completed"],
 ];
 
-/// At most so many events or deliveries at once: which of several that are equally old come first is up to
-/// a store.
+/// The most events or deliveries at once, enough for all of them: the order of equally old ones is
+/// up to the store.
 const ALL: u32 = 1_000;
 
 fn hook_request(pick: (u8, u8)) -> IdempotencyKey {
@@ -37,7 +37,7 @@ fn hook_request(pick: (u8, u8)) -> IdempotencyKey {
     }
 }
 
-/// The outcome without how long other processes take to know of it, which is a store's own.
+/// The outcome without the time until other processes know of it, which differs between stores.
 fn known_at_once(mut outcome: CreateWebhookOutcome) -> CreateWebhookOutcome {
     if let CreateWebhookOutcome::Created { known_in, .. }
     | CreateWebhookOutcome::Replayed { known_in, .. } = &mut outcome
@@ -199,7 +199,7 @@ impl World<'_> {
         Ok(claimed.deliveries)
     }
 
-    /// No dump has these.
+    /// Compares what dumps do not contain.
     pub(super) async fn read_webhooks(&self) -> Result<(), String> {
         let query = ListWebhooks {
             tenant: TENANT,

@@ -17,15 +17,15 @@ use super::super::make::{begin, call_step};
 use super::super::op::{End, Outcome, Wait, Work};
 use super::{Held, World, small};
 
-/// What a worker finds before it writes.
+/// What a worker reads before it writes.
 struct Found {
-    /// The calls that the transcript has no answers to.
+    /// The calls without an answer in the transcript.
     open: Vec<CallRecord>,
     /// The inbox.
     items: Vec<InboxItem>,
 }
 
-/// Says what the inbox has.
+/// Adds the inbox items as messages, and returns their deliveries.
 fn say(items: &[InboxItem], round: i32, messages: &mut Vec<NewMessage>) -> Vec<Delivery> {
     let mut deliveries = Vec::new();
     for item in items {
@@ -55,7 +55,7 @@ fn new_calls(held: &Held, work: &Work) -> Vec<NewCall> {
 }
 
 impl World<'_> {
-    /// As the model has it: a worker whose lease is gone is wrong about it, and refused.
+    /// Reads from the model: a worker that lost its lease is mistaken about it, and is refused.
     async fn found(&self, held: &Held, reads: bool) -> Found {
         let known = self.known().await;
         let mut sessions = known.sessions.into_iter();
@@ -84,7 +84,7 @@ impl World<'_> {
         (vec![small::usage_row(held.send.rounds, attempt)], attempt)
     }
 
-    /// The sums of a send after so many more responses.
+    /// A send's totals after `more` further responses.
     async fn totals(&self, held: &Held, rounds: i32, more: usize) -> SendTotals {
         let known = self.known().await;
         let rows = known.sessions.iter().flat_map(|session| &session.usage);
@@ -109,7 +109,7 @@ impl World<'_> {
         }
     }
 
-    /// What becomes of the open calls, their answers, and the next round, as far as it goes.
+    /// The next steps of the open calls, their answers, and as much of the next round as is possible.
     async fn work(&mut self, held: &Held, work: &Work) -> AppendRound {
         let Found { mut open, items } = self.found(held, work.reads).await;
         let mut item = AppendRound {
@@ -173,7 +173,7 @@ impl World<'_> {
         item
     }
 
-    /// Whoever holds this grant counts a write.
+    /// Counts a write of the lease's holder.
     fn wrote(&mut self, token: LeaseToken) {
         let grants = self.held.iter_mut();
         for grant in grants.filter(|grant| grant.lease.token == token) {
@@ -204,7 +204,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The end of a send; calls that are open end with it.
+    /// The end of a send; its open calls end with it.
     async fn end(&mut self, held: &Held, end: &End) -> CompleteSend {
         let Found { mut open, items } = self.found(held, end.reads).await;
         let mut changes = Vec::new();

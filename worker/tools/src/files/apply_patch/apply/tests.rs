@@ -18,7 +18,7 @@ fn a_stated_line_decides_though_the_context_recurs() {
         let stated = format!("@@ -{line},3 +{line},3 @@\n{body}");
         assert_eq!(patch(text, &stated), Ok(expected.to_owned()));
     }
-    // At a line where it does not fit, and without one, it could be any.
+    // With a line number that does not match, or without one, any of the places would do.
     for head in ["@@ -2,3 +2,3 @@", "@@"] {
         let fault = patch(text, &format!("{head}\n{body}")).expect_err("is ambiguous");
         assert!(fault.contains("fits 3 places, at lines 1, 4, 7"), "{fault}");
@@ -33,13 +33,13 @@ fn a_hunk_moves_to_where_it_fits() {
         patch(text, said),
         Ok("new\nnew\na\nB\nc\nd\na\nb\n".to_owned())
     );
-    // The next one moves as far, though it would fit elsewhere too.
+    // The next hunk shifts by the same amount, although it would also fit elsewhere.
     let said = "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n@@ -6,1 +6,1 @@\n-d\n+D\n";
     assert_eq!(
         patch("new\nnew\na\nb\nc\nx\nd\nd\nx\nd\n", said),
         Ok("new\nnew\na\nB\nc\nx\nd\nD\nx\nd\n".to_owned())
     );
-    // Unless it fits where it says as well: one of the two is by chance.
+    // Unless it also fits at its stated line: then either match may be a coincidence.
     let fault = patch("new\nnew\na\nb\nc\nd\nx\nd\n", said).expect_err("is ambiguous");
     assert!(fault.contains("fits 2 places, at lines 6, 8"), "{fault}");
 }

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What a request gets.
+/// The reaction to a request.
 #[derive(Debug, Clone)]
 pub(super) enum Act {
-    /// A whole answer: status, further headers, body.
+    /// A complete response: status, additional headers, body.
     Answer(u16, String, Vec<u8>),
-    /// The head of an answer that promises more than comes.
+    /// A response whose headers promise a longer body than is sent.
     Torn,
-    /// The connection closes.
+    /// Closes the connection.
     Close,
-    /// Nothing.
+    /// Sends nothing.
     Silence,
 }
 
@@ -29,7 +29,7 @@ impl Act {
     }
 }
 
-/// A request as it came.
+/// A request as received.
 #[derive(Debug, Clone)]
 pub(super) struct Received {
     pub(super) line: String,
@@ -44,7 +44,7 @@ impl Received {
     }
 }
 
-/// A server that acts as told; the last act is repeated.
+/// A server that reacts as scripted, repeating the last reaction.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) address: SocketAddr,
@@ -98,7 +98,7 @@ async fn serve(mut stream: TcpStream, acts: Vec<Act>, seen: Arc<Mutex<Seen>>) {
                 let head =
                     format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n{headers}\r\n");
                 let whole = [head.as_bytes(), body].concat();
-                // The client may leave as soon as it has read enough.
+                // The client may disconnect as soon as it has read enough.
                 let _ = stream.write_all(&whole).await;
             }
             Act::Torn => {

@@ -1,4 +1,4 @@
-//! Ways to make a worker call what only the worker can reach, one by one.
+//! Attempts to make a worker call what only the worker can reach, one by one.
 
 use std::net::TcpListener;
 
@@ -46,7 +46,7 @@ const LOOPBACK: &[&str] = &[
     "http://inside.example:PORT/",
 ];
 
-/// Addresses that no call may go to, whoever listens.
+/// Addresses that no call may go to, whether or not anything listens there.
 const ELSEWHERE: &[&str] = &[
     "http://[::]/",
     "http://[::1]/",
@@ -87,7 +87,7 @@ const ELSEWHERE: &[&str] = &[
     "http://unspecified.example/",
 ];
 
-/// URLs that are none, or of another kind.
+/// URLs that are invalid, or have an unsupported scheme.
 const UNUSABLE: &[&str] = &[
     "",
     "/etc/passwd",
@@ -107,7 +107,7 @@ const UNUSABLE: &[&str] = &[
     "data:text/plain,hello",
 ];
 
-/// Names as a hostile or a careless DNS has them.
+/// Names as a hostile or careless DNS may resolve them.
 const NAMES: &[(&str, &[&[&str]])] = &[
     ("localhost", &[&["127.0.0.1"]]),
     ("localhost.", &[&["127.0.0.1"]]),
@@ -140,7 +140,7 @@ async fn no_way_to_write_this_machine_reaches_it() {
     assert_eq!(server.connections(), 0);
 }
 
-/// The other half of the test above: each of those URLs is one that would have got through.
+/// The counterpart of the test above: each of those URLs would have reached the server.
 #[tokio::test]
 async fn every_way_to_write_this_machine_reaches_it_once_it_is_allowed() {
     let server = Server::start(vec![Act::with(200, "", "reached")]).await;
@@ -174,7 +174,7 @@ async fn what_is_no_url_of_http_is_not_called() {
     );
 }
 
-/// A port that is free on both addresses: one that is free on the first may be taken on the other.
+/// A port that is free on both addresses: being free on the first says nothing about the other.
 fn port_of_both() -> u16 {
     let port_of_first = || {
         let first = TcpListener::bind("127.0.0.2:0").expect("a port is free");
@@ -208,8 +208,8 @@ async fn a_name_with_good_and_bad_addresses_is_called_at_the_good_ones_only() {
     assert_eq!((bad.connections(), good.connections()), (0, 1));
 }
 
-/// The name leads outside when it is checked and inside when it is used: there is one lookup for
-/// both, and the next connection has one of its own.
+/// The name resolves to an outside address when it is checked and to an inside one when it is used.
+/// There is one lookup for both, and the next connection has its own.
 #[tokio::test]
 async fn a_name_that_changes_between_check_and_use_gains_nothing() {
     let outside = Server::start(vec![Act::Answer(
