@@ -7,16 +7,31 @@ use mainspring_shared::agent::{
     AgentKey, AgentLimits, AgentName, AgentQuery, AgentVersion, Alias, NamedAgent, Pick,
 };
 use mainspring_shared::id::TenantId;
+use mainspring_shared::skill::BrokenSkill;
 use mainspring_shared::store::{
     Agents, AliasOutcome, ListAgentVersions, ListAgents, Page, PublishAgent, PublishNote,
     PublishOutcome, Result, SetAlias,
 };
 use mainspring_shared::time::Timestamp;
 
+use crate::lists::StoredList;
 use crate::memory::ModelStore;
 use crate::money;
 use crate::reads::page;
+use crate::skills::Named;
 use crate::state::{Seen, State};
+
+/// Published agents, and what they have: skills and lists.
+#[derive(Debug, Default)]
+pub(crate) struct AgentTables {
+    pub(crate) named: BTreeMap<AgentKey, StoredAgent>,
+    /// By tenant and name.
+    pub(crate) skills: BTreeMap<(TenantId, String), Named>,
+    /// By tenant and folder.
+    pub(crate) broken_skills: BTreeMap<(TenantId, String), BrokenSkill>,
+    /// By tenant and key.
+    pub(crate) lists: BTreeMap<(TenantId, String), StoredList>,
+}
 
 /// An agent with its versions in order.
 #[derive(Debug)]
@@ -50,7 +65,7 @@ impl Agents for ModelStore {
 
     async fn archive_agent(&self, key: AgentKey, archived: bool) -> Result<Option<NamedAgent>> {
         let (mut state, now) = self.begin();
-        let Some(kept) = state.agents.get_mut(&key) else {
+        let Some(kept) = state.agents.named.get_mut(&key) else {
             return Ok(None);
         };
         if kept.agent.archived_at.is_some() != archived {
@@ -62,12 +77,12 @@ impl Agents for ModelStore {
 
     async fn get_agent(&self, key: AgentKey) -> Result<Option<NamedAgent>> {
         let (state, _) = self.begin();
-        Ok(state.agents.get(&key).map(|kept| kept.agent.clone()))
+        Ok(state.agents.named.get(&key).map(|kept| kept.agent.clone()))
     }
 
     async fn list_agents(&self, query: ListAgents) -> Result<Page<NamedAgent>> {
         let (state, _) = self.begin();
-        let wanted = state.agents.values().map(|kept| &kept.agent);
+        let wanted = state.agents.named.values().map(|kept| &kept.agent);
         let wanted = wanted.filter(|agent| agent.key.tenant == query.tenant);
         let wanted = wanted.filter(|agent| query.archived || agent.archived_at.is_none());
         let after = query.after.as_ref();
@@ -77,7 +92,7 @@ impl Agents for ModelStore {
 
     async fn limited_agents(&self, tenant: TenantId) -> Result<Vec<(AgentName, AgentLimits)>> {
         let (state, _) = self.begin();
-        let agents = state.agents.values().map(|kept| &kept.agent);
+        let agents = state.agents.named.values().map(|kept| &kept.agent);
         let limited = agents.filter(|it| it.key.tenant == tenant && it.limits.stored().is_some());
         Ok(limited
             .map(|agent| (agent.key.name.clone(), agent.limits.clone()))
@@ -86,13 +101,13 @@ impl Agents for ModelStore {
 
     async fn get_agent_version(&self, key: AgentKey, n: i32) -> Result<Option<AgentVersion>> {
         let (state, _) = self.begin();
-        let kept = state.agents.get(&key);
+        let kept = state.agents.named.get(&key);
         Ok(kept.and_then(|kept| kept.version(n)).cloned())
     }
 
     async fn list_agent_versions(&self, query: ListAgentVersions) -> Result<Page<AgentVersion>> {
         let (state, _) = self.begin();
-        let versions = state.agents.get(&query.key).into_iter();
+        let versions = state.agents.named.get(&query.key).into_iter();
         let versions = versions.flat_map(|kept| kept.versions.iter().rev());
         let older = versions.filter(|one| query.before.is_none_or(|before| one.n < before));
         Ok(page(older.cloned(), query.limit))
@@ -115,7 +130,7 @@ fn publish(state: &mut State, now: Timestamp, item: PublishAgent) -> PublishOutc
         Seen::Mismatch => return PublishOutcome::Mismatch,
         Seen::Before(note) => {
             let PublishNote { n, added } = note.into();
-            let kept = state.agents.get(&item.key);
+            let kept = state.agents.named.get(&item.key);
             let version = kept.and_then(|kept| kept.version(n));
             let version = version.expect("versions stay").clone();
             return PublishOutcome::Replayed {
@@ -126,6 +141,7 @@ fn publish(state: &mut State, now: Timestamp, item: PublishAgent) -> PublishOutc
     }
     let kept = state
         .agents
+        .named
         .entry(item.key.clone())
         .or_insert_with(|| StoredAgent {
             agent: NamedAgent {
@@ -145,7 +161,7 @@ fn publish(state: &mut State, now: Timestamp, item: PublishAgent) -> PublishOutc
     {
         let before = std::mem::replace(&mut kept.agent.limits, limits);
         let changed = (&before, &kept.agent.limits);
-        money::apply_agent_limits(&mut state.money, &item.key, changed);
+        money::apply_agent_limits(&mut state.tenants.money, &item.key, changed);
         kept.agent.updated_at = now;
     }
     let running = kept.agent.limits.sends_running;
@@ -185,7 +201,7 @@ fn publish(state: &mut State, now: Timestamp, item: PublishAgent) -> PublishOutc
 }
 
 fn set_alias(state: &mut State, now: Timestamp, item: SetAlias) -> AliasOutcome {
-    let kept = state.agents.get_mut(&item.key);
+    let kept = state.agents.named.get_mut(&item.key);
     let Some(kept) = kept.filter(|kept| kept.agent.archived_at.is_none()) else {
         return AliasOutcome::NotFound;
     };
@@ -208,7 +224,7 @@ fn find(state: &State, tenant: TenantId, query: AgentQuery) -> Option<AgentVersi
         tenant,
         name: query.name,
     };
-    let kept = state.agents.get(&key)?;
+    let kept = state.agents.named.get(&key)?;
     if kept.agent.archived_at.is_some() {
         return None;
     }
@@ -226,7 +242,7 @@ fn pointed(agent: &NamedAgent, alias: &Alias) -> Option<i32> {
 
 /// The limits of sends in flight of a tenant's agents, for the agents that have one.
 pub(crate) fn running(state: &State, tenant: TenantId) -> BTreeMap<AgentName, u32> {
-    let agents = state.agents.values().map(|kept| &kept.agent);
+    let agents = state.agents.named.values().map(|kept| &kept.agent);
     let agents = agents.filter(|agent| agent.key.tenant == tenant);
     agents
         .filter_map(|agent| Some((agent.key.name.clone(), agent.limits.sends_running?)))
@@ -235,7 +251,7 @@ pub(crate) fn running(state: &State, tenant: TenantId) -> BTreeMap<AgentName, u3
 
 /// All agents with their versions.
 pub(crate) fn dump(state: &State) -> Vec<(NamedAgent, Vec<AgentVersion>)> {
-    let all = state.agents.values();
+    let all = state.agents.named.values();
     all.map(|kept| (kept.agent.clone(), kept.versions.clone()))
         .collect()
 }

@@ -15,6 +15,14 @@ use mainspring_shared::time::Timestamp;
 use crate::memory::ModelStore;
 use crate::state::State;
 
+/// Blobs, by tenant and hash, and their bytes.
+#[derive(Debug, Default)]
+pub(crate) struct BlobTables {
+    pub(crate) rows: BTreeMap<(TenantId, BlobHash), Blob>,
+    /// Pieces of blobs' bytes.
+    pub(crate) chunks: BTreeMap<(BlobPlace, i32), Bytes>,
+}
+
 /// A blob's row.
 #[derive(Debug)]
 pub(crate) struct Blob {
@@ -46,7 +54,7 @@ impl BlobRows for ModelStore {
     async fn begin_blob(&self, blob: NewBlob) -> Result<BeginBlob> {
         let (mut state, now) = self.begin();
         let slot = (blob.place.tenant, blob.place.sha256);
-        let entry = state.blobs.entry(slot).or_insert_with(|| Blob {
+        let entry = state.blobs.rows.entry(slot).or_insert_with(|| Blob {
             record: BlobRecord {
                 place: blob.place,
                 media_type: String::new(),
@@ -72,7 +80,7 @@ impl BlobRows for ModelStore {
 
     async fn finish_blob(&self, place: BlobPlace, owner: Option<BlobOwner>) -> Result<bool> {
         let (mut state, now) = self.begin();
-        let found = state.blobs.get_mut(&(place.tenant, place.sha256));
+        let found = state.blobs.rows.get_mut(&(place.tenant, place.sha256));
         let found =
             found.filter(|blob| blob.record.place == place && blob.state != BlobState::Going);
         let Some(blob) = found else { return Ok(false) };
@@ -90,7 +98,7 @@ impl BlobRows for ModelStore {
     ) -> Result<Vec<Option<BlobRecord>>> {
         let (mut state, now) = self.begin();
         let each = hashes.into_iter().map(|hash| {
-            let blob = state.blobs.get_mut(&(tenant, hash))?;
+            let blob = state.blobs.rows.get_mut(&(tenant, hash))?;
             (blob.state == BlobState::Stored).then(|| {
                 blob.used_at = now;
                 blob.holds.insert(owner, now);
@@ -107,7 +115,7 @@ impl BlobRows for ModelStore {
     ) -> Result<Vec<Option<BlobRecord>>> {
         let (state, _) = self.begin();
         let each = hashes.into_iter().map(|hash| {
-            let blob = state.blobs.get(&(tenant, hash))?;
+            let blob = state.blobs.rows.get(&(tenant, hash))?;
             (blob.state == BlobState::Stored).then(|| blob.record.clone())
         });
         Ok(each.collect())
@@ -117,7 +125,7 @@ impl BlobRows for ModelStore {
         let (mut state, now) = self.begin();
         let grace = i64::try_from(query.grace.as_millis()).unwrap_or(i64::MAX);
         let before = Timestamp(now.0.saturating_sub(grace));
-        let behind = state.blobs.keys().copied();
+        let behind = state.blobs.rows.keys().copied();
         let page: Vec<_> = behind
             .filter(|slot| query.after.is_none_or(|after| *slot > after))
             .take(query.limit as usize)
@@ -125,7 +133,7 @@ impl BlobRows for ModelStore {
         let mut retired = RetiredBlobs::default();
         for slot in &page {
             let gone = gone(&state, *slot, before);
-            let Some(blob) = state.blobs.get_mut(slot) else {
+            let Some(blob) = state.blobs.rows.get_mut(slot) else {
                 continue;
             };
             retired.holds += gone.len() as u64;
@@ -147,29 +155,30 @@ impl BlobRows for ModelStore {
         let slot = (place.tenant, place.sha256);
         let marked = state
             .blobs
+            .rows
             .get(&slot)
             .is_some_and(|blob| blob.record.place == place && blob.state == BlobState::Going);
         if marked {
-            state.blobs.remove(&slot);
+            state.blobs.rows.remove(&slot);
         }
         Ok(())
     }
 
     async fn write_blob_chunk(&self, place: BlobPlace, n: i32, data: Bytes) -> Result<()> {
-        self.begin().0.chunks.insert((place, n), data);
+        self.begin().0.blobs.chunks.insert((place, n), data);
         Ok(())
     }
 
     async fn read_blob_chunk(&self, place: BlobPlace, n: i32) -> Result<Option<Bytes>> {
-        Ok(self.begin().0.chunks.get(&(place, n)).cloned())
+        Ok(self.begin().0.blobs.chunks.get(&(place, n)).cloned())
     }
 
     async fn drop_blob_chunks(&self, place: BlobPlace, limit: u32) -> Result<u64> {
         let (mut state, _) = self.begin();
-        let mine = state.chunks.range((place, 0)..=(place, i32::MAX));
+        let mine = state.blobs.chunks.range((place, 0)..=(place, i32::MAX));
         let last: Vec<_> = mine.rev().take(limit as usize).map(|(at, _)| *at).collect();
         for at in &last {
-            state.chunks.remove(at);
+            state.blobs.chunks.remove(at);
         }
         Ok(last.len() as u64)
     }
@@ -184,9 +193,9 @@ fn gone(state: &State, slot: (TenantId, BlobHash), before: Timestamp) -> BTreeSe
             session.is_some_and(|session| session.cold.is_some())
         }
         BlobOwner::Timer(timer) => state.timers.contains_key(&(tenant, timer)),
-        BlobOwner::Run(run) => state.runs.contains_key(&RunKey { tenant, run }),
+        BlobOwner::Run(run) => state.runs.rows.contains_key(&RunKey { tenant, run }),
     };
-    let holds = state.blobs.get(&slot).into_iter();
+    let holds = state.blobs.rows.get(&slot).into_iter();
     let old = holds.flat_map(|blob| &blob.holds);
     let old = old.filter(|(owner, held_at)| **held_at < before && !there(**owner));
     old.map(|(owner, _)| *owner).collect()
@@ -194,7 +203,7 @@ fn gone(state: &State, slot: (TenantId, BlobHash), before: Timestamp) -> BTreeSe
 
 /// All blobs.
 pub(crate) fn dump(state: &State) -> Vec<DumpBlob> {
-    let blobs = state.blobs.values().map(|blob| DumpBlob {
+    let blobs = state.blobs.rows.values().map(|blob| DumpBlob {
         place: blob.record.place,
         state: blob.state,
         media_type: blob.record.media_type.clone(),

@@ -1,5 +1,6 @@
 //! The lifetimes of processes.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,9 +10,21 @@ use mainspring_shared::store::{
     BootRecord, Boots, NewBoot, Owned, PoolTools, Renewal, Result, Role,
 };
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::Published;
 
+use crate::calibrations::Known;
 use crate::memory::ModelStore;
 use crate::state::State;
+
+/// The lifetimes of processes, and what workers report.
+#[derive(Debug, Default)]
+pub(crate) struct ProcessTables {
+    pub(crate) boots: BTreeMap<BootId, BootRecord>,
+    /// The tools that boots offer to agents.
+    pub(crate) tools: BTreeMap<BootId, Published>,
+    /// What workers learned about providers' token counts, by provider and model.
+    pub(crate) calibrations: BTreeMap<(String, String), Known>,
+}
 
 #[async_trait]
 impl Boots for ModelStore {
@@ -70,8 +83,8 @@ pub(crate) fn register(state: &mut State, now: Timestamp, boot: NewBoot) {
         protocol: boot.protocol,
         dead_at: None,
     };
-    state.tools.insert(record.id, boot.tools);
-    state.boots.insert(record.id, record);
+    state.processes.tools.insert(record.id, boot.tools);
+    state.processes.boots.insert(record.id, record);
 }
 
 /// Renews a lease. Only a declared death is final: a boot that is late continues if nobody has
@@ -85,12 +98,12 @@ pub(crate) fn renew(
 ) -> Renewal {
     // A lease that is too long for any renewal by the current clock is left from before the clock
     // was set back. It is cut to what a renewal would give.
-    for other in state.boots.values_mut() {
+    for other in state.processes.boots.values_mut() {
         if other.dead_at.is_none() && other.lease_until > now.after(2 * other.ttl) {
             other.lease_until = now.after(other.ttl);
         }
     }
-    let Some(record) = state.boots.get_mut(&boot) else {
+    let Some(record) = state.processes.boots.get_mut(&boot) else {
         return Renewal::Dead;
     };
     if record.dead_at.is_some() {
@@ -110,7 +123,7 @@ pub(crate) fn renew(
 }
 
 pub(crate) fn stop(state: &mut State, now: Timestamp, boot: BootId) {
-    if let Some(record) = state.boots.get_mut(&boot)
+    if let Some(record) = state.processes.boots.get_mut(&boot)
         && record.dead_at.is_none()
     {
         record.dead_at = Some(now);
@@ -152,7 +165,7 @@ pub(crate) fn owned(
 
 /// Marks a boot as dead once its lease was found to have expired.
 pub(crate) fn declare_dead(state: &mut State, now: Timestamp, boot: BootId) {
-    if let Some(record) = state.boots.get_mut(&boot) {
+    if let Some(record) = state.processes.boots.get_mut(&boot) {
         record.dead_at = record.dead_at.or(Some(now));
     }
 }
@@ -164,7 +177,7 @@ pub(crate) fn lease_of(
     now: Timestamp,
     owner: Option<BootId>,
 ) -> Option<Timestamp> {
-    let record = state.boots.get(&owner?)?;
+    let record = state.processes.boots.get(&owner?)?;
     if record.dead_at.is_none() && record.lease_until < now {
         declare_dead(state, now, owner?);
         return None;
@@ -180,13 +193,13 @@ pub(crate) fn list(state: &State, now: Timestamp) -> Vec<BootRecord> {
 pub(crate) fn tools(state: &State, now: Timestamp) -> Vec<PoolTools> {
     let workers = shown(state, now).filter(|boot| boot.role == Role::Worker);
     PoolTools::of(workers.map(|boot| {
-        let tools = state.tools.get(&boot.id).cloned();
+        let tools = state.processes.tools.get(&boot.id).cloned();
         (boot.pool.clone(), tools.unwrap_or_default())
     }))
 }
 
 fn shown(state: &State, now: Timestamp) -> impl Iterator<Item = &BootRecord> {
-    state.boots.values().filter(move |boot| {
+    state.processes.boots.values().filter(move |boot| {
         let until = boot.dead_at.unwrap_or(boot.lease_until);
         until.after(SHOWN_FOR) >= now
     })

@@ -22,7 +22,7 @@ impl Calibrations for ModelStore {
         let (mut state, now) = self.begin();
         for record in learned {
             let key = (record.provider, record.model);
-            let known = state.calibrations.get(&key);
+            let known = state.processes.calibrations.get(&key);
             // In the precision in which a column stores it.
             let new = record.calibration;
             let new = Calibration::stored(new.millionths(), new.counts());
@@ -31,14 +31,14 @@ impl Calibrations for ModelStore {
                 calibration,
                 updated_at: now,
             };
-            state.calibrations.insert(key, known);
+            state.processes.calibrations.insert(key, known);
         }
         Ok(())
     }
 
     async fn list_calibrations(&self, limit: u32) -> Result<Vec<CalibrationRecord>> {
         let (state, _) = self.begin();
-        let mut all: Vec<_> = state.calibrations.iter().collect();
+        let mut all: Vec<_> = state.processes.calibrations.iter().collect();
         all.sort_by_key(|(key, known)| (Reverse(known.updated_at), *key));
         let latest = all.into_iter().take(limit as usize);
         let records = latest.map(|((provider, model), known)| CalibrationRecord {

@@ -157,7 +157,7 @@ impl Session {
     /// Settles the open calls of the round in which a send ends. Returns the answers that the
     /// transcript lacks.
     pub(crate) fn end_calls(&mut self, send_id: SendId, now: Timestamp) -> Vec<NewMessage> {
-        let last = self.messages.values().next_back();
+        let last = self.transcript.messages.values().next_back();
         let asks = last.filter(|last| last.send_id == send_id && !last.tool_calls.is_empty());
         let Some(round) = asks.map(|asks| asks.round) else {
             return Vec::new();

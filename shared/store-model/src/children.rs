@@ -24,7 +24,7 @@ pub(crate) fn report(
     let sessions = state.sessions.values();
     let open = sessions.flat_map(|session| {
         let sends = session.sends.values();
-        sends.filter(|send| send.status.is_final() && !session.reported.contains(&send.id))
+        sends.filter(|send| send.status.is_final() && !session.journal.reported.contains(&send.id))
     });
     let due = open
         .filter(|send| send.reports_to.is_some())
@@ -34,7 +34,7 @@ pub(crate) fn report(
     due.truncate(limit as usize);
     let outcomes = due.iter().filter_map(|send| {
         let child = state.sessions.get_mut(&send.key)?;
-        child.reported.insert(send.id);
+        child.journal.reported.insert(send.id);
         tell_parent(state, now, send)
     });
     outcomes.collect()

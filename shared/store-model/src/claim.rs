@@ -29,7 +29,7 @@ pub(crate) fn claim(
         crashes_below: item.crashes_below,
         orphans: item.orphans,
     };
-    let known = state.boots.get(&boot);
+    let known = state.processes.boots.get(&boot);
     let facts = ClaimFacts {
         owner_lives: state.is_held(session, now),
         claimer_dead: known.is_some_and(|boot| boot.dead_at.is_some()),
@@ -40,7 +40,7 @@ pub(crate) fn claim(
         None => {}
     }
     let head = session.head_state();
-    let seated = state.seat_limits.contains_key(&item.key.tenant);
+    let seated = state.tenants.seat_limits.contains_key(&item.key.tenant);
     // A running send keeps its seat.
     let starts = head.filter(|head| !matches!(head.status, SendStatus::Running));
     let wants = starts.and_then(|head| session.sends.get(&head.id));
@@ -75,6 +75,7 @@ pub(crate) fn claim(
     };
     let is_ours = item.cached_version == session.hot.context_version;
     let shown = session
+        .transcript
         .folds
         .iter()
         .filter(|fold| fold.covered_by.is_none());
@@ -82,15 +83,19 @@ pub(crate) fn claim(
     folds.sort_by_key(|fold| fold.from_seq);
     let from = fold::begin(
         send.window_from(session.hot.next_seq),
-        fold::end(&session.folds),
+        fold::end(&session.transcript.folds),
     );
     let reaches_back = is_ours && item.cached_next_seq > 0 && item.cached_from_seq <= from;
     let is_at_end = item.cached_next_seq == session.hot.next_seq;
     let reaches_back = reaches_back && (item.cached_next_seq > from || is_at_end);
-    let rows = session.projections.range(from..);
+    let rows = session.transcript.projections.range(from..);
     let rows = rows.filter(|_| !reaches_back && send.agent.context.representation.is_stored());
     let rows = rows.map(|(_, row)| row.clone()).collect();
-    let projected = Projected::of(rows, from.max(session.first_seq), &send.agent.context);
+    let projected = Projected::of(
+        rows,
+        from.max(session.transcript.first_seq),
+        &send.agent.context,
+    );
     ClaimOutcome::Claimed(Box::new(Claimed {
         key: item.key,
         lease,
@@ -111,7 +116,7 @@ fn window(
     item: &ClaimSession,
     reaches_back: bool,
 ) -> Vec<Message> {
-    if let Some(first) = session.messages.get(&from)
+    if let Some(first) = session.transcript.messages.get(&from)
         && first.role == Role::Tool
     {
         from = first.asked_at_seq.unwrap_or(from);
@@ -121,6 +126,6 @@ fn window(
     } else {
         from
     };
-    let lacking = session.messages.range(lacking..);
+    let lacking = session.transcript.messages.range(lacking..);
     lacking.map(|(_, message)| message.clone()).collect()
 }

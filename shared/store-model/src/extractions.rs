@@ -38,7 +38,7 @@ impl Extractions for ModelStore {
             token: None,
         };
         let slot = (item.key.tenant, item.send_id);
-        state.extractions.entry(slot).or_insert(owed);
+        state.memory.extractions.entry(slot).or_insert(owed);
         Ok(())
     }
 
@@ -54,7 +54,7 @@ impl Extractions for ModelStore {
 }
 
 fn claims(state: &mut State, now: Timestamp, claim: &ClaimExtractions) -> Vec<Extraction> {
-    let mine = state.extractions.iter().filter(|(slot, owed)| {
+    let mine = state.memory.extractions.iter().filter(|(slot, owed)| {
         owed.pool == claim.pool
             && match claim.only {
                 Some(only) => **slot == only && owed.token.is_none(),
@@ -71,7 +71,7 @@ fn claims(state: &mut State, now: Timestamp, claim: &ClaimExtractions) -> Vec<Ex
             let session = state.sessions.get(&send.key)?;
             session.cold.as_ref().map(|_| send.status)
         });
-        let Some(owed) = state.extractions.get_mut(&slot) else {
+        let Some(owed) = state.memory.extractions.get_mut(&slot) else {
             continue;
         };
         if status.is_some_and(|status| !status.is_final()) {
@@ -79,7 +79,7 @@ fn claims(state: &mut State, now: Timestamp, claim: &ClaimExtractions) -> Vec<Ex
         } else if status != Some(SendStatus::Completed)
             || owed.spec.is_given_up(owed.attempts, claim.attempts_max)
         {
-            state.extractions.remove(&slot);
+            state.memory.extractions.remove(&slot);
         } else {
             owed.attempts += 1;
             owed.token = Some(claim.token);
@@ -101,11 +101,11 @@ fn end(state: &mut State, now: Timestamp, item: EndExtraction) -> bool {
     // The session was deleted: rows stored for it would never be removed.
     let session = state.sessions.get(&item.key);
     let Some(session) = session.filter(|session| session.cold.is_some()) else {
-        state.extractions.remove(&slot);
+        state.memory.extractions.remove(&slot);
         return false;
     };
     let stays = item.stays(session.hot.owner.is_some());
-    let owed = state.extractions.get_mut(&slot);
+    let owed = state.memory.extractions.get_mut(&slot);
     let Some(owed) = owed.filter(|owed| owed.token == Some(item.token)) else {
         // This attempt does not count, but its model calls cost money.
         pay(state, item.key, item.send_id, item.usage);
@@ -116,7 +116,7 @@ fn end(state: &mut State, now: Timestamp, item: EndExtraction) -> bool {
         owed.due_at = now.after(after);
         owed.token = None;
     } else {
-        state.extractions.remove(&slot);
+        state.memory.extractions.remove(&slot);
         let hot = state.sessions.get_mut(&item.key);
         if let Some(spent) = hot.and_then(|session| session.hot.spent.as_mut()) {
             *spent = spent.minus(item.refund);
@@ -151,7 +151,7 @@ fn pay(state: &mut State, key: SessionKey, send: SendId, usage: Vec<UsageRow>) {
 
 /// All extractions.
 pub(crate) fn dump(state: &State) -> Vec<(SessionKey, SendId, u32)> {
-    let all = state.extractions.iter();
+    let all = state.memory.extractions.iter();
     let mut all: Vec<_> = all
         .map(|((_, send), owed)| (owed.key, *send, owed.attempts))
         .collect();

@@ -23,33 +23,33 @@ impl Keys for ModelStore {
         match state.seen(idempotency.as_ref()) {
             Seen::Mismatch => return Ok(CreateKeyOutcome::Mismatch),
             Seen::Before(made) => {
-                let found = state.api_keys.get(&KeyId(made));
-                let found = found.filter(|key| state.tenants.get(key.tenant).is_some());
+                let found = state.tenants.api_keys.get(&KeyId(made));
+                let found = found.filter(|key| state.tenants.rows.get(key.tenant).is_some());
                 let found = found.cloned();
                 return Ok(found.map_or(CreateKeyOutcome::NoTenant, CreateKeyOutcome::Replayed));
             }
             Seen::Never => {}
         }
-        let tenant = state.tenants.get(new.tenant);
+        let tenant = state.tenants.rows.get(new.tenant);
         if tenant.is_none_or(|tenant| tenant.erasing_at.is_some()) {
             return Ok(CreateKeyOutcome::NoTenant);
         }
         let record = new.created(now);
-        state.api_keys.insert(record.id, record.clone());
+        state.tenants.api_keys.insert(record.id, record.clone());
         state.remember(idempotency.as_ref(), record.id.0, now);
         Ok(CreateKeyOutcome::Created(record))
     }
 
     async fn find_key(&self, id: KeyId) -> Result<Option<KeyRecord>> {
         let (state, _) = self.begin();
-        let found = state.api_keys.get(&id);
-        let found = found.filter(|key| state.tenants.get(key.tenant).is_some());
+        let found = state.tenants.api_keys.get(&id);
+        let found = found.filter(|key| state.tenants.rows.get(key.tenant).is_some());
         Ok(found.cloned())
     }
 
     async fn list_keys(&self, query: ListKeys) -> Result<Page<KeyRecord>> {
         let (state, _) = self.begin();
-        let mine = state.api_keys.values().rev();
+        let mine = state.tenants.api_keys.values().rev();
         let mine = mine.filter(|key| key.tenant == query.tenant);
         let rest = mine.filter(|key| query.before.is_none_or(|before| key.id < before));
         Ok(page(rest.cloned(), query.limit))
@@ -70,7 +70,7 @@ impl Keys for ModelStore {
 
     async fn revoke_key(&self, tenant: TenantId, id: KeyId) -> Result<bool> {
         let (mut state, now) = self.begin();
-        let found = state.api_keys.get_mut(&id);
+        let found = state.tenants.api_keys.get_mut(&id);
         let Some(key) = found.filter(|key| key.tenant == tenant) else {
             return Ok(false);
         };
@@ -81,7 +81,7 @@ impl Keys for ModelStore {
     async fn touch_keys(&self, ids: Vec<KeyId>) -> Result<()> {
         let (mut state, now) = self.begin();
         for id in ids {
-            if let Some(key) = state.api_keys.get_mut(&id) {
+            if let Some(key) = state.tenants.api_keys.get_mut(&id) {
                 key.last_used_at = Some(now);
             }
         }
@@ -95,6 +95,6 @@ fn live_key(
     id: KeyId,
     now: Timestamp,
 ) -> Option<&mut KeyRecord> {
-    let found = state.api_keys.get_mut(&id);
+    let found = state.tenants.api_keys.get_mut(&id);
     found.filter(|key| key.tenant == tenant && key.is_live(now))
 }

@@ -82,7 +82,7 @@ pub(crate) fn append(state: &mut State, now: Timestamp, item: AppendRound) -> Ap
     session.commit(change, item.messages);
     if let Some(fold) = item.fold {
         let fold = fold.at(session.hot.context_version, id, now);
-        fold::attach(&mut session.folds, fold);
+        fold::attach(&mut session.transcript.folds, fold);
     }
     session.begin_calls(id, item.calls, item.lease.epoch, now);
     session.change_calls(item.changes, item.lease.epoch, now);
@@ -104,7 +104,7 @@ pub(crate) fn append(state: &mut State, now: Timestamp, item: AppendRound) -> Ap
 /// answer again, with the signals that it may have reported.
 fn repeated(session: &Session, item: &AppendRound) -> AppendOutcome {
     let is_last = transition::is_repeat(&session.hot, item.lease);
-    let steps = session.steps.values().rev();
+    let steps = session.journal.steps.values().rev();
     let mut steps = steps.filter(|step| {
         (step.send_id, step.epoch) == (item.send_id, item.lease.epoch)
             && step.kind != StepKind::Resumed
@@ -160,6 +160,7 @@ pub(crate) fn complete(state: &mut State, now: Timestamp, item: CompleteSend) ->
     session.write_totals(id, item.totals);
     let projections = item.projections.into_iter();
     session
+        .transcript
         .projections
         .extend(projections.map(|it| (it.from_seq, it)));
     let mut next = None;

@@ -38,7 +38,7 @@ pub(crate) fn write(state: &mut State, now: Timestamp, item: WriteList) -> ListO
         return ListOutcome::Gone;
     }
     let slot = (item.session.tenant, item.name.key());
-    let (list, before) = match state.lists.get(&slot) {
+    let (list, before) = match state.agents.lists.get(&slot) {
         None => (List::default(), None),
         Some(kept) => {
             let mut writes = kept.writes.iter();
@@ -52,7 +52,7 @@ pub(crate) fn write(state: &mut State, now: Timestamp, item: WriteList) -> ListO
     match apply(&list, item.change, item.bounds, now) {
         Err(refusal) => ListOutcome::Refused(refusal),
         Ok((list, written)) => {
-            let kept = state.lists.entry(slot).or_default();
+            let kept = state.agents.lists.entry(slot).or_default();
             kept.list = list.clone();
             kept.writes.push_back((item.call_id, written));
             if kept.writes.len() as i64 > WRITES_KEPT {
@@ -64,7 +64,7 @@ pub(crate) fn write(state: &mut State, now: Timestamp, item: WriteList) -> ListO
 }
 
 pub(crate) fn read(state: &State, tenant: TenantId, name: &ListName) -> List {
-    let kept = state.lists.get(&(tenant, name.key()));
+    let kept = state.agents.lists.get(&(tenant, name.key()));
     kept.map(|kept| kept.list.clone()).unwrap_or_default()
 }
 
@@ -75,18 +75,18 @@ pub(crate) fn copy(state: &mut State, tenant: TenantId, name: &ListName, list: L
             list,
             writes: VecDeque::new(),
         };
-        state.lists.insert((tenant, name.key()), kept);
+        state.agents.lists.insert((tenant, name.key()), kept);
     }
 }
 
 pub(crate) fn delete(state: &mut State, tenant: TenantId, session: SessionId) {
     for name in ListName::of_session(session) {
-        state.lists.remove(&(tenant, name.key()));
+        state.agents.lists.remove(&(tenant, name.key()));
     }
 }
 
 pub(crate) fn dump(state: &State) -> Vec<DumpList> {
-    let lists = state.lists.iter().map(|((tenant, name), kept)| {
+    let lists = state.agents.lists.iter().map(|((tenant, name), kept)| {
         let mut calls: Vec<_> = kept.writes.iter().map(|(call, _)| call.clone()).collect();
         calls.sort();
         DumpList {

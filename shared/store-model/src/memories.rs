@@ -1,9 +1,11 @@
 //! Agents' memory.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
-use mainspring_shared::id::{MemoryId, SessionKey, TenantId};
+use mainspring_shared::id::{ErasureId, MemoryId, SendId, SessionKey, TenantId};
 use mainspring_shared::memory::rank::{Candidate, Placed, compared};
-use mainspring_shared::memory::{Embedding, MemoryEntry, Namespace, words};
+use mainspring_shared::memory::{Embedding, MemoryEntry, Namespace, PaidCall, words};
 use mainspring_shared::store::{
     ChangeMemory, ClaimUnembedded, EraseMemories, ErasedMemories, Erasure, ListErasures,
     ListMemories, Memories, Page, PaidVectors, Result, SaveMemory, SaveMemoryOutcome,
@@ -12,9 +14,20 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
+use crate::extractions::Owed;
 use crate::memory::ModelStore;
 use crate::reads::page;
 use crate::state::{Seen, State};
+
+/// Agents' memory, and what is still to be extracted into it.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryTables {
+    pub(crate) entries: BTreeMap<(TenantId, MemoryId), StoredMemory>,
+    pub(crate) extractions: BTreeMap<(TenantId, SendId), Owed>,
+    pub(crate) erasures: BTreeMap<(TenantId, ErasureId), Erasure>,
+    /// The cost of vectors that was not charged to a send.
+    pub(crate) usage: BTreeMap<(TenantId, Uuid), PaidCall>,
+}
 
 /// An entry with its vector.
 #[derive(Debug, Clone)]
@@ -44,13 +57,13 @@ impl Memories for ModelStore {
         id: MemoryId,
     ) -> Result<bool> {
         let (mut state, _) = self.begin();
-        let kept = state.memories.get(&(tenant, id));
+        let kept = state.memory.entries.get(&(tenant, id));
         let is_there = kept.is_some_and(|kept| {
             let within = within.as_ref();
             within.is_none_or(|within| within.covers(&kept.entry.namespace))
         });
         if is_there {
-            state.memories.remove(&(tenant, id));
+            state.memory.entries.remove(&(tenant, id));
         }
         Ok(is_there)
     }
@@ -62,7 +75,7 @@ impl Memories for ModelStore {
 
     async fn list_erasures(&self, query: ListErasures) -> Result<Page<Erasure>> {
         let (state, _) = self.begin();
-        let mine = state.memory_erasures.iter().rev();
+        let mine = state.memory.erasures.iter().rev();
         let mine = mine.filter(|((tenant, id), erasure)| {
             let fingerprint = query.fingerprint.as_ref();
             *tenant == query.tenant
@@ -95,7 +108,8 @@ impl Memories for ModelStore {
     async fn claim_unembedded(&self, claim: ClaimUnembedded) -> Result<Vec<Unembedded>> {
         let (mut state, now) = self.begin();
         let mut due: Vec<_> = state
-            .memories
+            .memory
+            .entries
             .iter()
             .filter_map(|(key, kept)| Some((kept.embed_at?, *key)))
             .filter(|(at, _)| *at <= now)
@@ -103,7 +117,7 @@ impl Memories for ModelStore {
         due.sort();
         let claimed = due.into_iter().take(claim.limit as usize);
         let claimed = claimed.filter_map(|(_, key)| {
-            let kept = state.memories.get_mut(&key)?;
+            let kept = state.memory.entries.get_mut(&key)?;
             kept.embed_at = Some(now.after(claim.lease));
             Some(Unembedded {
                 tenant: key.0,
@@ -120,7 +134,7 @@ impl Memories for ModelStore {
         if let Some(paid) = item.paid {
             pay(&mut state, item.tenant, paid);
         }
-        let kept = state.memories.get_mut(&(item.tenant, item.id));
+        let kept = state.memory.entries.get_mut(&(item.tenant, item.id));
         let Some(kept) = kept.filter(|kept| kept.entry.text == item.text) else {
             return Ok(false);
         };
@@ -143,16 +157,17 @@ impl Memories for ModelStore {
     async fn expire_memories(&self, limit: u32) -> Result<u64> {
         let (mut state, now) = self.begin();
         let due = state
-            .memories
+            .memory
+            .entries
             .iter()
             .filter(|(_, kept)| !is_live(kept, now))
             .filter(|((tenant, _), _)| {
-                let tenant = state.tenants.get(*tenant);
+                let tenant = state.tenants.rows.get(*tenant);
                 !tenant.is_some_and(|tenant| tenant.retention.hold)
             });
         let due: Vec<_> = due.map(|(key, _)| *key).take(limit as usize).collect();
         for key in &due {
-            state.memories.remove(key);
+            state.memory.entries.remove(key);
         }
         Ok(due.len() as u64)
     }
@@ -172,14 +187,14 @@ fn pay(state: &mut State, tenant: TenantId, paid: PaidVectors) {
     }
     let first = (tenant, Uuid::nil());
     if let Some(kept) = PaidVectors::kept_from([paid.id]) {
-        let old = state.memory_usage.range(first..(tenant, kept));
+        let old = state.memory.usage.range(first..(tenant, kept));
         let old: Vec<_> = old.map(|(slot, _)| *slot).collect();
         for slot in old {
-            state.memory_usage.remove(&slot);
+            state.memory.usage.remove(&slot);
         }
     }
     let slot = (tenant, paid.id);
-    state.memory_usage.entry(slot).or_insert(paid.call);
+    state.memory.usage.entry(slot).or_insert(paid.call);
 }
 
 fn is_live(kept: &StoredMemory, now: Timestamp) -> bool {
@@ -194,20 +209,20 @@ fn live(
 ) -> impl DoubleEndedIterator<Item = &StoredMemory> {
     let first = (tenant, MemoryId(Uuid::nil()));
     let last = (tenant, MemoryId(Uuid::max()));
-    let mine = state.memories.range(first..=last);
+    let mine = state.memory.entries.range(first..=last);
     mine.map(|(_, kept)| kept)
         .filter(move |kept| is_live(kept, now))
 }
 
 fn get(state: &State, now: Timestamp, tenant: TenantId, id: MemoryId) -> Option<MemoryEntry> {
-    let kept = state.memories.get(&(tenant, id))?;
+    let kept = state.memory.entries.get(&(tenant, id))?;
     is_live(kept, now).then(|| kept.entry.clone())
 }
 
 pub(crate) fn save(state: &mut State, now: Timestamp, item: SaveMemory) -> SaveMemoryOutcome {
     let tenant = item.tenant;
     let mut id = item.entry.id;
-    let mut is_new = !state.memories.contains_key(&(tenant, id));
+    let mut is_new = !state.memory.entries.contains_key(&(tenant, id));
     match state.seen(item.idempotency.as_ref()) {
         Seen::Never => state.remember(item.idempotency.as_ref(), id.0, now),
         Seen::Before(made) => {
@@ -223,7 +238,7 @@ pub(crate) fn save(state: &mut State, now: Timestamp, item: SaveMemory) -> SaveM
             embedding: None,
             embed_at: Some(now),
         };
-        state.memories.insert((tenant, id), kept);
+        state.memory.entries.insert((tenant, id), kept);
         return SaveMemoryOutcome::Saved(entry);
     }
     get(state, now, tenant, id).map_or(SaveMemoryOutcome::Gone, SaveMemoryOutcome::Known)
@@ -235,7 +250,7 @@ pub(crate) fn change(
     item: &ChangeMemory,
 ) -> Option<MemoryEntry> {
     let entry = item.apply(get(state, now, item.tenant, item.id)?, now);
-    let kept = state.memories.get_mut(&(item.tenant, item.id))?;
+    let kept = state.memory.entries.get_mut(&(item.tenant, item.id))?;
     kept.entry = entry.clone();
     if item.text.is_some() {
         kept.embedding = None;
@@ -245,7 +260,7 @@ pub(crate) fn change(
 }
 
 fn erase(state: &mut State, now: Timestamp, item: EraseMemories) -> ErasedMemories {
-    let within = state.memories.iter().filter(|((tenant, _), kept)| {
+    let within = state.memory.entries.iter().filter(|((tenant, _), kept)| {
         *tenant == item.tenant && item.namespace.covers(&kept.entry.namespace)
     });
     let page: Vec<_> = within
@@ -253,13 +268,14 @@ fn erase(state: &mut State, now: Timestamp, item: EraseMemories) -> ErasedMemori
         .take(item.limit as usize)
         .collect();
     for key in &page {
-        state.memories.remove(key);
+        state.memory.entries.remove(key);
     }
-    state.extractions.retain(|(tenant, _), owed| {
+    state.memory.extractions.retain(|(tenant, _), owed| {
         *tenant != item.tenant || !item.namespace.covers(&owed.spec.namespace)
     });
     let erasure = state
-        .memory_erasures
+        .memory
+        .erasures
         .entry((item.tenant, item.erasure))
         .or_insert(Erasure {
             id: item.erasure,
@@ -311,14 +327,14 @@ fn search(state: &State, now: Timestamp, query: &SearchMemories) -> Vec<MemoryEn
 
 /// All entries.
 pub(crate) fn dump(state: &State) -> Vec<(TenantId, MemoryEntry)> {
-    let all = state.memories.iter();
+    let all = state.memory.entries.iter();
     all.map(|((tenant, _), kept)| (*tenant, kept.entry.clone()))
         .collect()
 }
 
 /// All erasures.
 pub(crate) fn dump_erasures(state: &State) -> Vec<(TenantId, String, i64)> {
-    let all = state.memory_erasures.iter();
+    let all = state.memory.erasures.iter();
     let mut all: Vec<_> = all
         .map(|((tenant, _), one)| {
             let deleted = i64::try_from(one.deleted).unwrap_or(i64::MAX);

@@ -66,7 +66,7 @@ impl Money for ModelStore {
     async fn sweep_money(&self, limit: u32) -> Result<u32> {
         let (mut state, now) = self.begin();
         let mut left = BTreeSet::new();
-        for ((tenant, _), account) in &state.money {
+        for ((tenant, _), account) in &state.tenants.money {
             let calls = account
                 .aside
                 .iter()
@@ -92,15 +92,15 @@ impl Money for ModelStore {
     ) -> Result<Option<LedgerSpent>> {
         let (state, now) = self.begin();
         let holder = agent.map(|agent| agent.holder());
-        let account = state.money.get(&(tenant, holder));
+        let account = state.tenants.money.get(&(tenant, holder));
         let begun = account.filter(|account| account.has_begun(now));
         Ok(begun.map(|account| account.spent(now)))
     }
 
     async fn money_tenants(&self) -> Result<Vec<TenantId>> {
         let (state, _) = self.begin();
-        let mut found: BTreeSet<TenantId> = state.tenants.with_money().into_iter().collect();
-        let agents = state.agents.iter();
+        let mut found: BTreeSet<TenantId> = state.tenants.rows.with_money().into_iter().collect();
+        let agents = state.agents.named.iter();
         let limited = agents.filter(|(_, kept)| kept.limits().ledger().is_some());
         found.extend(limited.map(|(key, _)| key.tenant));
         Ok(found.into_iter().collect())
@@ -197,14 +197,14 @@ impl Account {
 impl State {
     /// The accounts against which a call counts, and their limits.
     fn limited(&self, item: &ReserveMoney) -> Vec<(Option<KeyId>, LedgerLimits)> {
-        let tenant = self.tenants.get(item.tenant);
+        let tenant = self.tenants.rows.get(item.tenant);
         let own = tenant.and_then(|tenant| LedgerLimits::of(&tenant.limits));
         let agent = item.agent.as_ref().and_then(|name| {
             let key = AgentKey {
                 tenant: item.tenant,
                 name: name.clone(),
             };
-            let limits = self.agents.get(&key)?.limits().ledger()?;
+            let limits = self.agents.named.get(&key)?.limits().ledger()?;
             Some((Some(name.holder()), limits))
         });
         let own = own.map(|limits| (None, limits));
@@ -223,7 +223,11 @@ impl State {
         }
         let (mut ledger, mut begins) = (Vec::new(), Vec::new());
         for (holder, limits) in &limited {
-            let account = self.money.entry((item.tenant, *holder)).or_default();
+            let account = self
+                .tenants
+                .money
+                .entry((item.tenant, *holder))
+                .or_default();
             let of = match holder {
                 Some(_) => Payer::Agent,
                 None => Payer::Tenant,
@@ -239,7 +243,11 @@ impl State {
                 spent: account.spent(now),
             });
         }
-        let mut all = self.money.iter().filter(|((of, _), _)| *of == item.tenant);
+        let mut all = self
+            .tenants
+            .money
+            .iter()
+            .filter(|((of, _), _)| *of == item.tenant);
         let known = all.find_map(|(_, account)| account.aside.get(&item.call));
         if let Some(known) = known {
             return ReserveMoneyOutcome::Granted(known.amount);
@@ -247,7 +255,7 @@ impl State {
         let room = ledger_room(&ledger, item.wish());
         if let LedgerRoom::Granted(amount) = room {
             for ((holder, _), at) in limited.into_iter().zip(begins) {
-                let account = self.money.entry((item.tenant, holder)).or_default();
+                let account = self.tenants.money.entry((item.tenant, holder)).or_default();
                 let aside = ReservedMoney {
                     boot: item.boot,
                     day: money_day(now),
@@ -261,7 +269,7 @@ impl State {
     }
 
     fn settle(&mut self, item: SettleMoney) {
-        let all = self.money.iter_mut();
+        let all = self.tenants.money.iter_mut();
         for (_, account) in all.filter(|((of, _), _)| *of == item.tenant) {
             account.settle(item);
         }
@@ -269,18 +277,18 @@ impl State {
 
     /// Removes a tenant's own account once nothing limits its money; agents' accounts stay.
     pub(crate) fn lift_money(&mut self, tenant: TenantId) {
-        self.money.remove(&(tenant, None));
+        self.tenants.money.remove(&(tenant, None));
     }
 
     /// Removes the accounts of a tenant and of its agents.
     pub(crate) fn forget_money(&mut self, tenant: TenantId) {
-        self.money.retain(|(of, _), _| *of != tenant);
+        self.tenants.money.retain(|(of, _), _| *of != tenant);
     }
 
     /// Number of rows that a database would have for a tenant's accounts, by table.
     pub(crate) fn money_rows(&self, tenant: TenantId) -> [(&'static str, u64); 4] {
         let (mut own, mut of_agents) = ((0, 0), (0, 0));
-        let all = self.money.iter();
+        let all = self.tenants.money.iter();
         for ((_, holder), account) in all.filter(|((of, _), _)| *of == tenant) {
             let (aside, days) = match holder {
                 None => &mut own,

@@ -11,6 +11,7 @@ use mainspring_shared::time::Timestamp;
 
 use crate::memory::ModelStore;
 use crate::reads::page;
+use crate::sends::SendTables;
 use crate::state::State;
 
 /// A pause, in force or ended.
@@ -24,7 +25,7 @@ pub(crate) struct StoredPause {
 impl Pauses for ModelStore {
     async fn pause(&self, item: NewPause) -> Result<PauseRecord> {
         let (mut state, now) = self.begin();
-        let before = state.pauses.remove(&item.key);
+        let before = state.sends.pauses.remove(&item.key);
         let before = before.filter(|kept| kept.resumed_at.is_none());
         let (reason, created_at) = before.map_or((None, now), |kept| {
             (kept.record.reason, kept.record.created_at)
@@ -38,13 +39,13 @@ impl Pauses for ModelStore {
             record: record.clone(),
             resumed_at: None,
         };
-        state.pauses.insert(item.key, kept);
+        state.sends.pauses.insert(item.key, kept);
         Ok(record)
     }
 
     async fn resume(&self, key: PauseKey) -> Result<()> {
         let (mut state, now) = self.begin();
-        if let Some(kept) = state.pauses.get_mut(&key) {
+        if let Some(kept) = state.sends.pauses.get_mut(&key) {
             kept.resumed_at.get_or_insert(now);
         }
         Ok(())
@@ -52,7 +53,7 @@ impl Pauses for ModelStore {
 
     async fn list_pauses(&self, query: ListPauses) -> Result<Page<PauseRecord>> {
         let (state, _) = self.begin();
-        let live = state.pauses.values();
+        let live = state.sends.pauses.values();
         let live = live.filter(|kept| kept.resumed_at.is_none());
         let live = live.map(|kept| &kept.record).filter(|record| {
             let is_asked = query.tenant.is_none_or(|only| only == record.key.tenant);
@@ -64,6 +65,7 @@ impl Pauses for ModelStore {
     async fn await_resume(&self, item: PauseWait) -> Result<()> {
         let (mut state, _) = self.begin();
         state
+            .sends
             .pause_waits
             .insert((item.tenant, item.send), item.pause);
         Ok(())
@@ -73,8 +75,8 @@ impl Pauses for ModelStore {
         let (mut state, now) = self.begin();
         let ended = ended(&state, limit);
         for (tenant, id) in &ended {
-            state.pause_waits.remove(&(*tenant, *id));
-            let home = state.homes.get(&(*tenant, *id)).copied();
+            state.sends.pause_waits.remove(&(*tenant, *id));
+            let home = state.sends.homes.get(&(*tenant, *id)).copied();
             let session = home.and_then(|home| state.sessions.get_mut(&home));
             let Some(send) = session.and_then(|session| session.sends.get_mut(id)) else {
                 continue;
@@ -85,11 +87,11 @@ impl Pauses for ModelStore {
                 send.alarm_at = Some(send.alarm_at.map_or(now, |at| at.min(now)));
             }
         }
-        let State {
+        let SendTables {
             pauses,
             pause_waits,
             ..
-        } = &mut *state;
+        } = &mut state.sends;
         pauses.retain(|key, kept| {
             let is_old = |at: Timestamp| at.0 < now.0 - RESUMED_KEPT_MS;
             let is_awaited = pause_waits.values().any(|pause| pause == key);
@@ -102,14 +104,14 @@ impl Pauses for ModelStore {
 /// The sends whose pause has ended and that are not running.
 fn ended(state: &State, limit: u32) -> Vec<(TenantId, SendId)> {
     let has_ended = |pause: &PauseKey| {
-        let kept = state.pauses.get(pause);
+        let kept = state.sends.pauses.get(pause);
         kept.is_some_and(|kept| kept.resumed_at.is_some())
     };
     let runs = |(tenant, id): &(TenantId, SendId)| {
         let send = state.send(*tenant, *id);
         send.is_some_and(|send| send.status == SendStatus::Running)
     };
-    let waits = state.pause_waits.iter();
+    let waits = state.sends.pause_waits.iter();
     let ended = waits.filter(|(send, pause)| has_ended(pause) && !runs(send));
     ended.map(|(send, _)| *send).take(limit as usize).collect()
 }

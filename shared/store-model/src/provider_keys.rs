@@ -20,7 +20,7 @@ impl ProviderKeys for ModelStore {
             set_at: now,
         };
         let key = (item.tenant, item.provider);
-        state.provider_keys.insert(key, record.clone());
+        state.tenants.provider_keys.insert(key, record.clone());
         Ok(record)
     }
 
@@ -30,12 +30,16 @@ impl ProviderKeys for ModelStore {
         provider: String,
     ) -> Result<Option<ProviderKeyRecord>> {
         let (state, _) = self.begin();
-        Ok(state.provider_keys.get(&(tenant, provider)).cloned())
+        Ok(state
+            .tenants
+            .provider_keys
+            .get(&(tenant, provider))
+            .cloned())
     }
 
     async fn list_provider_keys(&self, query: ListProviderKeys) -> Result<Page<ProviderKeyRecord>> {
         let (state, _) = self.begin();
-        let keys = state.provider_keys.values();
+        let keys = state.tenants.provider_keys.values();
         let keys = keys.filter(|key| {
             let is_behind = query
                 .after
@@ -48,6 +52,10 @@ impl ProviderKeys for ModelStore {
 
     async fn delete_provider_key(&self, tenant: TenantId, provider: String) -> Result<bool> {
         let (mut state, _) = self.begin();
-        Ok(state.provider_keys.remove(&(tenant, provider)).is_some())
+        Ok(state
+            .tenants
+            .provider_keys
+            .remove(&(tenant, provider))
+            .is_some())
     }
 }

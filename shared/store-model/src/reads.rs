@@ -57,7 +57,7 @@ impl Reads for ModelStore {
     async fn read_folds(&self, key: SessionKey) -> Result<Vec<Fold>> {
         let (state, _) = self.begin();
         let session = state.sessions.get(&key).filter(|it| it.cold.is_some());
-        Ok(session.map_or_else(Vec::new, |session| session.folds.clone()))
+        Ok(session.map_or_else(Vec::new, |session| session.transcript.folds.clone()))
     }
 
     async fn find_messages(&self, query: FindMessages) -> Result<Vec<Message>> {
@@ -96,7 +96,7 @@ impl Reads for ModelStore {
 
     async fn audit_piece(&self, piece: AuditPiece) -> Result<Audited> {
         let (state, now) = self.begin();
-        let erasing = state.tenant_erasures.values();
+        let erasing = state.tenants.erasures.values();
         let erasing: Vec<_> = erasing.map(|erasure| erasure.tenant).collect();
         Ok(audit_piece(state.dump(), &erasing, now, piece))
     }
@@ -125,7 +125,7 @@ pub(crate) fn sessions(state: &State, now: Timestamp, query: &ListSessions) -> P
 }
 
 pub(crate) fn sends(state: &State, query: &ListSends) -> Page<SendRecord> {
-    let newest_first = state.homes.iter().rev();
+    let newest_first = state.sends.homes.iter().rev();
     let found = newest_first
         .filter(|((tenant, _), _)| *tenant == query.tenant)
         .filter(|(_, home)| query.session.is_none_or(|id| home.session == id))
@@ -229,7 +229,9 @@ pub(crate) fn open_children(state: &State, key: SessionKey) -> u64 {
 
 pub(crate) fn messages(state: &State, query: ReadMessages) -> Vec<Message> {
     let session = live(state, query.key);
-    let transcript = session.into_iter().flat_map(|s| s.messages.values());
+    let transcript = session
+        .into_iter()
+        .flat_map(|s| s.transcript.messages.values());
     let behind = transcript.filter(|message| message.seq > query.after);
     behind.take(query.limit as usize).cloned().collect()
 }
@@ -240,7 +242,9 @@ pub(crate) fn messages(state: &State, query: ReadMessages) -> Vec<Message> {
 )]
 pub(crate) fn find(state: &State, query: FindMessages) -> Vec<Message> {
     let session = live(state, query.key);
-    let transcript = session.into_iter().flat_map(|s| s.messages.values().rev());
+    let transcript = session
+        .into_iter()
+        .flat_map(|s| s.transcript.messages.values().rev());
     let found = transcript.filter(|message| {
         message.seq > query.after
             && message.seq < query.before
@@ -252,7 +256,7 @@ pub(crate) fn find(state: &State, query: FindMessages) -> Vec<Message> {
 
 pub(crate) fn steps(state: &State, key: SessionKey, after: i64, limit: u32) -> Vec<Step> {
     let session = state.sessions.get(&key);
-    let steps = session.into_iter().flat_map(|s| s.steps.values());
+    let steps = session.into_iter().flat_map(|s| s.journal.steps.values());
     let behind = steps.filter(|step| step.n > after);
     behind.take(limit as usize).cloned().collect()
 }
@@ -262,7 +266,11 @@ pub(crate) fn find_steps(state: &State, query: &FindSteps) -> Vec<FoundSteps> {
     let behind = state.sessions.values().filter(|it| it.key > begin);
     let within = |at: Timestamp| query.from <= at && at < query.until;
     let found = behind.filter_map(|session| {
-        let steps = session.steps.values().filter(|step| within(step.at));
+        let steps = session
+            .journal
+            .steps
+            .values()
+            .filter(|step| within(step.at));
         let numbers = steps.map(|step| step.n);
         Some(FoundSteps {
             key: session.key,

@@ -65,7 +65,7 @@ impl Runs for ModelStore {
         let (state, _) = self.begin();
         let found = keys
             .iter()
-            .map(|key| state.runs.get(key).map(|run| run.record.clone()));
+            .map(|key| state.runs.rows.get(key).map(|run| run.record.clone()));
         Ok(found.collect())
     }
 
@@ -100,6 +100,14 @@ impl Runs for ModelStore {
     }
 }
 
+/// Runs, and the counter that numbers the requests to them.
+#[derive(Debug, Default)]
+pub(crate) struct RunTables {
+    pub(crate) rows: BTreeMap<RunKey, Run>,
+    /// Number of requests to runs so far.
+    pub(crate) asks: i64,
+}
+
 /// A run with everything that belongs to it.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -130,10 +138,10 @@ impl Run {
 pub(crate) fn forget(state: &mut State, keys: &[RunKey]) -> u64 {
     let mut rows = 0;
     for key in keys {
-        let run = state.runs.get(key);
+        let run = state.runs.rows.get(key);
         if let Some(run) = run.filter(|run| run.record.status.is_final()) {
             rows += 1 + run.nodes.len() + run.asks.len() + run.steps.len();
-            state.runs.remove(key);
+            state.runs.rows.remove(key);
         }
     }
     rows as u64
@@ -168,28 +176,28 @@ pub(crate) fn create(state: &mut State, now: Timestamp, new: &NewRun) -> CreateR
         asks: BTreeMap::new(),
         steps: BTreeMap::new(),
     };
-    state.runs.insert(new.key, run);
+    state.runs.rows.insert(new.key, run);
     CreateRunOutcome::Created(Box::new(record))
 }
 
 pub(crate) fn ask(state: &mut State, key: RunKey, ask: RunAsk) -> bool {
-    let Some(run) = state.runs.get_mut(&key) else {
+    let Some(run) = state.runs.rows.get_mut(&key) else {
         return false;
     };
-    state.asks += 1;
-    run.asks.insert(state.asks, ask);
+    state.runs.asks += 1;
+    run.asks.insert(state.runs.asks, ask);
     true
 }
 
 pub(crate) fn asks(state: &State, key: RunKey) -> Vec<RunAsk> {
-    let run = state.runs.get(&key);
+    let run = state.runs.rows.get(&key);
     let asks = run.into_iter().flat_map(|run| run.asks.values());
     asks.cloned().collect()
 }
 
 /// Asks the runs of a deleted session to end.
 pub(crate) fn cancel_of(state: &mut State, key: SessionKey) {
-    let runs = state.runs.values().filter(|run| {
+    let runs = state.runs.rows.values().filter(|run| {
         let record = &run.record;
         record.key.tenant == key.tenant
             && record.session == Some(key.session)
@@ -204,7 +212,7 @@ pub(crate) fn cancel_of(state: &mut State, key: SessionKey) {
 pub(crate) fn claim(state: &mut State, now: Timestamp, claim: &ClaimRuns) -> ClaimedRuns {
     let ended = ended(state);
     let due = |run: &Run| run.record.alarm_at.is_some_and(|at| at <= now);
-    let claimable = state.runs.iter().filter(|(key, run)| {
+    let claimable = state.runs.rows.iter().filter(|(key, run)| {
         let mine = run
             .owner
             .is_none_or(|owner| owner == claim.boot || !state.is_live(owner, now));
@@ -222,7 +230,7 @@ pub(crate) fn claim(state: &mut State, now: Timestamp, claim: &ClaimRuns) -> Cla
     let share = claim.share(keys.len()) as usize;
     let mut runs = Vec::with_capacity(keys.len());
     for (_, key) in keys {
-        let Some(run) = state.runs.get_mut(&key) else {
+        let Some(run) = state.runs.rows.get_mut(&key) else {
             continue;
         };
         run.owner = Some(claim.boot);
@@ -245,7 +253,11 @@ pub(crate) fn claim(state: &mut State, now: Timestamp, claim: &ClaimRuns) -> Cla
             live_max: claim.leaves_max.map(|max| left_to_run(max, all(), own)),
         });
     }
-    let alarms = state.runs.values().filter_map(|run| run.record.alarm_at);
+    let alarms = state
+        .runs
+        .rows
+        .values()
+        .filter_map(|run| run.record.alarm_at);
     ClaimedRuns {
         runs,
         now,
@@ -270,7 +282,7 @@ pub(crate) fn live_leaves(state: &State, key: RunKey) -> Vec<SendId> {
 /// Number of leaves in progress in all runs of a tenant. A leaf counts until an advance has
 /// recorded its end.
 fn live(state: &State, tenant: TenantId) -> u64 {
-    let runs = state.runs.iter();
+    let runs = state.runs.rows.iter();
     let runs = runs.filter(|(key, run)| key.tenant == tenant && !run.record.status.is_final());
     runs.map(|(_, run)| u64::from(run.record.counts.live)).sum()
 }
@@ -282,7 +294,7 @@ fn ended(state: &State) -> BTreeMap<RunKey, Vec<SendRecord>> {
         for send in session.sends.values() {
             if let Some(leaf) = &send.run
                 && send.status.is_final()
-                && !session.reported.contains(&send.id)
+                && !session.journal.reported.contains(&send.id)
             {
                 let key = RunKey {
                     tenant: session.key.tenant,
@@ -316,7 +328,7 @@ pub(crate) fn advance(
     if item.start.iter().any(gone) {
         return AdvanceOutcome::Lost;
     }
-    let run = state.runs.get_mut(&key);
+    let run = state.runs.rows.get_mut(&key);
     let Some(run) = run.filter(|run| run.owner == Some(boot) && run.step == item.step) else {
         return AdvanceOutcome::Lost;
     };
@@ -324,7 +336,10 @@ pub(crate) fn advance(
         return AdvanceOutcome::NoRoom;
     }
     let is_final = item.run.status.is_final();
-    state.news.extend(WebhookNews::of_advance(&item, now));
+    state
+        .webhooks
+        .news
+        .extend(WebhookNews::of_advance(&item, now));
     run.step += 1;
     let step = run.step;
     run.owner = (!is_final && !item.release).then_some(boot);
@@ -364,9 +379,9 @@ pub(crate) fn advance(
 
 fn note(state: &mut State, key: RunKey, ends: &BTreeSet<SendId>) {
     for end in ends {
-        let home = state.homes.get(&(key.tenant, *end));
+        let home = state.sends.homes.get(&(key.tenant, *end));
         if let Some(session) = home.and_then(|home| state.sessions.get_mut(home)) {
-            session.reported.insert(*end);
+            session.journal.reported.insert(*end);
         }
     }
 }
@@ -430,7 +445,7 @@ fn tell(state: &mut State, now: Timestamp, boot: BootId, report: RunReport) -> N
 
 pub(crate) fn release(state: &mut State, boot: BootId, keys: &[RunKey]) {
     for key in keys {
-        let run = state.runs.get_mut(key);
+        let run = state.runs.rows.get_mut(key);
         if let Some(run) = run.filter(|run| run.owner == Some(boot)) {
             run.owner = None;
         }
@@ -438,7 +453,7 @@ pub(crate) fn release(state: &mut State, boot: BootId, keys: &[RunKey]) {
 }
 
 pub(crate) fn list(state: &State, query: &ListRuns) -> Page<RunRecord> {
-    let newest_first = state.runs.values().rev().map(|run| &run.record);
+    let newest_first = state.runs.rows.values().rev().map(|run| &run.record);
     let found = newest_first
         .filter(|run| run.key.tenant == query.tenant)
         .filter(|run| query.before.is_none_or(|before| run.key.run < before))
@@ -449,7 +464,7 @@ pub(crate) fn list(state: &State, query: &ListRuns) -> Page<RunRecord> {
 }
 
 pub(crate) fn nodes(state: &State, query: &ReadNodes) -> Vec<NodeRecord> {
-    let run = state.runs.get(&query.key);
+    let run = state.runs.rows.get(&query.key);
     let nodes = run.into_iter().flat_map(|run| run.nodes.values());
     let prefix = query.prefix.as_deref().unwrap_or_default();
     let found = nodes.filter(|node| node.n > query.after && node.path.starts_with(prefix));
@@ -459,7 +474,7 @@ pub(crate) fn nodes(state: &State, query: &ReadNodes) -> Vec<NodeRecord> {
 }
 
 pub(crate) fn steps(state: &State, key: RunKey, after: i64, limit: u32) -> Vec<RunStep> {
-    let run = state.runs.get(&key);
+    let run = state.runs.rows.get(&key);
     let steps = run.into_iter().flat_map(|run| run.steps.values());
     let behind = steps.filter(|step| step.n > after);
     behind.take(limit as usize).cloned().collect()

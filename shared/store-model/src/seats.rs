@@ -66,15 +66,19 @@ impl State {
 
     /// Whether a session waits for a seat and has not been called.
     pub(crate) fn waits_for_seat(&self, key: SessionKey) -> bool {
-        let seat = self.seats.get(&key);
+        let seat = self.tenants.seats.get(&key);
         seat.is_some_and(|seat| seat.waits_since.is_some() && seat.called_at.is_none())
     }
 
     fn room(&self, tenant: TenantId, now: Timestamp) -> Option<Room> {
-        let (limits, _) = self.seat_limits.get(&tenant)?;
+        let (limits, _) = self.tenants.seat_limits.get(&tenant)?;
         let mut taken = SeatsTaken::default();
         let mut line = Vec::new();
-        let seats = self.seats.iter().filter(|(key, _)| key.tenant == tenant);
+        let seats = self
+            .tenants
+            .seats
+            .iter()
+            .filter(|(key, _)| key.tenant == tenant);
         for (key, seat) in seats {
             let Some(since) = seat.waits_since else {
                 taken.add(&seat.kind, u32::from(self.runs(*key)));
@@ -111,33 +115,38 @@ impl State {
         let kind = room.kind(wants.agent.as_ref(), wants.leaf);
         let taken = room.take(key.session, &kind);
         let ready = self.sessions.get(&key).and_then(|it| it.hot.ready_since);
-        let before = self.seats.get(&key).and_then(|seat| seat.waits_since);
+        let before = self
+            .tenants
+            .seats
+            .get(&key)
+            .and_then(|seat| seat.waits_since);
         let seat = Seat {
             kind,
             of: Some(wants.of),
             waits_since: before.or(ready).filter(|_| !taken),
             called_at: None,
         };
-        self.seats.insert(key, seat);
+        self.tenants.seats.insert(key, seat);
         taken
     }
 
     /// Calls waiting sessions that can have a seat.
     pub(crate) fn call_seats(&mut self, only: Option<TenantId>, now: Timestamp) -> CalledSeats {
-        let tenants = self.seat_limits.keys().copied();
+        let tenants = self.tenants.seat_limits.keys().copied();
         let tenants: Vec<TenantId> = tenants
             .filter(|id| only.is_none_or(|only| only == *id))
             .collect();
         let mut called = CalledSeats::default();
         for tenant in tenants {
-            let keys: Vec<SessionKey> = self.seats.keys().copied().collect();
+            let keys: Vec<SessionKey> = self.tenants.seats.keys().copied().collect();
             for key in keys.into_iter().filter(|key| key.tenant == tenant) {
                 let waits = self
+                    .tenants
                     .seats
                     .get(&key)
                     .is_some_and(|it| it.waits_since.is_some());
                 if waits && !self.has_work(key) {
-                    self.seats.remove(&key);
+                    self.tenants.seats.remove(&key);
                 }
             }
             if only.is_none() {
@@ -149,7 +158,11 @@ impl State {
                     tenant,
                     session: waiting.session,
                 };
-                let Some(seat) = self.seats.get_mut(&key).filter(|it| it.called_at.is_none())
+                let Some(seat) = self
+                    .tenants
+                    .seats
+                    .get_mut(&key)
+                    .filter(|it| it.called_at.is_none())
                 else {
                     continue;
                 };
@@ -162,6 +175,7 @@ impl State {
             }
         }
         let waiting = self
+            .tenants
             .seats
             .values()
             .filter(|seat| seat.waits_since.is_some());
@@ -172,13 +186,13 @@ impl State {
     /// Makes sessions that wait for an agent's seat, but whose next send has another agent by now,
     /// wait for any seat: the agent is determined when they are called.
     fn ask_again(&mut self, tenant: TenantId) {
-        let seats = self.seats.iter().filter(|(key, seat)| {
+        let seats = self.tenants.seats.iter().filter(|(key, seat)| {
             key.tenant == tenant && seat.waits_since.is_some() && seat.kind.agent.is_some()
         });
         let stale = seats.filter(|(key, seat)| !self.is_still(**key, seat));
         let stale: Vec<SessionKey> = stale.map(|(key, _)| *key).collect();
         for key in stale {
-            if let Some(seat) = self.seats.get_mut(&key) {
+            if let Some(seat) = self.tenants.seats.get_mut(&key) {
                 seat.kind.agent = None;
                 seat.of = None;
             }
@@ -217,7 +231,7 @@ impl State {
         let tenant = key.tenant;
         let agents: BTreeMap<AgentName, u32> = agents::running(self, tenant);
         let is_limited = agents.contains_key(&key.name);
-        let known = self.seat_limits.get(&tenant);
+        let known = self.tenants.seat_limits.get(&tenant);
         let limits = SeatLimits {
             agents,
             ..known.map(|(limits, _)| limits.clone()).unwrap_or_default()
@@ -227,7 +241,11 @@ impl State {
             self.seed(tenant);
         }
         let sessions = &self.sessions;
-        let seats = self.seats.iter_mut().filter(|(of, _)| of.tenant == tenant);
+        let seats = self
+            .tenants
+            .seats
+            .iter_mut()
+            .filter(|(of, _)| of.tenant == tenant);
         for (of, seat) in seats {
             if !is_limited {
                 seat.kind.agent = seat.kind.agent.take().filter(|name| *name != key.name);
@@ -244,15 +262,16 @@ impl State {
 
     fn set_seats(&mut self, tenant: TenantId, limits: SeatLimits, now: Timestamp) {
         if limits == SeatLimits::default() {
-            self.seat_limits.remove(&tenant);
-            self.seats.retain(|key, _| key.tenant != tenant);
+            self.tenants.seat_limits.remove(&tenant);
+            self.tenants.seats.retain(|key, _| key.tenant != tenant);
             return;
         }
         let since = self
+            .tenants
             .seat_limits
             .get(&tenant)
             .map_or(now, |(_, since)| *since);
-        self.seat_limits.insert(tenant, (limits, since));
+        self.tenants.seat_limits.insert(tenant, (limits, since));
     }
 
     /// Gives seats to running sends.
@@ -263,19 +282,23 @@ impl State {
             let Some(send) = running.filter(|send| send.status == SendStatus::Running) else {
                 continue;
             };
-            let seat = self.seats.entry(session.key).or_insert_with(|| Seat {
-                kind: SeatKind::default(),
-                of: None,
-                waits_since: None,
-                called_at: None,
-            });
+            let seat = self
+                .tenants
+                .seats
+                .entry(session.key)
+                .or_insert_with(|| Seat {
+                    kind: SeatKind::default(),
+                    of: None,
+                    waits_since: None,
+                    called_at: None,
+                });
             seat.kind.leaf = send.run.is_some();
             (seat.waits_since, seat.called_at) = (None, None);
         }
     }
 
     pub(crate) fn dump_seats(&self) -> Vec<(SessionKey, Option<Timestamp>)> {
-        let seats = self.seats.iter();
+        let seats = self.tenants.seats.iter();
         let live = seats.filter(|(key, seat)| seat.waits_since.is_some() || self.runs(**key));
         live.map(|(key, seat)| (*key, seat.waits_since)).collect()
     }

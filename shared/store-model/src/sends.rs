@@ -1,8 +1,11 @@
 //! Accepting and cancelling sends.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use mainspring_shared::budget::Held;
-use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, KeyId, SendId, SessionKey, TenantId};
+use mainspring_shared::pause::PauseKey;
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::session::transition::{self, Offer, grant_accepted};
@@ -15,9 +18,24 @@ use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
 
 use crate::memory::ModelStore;
+use crate::pauses::StoredPause;
 use crate::session::Session;
 use crate::state::{Seen, State};
 use crate::{boots, inbox, reads, sweeps};
+
+/// Where sends are, and what holds them back.
+#[derive(Debug, Default)]
+pub(crate) struct SendTables {
+    /// The session of each send.
+    pub(crate) homes: BTreeMap<(TenantId, SendId), SessionKey>,
+    /// Places among a tenant's open sends, with the time at which they were taken.
+    pub(crate) places: BTreeMap<(TenantId, SendId), Timestamp>,
+    /// Places among an API key's open sends, with the time at which they were taken.
+    pub(crate) key_places: BTreeMap<(TenantId, (KeyId, SendId)), Timestamp>,
+    pub(crate) pauses: BTreeMap<PauseKey, StoredPause>,
+    /// The pauses for which sends wait.
+    pub(crate) pause_waits: BTreeMap<(TenantId, SendId), PauseKey>,
+}
 
 #[async_trait]
 impl Sends for ModelStore {
@@ -110,7 +128,7 @@ pub(crate) fn accept(
     }
     let key = item.target.key();
     // The id serves as a key: a repeated request without an idempotency key stores nothing.
-    if state.homes.contains_key(&(key.tenant, item.id)) {
+    if state.sends.homes.contains_key(&(key.tenant, item.id)) {
         return AcceptOutcome::Replayed(item.id);
     }
     match &item.target {
@@ -133,7 +151,7 @@ pub(crate) fn accept(
         }
     }
     state.remember(item.idempotency.as_ref(), item.id.0, now);
-    state.homes.insert((key.tenant, item.id), key);
+    state.sends.homes.insert((key.tenant, item.id), key);
     let is_new = matches!(item.target, Target::New(_));
     let keeper = item.keeper.filter(|_| !is_new);
     let keeper = keeper.filter(|keeper| state.may_keep(key, *keeper, now));
@@ -221,7 +239,7 @@ pub(crate) fn cancel(
     tenant: TenantId,
     id: SendId,
 ) -> CancelOutcome {
-    let Some(home) = state.homes.get(&(tenant, id)).copied() else {
+    let Some(home) = state.sends.homes.get(&(tenant, id)).copied() else {
         return CancelOutcome::NotFound;
     };
     let runs = state.send(tenant, id).map(|send| send.status) == Some(SendStatus::Running);

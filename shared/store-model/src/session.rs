@@ -28,27 +28,39 @@ pub(crate) struct Session {
     pub(crate) hot: HotRow,
     /// The columns that are rarely read; none for a tombstone.
     pub(crate) cold: Option<Cold>,
+    /// For a deleted session, the state of its removal.
+    pub(crate) erasing: Option<Erasing>,
     pub(crate) sends: BTreeMap<SendId, SendRecord>,
+    /// By call id.
+    pub(crate) calls: BTreeMap<String, CallRecord>,
+    /// By place.
+    pub(crate) inbox: BTreeMap<i64, InboxItem>,
+    /// By send, round and attempt.
+    pub(crate) usage: BTreeMap<(SendId, i32, i32), UsageRow>,
+    pub(crate) transcript: Transcript,
+    pub(crate) journal: Journal,
+}
+
+/// A session's messages, and what replaces some of them in a model's context.
+#[derive(Debug)]
+pub(crate) struct Transcript {
+    /// The `seq` of the first message.
+    pub(crate) first_seq: i64,
     pub(crate) messages: BTreeMap<i64, Message>,
     /// Ordered by number.
     pub(crate) folds: Vec<Fold>,
     /// By first message.
     pub(crate) projections: BTreeMap<i64, Projection>,
-    /// The `seq` of the transcript's first message.
-    pub(crate) first_seq: i64,
-    /// For a deleted session, the state of its removal.
-    pub(crate) erasing: Option<Erasing>,
+}
+
+/// A session's steps, and what was told to others about its work.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
     pub(crate) steps: BTreeMap<i64, Step>,
     /// Number of steps that were removed together with their sends.
     pub(crate) retired_steps: i64,
-    /// By call id.
-    pub(crate) calls: BTreeMap<String, CallRecord>,
-    /// By place.
-    pub(crate) inbox: BTreeMap<i64, InboxItem>,
     /// The final sends whose end was reported to their parent.
     pub(crate) reported: BTreeSet<SendId>,
-    /// By send, round and attempt.
-    pub(crate) usage: BTreeMap<(SendId, i32, i32), UsageRow>,
     /// The webhook events of its steps.
     pub(crate) news: News,
 }
@@ -91,19 +103,18 @@ impl Session {
                 created_at: now,
                 updated_at: now,
             }),
-            sends: BTreeMap::new(),
-            messages: BTreeMap::new(),
-            folds: Vec::new(),
-            projections: BTreeMap::new(),
-            first_seq: 1,
             erasing: None,
-            steps: BTreeMap::new(),
-            retired_steps: 0,
+            sends: BTreeMap::new(),
             calls: BTreeMap::new(),
             inbox: BTreeMap::new(),
-            reported: BTreeSet::new(),
             usage: BTreeMap::new(),
-            news: News::default(),
+            transcript: Transcript {
+                first_seq: 1,
+                messages: BTreeMap::new(),
+                folds: Vec::new(),
+                projections: BTreeMap::new(),
+            },
+            journal: Journal::default(),
         }
     }
 
@@ -162,10 +173,12 @@ impl Session {
         if let Some(step) = change.step {
             for (seq, message) in (first_seq..).zip(messages) {
                 let message = message.at(seq, step.send_id, step.at, step.epoch);
-                self.messages.insert(seq, message);
+                self.transcript.messages.insert(seq, message);
             }
-            self.news.extend(WebhookNews::of_step(self.key, &step));
-            self.steps.insert(step.n, step);
+            self.journal
+                .news
+                .extend(WebhookNews::of_step(self.key, &step));
+            self.journal.steps.insert(step.n, step);
         }
         change.notify
     }
@@ -220,7 +233,11 @@ impl Session {
     /// yet.
     pub(crate) fn unsaid(&mut self, id: SendId, now: Timestamp) -> Vec<NewMessage> {
         let mut unsaid = self.end_calls(id, now);
-        if !self.messages.values().any(|message| message.send_id == id)
+        if !self
+            .transcript
+            .messages
+            .values()
+            .any(|message| message.send_id == id)
             && let Some(send) = self.sends.get(&id)
         {
             unsaid.push(NewMessage::user(send.words().to_vec(), 0));
@@ -232,15 +249,18 @@ impl Session {
     /// rows.
     pub(crate) fn retire(&mut self, id: SendId) -> u64 {
         let rows = |session: &Self| {
-            session.sends.len() + session.steps.len() + session.calls.len() + session.usage.len()
+            session.sends.len()
+                + session.journal.steps.len()
+                + session.calls.len()
+                + session.usage.len()
         };
-        let (before, steps) = (rows(self), self.steps.len());
+        let (before, steps) = (rows(self), self.journal.steps.len());
         self.sends.remove(&id);
-        self.reported.remove(&id);
-        self.steps.retain(|_, step| step.send_id != id);
+        self.journal.reported.remove(&id);
+        self.journal.steps.retain(|_, step| step.send_id != id);
         self.calls.retain(|_, call| call.send_id != id);
         self.usage.retain(|(send, ..), _| *send != id);
-        self.retired_steps += (steps - self.steps.len()) as i64;
+        self.journal.retired_steps += (steps - self.journal.steps.len()) as i64;
         (before - rows(self)) as u64
     }
 
@@ -251,13 +271,13 @@ impl Session {
             hot: self.hot.clone(),
             agent_version: self.cold.as_ref().map(|cold| cold.agent_version),
             sends: self.sends.values().cloned().collect(),
-            first_seq: self.first_seq,
+            first_seq: self.transcript.first_seq,
             erasing: self.erasing.is_some(),
-            messages: self.messages.values().cloned().collect(),
-            folds: self.folds.clone(),
-            projections: self.projections.values().cloned().collect(),
-            steps: self.steps.values().cloned().collect(),
-            retired_steps: self.retired_steps,
+            messages: self.transcript.messages.values().cloned().collect(),
+            folds: self.transcript.folds.clone(),
+            projections: self.transcript.projections.values().cloned().collect(),
+            steps: self.journal.steps.values().cloned().collect(),
+            retired_steps: self.journal.retired_steps,
             calls: self.calls.values().cloned().collect(),
             inbox: self.inbox.values().cloned().collect(),
             parent: self.cold.as_ref().and_then(|cold| cold.parent.clone()),

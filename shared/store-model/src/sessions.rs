@@ -19,7 +19,7 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 
 use crate::memory::ModelStore;
-use crate::session::{Erasing, Session};
+use crate::session::{Erasing, Session, Transcript};
 use crate::state::{Seen, State};
 use crate::{lists, reads, timers};
 
@@ -114,22 +114,25 @@ pub(crate) fn import(state: &mut State, now: Timestamp, item: ImportSession) -> 
     let key = item.session.key;
     let mut session = Session::new(item.session, now);
     let messages = copies_behind(item.messages, item.behind).into_iter();
-    session.messages = messages.map(|message| (message.seq, message)).collect();
+    session.transcript.messages = messages.map(|message| (message.seq, message)).collect();
     if item.behind > 0 {
         let staged = state.sessions.get_mut(&key);
         let Some(staged) = staged.filter(|staged| waits(staged, item.behind, now)) else {
             return CreateOutcome::Gone;
         };
         if item.more {
-            staged.messages.append(&mut session.messages);
+            staged
+                .transcript
+                .messages
+                .append(&mut session.transcript.messages);
             if let Some(erasing) = &mut staged.erasing {
                 erasing.due_at = Timestamp(now.0 + STAGED_MS);
             }
             return CreateOutcome::Staged;
         }
-        let mut before = staged.messages.clone();
-        before.append(&mut session.messages);
-        session.messages = before;
+        let mut before = staged.transcript.messages.clone();
+        before.append(&mut session.transcript.messages);
+        session.transcript.messages = before;
     } else if item.more {
         session.cold = None;
         session.hot.lifecycle = Lifecycle::Deleted;
@@ -146,11 +149,11 @@ pub(crate) fn import(state: &mut State, now: Timestamp, item: ImportSession) -> 
         }
         return CreateOutcome::Staged;
     }
-    session.hot.next_seq += session.messages.len() as i64;
+    session.hot.next_seq += session.transcript.messages.len() as i64;
     session.hot.context_version = item.folds.iter().map(|fold| fold.n).max().unwrap_or(0);
-    session.folds = item.folds;
+    session.transcript.folds = item.folds;
     let projections = item.projections.into_iter();
-    session.projections = projections.map(|it| (it.from_seq, it)).collect();
+    session.transcript.projections = projections.map(|it| (it.from_seq, it)).collect();
     let outcome = add(state, now, session, item.idempotency.as_ref());
     if matches!(outcome, CreateOutcome::Created(_)) {
         let (tenant, session) = (key.tenant, key.session);
@@ -164,9 +167,10 @@ pub(crate) fn import(state: &mut State, now: Timestamp, item: ImportSession) -> 
 /// present.
 fn waits(staged: &Session, behind: i64, now: Timestamp) -> bool {
     let erasing = staged.erasing.as_ref();
+    let messages = &staged.transcript.messages;
     erasing.is_some_and(|erasing| erasing.due_at > now)
-        && staged.messages.first_key_value().map(|(seq, _)| *seq) == Some(1)
-        && staged.messages.len() as i64 >= behind
+        && messages.first_key_value().map(|(seq, _)| *seq) == Some(1)
+        && messages.len() as i64 >= behind
 }
 
 fn add(
@@ -275,7 +279,7 @@ pub(crate) fn delete(
         agents: cold.agents,
         up_to: None,
     });
-    session.first_seq = 1;
+    session.transcript.first_seq = 1;
     let last_step = session.hot.next_step - 1;
     lists::delete(state, key.tenant, key.session);
     crate::runs::cancel_of(state, key);
@@ -320,7 +324,7 @@ fn fold_at_rest(state: &mut State, now: Timestamp, item: FoldAtRest) -> FoldedAt
     let step = change.step_n();
     session.commit(change, Vec::new());
     let fold = fold.at(session.hot.context_version, item.send_id, now);
-    fold::attach(&mut session.folds, fold);
+    fold::attach(&mut session.transcript.folds, fold);
     FoldedAtRest::Attached { step }
 }
 
@@ -331,34 +335,34 @@ pub(crate) fn prune(state: &mut State, item: PruneSession) -> PruneOutcome {
     };
     let active = session.active().map(|send| send.id);
     let of_active = |message: &&Message| Some(message.send_id) == active;
-    let active_from = session.messages.values().find(of_active);
+    let active_from = session.transcript.messages.values().find(of_active);
     let active_from = active_from.map(|message| message.seq);
-    let before = session.first_seq;
+    let before = session.transcript.first_seq;
     let until = begins(
-        session,
+        &session.transcript,
         item.to
             .first_kept(before, session.hot.next_seq, active_from),
     );
     let page = before.saturating_add(i64::from(item.limit.max(1)));
     let mut first_seq = until;
     if page < until && !item.dry_run {
-        first_seq = begins(session, page);
+        first_seq = begins(&session.transcript, page);
         if first_seq <= before {
             // A single message has more results than fit in a page.
-            let mut behind = session.messages.range(page + 1..until);
+            let mut behind = session.transcript.messages.range(page + 1..until);
             let next = behind.find(|(_, message)| message.asked_at_seq.is_none());
             first_seq = next.map_or(until, |(seq, _)| *seq);
         }
     }
     if !item.dry_run && first_seq > before {
-        let kept = session.messages.split_off(&first_seq);
-        for gone in std::mem::replace(&mut session.messages, kept).into_values() {
+        let kept = session.transcript.messages.split_off(&first_seq);
+        for gone in std::mem::replace(&mut session.transcript.messages, kept).into_values() {
             if let Some(call) = gone.tool_call_id {
                 session.calls.remove(&call);
             }
         }
-        session.projections = session.projections.split_off(&first_seq);
-        session.first_seq = first_seq;
+        session.transcript.projections = session.transcript.projections.split_off(&first_seq);
+        session.transcript.first_seq = first_seq;
         session.hot.context_version += 1;
     }
     PruneOutcome::Pruned {
@@ -370,8 +374,8 @@ pub(crate) fn prune(state: &mut State, item: PruneSession) -> PruneOutcome {
 
 /// The first message to keep so that a transcript can begin at `seq`: the question, if there is an
 /// answer at `seq`.
-fn begins(session: &Session, seq: i64) -> i64 {
-    let asked = session.messages.get(&seq).and_then(|m| m.asked_at_seq);
+fn begins(transcript: &Transcript, seq: i64) -> i64 {
+    let asked = transcript.messages.get(&seq).and_then(|m| m.asked_at_seq);
     asked.unwrap_or(seq)
 }
 
@@ -422,10 +426,10 @@ pub(crate) fn erase(state: &mut State, now: Timestamp, key: SessionKey, limit: u
     items.sort_unstable_by(|a, b| a.id.cmp(&b.id));
     let items: Vec<i64> = items.iter().take(limit).map(|item| item.n).collect();
     session.inbox.retain(|n, _| !items.contains(n));
-    let messages = pop(&mut session.messages, limit);
-    let folds = limit.min(session.folds.len());
-    session.folds.drain(..folds);
-    let projections = pop(&mut session.projections, limit);
+    let messages = pop(&mut session.transcript.messages, limit);
+    let folds = limit.min(session.transcript.folds.len());
+    session.transcript.folds.drain(..folds);
+    let projections = pop(&mut session.transcript.projections, limit);
     let agents = pop(&mut erasing.agents, limit);
     let rows = [
         messages,
@@ -475,8 +479,8 @@ pub(crate) fn record(state: &State, session: &Session, now: Timestamp) -> Option
         agent: cold.agents.get(&cold.agent_version)?.clone(),
         agent_version: cold.agent_version,
         metadata: cold.metadata.clone(),
-        messages: session.hot.next_seq - session.first_seq,
-        first_seq: session.first_seq,
+        messages: session.hot.next_seq - session.transcript.first_seq,
+        first_seq: session.transcript.first_seq,
         parent: cold.parent.clone(),
         created_at: cold.created_at,
         updated_at: cold.updated_at,

@@ -45,21 +45,21 @@ impl Skills for ModelStore {
             faults,
             seen_at,
         };
-        state.broken_skills.insert((tenant, folder), broken);
+        state.agents.broken_skills.insert((tenant, folder), broken);
         Ok(())
     }
 
     async fn remove_skill(&self, tenant: TenantId, name: String, versions: bool) -> Result<bool> {
         let (mut state, _) = self.begin();
         let slot = (tenant, name);
-        let mended = state.broken_skills.remove(&slot).is_some();
-        let Some(named) = state.skills.get_mut(&slot) else {
+        let mended = state.agents.broken_skills.remove(&slot).is_some();
+        let Some(named) = state.agents.skills.get_mut(&slot) else {
             return Ok(mended);
         };
         let listed = named.current.take().is_some();
         let gone = versions && !named.versions.is_empty();
         if versions {
-            state.skills.remove(&slot);
+            state.agents.skills.remove(&slot);
         }
         Ok(mended || listed || gone)
     }
@@ -71,7 +71,7 @@ impl Skills for ModelStore {
     ) -> Result<Vec<Option<SkillRecord>>> {
         let (state, _) = self.begin();
         let found = refs.into_iter().map(|wanted| {
-            let named = state.skills.get(&(tenant, wanted.name))?;
+            let named = state.agents.skills.get(&(tenant, wanted.name))?;
             let hash = wanted.hash.or(named.current.map(|(hash, _)| hash))?;
             named.versions.get(&hash).map(|(record, _)| record.clone())
         });
@@ -80,19 +80,23 @@ impl Skills for ModelStore {
 
     async fn list_skills(&self, query: ListSkills) -> Result<Page<SkillRecord>> {
         let (state, _) = self.begin();
-        let listed = state.skills.iter().filter_map(|((tenant, name), named)| {
-            let behind = query.after.as_ref().is_none_or(|after| name > after);
-            let (hash, _) = named
-                .current
-                .filter(|_| *tenant == query.tenant && behind)?;
-            named.versions.get(&hash).map(|(record, _)| record.clone())
-        });
+        let listed = state
+            .agents
+            .skills
+            .iter()
+            .filter_map(|((tenant, name), named)| {
+                let behind = query.after.as_ref().is_none_or(|after| name > after);
+                let (hash, _) = named
+                    .current
+                    .filter(|_| *tenant == query.tenant && behind)?;
+                named.versions.get(&hash).map(|(record, _)| record.clone())
+            });
         Ok(page(listed, query.limit))
     }
 
     async fn skill_versions(&self, tenant: TenantId, name: String) -> Result<Vec<SkillVersion>> {
         let (state, _) = self.begin();
-        let named = state.skills.get(&(tenant, name));
+        let named = state.agents.skills.get(&(tenant, name));
         let versions = named.into_iter().flat_map(|named| named.versions.values());
         let mut versions: Vec<_> = versions
             .map(|(record, _)| SkillVersion {
@@ -108,7 +112,7 @@ impl Skills for ModelStore {
 
     async fn broken_skills(&self, tenant: TenantId) -> Result<Vec<BrokenSkill>> {
         let (state, _) = self.begin();
-        let broken = state.broken_skills.iter();
+        let broken = state.agents.broken_skills.iter();
         let broken = broken.filter(|((owner, _), _)| *owner == tenant);
         Ok(broken.map(|(_, broken)| broken.clone()).collect())
     }
@@ -121,7 +125,7 @@ impl Skills for ModelStore {
         paths: Vec<String>,
     ) -> Result<BTreeMap<String, Vec<u8>>> {
         let (state, _) = self.begin();
-        let named = state.skills.get(&(tenant, name));
+        let named = state.agents.skills.get(&(tenant, name));
         let Some((_, skill)) = named.and_then(|named| named.versions.get(&hash)) else {
             return Ok(BTreeMap::new());
         };
@@ -142,9 +146,9 @@ fn publish(state: &mut State, now: Timestamp, item: &PublishSkill) -> PublishSki
     state.remember(item.idempotency.as_ref(), item.resource(), now);
     let slot = (item.tenant, item.skill.name.clone());
     if item.source == SkillSource::Mounted {
-        state.broken_skills.remove(&slot);
+        state.agents.broken_skills.remove(&slot);
     }
-    let named = state.skills.entry(slot).or_default();
+    let named = state.agents.skills.entry(slot).or_default();
     let hash = item.skill.hash;
     let created = !named.versions.contains_key(&hash);
     if created {
@@ -162,7 +166,7 @@ fn publish(state: &mut State, now: Timestamp, item: &PublishSkill) -> PublishSki
 
 /// All skills, without their files' contents.
 pub(crate) fn dump(state: &State) -> Vec<DumpSkill> {
-    let skills = state.skills.iter().map(|((tenant, name), named)| {
+    let skills = state.agents.skills.iter().map(|((tenant, name), named)| {
         let versions = named.versions.values().map(|(record, skill)| {
             let files = skill.files.iter();
             let files = files.map(|(path, content)| (path.clone(), content.len() as u64));

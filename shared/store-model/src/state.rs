@@ -2,95 +2,39 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-use mainspring_shared::agent::AgentKey;
-use mainspring_shared::blob::{BlobHash, BlobPlace};
-use mainspring_shared::id::{
-    BootId, ErasureId, KeyId, MemoryId, RunKey, SendId, SessionKey, TenantId, TimerId,
-    WebhookEventId, WebhookId,
-};
-use mainspring_shared::memory::PaidCall;
-use mainspring_shared::pause::PauseKey;
-use mainspring_shared::provider_key::ProviderKeyRecord;
+use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::send::SendRecord;
-use mainspring_shared::skill::BrokenSkill;
-use mainspring_shared::store::{
-    BootRecord, Dump, Erasure, IdempotencyKey, KeyOutcome, WebhookNews,
-};
-use mainspring_shared::tenant::{KeyRecord, SeatLimits, TenantErasure};
+use mainspring_shared::store::{Dump, IdempotencyKey, KeyOutcome};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{CallRecord, Published};
-use mainspring_shared::webhook::{DeliveryRecord, WebhookRecord};
+use mainspring_shared::tool::CallRecord;
 use uuid::Uuid;
 
-use crate::blobs::{self, Blob};
-use crate::lists::{self, StoredList};
-use crate::memories;
-use crate::runs::Run;
-use crate::seats::Seat;
+use crate::agents::{self, AgentTables};
+use crate::blobs::{self, BlobTables};
+use crate::boots::ProcessTables;
+use crate::memories::{self, MemoryTables};
+use crate::runs::{Run, RunTables};
+use crate::sends::SendTables;
 use crate::session::Session;
-use crate::skills::{self, Named};
-use crate::tenants;
+use crate::tenants::TenantTables;
 use crate::timers::Timer;
-use crate::webhooks::News;
-use crate::{agents, calibrations, extractions, money, pauses};
+use crate::webhooks::WebhookTables;
+use crate::{extractions, lists, money, skills};
 
-/// Everything that a database would hold.
+/// Everything that a database would hold, by noun.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    pub(crate) agents: BTreeMap<AgentKey, agents::StoredAgent>,
-    pub(crate) boots: BTreeMap<BootId, BootRecord>,
-    /// The tools that boots offer to agents.
-    pub(crate) tools: BTreeMap<BootId, Published>,
-    /// What workers learned about providers' token counts, by provider and model.
-    pub(crate) calibrations: BTreeMap<(String, String), calibrations::Known>,
+    pub(crate) processes: ProcessTables,
+    pub(crate) agents: AgentTables,
     /// Including tombstones.
     pub(crate) sessions: BTreeMap<SessionKey, Session>,
-    /// The session of each send.
-    pub(crate) homes: BTreeMap<(TenantId, SendId), SessionKey>,
-    /// By tenant, route and key.
-    pub(crate) requests: BTreeMap<(TenantId, String, String), Request>,
-    pub(crate) blobs: BTreeMap<(TenantId, BlobHash), Blob>,
-    /// Pieces of blobs' bytes.
-    pub(crate) chunks: BTreeMap<(BlobPlace, i32), Bytes>,
-    /// By tenant and key.
-    pub(crate) lists: BTreeMap<(TenantId, String), StoredList>,
-    /// By tenant and name.
-    pub(crate) skills: BTreeMap<(TenantId, String), Named>,
-    /// By tenant and folder.
-    pub(crate) broken_skills: BTreeMap<(TenantId, String), BrokenSkill>,
-    pub(crate) memories: BTreeMap<(TenantId, MemoryId), memories::StoredMemory>,
-    pub(crate) extractions: BTreeMap<(TenantId, SendId), extractions::Owed>,
-    pub(crate) memory_erasures: BTreeMap<(TenantId, ErasureId), Erasure>,
-    /// The cost of vectors that was not charged to a send.
-    pub(crate) memory_usage: BTreeMap<(TenantId, Uuid), PaidCall>,
-    pub(crate) runs: BTreeMap<RunKey, Run>,
-    /// Number of requests to runs so far.
-    pub(crate) asks: i64,
+    pub(crate) sends: SendTables,
+    pub(crate) runs: RunTables,
     pub(crate) timers: BTreeMap<(TenantId, TimerId), Timer>,
-    pub(crate) tenants: tenants::StoredTenants,
-    /// Including those that have ended.
-    pub(crate) tenant_erasures: BTreeMap<TenantId, TenantErasure>,
-    pub(crate) api_keys: BTreeMap<KeyId, KeyRecord>,
-    pub(crate) webhooks: BTreeMap<(TenantId, WebhookId), WebhookRecord>,
-    /// Events since the last step; those for tenants without endpoints are then dropped.
-    pub(crate) news: News,
-    /// Events that no fan-out has turned into deliveries yet.
-    pub(crate) events: Vec<WebhookNews>,
-    pub(crate) deliveries: BTreeMap<(TenantId, WebhookId, WebhookEventId), DeliveryRecord>,
-    /// Places among a tenant's open sends, with the time at which they were taken.
-    pub(crate) open_sends: BTreeMap<(TenantId, SendId), Timestamp>,
-    /// Places among an API key's open sends, with the time at which they were taken.
-    pub(crate) key_sends: BTreeMap<(TenantId, (KeyId, SendId)), Timestamp>,
-    /// Limits of tenants' seats, and since when they apply.
-    pub(crate) seat_limits: BTreeMap<TenantId, (SeatLimits, Timestamp)>,
-    pub(crate) seats: BTreeMap<SessionKey, Seat>,
-    /// The reservations and spending of calls under limits of money or tokens.
-    pub(crate) money: money::Accounts,
-    pub(crate) pauses: BTreeMap<PauseKey, pauses::StoredPause>,
-    pub(crate) provider_keys: BTreeMap<(TenantId, String), ProviderKeyRecord>,
-    /// The pauses for which sends wait.
-    pub(crate) pause_waits: BTreeMap<(TenantId, SendId), PauseKey>,
+    pub(crate) memory: MemoryTables,
+    pub(crate) blobs: BlobTables,
+    pub(crate) tenants: TenantTables,
+    pub(crate) webhooks: WebhookTables,
 }
 
 /// A request that was served under an idempotency key.
@@ -116,7 +60,7 @@ impl State {
     /// Whether a boot may own sessions: it is known, not declared dead, and its lease has not
     /// expired.
     pub(crate) fn is_live(&self, boot: BootId, now: Timestamp) -> bool {
-        let boot = self.boots.get(&boot);
+        let boot = self.processes.boots.get(&boot);
         boot.is_some_and(|boot| boot.dead_at.is_none() && boot.lease_until >= now)
     }
 
@@ -130,22 +74,22 @@ impl State {
 
     /// Whether a worker may be granted a session when a send is accepted.
     pub(crate) fn may_keep(&self, key: SessionKey, keeper: BootId, now: Timestamp) -> bool {
-        let pool = self.boots.get(&keeper).map(|boot| &boot.pool);
+        let pool = self.processes.boots.get(&keeper).map(|boot| &boot.pool);
         let serves = |session: &Session| Some(&session.hot.pool) == pool;
         self.is_live(keeper, now)
-            && !self.seat_limits.contains_key(&key.tenant)
+            && !self.tenants.seat_limits.contains_key(&key.tenant)
             && self.sessions.get(&key).is_some_and(serves)
     }
 
     /// Adds a session, replacing any that has its key.
     pub(crate) fn add_session(&mut self, mut session: Session) {
-        session.news = self.news.clone();
+        session.journal.news = self.webhooks.news.clone();
         self.sessions.insert(session.key, session);
     }
 
     /// A send by id.
     pub(crate) fn send(&self, tenant: TenantId, id: SendId) -> Option<&SendRecord> {
-        let home = self.homes.get(&(tenant, id))?;
+        let home = self.sends.homes.get(&(tenant, id))?;
         self.sessions.get(home)?.sends.get(&id)
     }
 
@@ -163,7 +107,7 @@ impl State {
         let Some(key) = key else {
             return Seen::Never;
         };
-        match self.requests.get(&slot(key)) {
+        match self.tenants.requests.get(&slot(key)) {
             None => Seen::Never,
             Some(request) if request.body_hash == key.body_hash => Seen::Before(request.resource),
             Some(_) => Seen::Mismatch,
@@ -178,7 +122,7 @@ impl State {
                 resource: made,
                 created_at: now,
             };
-            self.requests.insert(slot(key), request);
+            self.tenants.requests.insert(slot(key), request);
         }
     }
 
@@ -196,20 +140,21 @@ impl State {
 
     /// The content in the fixed order of the maps.
     pub(crate) fn dump(&self) -> Dump {
-        let money = money::dump(&self.money);
+        let money = money::dump(&self.tenants.money);
         Dump {
-            boots: self.boots.values().cloned().collect(),
+            boots: self.processes.boots.values().cloned().collect(),
             sessions: self.sessions.values().map(Session::dump).collect(),
             blobs: blobs::dump(self),
             lists: lists::dump(self),
             memories: memories::dump(self),
             memory_erasures: memories::dump_erasures(self),
             extractions: extractions::dump(self),
-            runs: self.runs.values().map(Run::dump).collect(),
+            runs: self.runs.rows.values().map(Run::dump).collect(),
             agents: agents::dump(self),
             skills: skills::dump(self),
-            tenants: self.tenants.dump(),
+            tenants: self.tenants.rows.dump(),
             seat_limits: self
+                .tenants
                 .seat_limits
                 .iter()
                 .map(|(id, (_, since))| (*id, *since))

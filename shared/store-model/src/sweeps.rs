@@ -52,7 +52,7 @@ pub(crate) fn orphans(state: &State, now: Timestamp, query: SweepOrphans) -> Orp
             .filter(|send| !send.status.is_final());
         open.map(move |send| (session.key.tenant, send.id.0, &send.reports_to, parent))
     });
-    let open = state.runs.values().map(|run| &run.record);
+    let open = state.runs.rows.values().map(|run| &run.record);
     let runs = open
         .filter(|run| !run.status.is_final())
         .map(|run| (run.key.tenant, run.key.run.0, &run.reports_to, run.session));
@@ -177,21 +177,22 @@ fn serve(
 /// them.
 pub(crate) fn retention(state: &mut State, now: Timestamp, keep: Duration) -> u64 {
     let is_old = |time: Timestamp| time.after(keep) < now;
-    let before = state.requests.len() + state.boots.len() + state.api_keys.len();
+    let (tenants, boots) = (&mut state.tenants, &mut state.processes.boots);
+    let before = tenants.requests.len() + boots.len() + tenants.api_keys.len();
     let key_keep = keep.max(API_KEY_KEEP);
-    state.api_keys.retain(|_, key| {
+    tenants.api_keys.retain(|_, key| {
         let over = [key.revoked_at, key.expires_at].into_iter().flatten().min();
         over.is_none_or(|over| over.after(key_keep) >= now)
     });
-    state
+    tenants
         .requests
         .retain(|_, request| !is_old(request.created_at));
     let sessions = &state.sessions;
-    state.boots.retain(|id, boot| {
+    boots.retain(|id, boot| {
         let ended = boot.dead_at.unwrap_or(boot.lease_until);
         !is_old(ended) || sessions.values().any(|s| s.hot.owner == Some(*id))
     });
-    (before - state.requests.len() - state.boots.len() - state.api_keys.len()) as u64
+    (before - tenants.requests.len() - boots.len() - tenants.api_keys.len()) as u64
 }
 
 /// Removes the sends of a page that are old enough, with everything that belongs only to them.
@@ -220,11 +221,11 @@ pub(crate) fn retire_sends(state: &mut State, now: Timestamp, query: RetireSends
         let is_young = send.created_at.after(query.young) >= now;
         retired.next = Some(id).filter(|_| !is_young);
         rounds += i64::from(send.rounds);
-        let is_told = send.reports_to.is_none() || session.reported.contains(&id);
+        let is_told = send.reports_to.is_none() || session.journal.reported.contains(&id);
         let may_go = match &send.run {
             Some(at) => {
                 let (tenant, run) = (query.tenant, at.run);
-                send.finished_at.is_some() && !state.runs.contains_key(&RunKey { tenant, run })
+                send.finished_at.is_some() && !state.runs.rows.contains_key(&RunKey { tenant, run })
             }
             None => send.finished_at.is_some_and(is_old),
         };

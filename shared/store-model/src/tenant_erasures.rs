@@ -14,18 +14,18 @@ use crate::state::State;
 impl TenantErasures for ModelStore {
     async fn begin_tenant_erasure(&self, tenant: TenantId) -> Result<BeginErasureOutcome> {
         let (mut state, now) = self.begin();
-        let Some(found) = state.tenants.get_mut(tenant) else {
+        let Some(found) = state.tenants.rows.get_mut(tenant) else {
             return Ok(BeginErasureOutcome::NotFound);
         };
         if found.retention.hold {
             return Ok(BeginErasureOutcome::Held);
         }
         let begun_at = *found.erasing_at.get_or_insert(now);
-        let keys = state.api_keys.values_mut();
+        let keys = state.tenants.api_keys.values_mut();
         for key in keys.filter(|key| key.tenant == tenant) {
             key.revoked_at.get_or_insert(now);
         }
-        let erasure = state.tenant_erasures.entry(tenant);
+        let erasure = state.tenants.erasures.entry(tenant);
         let erasure = erasure.or_insert_with(|| TenantErasure {
             tenant,
             begun_at,
@@ -36,12 +36,12 @@ impl TenantErasures for ModelStore {
     }
 
     async fn tenant_erasure(&self, tenant: TenantId) -> Result<Option<TenantErasure>> {
-        Ok(self.begin().0.tenant_erasures.get(&tenant).cloned())
+        Ok(self.begin().0.tenants.erasures.get(&tenant).cloned())
     }
 
     async fn erasing_tenants(&self) -> Result<Vec<TenantId>> {
         let (state, _) = self.begin();
-        let open = state.tenant_erasures.values();
+        let open = state.tenants.erasures.values();
         let open = open.filter(|erasure| erasure.ended_at.is_none());
         Ok(open.map(|erasure| erasure.tenant).collect())
     }
@@ -52,7 +52,7 @@ impl TenantErasures for ModelStore {
         _limit: u32,
     ) -> Result<Option<TenantErasure>> {
         let (mut state, now) = self.begin();
-        let Some(mut found) = state.tenant_erasures.get(&tenant).cloned() else {
+        let Some(mut found) = state.tenants.erasures.get(&tenant).cloned() else {
             return Ok(None);
         };
         if found.ended_at.is_some() {
@@ -63,16 +63,16 @@ impl TenantErasures for ModelStore {
         if found.progress.step(removed, left, now, ERASED_MS_MIN) {
             found.progress.failed = None;
             found.ended_at = Some(now);
-            state.tenants.forget(tenant);
+            state.tenants.rows.forget(tenant);
             state.apply_limits(tenant, &Limits::default(), now);
         }
-        state.tenant_erasures.insert(tenant, found.clone());
+        state.tenants.erasures.insert(tenant, found.clone());
         Ok(Some(found))
     }
 
     async fn note_tenant_erasure(&self, tenant: TenantId, failed: Option<String>) -> Result<()> {
         let (mut state, _) = self.begin();
-        let found = state.tenant_erasures.get_mut(&tenant);
+        let found = state.tenants.erasures.get_mut(&tenant);
         if let Some(found) = found.filter(|found| found.ended_at.is_none()) {
             found.progress.failed = failed;
         }
@@ -91,32 +91,35 @@ fn count<T>(rows: impl Iterator<Item = T>, is_of: impl Fn(&T) -> bool) -> u64 {
     rows.filter(is_of).count() as u64
 }
 
-/// Applies a macro to the maps whose keys contain a tenant: `table: map.field`, where `field` is
+/// Applies a macro to the maps whose keys contain a tenant: `table: map => field`, where `field` is
 /// the tenant's in the key.
 macro_rules! tenant_maps {
     ($apply:ident, $state:expr, $tenant:expr) => {
         $apply! { $state, $tenant,
-            "session_hot": sessions.tenant, "sends": homes.0, "idempotency_keys": requests.0,
-            "lists": lists.0, "skills": skills.0, "skill_faults": broken_skills.0,
-            "memories": memories.0, "extractions": extractions.0,
-            "memory_erasures": memory_erasures.0, "memory_usage": memory_usage.0,
-            "runs": runs.tenant, "timers": timers.0, "agents_named": agents.tenant,
-            "webhooks": webhooks.0, "webhook_deliveries": deliveries.0, "pauses": pauses.tenant,
-            "provider_keys": provider_keys.0, "pause_waits": pause_waits.0, "open_sends": open_sends.0,
-            "key_sends": key_sends.0, "seats": seats.tenant,
+            "session_hot": sessions => tenant, "sends": sends.homes => 0,
+            "idempotency_keys": tenants.requests => 0, "lists": agents.lists => 0,
+            "skills": agents.skills => 0, "skill_faults": agents.broken_skills => 0,
+            "memories": memory.entries => 0, "extractions": memory.extractions => 0,
+            "memory_erasures": memory.erasures => 0, "memory_usage": memory.usage => 0,
+            "runs": runs.rows => tenant, "timers": timers => 0,
+            "agents_named": agents.named => tenant,
+            "webhooks": webhooks.endpoints => 0, "webhook_deliveries": webhooks.deliveries => 0,
+            "pauses": sends.pauses => tenant, "provider_keys": tenants.provider_keys => 0,
+            "pause_waits": sends.pause_waits => 0, "open_sends": sends.places => 0,
+            "key_sends": sends.key_places => 0, "seats": tenants.seats => tenant,
         }
     };
 }
 
 macro_rules! counted {
-    ($state:expr, $tenant:expr, $($table:literal: $map:ident.$part:tt,)+) => {
-        vec![$(($table, count($state.$map.keys(), |key| key.$part == $tenant))),+]
+    ($state:expr, $tenant:expr, $($table:literal: $($map:ident).+ => $part:tt,)+) => {
+        vec![$(($table, count($state.$($map).+.keys(), |key| key.$part == $tenant))),+]
     };
 }
 
 macro_rules! dropped {
-    ($state:expr, $tenant:expr, $($table:literal: $map:ident.$part:tt,)+) => {
-        vec![$(($table, drop_from(&mut $state.$map, |key| key.$part == $tenant))),+]
+    ($state:expr, $tenant:expr, $($table:literal: $($map:ident).+ => $part:tt,)+) => {
+        vec![$(($table, drop_from(&mut $state.$($map).+, |key| key.$part == $tenant))),+]
     };
 }
 
@@ -129,16 +132,19 @@ impl State {
         rows.extend([
             (
                 "api_keys",
-                count(self.api_keys.values(), |key| key.tenant == tenant),
+                count(self.tenants.api_keys.values(), |key| key.tenant == tenant),
             ),
             (
                 "webhook_events",
-                count(self.events.iter(), |news| news.tenant == tenant),
+                count(self.webhooks.events.iter(), |news| news.tenant == tenant),
             ),
-            ("blobs", count(self.blobs.keys(), |key| key.0 == tenant)),
+            (
+                "blobs",
+                count(self.blobs.rows.keys(), |key| key.0 == tenant),
+            ),
             (
                 "blob_chunks",
-                count(self.chunks.keys(), |key| key.0.tenant == tenant),
+                count(self.blobs.chunks.keys(), |key| key.0.tenant == tenant),
             ),
         ]);
         let found = rows.into_iter().filter(|(_, count)| *count > 0);
@@ -157,18 +163,23 @@ impl State {
 
     /// Removes everything of a tenant. Its blobs are only released.
     fn erase(&mut self, tenant: TenantId) -> Vec<(String, u64)> {
-        let events = self.events.len();
-        self.events.retain(|news| news.tenant != tenant);
-        let events = (events - self.events.len()) as u64;
-        let keys = self.api_keys.len();
-        self.api_keys.retain(|_, key| key.tenant != tenant);
-        let keys = (keys - self.api_keys.len()) as u64;
+        let events = self.webhooks.events.len();
+        self.webhooks.events.retain(|news| news.tenant != tenant);
+        let events = (events - self.webhooks.events.len()) as u64;
+        let keys = self.tenants.api_keys.len();
+        self.tenants.api_keys.retain(|_, key| key.tenant != tenant);
+        let keys = (keys - self.tenants.api_keys.len()) as u64;
         let money = self.money_rows(tenant);
         self.forget_money(tenant);
         let mut removed = tenant_maps!(dropped, self, tenant);
         removed.extend([("webhook_events", events), ("api_keys", keys)]);
         removed.extend(money);
-        for (_, blob) in self.blobs.iter_mut().filter(|((of, _), _)| *of == tenant) {
+        for (_, blob) in self
+            .blobs
+            .rows
+            .iter_mut()
+            .filter(|((of, _), _)| *of == tenant)
+        {
             blob.let_go();
         }
         removed

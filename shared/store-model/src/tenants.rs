@@ -3,21 +3,43 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{KeyId, SendId, TenantId};
+use mainspring_shared::id::{KeyId, SendId, SessionKey, TenantId};
+use mainspring_shared::provider_key::ProviderKeyRecord;
 use mainspring_shared::store::{
     CalledSeats, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey, ListTenants, NewTenant,
     PLACE_KEPT_MS, Page, Result, TenantPatch, TenantUsage, TenantUsageQuery, Tenants,
     UpdateTenantOutcome, frees_places,
 };
 use mainspring_shared::tenant::{
-    LedgerLimits, Limits, Pools, Retention, Tenant, resource, tenant_of,
+    KeyRecord, LedgerLimits, Limits, Pools, Retention, SeatLimits, Tenant, TenantErasure, resource,
+    tenant_of,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::webhook::DeliveryRecord;
 
 use crate::memory::ModelStore;
+use crate::money::Accounts;
 use crate::reads::page;
-use crate::state::{Seen, State};
+use crate::seats::Seat;
+use crate::state::{Request, Seen, State};
+
+/// Tenants, their keys and requests, and what limits their work.
+#[derive(Debug, Default)]
+pub(crate) struct TenantTables {
+    pub(crate) rows: StoredTenants,
+    /// Including those that have ended.
+    pub(crate) erasures: BTreeMap<TenantId, TenantErasure>,
+    pub(crate) api_keys: BTreeMap<KeyId, KeyRecord>,
+    /// Requests under idempotency keys, by tenant, route and key.
+    pub(crate) requests: BTreeMap<(TenantId, String, String), Request>,
+    /// By tenant and provider.
+    pub(crate) provider_keys: BTreeMap<(TenantId, String), ProviderKeyRecord>,
+    /// Limits of tenants' seats, and since when they apply.
+    pub(crate) seat_limits: BTreeMap<TenantId, (SeatLimits, Timestamp)>,
+    pub(crate) seats: BTreeMap<SessionKey, Seat>,
+    /// The reservations and spending of calls under limits of money or tokens.
+    pub(crate) money: Accounts,
+}
 
 /// Tenants by number. A deleted tenant's number stays taken and has no value.
 #[derive(Debug)]
@@ -92,7 +114,7 @@ impl Tenants for ModelStore {
         match state.seen(key.as_ref()) {
             Seen::Mismatch => return Ok(CreateTenantOutcome::Mismatch),
             Seen::Before(made) => {
-                let found = tenant_of(made).and_then(|id| state.tenants.get(id));
+                let found = tenant_of(made).and_then(|id| state.tenants.rows.get(id));
                 return Ok(match found {
                     Some(tenant) => CreateTenantOutcome::Replayed(tenant.clone()),
                     None => CreateTenantOutcome::Gone,
@@ -100,10 +122,10 @@ impl Tenants for ModelStore {
             }
             Seen::Never => {}
         }
-        if state.tenants.is_taken(&new.name, None) {
+        if state.tenants.rows.is_taken(&new.name, None) {
             return Ok(CreateTenantOutcome::NameTaken);
         }
-        let last = state.tenants.0.keys().next_back().map_or(0, |id| id.0);
+        let last = state.tenants.rows.0.keys().next_back().map_or(0, |id| id.0);
         let tenant = Tenant {
             id: TenantId(last + 1),
             name: new.name,
@@ -114,31 +136,31 @@ impl Tenants for ModelStore {
             erasing_at: None,
             created_at: now,
         };
-        state.tenants.0.insert(tenant.id, Some(tenant.clone()));
+        state.tenants.rows.0.insert(tenant.id, Some(tenant.clone()));
         state.apply_limits(tenant.id, &tenant.limits, now);
         state.remember(key.as_ref(), resource(tenant.id), now);
         Ok(CreateTenantOutcome::Created(tenant))
     }
 
     async fn get_tenant(&self, id: TenantId) -> Result<Option<Tenant>> {
-        Ok(self.begin().0.tenants.get(id).cloned())
+        Ok(self.begin().0.tenants.rows.get(id).cloned())
     }
 
     async fn named_tenant(&self, name: String) -> Result<Option<TenantId>> {
         let (state, _) = self.begin();
-        let mut live = state.tenants.0.values().flatten();
+        let mut live = state.tenants.rows.0.values().flatten();
         Ok(live
             .find(|tenant| tenant.name == name && tenant.erasing_at.is_none())
             .map(|tenant| tenant.id))
     }
 
     async fn tenant_pools(&self) -> Result<Vec<(TenantId, Pools)>> {
-        Ok(self.begin().0.tenants.with_pools())
+        Ok(self.begin().0.tenants.rows.with_pools())
     }
 
     async fn list_tenants(&self, query: ListTenants) -> Result<Page<Tenant>> {
         let (state, _) = self.begin();
-        let all = state.tenants.0.values().flatten();
+        let all = state.tenants.rows.0.values().flatten();
         let rest = all.filter(|tenant| query.after.is_none_or(|after| tenant.id > after));
         Ok(page(rest.cloned(), query.limit))
     }
@@ -146,12 +168,12 @@ impl Tenants for ModelStore {
     async fn update_tenant(&self, id: TenantId, patch: TenantPatch) -> Result<UpdateTenantOutcome> {
         let (mut state, now) = self.begin();
         if let Some(name) = &patch.name
-            && state.tenants.get(id).is_some()
-            && state.tenants.is_taken(name, Some(id))
+            && state.tenants.rows.get(id).is_some()
+            && state.tenants.rows.is_taken(name, Some(id))
         {
             return Ok(UpdateTenantOutcome::NameTaken);
         }
-        let Some(Some(tenant)) = state.tenants.0.get_mut(&id) else {
+        let Some(Some(tenant)) = state.tenants.rows.0.get_mut(&id) else {
             return Ok(UpdateTenantOutcome::NotFound);
         };
         if let Some(name) = patch.name {
@@ -174,43 +196,48 @@ impl Tenants for ModelStore {
 
     async fn delete_tenant(&self, id: TenantId) -> Result<DeleteTenantOutcome> {
         let (mut state, now) = self.begin();
-        if state.tenants.get(id).is_none() {
+        if state.tenants.rows.get(id).is_none() {
             return Ok(DeleteTenantOutcome::NotFound);
         }
         let mut sessions = state.sessions.values();
         let has_sessions =
             sessions.any(|session| session.key.tenant == id && session.cold.is_some());
-        let has_runs = state.runs.keys().any(|key| key.tenant == id);
+        let has_runs = state.runs.rows.keys().any(|key| key.tenant == id);
         let mut timers = state.timers.iter().filter(|((tenant, _), _)| *tenant == id);
         let has_timers = timers.any(|(_, timer)| timer.record.state.ended_at.is_none());
         if has_sessions || has_runs || has_timers {
             return Ok(DeleteTenantOutcome::NotEmpty);
         }
-        state.tenants.0.insert(id, None);
-        state.memories.retain(|(tenant, _), _| *tenant != id);
-        state.memory_usage.retain(|(tenant, _), _| *tenant != id);
-        let erasures = state.memory_erasures.iter_mut();
+        state.tenants.rows.0.insert(id, None);
+        let memory = &mut state.memory;
+        memory.entries.retain(|(tenant, _), _| *tenant != id);
+        memory.usage.retain(|(tenant, _), _| *tenant != id);
+        let erasures = memory.erasures.iter_mut();
         for (_, erasure) in erasures.filter(|((tenant, _), _)| *tenant == id) {
             erasure.by = None;
         }
-        state.extractions.retain(|(tenant, _), _| *tenant != id);
-        state.agents.retain(|key, _| key.tenant != id);
-        state.pauses.retain(|key, _| key.tenant != id);
-        state.provider_keys.retain(|(tenant, _), _| *tenant != id);
-        state.open_sends.retain(|(tenant, _), _| *tenant != id);
-        state.key_sends.retain(|(tenant, _), _| *tenant != id);
+        memory.extractions.retain(|(tenant, _), _| *tenant != id);
+        let agents = &mut state.agents;
+        agents.named.retain(|key, _| key.tenant != id);
+        agents.skills.retain(|(tenant, _), _| *tenant != id);
+        agents.broken_skills.retain(|(tenant, _), _| *tenant != id);
+        let sends = &mut state.sends;
+        sends.places.retain(|(tenant, _), _| *tenant != id);
+        sends.key_places.retain(|(tenant, _), _| *tenant != id);
+        sends.pauses.retain(|key, _| key.tenant != id);
+        sends.pause_waits.retain(|(tenant, _), _| *tenant != id);
         state.apply_limits(id, &Limits::default(), now);
         state.forget_money(id);
-        state.pause_waits.retain(|(tenant, _), _| *tenant != id);
-        state.skills.retain(|(tenant, _), _| *tenant != id);
-        state.broken_skills.retain(|(tenant, _), _| *tenant != id);
-        state.webhooks.retain(|(tenant, _), _| *tenant != id);
-        state.events.retain(|news| news.tenant != id);
+        let webhooks = &mut state.webhooks;
+        webhooks.endpoints.retain(|(tenant, _), _| *tenant != id);
+        webhooks.events.retain(|news| news.tenant != id);
         let pending = |it: &DeliveryRecord| it.due_at.is_some();
-        state
+        webhooks
             .deliveries
             .retain(|(tenant, ..), it| *tenant != id || !pending(it));
-        let keys = state.api_keys.values_mut().filter(|key| key.tenant == id);
+        let tenants = &mut state.tenants;
+        tenants.provider_keys.retain(|(tenant, _), _| *tenant != id);
+        let keys = tenants.api_keys.values_mut().filter(|key| key.tenant == id);
         for key in keys {
             key.revoked_at.get_or_insert(now);
         }
@@ -276,7 +303,7 @@ impl Tenants for ModelStore {
                 }
             }
         }
-        for ((tenant, call), paid) in &state.memory_usage {
+        for ((tenant, call), paid) in &state.memory.usage {
             if *tenant == query.tenant && range.contains(call) {
                 found.calls += 1;
                 found.usage.add(&paid.usage);
@@ -296,7 +323,7 @@ impl Tenants for ModelStore {
 
     async fn tenant_bytes(&self, tenant: TenantId) -> Result<u64> {
         let (state, _) = self.begin();
-        let mine = state.blobs.iter().filter(|((of, _), _)| *of == tenant);
+        let mine = state.blobs.rows.iter().filter(|((of, _), _)| *of == tenant);
         Ok(mine.map(|(_, blob)| blob.stored_bytes()).sum())
     }
 }
@@ -308,11 +335,11 @@ impl State {
     /// The places of a tenant, or of one of its keys.
     fn places(&self, tenant: TenantId, key: Option<KeyId>) -> Places {
         if let Some(key) = key {
-            let all = self.key_sends.iter();
+            let all = self.sends.key_places.iter();
             let mine = all.filter(|((of, its), _)| *of == tenant && its.0 == key);
             mine.map(|((_, its), since)| (its.1, *since)).collect()
         } else {
-            let all = self.open_sends.iter();
+            let all = self.sends.places.iter();
             let mine = all.filter(|((of, _), _)| *of == tenant);
             mine.map(|((_, send), since)| (*send, *since)).collect()
         }
@@ -321,13 +348,16 @@ impl State {
     fn keep_places(&mut self, tenant: TenantId, key: Option<KeyId>, places: Places) {
         let places = places.into_iter();
         if let Some(key) = key {
-            self.key_sends
+            self.sends
+                .key_places
                 .retain(|(of, its), _| *of != tenant || its.0 != key);
-            self.key_sends
+            self.sends
+                .key_places
                 .extend(places.map(|(send, since)| ((tenant, (key, send)), since)));
         } else {
-            self.open_sends.retain(|(of, _), _| *of != tenant);
-            self.open_sends
+            self.sends.places.retain(|(of, _), _| *of != tenant);
+            self.sends
+                .places
                 .extend(places.map(|(send, since)| ((tenant, send), since)));
         }
     }

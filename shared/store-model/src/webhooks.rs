@@ -1,5 +1,6 @@
 //! Webhooks: endpoints, the events that steps record for them, and deliveries.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +17,17 @@ use mainspring_shared::webhook::{DeliveryRecord, DeliveryStatus, WebhookRecord};
 use crate::memory::ModelStore;
 use crate::reads::page;
 use crate::state::{Seen, State};
+
+/// Endpoints, and the events on their way to them.
+#[derive(Debug, Default)]
+pub(crate) struct WebhookTables {
+    pub(crate) endpoints: BTreeMap<(TenantId, WebhookId), WebhookRecord>,
+    /// Events since the last step; those for tenants without endpoints are then dropped.
+    pub(crate) news: News,
+    /// Events that no fan-out has turned into deliveries yet.
+    pub(crate) events: Vec<WebhookNews>,
+    pub(crate) deliveries: BTreeMap<(TenantId, WebhookId, WebhookEventId), DeliveryRecord>,
+}
 
 /// The webhook events of steps. Every session shares it.
 #[derive(Debug, Clone, Default)]
@@ -36,13 +48,14 @@ impl News {
 impl State {
     /// Keeps the new events of tenants that have endpoints.
     pub(crate) fn take_news(&mut self) {
-        for news in self.news.take() {
+        for news in self.webhooks.news.take() {
             if self
                 .webhooks
+                .endpoints
                 .keys()
                 .any(|(tenant, _)| *tenant == news.tenant)
             {
-                self.events.push(news);
+                self.webhooks.events.push(news);
             }
         }
     }
@@ -57,13 +70,13 @@ impl Webhooks for ModelStore {
     ) -> Result<CreateWebhookOutcome> {
         let (mut state, now) = self.begin();
         let known_in = Duration::ZERO;
-        if state.tenants.get(new.tenant).is_none() {
+        if state.tenants.rows.get(new.tenant).is_none() {
             return Ok(CreateWebhookOutcome::NoTenant);
         }
         match state.seen(key.as_ref()) {
             Seen::Mismatch => return Ok(CreateWebhookOutcome::Mismatch),
             Seen::Before(made) => {
-                let found = state.webhooks.get(&(new.tenant, WebhookId(made)));
+                let found = state.webhooks.endpoints.get(&(new.tenant, WebhookId(made)));
                 return Ok(match found.cloned() {
                     Some(webhook) => CreateWebhookOutcome::Replayed { webhook, known_in },
                     None => CreateWebhookOutcome::Gone,
@@ -71,7 +84,11 @@ impl Webhooks for ModelStore {
             }
             Seen::Never => {}
         }
-        let mine = state.webhooks.keys().filter(|key| key.0 == new.tenant);
+        let mine = state
+            .webhooks
+            .endpoints
+            .keys()
+            .filter(|key| key.0 == new.tenant);
         if mine.count() >= WEBHOOKS_MAX as usize {
             return Ok(CreateWebhookOutcome::TooMany);
         }
@@ -85,18 +102,22 @@ impl Webhooks for ModelStore {
             disabled: None,
             created_at: now,
         };
-        state.webhooks.insert((new.tenant, new.id), webhook.clone());
+        state
+            .webhooks
+            .endpoints
+            .insert((new.tenant, new.id), webhook.clone());
         state.remember(key.as_ref(), new.id.0, now);
         Ok(CreateWebhookOutcome::Created { webhook, known_in })
     }
 
     async fn get_webhook(&self, tenant: TenantId, id: WebhookId) -> Result<Option<WebhookRecord>> {
-        Ok(self.begin().0.webhooks.get(&(tenant, id)).cloned())
+        let (state, _) = self.begin();
+        Ok(state.webhooks.endpoints.get(&(tenant, id)).cloned())
     }
 
     async fn list_webhooks(&self, query: ListWebhooks) -> Result<Page<WebhookRecord>> {
         let (state, _) = self.begin();
-        let all = state.webhooks.values().rev();
+        let all = state.webhooks.endpoints.values().rev();
         let found = all
             .filter(|it| it.tenant == query.tenant)
             .filter(|it| query.before.is_none_or(|before| it.id < before));
@@ -105,7 +126,10 @@ impl Webhooks for ModelStore {
 
     async fn change_webhook(&self, change: ChangeWebhook) -> Result<Option<WebhookRecord>> {
         let (mut state, now) = self.begin();
-        let found = state.webhooks.get_mut(&(change.tenant, change.id));
+        let found = state
+            .webhooks
+            .endpoints
+            .get_mut(&(change.tenant, change.id));
         Ok(found.map(|webhook| {
             *webhook = change.made(webhook.clone(), now);
             webhook.clone()
@@ -114,10 +138,11 @@ impl Webhooks for ModelStore {
 
     async fn delete_webhook(&self, tenant: TenantId, id: WebhookId) -> Result<bool> {
         let (mut state, _) = self.begin();
-        let gone = state.webhooks.remove(&(tenant, id)).is_some();
+        let gone = state.webhooks.endpoints.remove(&(tenant, id)).is_some();
         if gone {
             let mine = |it: &DeliveryRecord| (it.tenant, it.webhook) == (tenant, id);
             state
+                .webhooks
                 .deliveries
                 .retain(|_, it| !mine(it) || it.due_at.is_none());
         }
@@ -126,10 +151,10 @@ impl Webhooks for ModelStore {
 
     async fn fan_out(&self, limit: u32) -> Result<FannedOut> {
         let (mut state, now) = self.begin();
-        state.events.sort_by_key(|news| news.at);
-        let count = state.events.len().min(limit as usize);
-        let news: Vec<WebhookNews> = state.events.drain(..count).collect();
-        let webhooks: Vec<WebhookRecord> = state.webhooks.values().cloned().collect();
+        state.webhooks.events.sort_by_key(|news| news.at);
+        let count = state.webhooks.events.len().min(limit as usize);
+        let news: Vec<WebhookNews> = state.webhooks.events.drain(..count).collect();
+        let webhooks: Vec<WebhookRecord> = state.webhooks.endpoints.values().cloned().collect();
         let deliveries = deliveries_of(&news, &webhooks);
         for (webhook, event) in &deliveries {
             let delivery = DeliveryRecord {
@@ -148,7 +173,7 @@ impl Webhooks for ModelStore {
                 settled_at: None,
             };
             let key = (webhook.tenant, webhook.id, event.id);
-            state.deliveries.entry(key).or_insert(delivery);
+            state.webhooks.deliveries.entry(key).or_insert(delivery);
         }
         Ok(FannedOut {
             events: news.len() as u64,
@@ -162,10 +187,14 @@ impl Webhooks for ModelStore {
             now,
             ..ClaimedDeliveries::default()
         };
-        let live = state.webhooks.values().filter(|it| it.disabled.is_none());
+        let live = state
+            .webhooks
+            .endpoints
+            .values()
+            .filter(|it| it.disabled.is_none());
         let mut due = Vec::new();
         for webhook in live {
-            let all = state.deliveries.values();
+            let all = state.webhooks.deliveries.values();
             let mine = all.filter(|it| (it.tenant, it.webhook) == (webhook.tenant, webhook.id));
             let mine = mine.filter_map(|it| Some((it.due_at?, it.event)));
             let mut mine: Vec<_> = mine.filter(|(at, _)| *at <= now).collect();
@@ -185,7 +214,8 @@ impl Webhooks for ModelStore {
                 if claimed.deliveries.len() == claim.limit as usize {
                     break;
                 }
-                let Some(delivery) = state.deliveries.get_mut(&(key.0, key.1, event)) else {
+                let Some(delivery) = state.webhooks.deliveries.get_mut(&(key.0, key.1, event))
+                else {
                     continue;
                 };
                 delivery.attempts += 1;
@@ -204,7 +234,7 @@ impl Webhooks for ModelStore {
         let (mut state, now) = self.begin();
         let mut settle = |item: SettleDelivery| {
             let key = (item.tenant, item.webhook, item.event);
-            let found = state.deliveries.get_mut(&key).filter(|it| {
+            let found = state.webhooks.deliveries.get_mut(&key).filter(|it| {
                 it.attempts == item.attempt && it.tried > 0 && it.status == DeliveryStatus::Pending
             });
             let Some(delivery) = found else { return false };
@@ -225,7 +255,7 @@ impl Webhooks for ModelStore {
 
     async fn list_deliveries(&self, query: ListDeliveries) -> Result<Page<DeliveryRecord>> {
         let (state, _) = self.begin();
-        let all = state.deliveries.values().rev();
+        let all = state.webhooks.deliveries.values().rev();
         let found = all
             .filter(|it| (it.tenant, it.webhook) == (query.tenant, query.webhook))
             .filter(|it| query.status.is_none_or(|status| it.status == status))
@@ -240,7 +270,7 @@ impl Webhooks for ModelStore {
         event: WebhookEventId,
     ) -> Result<Option<DeliveryRecord>> {
         let (mut state, now) = self.begin();
-        let found = state.deliveries.get_mut(&(tenant, webhook, event));
+        let found = state.webhooks.deliveries.get_mut(&(tenant, webhook, event));
         Ok(found.map(|delivery| {
             delivery.status = DeliveryStatus::Pending;
             delivery.due_at = Some(now);
@@ -253,13 +283,13 @@ impl Webhooks for ModelStore {
     async fn retire_deliveries(&self, query: RetireDeliveries) -> Result<u64> {
         let (mut state, now) = self.begin();
         let before = Timestamp(now.0 - query.keep.as_millis() as i64);
-        let all = state.deliveries.iter();
+        let all = state.webhooks.deliveries.iter();
         let old = all.filter_map(|(key, it)| Some((it.settled_at?, *key)));
         let mut old: Vec<_> = old.filter(|(at, _)| *at < before).collect();
         old.sort_unstable();
         old.truncate(query.limit as usize);
         for (_, key) in &old {
-            state.deliveries.remove(key);
+            state.webhooks.deliveries.remove(key);
         }
         Ok(old.len() as u64)
     }
