@@ -13,7 +13,7 @@ use crate::id::{BootId, LeaseToken, SendId, SessionKey};
 use crate::lease::Lease;
 use crate::message::ContentPart;
 use crate::send::{SendRecord, SendStatus};
-use crate::store::{AcceptSend, Accepted, GrantedSend, Lost, ReleaseSession, StartedSend};
+use crate::store::{AcceptSend, Accepted, GrantedSend, ReleaseLoss, ReleaseSession, StartedSend};
 use crate::time::Timestamp;
 use crate::usage::Usage;
 
@@ -74,7 +74,7 @@ impl Dispatch {
         ReleaseSession {
             key: self.key(),
             lease: self.lease(boot),
-            lost: Lost::Nothing,
+            lost: ReleaseLoss::Nothing,
         }
     }
 

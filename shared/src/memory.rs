@@ -147,15 +147,15 @@ impl Embedding {
 
 /// The conversation on whose behalf a provider is called, if there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Asker {
+pub struct OnBehalfOf {
     /// The session.
     pub session: Option<SessionId>,
     /// The send; `None` for a preview of a hypothetical one.
     pub send: Option<SendId>,
 }
 
-impl Asker {
-    /// A send as the asker.
+impl OnBehalfOf {
+    /// On behalf of this send.
     pub fn send(session: SessionId, send: SendId) -> Self {
         Self {
             session: Some(session),
@@ -176,7 +176,7 @@ pub struct Recall {
     /// Maximum number of entries.
     pub limit: u32,
     /// On whose behalf.
-    pub asker: Asker,
+    pub on_behalf_of: OnBehalfOf,
     /// The account to charge for model calls that this takes.
     pub account: Account,
 }
@@ -223,7 +223,7 @@ pub struct Forget {
     /// The provider's id of the entry.
     pub id: String,
     /// On whose behalf.
-    pub asker: Asker,
+    pub on_behalf_of: OnBehalfOf,
 }
 
 /// Why a provider failed.

@@ -200,7 +200,7 @@ pub struct SendRecord {
 
 impl SendRecord {
     /// The input shown to the model: its own, or the one that hooks substituted.
-    pub fn words(&self) -> &[ContentPart] {
+    pub fn effective_input(&self) -> &[ContentPart] {
         let shown = self.shown.as_ref();
         let other = shown.and_then(|shown| shown.input.as_deref());
         other.unwrap_or(&self.input)
@@ -218,7 +218,7 @@ impl SendRecord {
 
     /// Adds to its totals [what a dead worker left unpaid](Shown::take_unpaid), for a send that
     /// ends without another worker that would do it. Returns the usage row to store with the end.
-    pub fn pay_for_the_dead(&mut self) -> Option<UsageRow> {
+    pub fn bill_crashed_call(&mut self) -> Option<UsageRow> {
         let row = self.shown.as_mut()?.take_unpaid()?;
         self.usage.add(&row.usage);
         self.counted += 1;

@@ -71,9 +71,9 @@ pub use inspect::{
 };
 pub use keys::{CreateKeyOutcome, Keys, ListKeys, NewKey, RotateKey};
 pub use leases::{
-    AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
-    Completed, Counters, Leases, Lost, ParkOutcome, ParkSend, ParkUntil, ReleaseSession, Resumed,
-    SendTotals, StartedSend, Then,
+    AfterSend, AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome,
+    CompleteSend, Completed, Counters, Leases, ParkOutcome, ParkSend, ParkUntil, ReleaseLoss,
+    ReleaseSession, Resumed, SendTotals, StartedSend,
 };
 pub use lists::{ListOutcome, Lists, WriteList};
 pub use memories::{

@@ -28,7 +28,8 @@ use crate::time::Timestamp;
 pub use binding::{AGENTS_MAX, Binding, Narrowed, Outside, PAIRS_MAX};
 pub use erasure::{ErasureProgress, TenantErasure};
 pub use ledger::{
-    Amount, LedgerAccount, LedgerLimits, LedgerRoom, LedgerSpent, LedgerWish, Payer, ledger_room,
+    Amount, LedgerAccount, LedgerLimits, LedgerRequest, LedgerRoom, LedgerSpent, Payer,
+    check_ledger,
 };
 pub use money::{
     MONEY_AHEAD_PARTS, MONEY_ASIDE_MS, MONEY_DAYS_KEPT, MoneyLimits, MoneyRoom, MoneySpan,

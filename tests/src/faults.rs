@@ -28,7 +28,7 @@ use mainspring_shared::entropy::Entropy as _;
 use mainspring_shared::time::{Clock as _, Timestamp};
 
 pub use alarms::Alarms;
-pub use caller::Caller;
+pub use caller::RetryingClient;
 pub use cluster::{Cluster, Machine, Recipe, alone, beside, binary, say, skipped};
 pub use evidence::{Ended, Evidence, Told, violations};
 pub use fan_out::FanOut;
@@ -38,11 +38,11 @@ pub use lock::RowLock;
 pub use proxy::{Cut, Proxy};
 pub use side_effects::{SideEffect, SideEffects};
 pub use stream::{Event, Events};
-pub use tenants::{Holder, ROOT_KEY, SECRETS_KEY, furnished, new_tenant};
+pub use tenants::{ApiClient, ROOT_KEY, SECRETS_KEY, furnished, new_tenant};
 pub use verdict::{Report, settle};
 
 /// How long each test injects faults: `MAINSPRING_FAULT_SECONDS`, or 3 seconds.
-pub fn dose() -> Duration {
+pub fn fault_duration() -> Duration {
     Duration::from_secs(asked("MAINSPRING_FAULT_SECONDS").unwrap_or(3))
 }
 

@@ -7,10 +7,10 @@
 mod alone;
 mod audits;
 mod blobs;
-mod essence;
 pub(crate) mod faulty;
-mod looks;
-mod manner;
+mod lookup;
+mod model_behaviour;
+mod normalize;
 mod pauses;
 mod previews;
 mod replays;
@@ -57,14 +57,14 @@ use uuid::Uuid;
 
 pub use alone::alone;
 pub use blobs::{DyingBlobs, FaultyBlobs, Wrong};
-pub use essence::{differences, essence};
 pub use faulty::{Fault, FaultPlan, Faulty};
-pub use manner::{Bill, Bills, Manner};
+pub use model_behaviour::{Bill, Bills, ModelBehaviour};
+pub use normalize::{differences, essence};
 pub use replays::Replays;
 pub use script::{Asked, Script};
 pub use stores::Backing;
 pub use tools::{Act, Acts};
-pub use wires::{Mail, Wire, WireBus};
+pub use wires::{DispatchDelivery, Wire, WireBus};
 
 /// Tokio's paused clock, which advances only when nothing can run.
 #[derive(Debug, Clone, Copy)]
@@ -167,7 +167,7 @@ pub struct World {
     pub blobs_of_next: Option<Arc<dyn Blobs>>,
     clock: Arc<dyn Clock>,
     /// The clock of the processes started from now on.
-    theirs: Arc<dyn Clock>,
+    process_clock: Arc<dyn Clock>,
     entropy: Arc<CountingEntropy>,
     wire: Wire,
     bus: WireBus,
@@ -229,7 +229,7 @@ impl World {
             lifecycle: Lifecycle::new(),
             sweeps_every: Arc::new(Mutex::new(Duration::from_millis(250))),
             store,
-            theirs: clock.clone(),
+            process_clock: clock.clone(),
             clock,
             boot,
             has_database: !matches!(backing, Backing::Model),
@@ -269,7 +269,7 @@ impl World {
     /// Skews the wall clock of the processes started from now on; the store's clock stays right.
     pub fn skew(&mut self, by_ms: i64) {
         let inner = self.clock.clone();
-        self.theirs = Arc::new(Skewed { inner, by_ms });
+        self.process_clock = Arc::new(Skewed { inner, by_ms });
     }
 
     /// Sets the interval between sweeps, from the next one on. Each sweep costs ten statements even
@@ -313,7 +313,11 @@ impl World {
 
     /// Starts a worker with another configuration.
     pub fn worker_with(&self, config: WorkerConfig, store: Arc<dyn Store>) -> Lifecycle {
-        let mut memories = Memories::new(store.clone(), self.theirs.clone(), self.embedder.clone());
+        let mut memories = Memories::new(
+            store.clone(),
+            self.process_clock.clone(),
+            self.embedder.clone(),
+        );
         for (name, memory) in &self.memories {
             memories.insert(name, memory.clone());
         }
@@ -326,7 +330,7 @@ impl World {
             store,
             queue: Arc::new(self.wire.clone()),
             bus: Arc::new(self.bus.clone()),
-            clock: self.theirs.clone(),
+            clock: self.process_clock.clone(),
             entropy: self.entropy.clone(),
             providers: Arc::new(self.providers(&config.name)),
             tools: self.tools.clone(),
@@ -538,8 +542,8 @@ impl World {
     }
 
     /// Sets what happens from now on to messages for workers that were granted sessions.
-    pub fn set_mail(&self, mail: Mail) {
-        self.bus.set_mail(mail);
+    pub fn set_dispatch_delivery(&self, delivery: DispatchDelivery) {
+        self.bus.set_dispatch_delivery(delivery);
     }
 
     /// Notifies every worker of a session's signals.

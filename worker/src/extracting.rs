@@ -20,7 +20,7 @@ use mainspring_runtime::telemetry::{carrying, spans};
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::budget::{Budget, Caps, Spent};
 use mainspring_shared::error::{Code, Coded as _};
-use mainspring_shared::memory::{Account, Asker, MemorySource, PaidCall, Recall, Recalled};
+use mainspring_shared::memory::{Account, MemorySource, OnBehalfOf, PaidCall, Recall, Recalled};
 use mainspring_shared::message::{ContentPart, Message, NewMessage, plain_text};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
@@ -374,7 +374,7 @@ async fn extract_from(
         namespace: owed.spec.namespace.clone(),
         query: end_of(&text, QUERY_CHARS_MAX).to_owned(),
         limit: KNOWN_MAX,
-        asker: Asker::send(owed.key.session, owed.send_id),
+        on_behalf_of: OnBehalfOf::send(owed.key.session, owed.send_id),
         account: paid.account.clone(),
     };
     let limit = parts.config.recall_timeout * 5;

@@ -15,7 +15,7 @@ use mainspring_shared::blob::unstored;
 use mainspring_shared::bus::{Notice, Topic};
 use mainspring_shared::error::{Code, Coded as _};
 use mainspring_shared::id::SendId;
-use mainspring_shared::memory::Asker;
+use mainspring_shared::memory::OnBehalfOf;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::session::preview::{Answered, Ask, Preview, PreviewFold, PreviewLimit};
 use mainspring_shared::session::render::following;
@@ -144,11 +144,11 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
     if record.shown.is_none() && send.agent.memory.is_some() {
         let session = parts.store.get_session(ask.key).await.map_err(away)?;
         let metadata = session.map(|session| session.metadata).unwrap_or_default();
-        let asker = Asker {
+        let on_behalf_of = OnBehalfOf {
             session: Some(ask.key.session),
             send: is_sent.then_some(record.id),
         };
-        if let Some(memory) = foreseen(parts, &send, asker, &metadata).await {
+        if let Some(memory) = foreseen(parts, &send, on_behalf_of, &metadata).await {
             shown.get_or_insert_default().memory = Some(memory);
         }
     }

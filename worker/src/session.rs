@@ -16,7 +16,8 @@ use mainspring_shared::lease::Lease;
 use mainspring_shared::session::projection::Projected;
 use mainspring_shared::session::window::{Window, from_seq};
 use mainspring_shared::store::{
-    ClaimOutcome, ClaimSession, Claimed, Counters, Lost, ReleaseSession, StartedSend, Then,
+    AfterSend, ClaimOutcome, ClaimSession, Claimed, Counters, ReleaseLoss, ReleaseSession,
+    StartedSend,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -119,7 +120,7 @@ async fn take(kernel: &Kernel, handed: Handed) -> Option<Granted> {
             });
         }
     }
-    disown(kernel, key, lease.token, Lost::Nothing).await;
+    disown(kernel, key, lease.token, ReleaseLoss::Nothing).await;
     None
 }
 
@@ -228,7 +229,7 @@ async fn claim(kernel: &Arc<Kernel>, key: SessionKey) -> Option<Granted> {
         }
         Err(error) => {
             tracing::debug!(session.id = %key.session, %error, "not claimed; the sweep tries on");
-            disown(kernel, key, token, Lost::Nothing).await;
+            disown(kernel, key, token, ReleaseLoss::Nothing).await;
             None
         }
     }
@@ -250,7 +251,7 @@ async fn give_back(kernel: &Kernel, key: SessionKey, lease: Lease) {
     let release = ReleaseSession {
         key,
         lease,
-        lost: Lost::Nothing,
+        lost: ReleaseLoss::Nothing,
     };
     if let Err(error) = kernel.writes.release(release).await {
         tracing::debug!(session.id = %key.session, %error, "left to its lease");
@@ -260,7 +261,7 @@ async fn give_back(kernel: &Kernel, key: SessionKey, lease: Lease) {
 /// Releases a session that this process owns, or may own after a claim whose answer was lost.
 /// Retries for as long as the boot lives: renewals would otherwise keep a session that nobody works
 /// on.
-async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken, lost: Lost) {
+async fn disown(kernel: &Kernel, key: SessionKey, token: LeaseToken, lost: ReleaseLoss) {
     let mut outage = Outage::default();
     // A boot that ends releases everything by itself.
     while let Some(life) = kernel.boot.current() {
@@ -372,7 +373,11 @@ async fn held(
         in_a_row += 1;
         // The next send queues behind the sessions that wait for this seat.
         let more = !seated && in_a_row < kernel.parts.config.sends_in_a_row_max;
-        let then = if more { Then::Continue } else { Then::Release };
+        let then = if more {
+            AfterSend::Continue
+        } else {
+            AfterSend::Release
+        };
         let handles = SendHandles {
             lost: lost.clone(),
             cancel: CancellationToken::new(),
@@ -466,7 +471,7 @@ fn begin<'a>(kernel: &'a Arc<Kernel>, turn: LeasedSend<'a>) -> Box<Run<'a>> {
 /// Releases a session as it is: it stays ready for the sweep and for other workers.
 async fn release(kernel: &Kernel, key: SessionKey, lease: Lease, lost: &CancellationToken) {
     if !lost.is_cancelled() {
-        disown(kernel, key, lease.token, Lost::Nothing).await;
+        disown(kernel, key, lease.token, ReleaseLoss::Nothing).await;
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_shared::lease::Lease;
-use mainspring_shared::store::{Lost, ReleaseSession};
+use mainspring_shared::store::{ReleaseLoss, ReleaseSession};
 
 use crate::Kernel;
 use crate::config::WorkerConfig;
@@ -67,7 +67,7 @@ pub(crate) async fn watch(kernel: Arc<Kernel>) {
             let release = ReleaseSession {
                 key,
                 lease,
-                lost: Lost::ModelCall,
+                lost: ReleaseLoss::ModelCall,
             };
             match kernel.writes.release(release).await {
                 Ok(true) => {

@@ -48,7 +48,7 @@ const EXHAUSTED: Duration = Duration::from_secs(1);
 
 /// How long a connection may make no progress, and how long a head may be.
 #[derive(Debug, Clone, Copy)]
-struct Patience {
+struct ConnectionLimits {
     head: Duration,
     head_bytes: usize,
     write: Duration,
@@ -63,7 +63,7 @@ pub(crate) async fn serve(
     clock: &dyn Clock,
     lifecycle: &Lifecycle,
 ) {
-    let patience = Patience {
+    let limits = ConnectionLimits {
         head: config.head_timeout,
         head_bytes: config.head_bytes_max,
         write: config.write_timeout,
@@ -91,7 +91,7 @@ pub(crate) async fn serve(
             }
         };
         if let Ok(place) = places.clone().try_acquire_owned() {
-            let serving = connection(stream, router.clone(), patience, lifecycle.clone());
+            let serving = connection(stream, router.clone(), limits, lifecycle.clone());
             tasks.spawn(async move {
                 serving.await;
                 drop(place);
@@ -126,7 +126,12 @@ fn is_of_the_peer(error: &io::Error) -> bool {
     clippy::disallowed_methods,
     reason = "sockets live in the runtime's time, as hyper's own timers do"
 )]
-async fn connection(stream: TcpStream, router: Router, patience: Patience, lifecycle: Lifecycle) {
+async fn connection(
+    stream: TcpStream,
+    router: Router,
+    limits: ConnectionLimits,
+    lifecycle: Lifecycle,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::trace!(%error, "small responses may be delayed");
     }
@@ -143,22 +148,22 @@ async fn connection(stream: TcpStream, router: Router, patience: Patience, lifec
         .http1()
         .timer(TokioTimer::new())
         // Counted from the previous response, so it also closes idle connections.
-        .header_read_timeout(patience.head)
-        .max_buf_size(patience.head_bytes.max(8 << 10));
+        .header_read_timeout(limits.head)
+        .max_buf_size(limits.head_bytes.max(8 << 10));
     builder
         .http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(PING)
         .keep_alive_timeout(PING)
-        .max_header_list_size(u32::try_from(patience.head_bytes).unwrap_or(u32::MAX));
-    let stream = TokioIo::new(Patient {
+        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
+    let stream = TokioIo::new(WriteLimited {
         stream,
-        patience: patience.write,
+        write_timeout: limits.write,
         stuck: None,
     });
     let mut serving = pin!(builder.serve_connection(stream, service));
     // Before the first request the protocol is unknown, so hyper's timeouts do not apply yet.
-    let mut first = pin!(tokio::time::sleep(patience.head));
+    let mut first = pin!(tokio::time::sleep(limits.head));
     let mut stopping = pin!(lifecycle.stopping());
     let mut aborting = pin!(lifecycle.aborting());
     let (mut is_new, mut is_stopping) = (true, false);
@@ -241,13 +246,13 @@ fn asks_for_life(head: &[u8]) -> bool {
 }
 
 /// A connection that fails if the peer reads nothing for too long.
-struct Patient {
+struct WriteLimited {
     stream: TcpStream,
-    patience: Duration,
+    write_timeout: Duration,
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
+impl WriteLimited {
     /// The result of a write, or a timeout if it has been pending for too long.
     #[expect(
         clippy::disallowed_methods,
@@ -262,16 +267,16 @@ impl Patient {
             self.stuck = None;
             return wrote;
         }
-        let patience = self.patience;
+        let write_timeout = self.write_timeout;
         let stuck = self
             .stuck
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(write_timeout)));
         ready!(stuck.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for WriteLimited {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -281,7 +286,7 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for WriteLimited {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

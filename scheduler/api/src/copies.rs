@@ -17,7 +17,7 @@ use mainspring_shared::id::SessionKey;
 use mainspring_shared::list::{List, ListName};
 use mainspring_shared::message::{Message, settled_len};
 use mainspring_shared::session::fold::{self, Fold};
-use mainspring_shared::session::projection::{Copied, Projection};
+use mainspring_shared::session::projection::{Projection, ProjectionBuilder};
 use mainspring_shared::store::{CreateOutcome, ImportSession, NewSession, ReadMessages};
 use mainspring_shared::tenant::{Binding, Outside};
 use serde::Deserialize;
@@ -221,7 +221,7 @@ struct Copying<'a> {
     /// Number of messages that were stored.
     behind: i64,
     /// Collects what is shown of its sends once they are old, if the agent shows digests.
-    copied: Option<Copied>,
+    copied: Option<ProjectionBuilder>,
     weight: OwnedSemaphorePermit,
 }
 
@@ -231,7 +231,7 @@ impl<'a> Copying<'a> {
         copy: SessionKey,
         agent: &'a AgentSpec,
         source: SessionKey,
-        (after, copied): (i64, Option<Copied>),
+        (after, copied): (i64, Option<ProjectionBuilder>),
     ) -> Result<Self, Error> {
         Ok(Self {
             app,
@@ -309,9 +309,9 @@ impl<'a> Copying<'a> {
 }
 
 /// Collects the projections of a copy with these folds, if its agent shows digests.
-fn copied(agent: &AgentSpec, folds: &[Fold]) -> Option<Copied> {
+fn copied(agent: &AgentSpec, folds: &[Fold]) -> Option<ProjectionBuilder> {
     let is_stored = agent.context.representation.is_stored();
-    is_stored.then(|| Copied::new(fold::end(folds)))
+    is_stored.then(|| ProjectionBuilder::new(fold::end(folds)))
 }
 
 fn json_len(messages: &[Message]) -> usize {
@@ -422,7 +422,7 @@ struct Importing<'a> {
     behind: i64,
     /// Collects what is shown of its sends once they are old, if the agent shows digests and pages
     /// were stored.
-    copied: Option<Copied>,
+    copied: Option<ProjectionBuilder>,
     weight: OwnedSemaphorePermit,
 }
 

@@ -78,13 +78,13 @@ impl HotRow {
     }
 
     /// Whether this lease is the current one.
-    pub fn obeys(&self, lease: Lease) -> bool {
+    pub fn is_held_by(&self, lease: Lease) -> bool {
         self.token == Some(lease.token) && self.owner == Some(lease.boot)
     }
 
     /// The fence: whether this lease is the current one and the write is its next one.
-    pub fn admits(&self, lease: Lease) -> bool {
-        self.obeys(lease) && self.writes == lease.write
+    pub fn passes_fence(&self, lease: Lease) -> bool {
+        self.is_held_by(lease) && self.writes == lease.write
     }
 
     /// The numbers that every write under a lease returns.

@@ -188,7 +188,7 @@ pub fn to_store(window: &[Arc<Message>], stored_to: i64, is_cut: bool) -> (Vec<P
 ///
 /// Sends that are folded in the copy get none.
 #[derive(Debug)]
-pub struct Copied {
+pub struct ProjectionBuilder {
     /// The last message that a fold replaces.
     fold_end: i64,
     /// The messages of the send being collected.
@@ -196,7 +196,7 @@ pub struct Copied {
     whole: Vec<Projection>,
 }
 
-impl Copied {
+impl ProjectionBuilder {
     /// For a copy whose folds end at `fold_end`.
     pub fn new(fold_end: i64) -> Self {
         Self {

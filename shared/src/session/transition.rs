@@ -24,7 +24,8 @@ mod outside;
 
 pub use accept::{Offer, accept, refuse_accept};
 pub use claim::{
-    Claim, ClaimFacts, ClaimRefusal, Claimer, Eager, Granted, claim, grant_accepted, refuse_claim,
+    Claim, ClaimFacts, ClaimRefusal, Claimer, Granted, GrantedAccept, claim, grant_accepted,
+    refuse_claim,
 };
 pub use end::{cancel, delete, end_queued, expire, finish};
 pub use lease::{

@@ -387,7 +387,7 @@ pub enum AppendOutcome {
 
 /// What happens to the session after a final send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Then {
+pub enum AfterSend {
     /// Start the next send if there is one.
     Continue,
     /// Release the lease even if there is one.
@@ -424,7 +424,7 @@ pub struct CompleteSend {
     /// Signals that prevent the end if raised.
     pub unless: i32,
     /// What happens to the session next.
-    pub then: Then,
+    pub then: AfterSend,
 }
 
 impl CompleteSend {
@@ -542,12 +542,12 @@ pub struct ReleaseSession {
     /// The grant.
     pub lease: Lease,
     /// What the running send must count as lost.
-    pub lost: Lost,
+    pub lost: ReleaseLoss,
 }
 
 /// What is lost when a lease is released, without a step that records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Lost {
+pub enum ReleaseLoss {
     /// Nothing.
     #[default]
     Nothing,
@@ -557,7 +557,7 @@ pub enum Lost {
     Work,
 }
 
-impl Lost {
+impl ReleaseLoss {
     /// A model call, if one may have been started.
     pub const fn call_if(begun: bool) -> Self {
         if begun {

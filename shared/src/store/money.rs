@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::Result;
 use crate::agent::AgentName;
 use crate::id::{BootId, TenantId};
-use crate::tenant::{Amount, LedgerRoom, LedgerSpent, LedgerWish, MoneySpan, Payer};
+use crate::tenant::{Amount, LedgerRequest, LedgerRoom, LedgerSpent, MoneySpan, Payer};
 
 /// The ledger of tenants that have limits on the cost or tokens of their calls per day or month, or
 /// on their cost per minute. If either money or tokens are limited, both are tracked; "money" below
@@ -99,14 +99,14 @@ pub struct ReserveMoney {
     /// The least that makes the call worthwhile; at most `most`.
     pub least: Amount,
     /// An additional amount wanted for calls that follow soon. The reservation covers both, or at
-    /// most `most`. See [`ledger_room`](crate::tenant::ledger_room).
+    /// most `most`. See [`check_ledger`](crate::tenant::check_ledger).
     pub ahead: Amount,
 }
 
 impl ReserveMoney {
     /// The amounts it requests from its accounts.
-    pub const fn wish(&self) -> LedgerWish {
-        LedgerWish {
+    pub const fn ledger_request(&self) -> LedgerRequest {
+        LedgerRequest {
             most: self.most,
             least: self.least,
             ahead: self.ahead,

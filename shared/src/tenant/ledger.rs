@@ -155,7 +155,7 @@ pub enum LedgerRoom {
 
 /// The amounts that a call requests from its accounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LedgerWish {
+pub struct LedgerRequest {
     /// The most it can cost.
     pub most: Amount,
     /// The least that makes it worthwhile.
@@ -170,8 +170,8 @@ pub struct LedgerWish {
 /// as all of them leave, or nothing. If several limits are spent, the first one is reported. The
 /// amount ahead is granted in full or not at all: only if it and `most` together are at most one of
 /// [`MONEY_AHEAD_PARTS`] parts of what every limit leaves.
-pub fn ledger_room(accounts: &[LedgerAccount], wish: LedgerWish) -> LedgerRoom {
-    let LedgerWish { most, least, ahead } = wish;
+pub fn check_ledger(accounts: &[LedgerAccount], request: LedgerRequest) -> LedgerRoom {
+    let LedgerRequest { most, least, ahead } = request;
     let mut wanted = most;
     for LedgerAccount { of, limits, spent } in accounts {
         let money = limits
@@ -227,11 +227,11 @@ mod tests {
         }
     }
 
-    fn wish(most: Amount, least: Amount) -> LedgerWish {
-        LedgerWish {
+    fn request(most: Amount, least: Amount) -> LedgerRequest {
+        LedgerRequest {
             most,
             least,
-            ..LedgerWish::default()
+            ..LedgerRequest::default()
         }
     }
 
@@ -275,7 +275,7 @@ mod tests {
                     limits: of,
                     spent,
                 };
-                let room = ledger_room(&[account], wish(most, least));
+                let room = check_ledger(&[account], request(most, least));
                 assert_eq!(room, expected, "{spent:?}");
             }
         }
@@ -295,9 +295,9 @@ mod tests {
     fn what_is_wished_ahead_is_little_of_what_every_limit_leaves_or_is_not_given() {
         let amount = |usd| Amount::new(usd, 0);
         let limit = 100 * MONEY_AHEAD_PARTS;
-        let ahead = |ahead| LedgerWish {
+        let ahead = |ahead| LedgerRequest {
             ahead,
-            ..wish(amount(10), amount(1))
+            ..request(amount(10), amount(1))
         };
         let free = account(Payer::Tenant, limit);
         let mut used = account(Payer::Agent, limit);
@@ -311,7 +311,7 @@ mod tests {
         ] {
             used.spent.money = self::spent(spent, spent).with_aside(aside);
             for accounts in [[free, used], [used, free]] {
-                let room = ledger_room(&accounts, ahead(amount(wished)));
+                let room = check_ledger(&accounts, ahead(amount(wished)));
                 assert_eq!(
                     room,
                     LedgerRoom::Granted(amount(granted)),
@@ -320,7 +320,7 @@ mod tests {
             }
         }
         // Tokens are not limited.
-        let room = ledger_room(&[free], ahead(Amount::new(90, u64::MAX)));
+        let room = check_ledger(&[free], ahead(Amount::new(90, u64::MAX)));
         assert_eq!(room, LedgerRoom::Granted(Amount::new(100, u64::MAX)));
         assert_eq!(amount(7).less(amount(7)), Some(Amount::default()));
         assert_eq!(amount(7).less(Amount::new(0, 1)), None);
@@ -358,7 +358,7 @@ mod tests {
                 LedgerRoom::Spent(Payer::Agent, day, 50),
             ),
         ] {
-            let room = ledger_room(&[tenant, agent], wish(amount(60), amount(5)));
+            let room = check_ledger(&[tenant, agent], request(amount(60), amount(5)));
             assert_eq!(room, expected, "{tenant:?} {agent:?}");
         }
     }
@@ -378,7 +378,7 @@ mod tests {
             for (agent, most, cost, ends) in calls {
                 let least = most / 4;
                 let amount = |usd| Amount::new(usd, 0);
-                match ledger_room(&[own, of_agents[agent]], wish(amount(most), amount(least))) {
+                match check_ledger(&[own, of_agents[agent]], request(amount(most), amount(least))) {
                     LedgerRoom::Granted(granted) => {
                         prop_assert!((least..=most).contains(&granted.nano_usd));
                         own.spent = own.spent.with_aside(granted);

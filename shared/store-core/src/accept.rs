@@ -3,7 +3,7 @@
 use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::session::hot::HotRow;
 use mainspring_shared::session::transition::{
-    self, Change, Eager, Offer, grant_accepted, refuse_accept,
+    self, Change, GrantedAccept, Offer, grant_accepted, refuse_accept,
 };
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Accepted, GrantedSend, IdempotencyKey, KeyOutcome, NewSession,
@@ -122,7 +122,9 @@ async fn insert(
     let change = transition::accept(&session.hot, session.head, offer, now);
     let granted = grant(tx, &change, keeper).await?;
     // If the session is granted, the granted state is stored at once.
-    let stored = granted.as_ref().map_or(&change, |(eager, _)| &eager.change);
+    let stored = granted
+        .as_ref()
+        .map_or(&change, |(granted, _)| &granted.change);
     let sql = sql!("sends/insert", "steps/insert", "sessions/save");
     hot::bind(statement(sql), stored)?
         .bind(json(&item.input)?)
@@ -137,12 +139,12 @@ async fn insert(
         .await?;
     let position = change.send.and_then(|send| send.position);
     let step = change.step_n();
-    let granted = granted.map(|(eager, agent_version)| {
+    let granted = granted.map(|(granted, agent_version)| {
         Box::new(GrantedSend {
-            ready: eager.ready,
-            epoch: eager.lease.epoch,
-            counters: eager.change.hot.counters(),
-            spent: eager.change.hot.spent,
+            ready: granted.ready,
+            epoch: granted.lease.epoch,
+            counters: granted.change.hot.counters(),
+            spent: granted.change.hot.spent,
             agent_version,
         })
     });
@@ -161,12 +163,12 @@ async fn grant(
     tx: &mut Tx,
     accepted: &Change,
     keeper: Option<BootId>,
-) -> Result<Option<(Eager, i32)>> {
+) -> Result<Option<(GrantedAccept, i32)>> {
     let Some(boot) = keeper else { return Ok(None) };
-    let Some(eager) = grant_accepted(accepted, boot, tx.now) else {
+    let Some(granted) = grant_accepted(accepted, boot, tx.now) else {
         return Ok(None);
     };
-    let hot = &eager.change.hot;
+    let hot = &granted.change.hot;
     let key = hot.key;
     let version: Option<i32> = query_scalar(sql!("boots/keeps"))
         .bind(key.tenant.0)
@@ -176,7 +178,7 @@ async fn grant(
         .bind(hot.pool.clone())
         .fetch_optional(tx.conn())
         .await?;
-    Ok(version.map(|version| (eager, version)))
+    Ok(version.map(|version| (granted, version)))
 }
 
 /// Creates a session with its agent as version 1.

@@ -99,7 +99,7 @@ pub(crate) async fn settle(
     }
     let messages = last_messages(tx, &change, send).await?;
     let mut send = send.clone();
-    let paid = send.pay_for_the_dead();
+    let paid = send.bill_crashed_call();
     if let Some(row) = &paid {
         change.hot.pay(&row.usage);
     }
@@ -123,6 +123,6 @@ async fn last_messages(tx: &mut Tx, change: &Change, send: &SendRecord) -> Resul
     if spoke {
         calls::end_open_round(tx, &change.hot, send.id).await
     } else {
-        Ok(vec![NewMessage::user(send.words().to_vec(), 0)])
+        Ok(vec![NewMessage::user(send.effective_input().to_vec(), 0)])
     }
 }

@@ -13,7 +13,7 @@ use mainspring_shared::store::{
     DumpAside, Money, ReserveMoney, ReserveMoneyOutcome, SettleMoney, places_by_tenant,
 };
 use mainspring_shared::tenant::{
-    LedgerAccount, LedgerLimits, LedgerRoom, LedgerSpent, Limits, MONEY_ASIDE_MS, ledger_room,
+    LedgerAccount, LedgerLimits, LedgerRoom, LedgerSpent, Limits, MONEY_ASIDE_MS, check_ledger,
     stored_nano,
 };
 use mainspring_shared::time::Timestamp;
@@ -194,7 +194,7 @@ async fn reserve_one(
         return Ok(ReserveMoneyOutcome::Granted(aside.amount));
     }
     let ledger: Vec<LedgerAccount> = accounts.iter().map(|it| it.ledger).collect();
-    let room = ledger_room(&ledger, item.wish());
+    let room = check_ledger(&ledger, item.ledger_request());
     if let LedgerRoom::Granted(amount) = room {
         for account in accounts {
             account.set_aside(tx, item, amount).await?;

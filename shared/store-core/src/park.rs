@@ -4,7 +4,7 @@ use mainspring_shared::id::SessionKey;
 use mainspring_shared::lease::Lease;
 use mainspring_shared::session::hot::SendState;
 use mainspring_shared::session::transition::{self, Park, Parking};
-use mainspring_shared::store::{Lost, ParkOutcome, ParkSend, ReleaseSession};
+use mainspring_shared::store::{ParkOutcome, ParkSend, ReleaseLoss, ReleaseSession};
 
 use crate::calls;
 use crate::fault::Result;
@@ -81,11 +81,11 @@ pub(crate) async fn release(tx: &mut Tx, items: Vec<ReleaseSession>) -> Result<V
     Ok(released)
 }
 
-async fn give_back(tx: &mut Tx, key: SessionKey, lease: Lease, lost: Lost) -> Result<bool> {
+async fn give_back(tx: &mut Tx, key: SessionKey, lease: Lease, lost: ReleaseLoss) -> Result<bool> {
     let Some(session) = hot::load(tx, key).await? else {
         return Ok(false);
     };
-    let head = if lost == Lost::Nothing {
+    let head = if lost == ReleaseLoss::Nothing {
         None
     } else {
         hot::head(tx, key).await?

@@ -11,7 +11,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tenant::{
     Amount, LedgerAccount, LedgerLimits, LedgerRoom, LedgerSpent, MONEY_ASIDE_MS, MONEY_DAYS_KEPT,
-    Payer, ledger_room, money_day, money_day_begin, money_minute, money_minute_begin,
+    Payer, check_ledger, money_day, money_day_begin, money_minute, money_minute_begin,
     money_minute_of, money_month,
 };
 use mainspring_shared::time::Timestamp;
@@ -252,7 +252,7 @@ impl State {
         if let Some(known) = known {
             return ReserveMoneyOutcome::Granted(known.amount);
         }
-        let room = ledger_room(&ledger, item.wish());
+        let room = check_ledger(&ledger, item.ledger_request());
         if let LedgerRoom::Granted(amount) = room {
             for ((holder, _), at) in limited.into_iter().zip(begins) {
                 let account = self.tenants.money.entry((item.tenant, holder)).or_default();

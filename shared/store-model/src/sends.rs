@@ -259,7 +259,7 @@ pub(crate) fn cancel(
     let Some(mut change) = change else {
         return CancelOutcome::AlreadyFinal(Box::new(session.sends[&id].clone()));
     };
-    session.pay_for_the_dead(id, &mut change);
+    session.bill_crashed_call(id, &mut change);
     let step = change.step_n();
     let unsaid = if change.end.is_some() && send.is_active() {
         session.unsaid(id, now)

@@ -191,10 +191,10 @@ impl Session {
     }
 
     /// Records the cost of a dead worker's model call, for a send that ends with this change.
-    pub(crate) fn pay_for_the_dead(&mut self, id: SendId, change: &mut Change) {
+    pub(crate) fn bill_crashed_call(&mut self, id: SendId, change: &mut Change) {
         let ends = change.end.is_some();
         let send = self.sends.get_mut(&id).filter(|_| ends);
-        let Some(row) = send.and_then(SendRecord::pay_for_the_dead) else {
+        let Some(row) = send.and_then(SendRecord::bill_crashed_call) else {
             return;
         };
         change.hot.pay(&row.usage);
@@ -240,7 +240,7 @@ impl Session {
             .any(|message| message.send_id == id)
             && let Some(send) = self.sends.get(&id)
         {
-            unsaid.push(NewMessage::user(send.words().to_vec(), 0));
+            unsaid.push(NewMessage::user(send.effective_input().to_vec(), 0));
         }
         unsaid
     }

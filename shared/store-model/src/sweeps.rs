@@ -161,7 +161,7 @@ fn serve(
     sweep.served += 1;
     let head = session.head_status();
     let mut change = transition::expire(&session.hot, &send, head, lease, boot, now);
-    session.pay_for_the_dead(id, &mut change);
+    session.bill_crashed_call(id, &mut change);
     let mut unsaid = Vec::new();
     if change.end.is_some() {
         sweep.finished.push((session.key, id, change.step_n()));

@@ -25,7 +25,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(2);
 const FOLLOWS_EVERY: Duration = Duration::from_mins(1);
 
 /// How long a group waits for the only database that it needs.
-const PATIENCE: Duration = Duration::from_secs(3);
+const CALL_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long a group waits for a database once another one has answered.
 const GRACE_OF_GROUPS: Duration = Duration::from_secs(1);
@@ -208,13 +208,13 @@ impl PlacedStore {
 
     /// Calls a database, and waits long enough for a step to take effect if the database is
     /// available.
-    pub(crate) async fn patiently<T, Fut>(&self, index: usize, call: Fut) -> Result<T>
+    pub(crate) async fn call_with_timeout<T, Fut>(&self, index: usize, call: Fut) -> Result<T>
     where
         T: Send + 'static,
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
         let task = self.started(index, call);
-        let Ok(answer) = timeout(PATIENCE, task).await else {
+        let Ok(answer) = timeout(CALL_TIMEOUT, task).await else {
             self.places[index].failed();
             return Err(self.away(index));
         };
@@ -284,7 +284,7 @@ impl PlacedStore {
             // database, waits for this one to end.
             1 if later.is_some() => {
                 let (index, call) = calls.remove(0);
-                vec![(index, self.patiently(index, call).await)]
+                vec![(index, self.call_with_timeout(index, call).await)]
             }
             _ => self.together(GRACE_OF_GROUPS, calls).await,
         };

@@ -10,7 +10,7 @@ use mainspring_shared::session::fold;
 use mainspring_shared::session::projection::{Projected, Projection};
 use mainspring_shared::store::placements::Elsewhere;
 use mainspring_shared::store::{
-    ClaimOutcome, ClaimSession, Claimed, Counters, Error, Lost, Result, Resumed, StartedSend,
+    ClaimOutcome, ClaimSession, Claimed, Counters, Error, ReleaseLoss, Result, Resumed, StartedSend,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::PgConnection;
@@ -53,7 +53,7 @@ impl GrantsToRelease {
                 .bind(tenants.clone())
                 .bind(sessions.clone())
                 .bind(tokens.clone())
-                .bind(vec![Lost::Nothing.number(); tokens.len()])
+                .bind(vec![ReleaseLoss::Nothing.number(); tokens.len()])
         })
         .await;
         // Grants of a tenant that moved to another database moved with it: their owner finds and

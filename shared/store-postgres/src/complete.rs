@@ -7,8 +7,8 @@ use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    CompleteOutcome, CompleteSend, Completed, Counters, Error, ReadySession, Result, StartedSend,
-    Then, Watched,
+    AfterSend, CompleteOutcome, CompleteSend, Completed, Counters, Error, ReadySession, Result,
+    StartedSend, Watched,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::PgConnection;
@@ -125,7 +125,7 @@ impl Group for Complete<'_> {
             };
             let mut made = completed_as(step, item.result.status);
             if !written.held {
-                made.enqueue = written.enqueue.filter(|_| item.then == Then::Release);
+                made.enqueue = written.enqueue.filter(|_| item.then == AfterSend::Release);
             } else if written.is_active {
                 match running(connection, item, written).await {
                     Ok(next) => made.next = next,
@@ -316,7 +316,7 @@ fn bind_plain(at: Option<Timestamp>, items: &[&CompleteSend]) -> PgQuery {
         )
         .bind(
             each()
-                .map(|it| it.then == Then::Release)
+                .map(|it| it.then == AfterSend::Release)
                 .collect::<Vec<_>>(),
         )
         .bind(each().map(|it| it.unless).collect::<Vec<_>>())
@@ -365,7 +365,7 @@ fn bind(at: Option<Timestamp>, items: &[&CompleteSend], watched: &BTreeSet<Tenan
         refs.push(refs_of(item));
         totals.push(&item.totals);
         results.push(item);
-        releases.push(item.then == Then::Release);
+        releases.push(item.then == AfterSend::Release);
         messages.push(ord, &item.messages);
         usage.push(ord, &item.usage);
         unless.push(item.unless);

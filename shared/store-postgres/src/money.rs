@@ -14,7 +14,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tenant::{
     Amount, LedgerAccount, LedgerLimits, LedgerRoom, LedgerSpent, Limits, MONEY_ASIDE_MS,
-    ledger_room, money_day, stored_nano,
+    check_ledger, money_day, stored_nano,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
@@ -250,7 +250,7 @@ async fn reserve(
             continue;
         }
         let ledger: Vec<LedgerAccount> = accounts.iter().map(|it| it.ledger).collect();
-        let room = ledger_room(&ledger, item.wish());
+        let room = check_ledger(&ledger, item.ledger_request());
         if let LedgerRoom::Granted(amount) = room {
             had.insert(item.call, amount);
             for account in accounts {

@@ -61,8 +61,10 @@ pub(super) async fn answer(
             None,
         );
     }
-    if let Some(spoiled) = spoil(shared, protocol, &prompt, &script, attempt, &mut open).await {
-        return spoiled;
+    if let Some(failure) =
+        inject_failure(shared, protocol, &prompt, &script, attempt, &mut open).await
+    {
+        return failure;
     }
     let said = said(&prompt, &script, &hash);
     open.bills(said.usage);
@@ -125,7 +127,7 @@ fn enter(
 }
 
 /// Delays or fails the request before it is answered, as the script says.
-async fn spoil(
+async fn inject_failure(
     shared: &Shared,
     protocol: Protocol,
     prompt: &Prompt,

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use mainspring_shared::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::caller::Caller;
+use super::caller::RetryingClient;
 use super::evidence::{excuses, without_reason};
 use super::fault_log::Fault;
 use super::{Cluster, now};
@@ -40,7 +40,7 @@ pub struct Alarms(BTreeMap<String, Alarm>);
 impl Alarms {
     /// Creates `count` timers, spread over the sessions and due one after another within `over`.
     pub async fn arm(
-        caller: &mut Caller,
+        caller: &mut RetryingClient,
         mark: &str,
         sessions: &[String],
         count: usize,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use mainspring_benches::client::{Answer, Client, with_key};
 use serde_json::Value;
 
-use super::{dose, monotonic, pause};
+use super::{fault_duration, monotonic, pause};
 
 /// Timeout of one request; longer than any `?wait` used here.
 const REQUEST: Duration = Duration::from_secs(20);
@@ -17,13 +17,13 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A client that talks to several replicas.
 #[derive(Debug)]
-pub struct Caller {
+pub struct RetryingClient {
     urls: Vec<String>,
     at: usize,
     client: Option<Client>,
 }
 
-impl Caller {
+impl RetryingClient {
     /// A client that starts with replica number `first`.
     pub fn new(urls: Vec<String>, first: usize) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl Caller {
         body: Bytes,
         headers: &[(&str, &str)],
     ) -> Result<Answer> {
-        let limit = monotonic() + dose() + PATIENCE;
+        let limit = monotonic() + fault_duration() + PATIENCE;
         loop {
             let once = self.once(method, path, body.clone(), headers);
             let refused = match tokio::time::timeout(REQUEST, once).await {

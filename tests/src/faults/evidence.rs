@@ -334,7 +334,7 @@ pub(super) fn without_reason(
 fn unexcused<'a, 'c>(calls: &'a [&'c Entry], excuses: &mut Vec<Fault>) -> Vec<&'a [&'c Entry]> {
     let mut found = Vec::new();
     for pair in calls.windows(2) {
-        if was_spoiled(pair[0]) {
+        if model_failed(pair[0]) {
             continue;
         }
         match excuses.iter().position(|fault| lies_between(fault, pair)) {
@@ -362,7 +362,7 @@ pub(super) fn excuses(faults: &[Fault]) -> Vec<Fault> {
 }
 
 /// Whether the model itself failed, so that asking again is required.
-fn was_spoiled(call: &Entry) -> bool {
+fn model_failed(call: &Entry) -> bool {
     !matches!(call.answer.as_str(), "reply" | "tool_calls")
 }
 

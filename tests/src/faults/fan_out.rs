@@ -4,10 +4,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use mainspring_shared::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::caller::Caller;
+use super::caller::RetryingClient;
 use super::evidence::{excuses, without_reason};
 use super::fault_log::Fault;
-use super::{Cluster, dose, monotonic, pause};
+use super::{Cluster, fault_duration, monotonic, pause};
 use crate::fake_model::Entry;
 
 /// How long a run may take once faults are no longer injected.
@@ -29,7 +29,7 @@ pub struct FanOut {
 impl FanOut {
     /// Starts the run.
     pub async fn start(
-        caller: &mut Caller,
+        caller: &mut RetryingClient,
         mark: &str,
         leaves: usize,
         at_once: usize,
@@ -84,14 +84,14 @@ impl FanOut {
     }
 
     /// Whether the run has ended.
-    pub async fn is_over(&self, caller: &mut Caller) -> Result<bool> {
+    pub async fn is_over(&self, caller: &mut RetryingClient) -> Result<bool> {
         let run = caller.get(&format!("/v1/runs/{}", self.id)).await?;
         Ok(run["finished_at"].is_string())
     }
 
     /// Waits for the run to end; returns the run and its nodes.
-    pub async fn ended(&self, caller: &mut Caller) -> Result<(Value, Vec<Value>)> {
-        let limit = monotonic() + dose() + END;
+    pub async fn ended(&self, caller: &mut RetryingClient) -> Result<(Value, Vec<Value>)> {
+        let limit = monotonic() + fault_duration() + END;
         while !self.is_over(caller).await? {
             if monotonic() > limit {
                 bail!("{} does not end", self.id);

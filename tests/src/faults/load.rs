@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::caller::Caller;
+use super::caller::RetryingClient;
 use super::evidence::{Ended, Told};
 use super::stream;
-use super::{any_of, dose, monotonic, now, pause};
+use super::{any_of, fault_duration, monotonic, now, pause};
 use crate::history::{self, Book, Seen};
 
 /// How many sessions a client sends to before it waits for answers.
@@ -71,7 +71,7 @@ pub struct Load {
 impl Load {
     /// Creates the sessions and starts the clients.
     pub async fn start(urls: Vec<String>, shape: Shape) -> Result<Self> {
-        let mut caller = Caller::new(urls.clone(), 0);
+        let mut caller = RetryingClient::new(urls.clone(), 0);
         let mut sessions = Vec::new();
         for n in 0..shape.sessions {
             let body = json!({ "agent": { "system_prompt": format!("[[session s{n}]]") } });
@@ -88,7 +88,7 @@ impl Load {
         for number in 0..shape.clients {
             let client = Client {
                 number,
-                caller: Caller::new(urls.clone(), number),
+                caller: RetryingClient::new(urls.clone(), number),
                 sessions: sessions.clone(),
                 burst: shape.burst,
                 stop: stop.clone(),
@@ -157,7 +157,7 @@ impl Load {
 
 struct Client {
     number: usize,
-    caller: Caller,
+    caller: RetryingClient,
     sessions: Vec<String>,
     burst: usize,
     stop: CancellationToken,
@@ -231,7 +231,7 @@ impl Client {
 
     /// Polls a send until it has ended.
     async fn wait(&mut self, n: usize) -> Result<()> {
-        let limit = monotonic() + dose() + END;
+        let limit = monotonic() + fault_duration() + END;
         while self.told[n].ended.is_none() {
             let path = format!("/v1/sends/{}?wait=10s", self.told[n].ids[0]);
             let begun = self.book.moment();

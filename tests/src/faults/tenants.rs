@@ -13,14 +13,14 @@ pub const SECRETS_KEY: &str = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
 
 /// A client with an API key that sends each request to one server, once.
 #[derive(Debug, Clone, Copy)]
-pub struct Holder<'a> {
+pub struct ApiClient<'a> {
     /// The server's address.
     pub url: &'a str,
     /// The key.
     pub key: &'a str,
 }
 
-impl Holder<'_> {
+impl ApiClient<'_> {
     /// Sends a request and returns the answer, whatever its status.
     pub async fn ask(&self, method: &str, path: &str, body: &Value) -> Result<Answer> {
         let bytes = if body.is_null() {
@@ -53,7 +53,7 @@ impl Holder<'_> {
 }
 
 /// Creates a tenant; returns its ID and a key with every scope.
-pub async fn new_tenant(root: Holder<'_>, name: &str) -> Result<(String, String)> {
+pub async fn new_tenant(root: ApiClient<'_>, name: &str) -> Result<(String, String)> {
     let id = root.made("/v1/tenants", &json!({ "name": name })).await?;
     let key = json!({ "name": "test", "scopes": ["admin"], "tenant": id.clone() });
     let made = root.done("POST", "/v1/keys", &key).await?;
@@ -62,7 +62,7 @@ pub async fn new_tenant(root: Holder<'_>, name: &str) -> Result<(String, String)
 }
 
 /// Creates one of everything a tenant can have, and returns the paths. The server needs a secrets key.
-pub async fn furnished(caller: Holder<'_>) -> Result<Vec<String>> {
+pub async fn furnished(caller: ApiClient<'_>) -> Result<Vec<String>> {
     let spec = json!({ "system_prompt": "x", "memory": { "namespace": "user/1" } });
     let agent = json!({ "name": "helper", "spec": spec });
     caller.made("/v1/agents", &agent).await?;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
-use super::caller::Caller;
+use super::caller::RetryingClient;
 use super::cluster::{Cluster, say};
 use super::evidence::{self, Evidence, violations};
 use super::load::{Load, accepted, text};
@@ -31,7 +31,7 @@ pub struct Report {
 /// model was asked, and prints the totals. Fails on any difference.
 pub async fn settle(name: &str, cluster: &mut Cluster, mut load: Load) -> Result<Report> {
     let mut told = load.finish().await.context("a client gave up")?;
-    let mut caller = Caller::new(cluster.urls(), 0);
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
     // A key refers to the same send no matter how late it is reused.
     for one in &mut told {
         let path = format!("/v1/sessions/{}/sends", one.session);
@@ -68,7 +68,7 @@ async fn gather(
     load: &Load,
     told: Vec<evidence::Told>,
     steps: BTreeMap<String, i64>,
-    caller: &mut Caller,
+    caller: &mut RetryingClient,
 ) -> Result<Evidence> {
     let mut evidence = Evidence {
         steps,

@@ -48,7 +48,7 @@ impl Ledger {
 /// One process's access to the model. The user text says what the model does: `MARK {"ms", "fail",
 /// "rounds"}`.
 #[derive(Debug)]
-pub(super) struct Mind {
+pub(super) struct ModelClient {
     pub(super) gate: Gate,
     pub(super) time: Virtual,
     pub(super) ledger: Arc<Ledger>,
@@ -63,7 +63,7 @@ fn understood(words: &str) -> (String, Value) {
 }
 
 #[async_trait]
-impl Model for Mind {
+impl Model for ModelClient {
     async fn complete(
         &self,
         request: &Request,
@@ -121,13 +121,13 @@ impl Model for Mind {
 
 /// A tool as one process reaches it.
 #[derive(Debug)]
-pub(super) struct Hand {
+pub(super) struct GatedTool {
     pub(super) gate: Gate,
     pub(super) tool: Arc<dyn Tool>,
 }
 
 #[async_trait]
-impl Tool for Hand {
+impl Tool for GatedTool {
     fn spec(&self) -> ToolSpec {
         self.tool.spec()
     }

@@ -18,7 +18,7 @@ use super::actors::Ledger;
 use super::chance::mixed;
 use super::gate::{EPOCH_MS, Virtual};
 use super::plan::{Fault, Harm, Plan, Trouble};
-use super::wires::{Air, Jobs, QueueMood};
+use super::wires::{Jobs, QueueMood, SharedBus};
 use crate::world::Acts;
 
 /// Entropy that derives values from the seed in the order in which they are drawn.
@@ -68,7 +68,7 @@ pub(super) struct Core {
     /// else happens in the world.
     pub(super) threads: Option<tokio::runtime::Handle>,
     pub(super) jobs: Jobs,
-    pub(super) air: Air,
+    pub(super) shared_bus: SharedBus,
     pub(super) ledger: Arc<Ledger>,
     pub(super) acts: Arc<Acts>,
     entropy: Arc<Drawn>,
@@ -112,7 +112,7 @@ impl Core {
             store,
             threads,
             jobs: Jobs::default(),
-            air: Air::default(),
+            shared_bus: SharedBus::default(),
             ledger: Arc::default(),
             acts: Arc::default(),
             entropy: Arc::new(Drawn {
@@ -341,7 +341,7 @@ impl Core {
                 self.bus_away.fetch_add(1, Ordering::SeqCst);
                 self.time.sleep(for_ms).await;
                 self.bus_away.fetch_sub(1, Ordering::SeqCst);
-                self.air.gap();
+                self.shared_bus.gap();
             }
             Trouble::QueueAway => {
                 self.mood(|mood| mood.away += 1);

@@ -49,13 +49,13 @@ impl Jobs {
 
 /// The queue of one process.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct ProcessQueue {
     pub(super) core: Arc<Core>,
     pub(super) gate: Gate,
 }
 
 #[async_trait]
-impl Queue for Line {
+impl Queue for ProcessQueue {
     async fn push(&self, lane: &Lane, activations: Vec<Activation>) -> bool {
         self.gate.pass().await;
         let mood = self.core.queue_mood();
@@ -126,12 +126,12 @@ impl Queue for Line {
 
 /// The part of the bus that all processes share.
 #[derive(Debug)]
-pub(super) struct Air {
+pub(super) struct SharedBus {
     bus: LocalBus,
     gaps: broadcast::Sender<()>,
 }
 
-impl Default for Air {
+impl Default for SharedBus {
     fn default() -> Self {
         Self {
             bus: LocalBus::new(),
@@ -140,7 +140,7 @@ impl Default for Air {
     }
 }
 
-impl Air {
+impl SharedBus {
     /// Tells every subscriber that it may have missed something.
     pub(super) fn gap(&self) {
         // There may be no subscribers yet.
@@ -150,28 +150,28 @@ impl Air {
 
 /// The bus of one process.
 #[derive(Debug)]
-pub(super) struct Radio {
+pub(super) struct ProcessBus {
     pub(super) core: Arc<Core>,
     pub(super) gate: Gate,
 }
 
 #[async_trait]
-impl Bus for Radio {
+impl Bus for ProcessBus {
     fn publish(&self, topic: Topic, payload: Bytes) {
         if self.gate.is_open() && self.core.bus_away() == 0 {
-            self.core.air.bus.publish(topic, payload);
+            self.core.shared_bus.bus.publish(topic, payload);
         }
     }
 
     async fn tell(&self, topic: Topic, payload: Bytes) -> bool {
         self.gate.pass().await;
-        self.core.bus_away() == 0 && self.core.air.bus.tell(topic, payload).await
+        self.core.bus_away() == 0 && self.core.shared_bus.bus.tell(topic, payload).await
     }
 
     async fn subscribe(&self, topic: Topic) -> BoxStream<'static, Notice> {
         self.gate.pass().await;
-        let notices = self.core.air.bus.subscribe(topic).await;
-        let gaps = self.core.air.gaps.subscribe();
+        let notices = self.core.shared_bus.bus.subscribe(topic).await;
+        let gaps = self.core.shared_bus.gaps.subscribe();
         let gate = self.gate.clone();
         let heard = futures::stream::unfold(
             (notices, gaps, gate),

@@ -65,7 +65,7 @@ pub struct Faulty {
     inner: Arc<dyn Store>,
     plan: FaultPlan,
     writes: AtomicUsize,
-    struck: OnceLock<&'static str>,
+    failed_method: OnceLock<&'static str>,
     paused: watch::Sender<bool>,
     away: AtomicBool,
     unreadable: Mutex<Option<&'static str>>,
@@ -87,7 +87,7 @@ impl Faulty {
             inner,
             plan,
             writes: AtomicUsize::new(0),
-            struck: OnceLock::new(),
+            failed_method: OnceLock::new(),
             paused: watch::Sender::new(false),
             away: AtomicBool::new(false),
             unreadable: Mutex::default(),
@@ -106,8 +106,8 @@ impl Faulty {
     }
 
     /// The method whose write failed.
-    pub fn struck(&self) -> Option<&'static str> {
-        self.struck.get().copied()
+    pub fn failed_method(&self) -> Option<&'static str> {
+        self.failed_method.get().copied()
     }
 
     /// Stops the process as `SIGKILL` does: it makes no further calls.
@@ -126,12 +126,12 @@ impl Faulty {
     }
 
     /// Makes the database unavailable to this process, or available again.
-    pub fn set_away(&self, away: bool) {
+    pub fn set_unavailable(&self, away: bool) {
         self.away.store(away, Ordering::SeqCst);
     }
 
     /// From now on, reads by this method fail as corrupt in this process.
-    pub fn spoil(&self, name: &'static str) {
+    pub fn corrupt_reads(&self, name: &'static str) {
         *self.unreadable.lock().expect("nobody panics under it") = Some(name);
     }
 
@@ -165,7 +165,7 @@ impl Faulty {
             return if out { Err(unavailable()) } else { call.await };
         }
         // Each write number occurs only once.
-        let _ = self.struck.set(name);
+        let _ = self.failed_method.set(name);
         match self.plan.fault {
             Fault::FailBefore => Err(unavailable()),
             Fault::FailAfter | Fault::Outage => {

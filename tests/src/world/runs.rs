@@ -29,7 +29,7 @@ impl World {
             store,
             queue: Arc::new(self.wire.clone()),
             bus: Arc::new(self.bus.clone()),
-            clock: self.theirs.clone(),
+            clock: self.process_clock.clone(),
             entropy: self.entropy.clone(),
             config: SchedulerConfig {
                 name: name.to_owned(),

@@ -13,7 +13,7 @@ use mainspring_worker::llm::{Chunk, Error, Finish, Hold, InBackground, Model, Re
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::manner::{Bill, Bills, Manner};
+use super::model_behaviour::{Bill, Bills, ModelBehaviour};
 
 /// One call, as the model received it.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +61,7 @@ pub struct Script {
     ledger: Mutex<Vec<Asked>>,
     given_up: GivenUp,
     abandoned: Mutex<Vec<String>>,
-    manner: Mutex<Manner>,
+    behaviour: Mutex<ModelBehaviour>,
     bills: Bills,
 }
 
@@ -134,9 +134,9 @@ impl Script {
         let heads = transcript.lines().filter(|line| line.starts_with('['));
         let heads: Vec<&str> = heads.collect();
         let last = heads.last().unwrap_or(&"");
-        let manner = self.manner();
-        self.clock.sleep(manner.summary_takes).await;
-        let text = manner.summary(&format!("{} heads up to {last}", heads.len()));
+        let behaviour = self.behaviour();
+        self.clock.sleep(behaviour.summary_takes).await;
+        let text = behaviour.summary(&format!("{} heads up to {last}", heads.len()));
         let text = format!("<summary>{text}</summary>");
         Ok(reply(&text, Vec::new(), Finish::Stop))
     }
@@ -147,7 +147,7 @@ impl Script {
             ledger: Mutex::default(),
             given_up: Arc::default(),
             abandoned: Mutex::default(),
-            manner: Mutex::default(),
+            behaviour: Mutex::default(),
             bills: Bills::default(),
         }
     }
@@ -161,12 +161,12 @@ impl Script {
     }
 
     /// Sets how it behaves from now on.
-    pub fn set_manner(&self, manner: Manner) {
-        *self.manner.lock().expect("nobody panics under it") = manner;
+    pub fn set_behaviour(&self, behaviour: ModelBehaviour) {
+        *self.behaviour.lock().expect("nobody panics under it") = behaviour;
     }
 
-    fn manner(&self) -> Manner {
-        *self.manner.lock().expect("nobody panics under it")
+    fn behaviour(&self) -> ModelBehaviour {
+        *self.behaviour.lock().expect("nobody panics under it")
     }
 
     /// How many answers it gave, and the usage charged for all of them.
@@ -361,14 +361,14 @@ impl Script {
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
-        self.clock.sleep(self.manner().answer_takes).await;
+        self.clock.sleep(self.behaviour().answer_takes).await;
         let mut reply = self.answer(request, on_chunk).await?;
         if request.system.as_deref() == Some("counts") {
             reply.usage.input_tokens = expect_request_tokens(request);
         }
-        let manner = self.manner();
-        if let Some(factor) = manner.counts {
-            reply.usage.input_tokens = manner.count(request);
+        let behaviour = self.behaviour();
+        if let Some(factor) = behaviour.counts {
+            reply.usage.input_tokens = behaviour.count(request);
             let said = (said_tokens(&reply) as f64 * factor).ceil() as u64;
             // Output beyond the request's limit is never charged.
             reply.usage.output_tokens = said.min(u64::from(request.max_tokens));
@@ -410,7 +410,7 @@ impl Script {
             .lock()
             .expect("nobody panics under it")
             .push(asked);
-        self.manner().admit(request)?;
+        self.behaviour().admit(request)?;
         if user.starts_with("<known>") {
             // The conversation itself says what is to be extracted from it.
             let found = user.split_once("extract ").map(|(_, rest)| rest);

@@ -86,26 +86,26 @@ pub struct WireBus {
     steps: Arc<std::sync::Mutex<Vec<StepNotice>>>,
     /// Carries sessions that are granted together with their sends.
     dispatches: LocalBus,
-    post: Arc<std::sync::Mutex<Post>>,
+    held: Arc<std::sync::Mutex<HeldDispatches>>,
 }
 
 /// What happens to messages for workers that were granted sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mail {
+pub enum DispatchDelivery {
     /// They arrive.
     #[default]
     Arrives,
     /// They are sent but lost.
     IsLost,
-    /// They are held back until the [next](WireBus::set_mail) rule is set.
+    /// They are held back until the [next](WireBus::set_dispatch_delivery) rule is set.
     IsKept,
     /// They arrive twice.
     Repeats,
 }
 
 #[derive(Debug, Default)]
-struct Post {
-    mail: Mail,
+struct HeldDispatches {
+    delivery: DispatchDelivery,
     kept: Vec<(Topic, Bytes)>,
 }
 
@@ -117,7 +117,7 @@ impl Default for WireBus {
             live: Arc::default(),
             steps: Arc::default(),
             dispatches: LocalBus::new(),
-            post: Arc::default(),
+            held: Arc::default(),
         }
     }
 }
@@ -134,11 +134,11 @@ impl WireBus {
 impl WireBus {
     /// Sets what happens from now on to messages for workers that were granted sessions, and
     /// delivers those held back.
-    pub fn set_mail(&self, mail: Mail) {
+    pub fn set_dispatch_delivery(&self, delivery: DispatchDelivery) {
         let kept = {
-            let mut post = self.post.lock().expect("nobody panics under it");
-            post.mail = mail;
-            std::mem::take(&mut post.kept)
+            let mut held = self.held.lock().expect("nobody panics under it");
+            held.delivery = delivery;
+            std::mem::take(&mut held.kept)
         };
         for (topic, payload) in kept {
             self.dispatches.publish(topic, payload);
@@ -199,17 +199,17 @@ impl Bus for WireBus {
     }
 
     async fn tell(&self, topic: Topic, payload: Bytes) -> bool {
-        let mail = {
-            let mut post = self.post.lock().expect("nobody panics under it");
-            if post.mail == Mail::IsKept {
-                post.kept.push((topic, payload.clone()));
+        let delivery = {
+            let mut held = self.held.lock().expect("nobody panics under it");
+            if held.delivery == DispatchDelivery::IsKept {
+                held.kept.push((topic, payload.clone()));
             }
-            post.mail
+            held.delivery
         };
-        match mail {
-            Mail::Arrives => self.dispatches.tell(topic, payload).await,
-            Mail::IsLost | Mail::IsKept => true,
-            Mail::Repeats => {
+        match delivery {
+            DispatchDelivery::Arrives => self.dispatches.tell(topic, payload).await,
+            DispatchDelivery::IsLost | DispatchDelivery::IsKept => true,
+            DispatchDelivery::Repeats => {
                 self.dispatches.tell(topic, payload.clone()).await
                     && self.dispatches.tell(topic, payload).await
             }

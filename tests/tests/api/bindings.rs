@@ -40,9 +40,9 @@ async fn publish(api: &Scheduler, key: &str, name: &str) {
 }
 
 /// The ids of someone's resources, by the path template or placeholder that they fill.
-struct Having(Vec<(&'static str, String)>);
+struct Resources(Vec<(&'static str, String)>);
 
-impl Having {
+impl Resources {
     /// Creates one of each resource, with this agent and for this user.
     async fn of(api: &Scheduler, key: &str, agent: &str, user: &str) -> Self {
         let session = json!({ "agent": agent, "metadata": { "user": user } });
@@ -73,23 +73,23 @@ impl Having {
     }
 
     /// Fills in a path's placeholders; `None` if the path names none of these resources.
-    fn fill(&self, path: &str) -> Option<String> {
+    fn fill_path(&self, path: &str) -> Option<String> {
         let (prefix, id) = self.0.iter().find(|(prefix, _)| {
             let rest = path.strip_prefix(prefix);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         })?;
         let (kind, _) = prefix.rsplit_once('/').expect("a path");
         let rest = path[prefix.len()..]
-            .replace("{call_id}", self.inner("{call_id}"))
+            .replace("{call_id}", self.placeholder("{call_id}"))
             .replace("{path}", file_or_node(prefix))
             .replace("{n}", "1")
             .replace("{alias}", "live")
-            .replace("{delivery_id}", self.inner("{delivery_id}"));
+            .replace("{delivery_id}", self.placeholder("{delivery_id}"));
         Some(format!("{kind}/{id}{rest}"))
     }
 
     /// The value of a placeholder.
-    fn inner(&self, place: &str) -> &str {
+    fn placeholder(&self, place: &str) -> &str {
         let found = self.0.iter().find(|(name, _)| *name == place);
         found.map_or("none", |(_, id)| id)
     }
@@ -145,13 +145,13 @@ fn operations() -> Vec<(String, String)> {
 
 /// Makes every request that names a resource, with one that is not the key's own, and asserts that
 /// it finds nothing.
-async fn finds_nothing(api: &Scheduler, key: &str, having: &Having, is_bound: bool) {
+async fn finds_nothing(api: &Scheduler, key: &str, resources: &Resources, is_bound: bool) {
     let mut asked = 0;
     for (method, path) in operations() {
-        let Some(filled) = having.fill(&path) else {
+        let Some(filled) = resources.fill_path(&path) else {
             continue;
         };
-        let body = body_of(&method, &path, having.inner("{call_id}"));
+        let body = body_of(&method, &path, resources.placeholder("{call_id}"));
         let answer = ask(api, key, &method, &filled, &body).await;
         let own = path.starts_with("/v1/skills/") || path.starts_with("/v1/webhooks/");
         let nodes = path.starts_with("/v1/runs/{id}/") && method == "POST";
@@ -183,7 +183,7 @@ async fn finds_nothing(api: &Scheduler, key: &str, having: &Having, is_bound: bo
         let found = ask(api, key, "GET", list, &NONE).await.ok(200);
         assert_eq!(found["data"], json!([]), "{list}");
     }
-    let session = &having.0[0].1;
+    let session = &resources.0[0].1;
     let elsewhere = json!({ "input": "x", "session_id": session });
     let answer = ask(api, key, "POST", "/v1/sends", &elsewhere).await;
     answer.problem(404, "session.not_found");
@@ -204,11 +204,11 @@ async fn what_lies_outside_of_a_keys_binding_is_not_found_by_any_request() {
     let api = locked(&world).await;
     let (_, blue) = tenant(&api, "blue", &["admin"]).await;
     publish(&api, &blue, "other").await;
-    let having = Having::of(&api, &blue, "other", "2").await;
+    let resources = Resources::of(&api, &blue, "other", "2").await;
     let key = bound(&api, &blue, &everything()).await;
-    finds_nothing(&api, &key, &having, true).await;
+    finds_nothing(&api, &key, &resources, true).await;
     // Nothing has changed, and nobody else lost anything.
-    let (_, send) = &having.0[1];
+    let (_, send) = &resources.0[1];
     let own = ask(&api, &blue, "GET", &format!("/v1/sends/{send}"), &NONE).await;
     assert_eq!(own.ok(200)["status"], "queued");
     // Requests that concern the tenant as a whole are refused.
@@ -233,8 +233,8 @@ async fn what_lies_inside_is_used_as_by_any_other_key() {
     let (_, blue) = tenant(&api, "blue", &["admin"]).await;
     publish(&api, &blue, "mine").await;
     publish(&api, &blue, "other").await;
-    Having::of(&api, &blue, "other", "2").await;
-    let theirs = Having::of(&api, &blue, "mine", "1").await;
+    Resources::of(&api, &blue, "other", "2").await;
+    let theirs = Resources::of(&api, &blue, "mine", "1").await;
     let key = bound(&api, &blue, &everything()).await;
     for (prefix, id) in &theirs.0[..5] {
         let path = format!("{}/{id}", prefix.rsplit_once('/').expect("a path").0);

@@ -63,7 +63,7 @@ impl Faulty {
         failing.insert(name, (calls, true));
     }
 
-    pub(crate) fn set_away(&self, away: bool) {
+    pub(crate) fn set_unavailable(&self, away: bool) {
         self.away.store(away, Ordering::SeqCst);
     }
 

@@ -18,7 +18,7 @@ async fn every_request_says_that_the_database_is_away() {
     let api = world.ready().await;
     let session = api.session().await;
     let send = api.send(&session, "hi").await;
-    store.set_away(true);
+    store.set_unavailable(true);
     for (method, path) in [
         ("GET", "/readyz".to_owned()),
         ("GET", "/v1/info".to_owned()),
@@ -74,7 +74,7 @@ async fn every_request_says_that_the_database_is_away() {
     );
     assert_eq!(api.get("/livez").await.status, 200);
 
-    store.set_away(false);
+    store.set_unavailable(false);
     api.until_ready().await;
     api.send(&session, "again").await;
 }
@@ -101,12 +101,12 @@ async fn who_waits_and_who_reads_outlast_an_outage() {
     let mut events = api.events(&format!("/v1/sends/{send}/events")).await;
     assert_eq!(events.names(1).await, ["send.queued"]);
     let (_, step) = world.complete_silently(&claimed, 0, "hello").await;
-    store.set_away(true);
+    store.set_unavailable(true);
     world.publish(&claimed, step, true);
     api.get(&format!("/v1/sends/{send}"))
         .await
         .problem(503, "store.unavailable");
-    store.set_away(false);
+    store.set_unavailable(false);
     let answer = waiting.await.expect("joins").ok(200);
     assert_eq!(answer["output_text"], "hello");
     assert_eq!(
@@ -118,11 +118,11 @@ async fn who_waits_and_who_reads_outlast_an_outage() {
 #[tokio::test]
 async fn a_scheduler_starts_before_its_database() {
     let (world, store) = Faulty::world().await;
-    store.set_away(true);
+    store.set_unavailable(true);
     let api = world.scheduler().await;
     assert_eq!(api.get("/livez").await.status, 200);
     api.get("/readyz").await.problem(503, "store.unavailable");
-    store.set_away(false);
+    store.set_unavailable(false);
     // Until it has registered, it reports that it cannot accept.
     loop {
         let answer = api.post("/v1/sends", &json!({ "input": "hi" })).await;

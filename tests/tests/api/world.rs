@@ -21,9 +21,9 @@ use mainspring_shared::message::{ContentPart, NewMessage, Role as Speaker, ToolC
 use mainspring_shared::send::{SendResult, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, CallBegin, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome,
-    CompleteSend, Inspect, NewBoot, NewCall, ParkOutcome, ParkSend, ParkUntil, Role, SendTotals,
-    Then, UsageRow,
+    AfterSend, AppendOutcome, AppendRound, CallBegin, ClaimOutcome, ClaimSession, Claimed,
+    CompleteOutcome, CompleteSend, Inspect, NewBoot, NewCall, ParkOutcome, ParkSend, ParkUntil,
+    Role, SendTotals, UsageRow,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::tool::{Repeat, call_id};
@@ -537,6 +537,6 @@ fn ended(claimed: &Claimed, result: SendResult) -> CompleteSend {
         unless: 0,
         projections: Vec::new(),
         result,
-        then: Then::Release,
+        then: AfterSend::Release,
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::{Process, Program};
 use mainspring_benches::servers::free_port;
 use mainspring_tests::faults::{
-    Caller, Cluster, Recipe, beside, binary, blocking, monotonic, pause,
+    Cluster, Recipe, RetryingClient, beside, binary, blocking, monotonic, pause,
 };
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ fn text(value: &Value, member: &str) -> Result<String> {
 
 /// Polls until the send satisfies a condition.
 async fn until(
-    caller: &mut Caller,
+    caller: &mut RetryingClient,
     id: &str,
     what: &str,
     so: impl Fn(&Value) -> bool,
@@ -72,7 +72,11 @@ async fn until(
 }
 
 /// Waits until a round's call has ended. After that the model thinks for two seconds.
-async fn settled(caller: &mut Caller, (id, session): (&str, &str), round: i32) -> Result<()> {
+async fn settled(
+    caller: &mut RetryingClient,
+    (id, session): (&str, &str),
+    round: i32,
+) -> Result<()> {
     let call = format!("call_{}_{round}_0", id.trim_start_matches("snd_"));
     let output = format!("/v1/sessions/{session}/calls/{call}/output");
     let end = monotonic() + Duration::from_mins(1);
@@ -84,7 +88,7 @@ async fn settled(caller: &mut Caller, (id, session): (&str, &str), round: i32) -
 }
 
 /// Posts the person's approval for the question of the second round.
-async fn permit(caller: &mut Caller, id: &str, session: &str) -> Result<()> {
+async fn permit(caller: &mut RetryingClient, id: &str, session: &str) -> Result<()> {
     let question = format!("call_{}_1_0", id.trim_start_matches("snd_"));
     let answer = json!({ "results": [{ "call_id": question, "output": "yes" }] });
     let path = format!("/v1/sessions/{session}/tool-results");
@@ -202,7 +206,7 @@ async fn it_fixes_a_test_over_three_deaths_of_its_process() -> Result<()> {
         .to_vec(),
     };
     let mut dev = start(&program, "dev", &data)?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let send = caller.post("/v1/sends", &script()?, "fix").await?.json()?;
     let (id, session) = (text(&send, "id")?, text(&send, "session_id")?);
     until(&mut caller, &id, "asked", |send| {
@@ -214,7 +218,7 @@ async fn it_fixes_a_test_over_three_deaths_of_its_process() -> Result<()> {
     // Kill the process while the person thinks.
     drop(dev);
     dev = start(&program, "dev-2", &data)?;
-    caller = Caller::new(vec![dev.url()], 0);
+    caller = RetryingClient::new(vec![dev.url()], 0);
     permit(&mut caller, &id, &session).await?;
     // Kill it during a model call before the write, and during one after that.
     for rounds in [3, 5] {
@@ -223,7 +227,7 @@ async fn it_fixes_a_test_over_three_deaths_of_its_process() -> Result<()> {
         settled(&mut caller, (&id, &session), rounds - 1).await?;
         drop(dev);
         dev = start(&program, &format!("dev-after-{rounds}"), &data)?;
-        caller = Caller::new(vec![dev.url()], 0);
+        caller = RetryingClient::new(vec![dev.url()], 0);
     }
     let ended = caller.get(&format!("/v1/sends/{id}?wait=30s")).await?;
     ensure!(
@@ -264,7 +268,7 @@ async fn it_fixes_a_test_while_its_workers_die() -> Result<()> {
     let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(cluster.urls(), 0);
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
     let send = caller.post("/v1/sends", &script()?, "fix").await?.json()?;
     let (id, session) = (text(&send, "id")?, text(&send, "session_id")?);
     until(&mut caller, &id, "asked", |send| {

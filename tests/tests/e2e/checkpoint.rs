@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::Program;
-use mainspring_tests::faults::{Caller, beside, binary, blocking, monotonic, pause};
+use mainspring_tests::faults::{RetryingClient, beside, binary, blocking, monotonic, pause};
 use serde_json::json;
 
 use crate::tools::start;
@@ -27,7 +27,7 @@ async fn a_long_answer_goes_on_behind_a_kill() -> Result<()> {
         ],
     };
     let dev = start(&program, "dev", &data)?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let send = caller
         .post("/v1/sends", &json!({ "input": LONG }), "long")
         .await?
@@ -40,7 +40,7 @@ async fn a_long_answer_goes_on_behind_a_kill() -> Result<()> {
     // Kills it with signal 9.
     drop(dev);
     let dev = start(&program, "dev-again", &data)?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let began = monotonic();
     let ended = caller.get(&format!("/v1/sends/{id}?wait=60s")).await?;
     let took = monotonic().saturating_sub(began);

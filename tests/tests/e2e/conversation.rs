@@ -9,7 +9,9 @@ use mainspring_runtime::SystemClock;
 use mainspring_shared::time::Clock as _;
 use mainspring_tests::databases::Server;
 use mainspring_tests::fake_model::{Entry, FakeModel, Options};
-use mainspring_tests::faults::{Caller, Cluster, Event, Events, Recipe, beside, binary, blocking};
+use mainspring_tests::faults::{
+    Cluster, Event, Events, Recipe, RetryingClient, beside, binary, blocking,
+};
 use serde_json::{Value, json};
 
 const MS: Duration = Duration::from_millis(1);
@@ -80,7 +82,7 @@ async fn on_one_machine(protocol: &str, stream: bool) -> Result<()> {
     let server = ("MAINSPRING_SERVER".to_owned(), dev.url());
     program.environment.push(server);
 
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let session = opened(&mut caller).await?;
     let send = sent(&mut caller, &session, "one").await?;
     ensure!(send["output_text"] == "echo: one", "{send}");
@@ -107,7 +109,7 @@ async fn on_one_machine(protocol: &str, stream: bool) -> Result<()> {
     drop(dev);
     let mut dev = blocking(|| program.dev("dev-again", &data))?;
     blocking(|| dev.wait_until_ready())?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     sent(&mut caller, &session, "five").await?;
     blocking(|| dev.stop(Duration::from_secs(20)))?;
     audited(&program)?;
@@ -157,7 +159,7 @@ async fn killed_on(server: Server) -> Result<()> {
     };
     let mut dev = blocking(|| program.dev_on("dev", &data, &url))?;
     blocking(|| dev.wait_until_ready())?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let session = opened(&mut caller).await?;
     sent(&mut caller, &session, "one").await?;
     let words = "[[send two]] [[stream 20x100ms]] a long answer";
@@ -176,7 +178,7 @@ async fn killed_on(server: Server) -> Result<()> {
 
     let mut dev = blocking(|| program.dev_on("dev-again", &data, &url))?;
     blocking(|| dev.wait_until_ready())?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let send = caller.get(&format!("/v1/sends/{id}?wait=30s")).await?;
     ensure!(send["status"] == "completed", "{send}");
     ensure!(
@@ -204,7 +206,7 @@ async fn a_conversation_goes_on_while_workers_die_and_leave() -> Result<()> {
         return Ok(());
     };
     let urls = cluster.urls();
-    let mut caller = Caller::new(urls.clone(), 0);
+    let mut caller = RetryingClient::new(urls.clone(), 0);
     let session = opened(&mut caller).await?;
     let wait = ["send", "one", "--session", &session, "--wait"];
     said(&cluster.program, &wait, "", "echo: one\n")?;
@@ -245,7 +247,7 @@ async fn a_conversation_goes_on_while_workers_die_and_leave() -> Result<()> {
 /// another scheduler.
 async fn a_worker_dies(
     cluster: &mut Cluster,
-    caller: &mut Caller,
+    caller: &mut RetryingClient,
     session: &str,
     words: &str,
 ) -> Result<()> {
@@ -335,7 +337,7 @@ async fn a_worker_dies(
 /// others.
 async fn a_worker_leaves(
     cluster: &mut Cluster,
-    caller: &mut Caller,
+    caller: &mut RetryingClient,
     session: &str,
     words: [&str; 2],
 ) -> Result<()> {
@@ -368,7 +370,7 @@ async fn a_worker_leaves(
 }
 
 /// Creates a session with a system prompt.
-async fn opened(caller: &mut Caller) -> Result<String> {
+async fn opened(caller: &mut RetryingClient) -> Result<String> {
     let body = json!({ "agent": { "system_prompt": PROMPT } });
     let answer = caller.post("/v1/sessions", &body, "session").await?;
     let session = answer.json()?;
@@ -377,7 +379,7 @@ async fn opened(caller: &mut Caller) -> Result<String> {
 }
 
 /// Makes a send that must complete.
-async fn sent(caller: &mut Caller, session: &str, words: &str) -> Result<Value> {
+async fn sent(caller: &mut RetryingClient, session: &str, words: &str) -> Result<Value> {
     let path = format!("/v1/sessions/{session}/sends?wait=20s");
     let answer = caller
         .post(&path, &json!({ "input": words }), words)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
-    Caller, Cluster, Recipe, SideEffects, any_of, between, blocking, monotonic, pause,
+    Cluster, Recipe, RetryingClient, SideEffects, any_of, between, blocking, monotonic, pause,
 };
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn text(value: &Value, member: &str) -> Result<String> {
 }
 
 /// Asks the agent for something and waits for the end of its turn.
-async fn ask(caller: &mut Caller, session: &str, words: &str, key: &str) -> Result<Value> {
+async fn ask(caller: &mut RetryingClient, session: &str, words: &str, key: &str) -> Result<Value> {
     let path = format!("/v1/sessions/{session}/sends");
     let send = caller.post(&path, &json!({ "input": words }), key).await?;
     let id = text(&send.json()?, "id")?;
@@ -72,7 +72,7 @@ async fn an_agent_schedules_its_daily_report_and_delivers_each_once() -> Result<
         return Ok(());
     };
     let side_effects = SideEffects::start()?;
-    let mut caller = Caller::new(cluster.urls(), 0);
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
     let body = session(&side_effects)?;
     let made = caller.post("/v1/sessions", &body, "session").await?;
     let session = text(&made.json()?, "id")?;

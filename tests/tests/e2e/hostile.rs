@@ -12,7 +12,7 @@ use axum::response::IntoResponse;
 use axum::routing::post;
 use mainspring_benches::process::Program;
 use mainspring_tests::fake_model::listen;
-use mainspring_tests::faults::{Caller, Cluster, Recipe, beside, binary, blocking};
+use mainspring_tests::faults::{Cluster, Recipe, RetryingClient, beside, binary, blocking};
 use serde_json::{Value, json};
 
 /// What the model sends, as the text of one streamed chunk, and whether the send may fail because
@@ -170,7 +170,7 @@ fn settings(model: &str) -> [(&str, &str); 7] {
 }
 
 async fn all_end(urls: Vec<String>) -> Result<()> {
-    let mut caller = Caller::new(urls, 0);
+    let mut caller = RetryingClient::new(urls, 0);
     let mut wrong = Vec::new();
     for case in cases() {
         let name = case.name;

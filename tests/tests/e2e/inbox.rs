@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use mainspring_benches::process::Program;
 use mainspring_tests::fake_model::{FakeModel, Options};
 use mainspring_tests::faults::{
-    Caller, any_of, beside, between, binary, blocking, monotonic, pause,
+    RetryingClient, any_of, beside, between, binary, blocking, monotonic, pause,
 };
 use mainspring_tests::pairing;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ async fn talk(
     url: String,
     policy: Option<&'static str>,
 ) -> Result<(String, BTreeMap<String, bool>)> {
-    let mut caller = Caller::new(vec![url], 0);
+    let mut caller = RetryingClient::new(vec![url], 0);
     let name = policy.unwrap_or("any");
     let agent = json!({ "agent": { "tools": ["current_time"] } });
     let made = caller.post("/v1/sessions", &agent, name).await?.json()?;
@@ -70,7 +70,7 @@ async fn talk(
     Ok((session, accepted))
 }
 
-async fn settled(caller: &mut Caller, sends: &[Value]) -> Result<()> {
+async fn settled(caller: &mut RetryingClient, sends: &[Value]) -> Result<()> {
     let end = monotonic() + Duration::from_mins(1);
     for send in sends {
         let path = format!(
@@ -92,7 +92,7 @@ async fn settled(caller: &mut Caller, sends: &[Value]) -> Result<()> {
 /// Asserts that each accepted message is in the transcript once, no refused one is, and every inbox
 /// item says where it went.
 async fn fates(
-    caller: &mut Caller,
+    caller: &mut RetryingClient,
     session: &str,
     accepted: &BTreeMap<String, bool>,
 ) -> Result<()> {
@@ -159,7 +159,7 @@ async fn fifty(protocol: &str, judge: fn(&Value) -> Result<(), String>) -> Resul
     for policy in POLICIES.map(Some).into_iter().chain([None]) {
         talks.spawn(talk(dev.url(), policy));
     }
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     while let Some(talked) = talks.join_next().await {
         let (session, accepted) = talked??;
         fates(&mut caller, &session, &accepted).await?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::Program;
 use mainspring_shared::time::Clock as _;
-use mainspring_tests::faults::{Caller, beside, binary, blocking};
+use mainspring_tests::faults::{RetryingClient, beside, binary, blocking};
 use serde_json::{Value, json};
 
 use super::tools::start;
@@ -111,7 +111,7 @@ fn program(dir: &Path, launcher: &[String]) -> Result<(Program, PathBuf)> {
     Ok((program, secrets))
 }
 
-async fn session(caller: &mut Caller, tools: Value) -> Result<String> {
+async fn session(caller: &mut RetryingClient, tools: Value) -> Result<String> {
     let agent = json!({ "agent": { "tools": tools, "isolation": "process" } });
     let made = caller.post("/v1/sessions", &agent, "session").await?;
     let made = made.json()?;
@@ -120,7 +120,11 @@ async fn session(caller: &mut Caller, tools: Value) -> Result<String> {
 }
 
 /// Runs a send; returns its final state, and the results of its calls.
-async fn sent(caller: &mut Caller, session: &str, input: &str) -> Result<(Value, Vec<String>)> {
+async fn sent(
+    caller: &mut RetryingClient,
+    session: &str,
+    input: &str,
+) -> Result<(Value, Vec<String>)> {
     let path = format!("/v1/sessions/{session}/sends?wait=60s");
     let body = json!({ "input": input });
     let ended = caller.post(&path, &body, "sent").await?.json()?;
@@ -163,7 +167,7 @@ async fn an_isolated_agent_finds_no_credentials() -> Result<()> {
     let hidden = dir.path().join("secrets");
     let (program, secrets) = program(dir.path(), &sandbox(&hidden))?;
     let dev = start(&program, "dev", &data)?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let http = json!({"type": "http", "name": "ping", "url": "http://127.0.0.1:1/"});
     let mcp = json!({"type": "mcp", "server": "mine", "prefix": "m_"});
     let session = session(&mut caller, json!(["core", "command_start", http, mcp])).await?;
@@ -215,7 +219,7 @@ async fn a_process_that_dies_in_the_middle_does_nothing_twice() -> Result<()> {
     let data = dir.path().join("data");
     let (mut program, _) = program(dir.path(), &["{child}".to_owned()])?;
     let dev = start(&program, "dev", &data)?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let session = session(&mut caller, json!(["core"])).await?;
     let room = data.join("workspaces").join(&session);
     let work = format!(
@@ -246,7 +250,7 @@ async fn a_worker_that_is_killed_takes_its_processes_along() -> Result<()> {
     let data = dir.path().join("data");
     let (program, _) = program(dir.path(), &["{child}".to_owned()])?;
     let dev = start(&program, "dev", &data)?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let mcp = json!({"type": "mcp", "server": "mine"});
     let session = session(&mut caller, json!(["core", mcp])).await?;
     let room = data.join("workspaces").join(&session);
@@ -286,7 +290,7 @@ async fn where_a_sandbox_does_not_start_the_send_fails_with_its_code() -> Result
     let quickly = ("MAINSPRING_RETRY_ATTEMPTS_MAX".to_owned(), "2".to_owned());
     program.environment.push(quickly);
     let dev = start(&program, "dev", &data)?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let session = session(&mut caller, json!(["core"])).await?;
     let (ended, said) = sent(&mut caller, &session, &shell("echo one > a")).await?;
     ensure!(ended["status"] == "failed", "{ended}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::{Process, Program};
 use mainspring_tests::faults::{
-    Caller, Cluster, Recipe, beside, between, binary, blocking, monotonic, pause,
+    Cluster, Recipe, RetryingClient, beside, between, binary, blocking, monotonic, pause,
 };
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn written(journal: &Path) -> Result<BTreeMap<String, Vec<i64>>> {
 }
 
 /// Creates sessions with sends; returns their ids.
-async fn begin(caller: &mut Caller) -> Result<Vec<(String, Vec<String>)>> {
+async fn begin(caller: &mut RetryingClient) -> Result<Vec<(String, Vec<String>)>> {
     let mut all = Vec::new();
     for n in 0..SESSIONS {
         let agent = json!({ "agent": { "tools": ["current_time"] } });
@@ -61,7 +61,7 @@ async fn begin(caller: &mut Caller) -> Result<Vec<(String, Vec<String>)>> {
     Ok(all)
 }
 
-async fn ended(caller: &mut Caller, all: &[(String, Vec<String>)]) -> Result<()> {
+async fn ended(caller: &mut RetryingClient, all: &[(String, Vec<String>)]) -> Result<()> {
     for send in all.iter().flat_map(|(_, sends)| sends) {
         let until = monotonic() + Duration::from_mins(2);
         loop {
@@ -175,7 +175,7 @@ async fn a_process_that_is_killed_leaves_no_step_out() -> Result<()> {
         .to_vec(),
     };
     let mut dev = start(&program, "dev", &data)?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let sessions = begin(&mut caller).await?;
     for n in 0..3 {
         pause(between(
@@ -186,7 +186,7 @@ async fn a_process_that_is_killed_leaves_no_step_out() -> Result<()> {
         drop(dev);
         dev = start(&program, &format!("dev-{n}"), &data)?;
     }
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     ended(&mut caller, &sessions).await?;
     complete(&journal, &sessions).await?;
     drop(dev);
@@ -215,7 +215,7 @@ async fn of_several_schedulers_one_writes_and_another_one_takes_over() -> Result
     let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(cluster.urls(), 0);
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
     let sessions = begin(&mut caller).await?;
     for n in [0, 1, 0] {
         pause(between(

@@ -284,12 +284,12 @@ async fn floods_and_idle_connections_cost_bounded_memory_and_hardly_delay_others
     others(&url, dose.phase)?;
     let at_rest = cluster.schedulers[0].resident_memory()?;
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
-    let mut told = crowds::Told::default();
-    while told.idle < dose.idle || beside.len() < PHASES_MIN {
+    let mut report = crowds::CrowdReport::default();
+    while report.idle < dose.idle || beside.len() < PHASES_MIN {
         alone.push(others(&url, dose.phase)?);
         let crowd = Crowd::gather(&address, dose, &cases);
         let times = others(&url, dose.phase);
-        told.add(crowd.leave()?);
+        report.add(crowd.leave()?);
         beside.push(times?);
     }
     let mut slower: Vec<f64> = std::iter::zip(&alone, &beside)
@@ -304,13 +304,13 @@ async fn floods_and_idle_connections_cost_bounded_memory_and_hardly_delay_others
     // If stderr is closed there is nobody to report to.
     let _ = writeln!(
         std::io::stderr(),
-        "{told:?}\n99 of 100 alone within {alone:?}, beside all this within {beside:?}, {slower:.2} times as long; \
+        "{report:?}\n99 of 100 alone within {alone:?}, beside all this within {beside:?}, {slower:.2} times as long; \
          {} MiB at rest, {} MiB more of at most {} MiB",
         at_rest >> 20,
         held >> 20,
         bound >> 20
     );
-    ensure!(told.faults.is_empty(), "{:?}", told.faults);
+    ensure!(report.faults.is_empty(), "{:?}", report.faults);
     ensure!(held < bound, "{} MiB more", held >> 20);
     ensure!(slower < SLOWER_MAX, "{slower:.2} times as long");
     let fallen = cluster.fallen();

@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
-    Cluster, Holder, ROOT_KEY, Recipe, SECRETS_KEY, furnished, new_tenant,
+    ApiClient, Cluster, ROOT_KEY, Recipe, SECRETS_KEY, furnished, new_tenant,
 };
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ const READS: [&str; 12] = [
 
 /// Reads everything at and below some paths; returns how many were found, and how many were
 /// missing.
-async fn read(caller: Holder<'_>, paths: &[String]) -> Result<(usize, usize)> {
+async fn read(caller: ApiClient<'_>, paths: &[String]) -> Result<(usize, usize)> {
     let (mut found, mut missing) = (0, 0);
     for path in paths {
         for below in READS {
@@ -55,7 +55,7 @@ const LISTS: [&str; 9] = [
 ];
 
 /// The number of items of each list.
-async fn listed(caller: Holder<'_>) -> Result<Vec<usize>> {
+async fn listed(caller: ApiClient<'_>) -> Result<Vec<usize>> {
     let mut counts = Vec::new();
     for list in LISTS {
         let path = format!("/v1/{list}");
@@ -83,10 +83,10 @@ async fn tenants_find_their_own_and_nothing_of_each_other() -> Result<()> {
     };
     let urls = cluster.urls();
     let url = &urls[0];
-    let root = Holder { url, key: ROOT_KEY };
+    let root = ApiClient { url, key: ROOT_KEY };
     let (_, blue) = new_tenant(root, "blue").await?;
     let (_, red) = new_tenant(root, "red").await?;
-    let (blue, red) = (Holder { url, key: &blue }, Holder { url, key: &red });
+    let (blue, red) = (ApiClient { url, key: &blue }, ApiClient { url, key: &red });
     let nothing = listed(red).await?;
     ensure!(nothing.iter().all(|count| *count == 0), "{nothing:?}");
 

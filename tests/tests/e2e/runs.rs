@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::{Process, Program};
-use mainspring_tests::faults::{Caller, Cluster, Recipe, beside, binary, blocking, pause};
+use mainspring_tests::faults::{Cluster, Recipe, RetryingClient, beside, binary, blocking, pause};
 use serde_json::{Value, json};
 
 const MOMENT: Duration = Duration::from_millis(20);
@@ -39,7 +39,7 @@ fn text(value: &Value, member: &str) -> Result<String> {
 
 /// Polls until a condition holds.
 async fn until(
-    caller: &mut Caller,
+    caller: &mut RetryingClient,
     path: &str,
     mut so: impl FnMut(&Value) -> bool,
 ) -> Result<Value> {
@@ -116,7 +116,7 @@ async fn a_run_across_workers_survives_the_death_of_one() -> Result<()> {
     let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(cluster.urls(), 0);
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
     let body = json!({ "spec": wide(40) });
     let run = caller.post("/v1/runs", &body, "wide").await?.json()?;
     let path = format!("/v1/runs/{}", text(&run, "id")?);
@@ -157,7 +157,7 @@ async fn timers_send_and_start_runs_and_agents_wake_themselves() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let program = program(dir.path())?;
     let dev = dev(&program, dir.path())?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let agent = json!({ "agent": { "tools": ["schedule_wakeup"] } });
     let session = caller.post("/v1/sessions", &agent, "s").await?.json()?;
     let session = text(&session, "id")?;

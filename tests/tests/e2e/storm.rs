@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::servers::free_port;
-use mainspring_tests::faults::{Cluster, Recipe, blocking, dose, monotonic};
+use mainspring_tests::faults::{Cluster, Recipe, blocking, fault_duration, monotonic};
 
 /// Input for the built-in model: slow enough to be killed, and fast enough to finish within a
 /// worker's life, which is five deaths long.
@@ -30,7 +30,7 @@ async fn the_worked_example_is_written_while_processes_die() -> Result<()> {
         return Ok(());
     };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/workflows/storm.sh");
-    let end = monotonic() + dose();
+    let end = monotonic() + fault_duration();
     let mut written = 0;
     while monotonic() < end || written == 0 {
         once(&cluster, &script)?;

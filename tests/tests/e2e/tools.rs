@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::{Process, Program};
 use mainspring_shared::time::Clock as _;
-use mainspring_tests::faults::{Caller, beside, binary, blocking};
+use mainspring_tests::faults::{RetryingClient, beside, binary, blocking};
 use serde_json::{Value, json};
 
 /// Writes a file, asks whether to go on, delegates a part to a child, and then reads the file back.
@@ -40,7 +40,7 @@ async fn an_agent_writes_asks_delegates_and_reads_over_a_kill() -> Result<()> {
         ],
     };
     let dev = start(&program, "dev", &data)?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let tools = json!(["core", "current_time", "spawn_agent"]);
     let body = json!({ "input": WORK, "session": { "agent": { "tools": tools } } });
     let send = caller
@@ -53,7 +53,7 @@ async fn an_agent_writes_asks_delegates_and_reads_over_a_kill() -> Result<()> {
     // The process is killed while a person thinks; the question is still open in the next one.
     drop(dev);
     let dev = start(&program, "dev-again", &data)?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let shown = caller.get(&format!("/v1/sends/{id}")).await?;
     ensure!(shown["waiting_on"] == "human", "{shown}");
     let question = format!("call_{}_1_0", id.trim_start_matches("snd_"));
@@ -133,7 +133,7 @@ async fn busy_sessions_take_words_and_long_outputs_can_be_fetched() -> Result<()
         ],
     };
     let dev = start(&program, "dev", &data)?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let agent = json!({ "tools": ["full"] });
     let slow = json!({ "input": "!stream 3000x10ms", "session": { "agent": agent } });
     let send = caller.post("/v1/sends", &slow, "slow").await?.json()?;
@@ -188,7 +188,11 @@ async fn pause(time: Duration) {
 }
 
 /// Makes a send to a session; returns the results of its calls, in order.
-async fn results_of(caller: &mut Caller, session: &str, input: &str) -> Result<Vec<String>> {
+async fn results_of(
+    caller: &mut RetryingClient,
+    session: &str,
+    input: &str,
+) -> Result<Vec<String>> {
     static SENT: AtomicU64 = AtomicU64::new(0);
     let path = format!("/v1/sessions/{session}/sends?wait=30s");
     let body = json!({ "input": input });
@@ -219,7 +223,7 @@ async fn commands_run_on_tell_of_their_end_and_are_lost_with_their_worker() -> R
         ],
     };
     let dev = start(&program, "dev", &data)?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let agent = json!({ "agent": { "tools": ["full"] } });
     let made = caller
         .post("/v1/sessions", &agent, "session")
@@ -295,7 +299,7 @@ async fn commands_run_on_tell_of_their_end_and_are_lost_with_their_worker() -> R
     };
     drop(dev);
     let dev = start(&program, "dev-again", &data)?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let until = clock.monotonic() + end;
     loop {
         let look = r#"!tool command_output {"command_id": 4}"#;
@@ -331,7 +335,7 @@ fn isolated(dir: &Path, launcher: &str) -> Result<Program> {
     })
 }
 
-async fn core_session(caller: &mut Caller) -> Result<String> {
+async fn core_session(caller: &mut RetryingClient) -> Result<String> {
     let agent = json!({ "agent": { "tools": ["core"] } });
     let made = caller.post("/v1/sessions", &agent, "session").await?;
     text(&made.json()?, "id")
@@ -375,7 +379,7 @@ async fn tools_run_in_a_child_that_knows_nothing_of_the_worker() -> Result<()> {
     let data = dir.path().join("data");
     let program = isolated(dir.path(), r#"["env", "IN={session}", "{child}"]"#)?;
     let dev = start(&program, "dev", &data)?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let session = core_session(&mut caller).await?;
     let room = data.join("workspaces").join(&session);
     // The state of a file when it was read is remembered from call to call.
@@ -412,7 +416,7 @@ async fn an_isolated_child_ends_with_its_send_and_with_its_worker() -> Result<()
     let data = dir.path().join("data");
     let program = isolated(dir.path(), r#"["{child}"]"#)?;
     let dev = start(&program, "dev", &data)?;
-    let mut caller = Caller::new(vec![dev.url()], 0);
+    let mut caller = RetryingClient::new(vec![dev.url()], 0);
     let session = core_session(&mut caller).await?;
     let room = data.join("workspaces").join(&session);
     let long = |n: u32| {
@@ -454,7 +458,7 @@ async fn without_its_sandbox_no_tool_runs() -> Result<()> {
         let data = dir.join("data");
         let program = isolated(&dir, launcher)?;
         let dev = start(&program, "dev", &data)?;
-        let mut caller = Caller::new(vec![dev.url()], 0);
+        let mut caller = RetryingClient::new(vec![dev.url()], 0);
         let session = core_session(&mut caller).await?;
         let work = r#"!tool write_file {"path": "a.txt", "content": "one"} !then !tool shell {"command": "echo two > b.txt"}"#;
         let said = results_of(&mut caller, &session, work).await?;

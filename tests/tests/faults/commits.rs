@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result, ensure};
 use futures::FutureExt as _;
 use mainspring_benches::servers::Postgres;
 use mainspring_shared::store::{
-    AcceptOutcome, AppendOutcome, AuditOptions, CallBegin, CancelOutcome, ClaimOutcome,
-    CompleteOutcome, Dump, IdempotencyKey, Inspect as _, ParkOutcome, ParkUntil, Then,
+    AcceptOutcome, AfterSend, AppendOutcome, AuditOptions, CallBegin, CancelOutcome, ClaimOutcome,
+    CompleteOutcome, Dump, IdempotencyKey, Inspect as _, ParkOutcome, ParkUntil,
 };
 use mainspring_shared::{id::TenantId, send::WaitingOn};
 use mainspring_store_postgres::{PostgresStore, Settings};
@@ -47,7 +47,7 @@ impl World {
 
     /// Runs a step while every session is locked, and cuts its connection as soon as the server has
     /// the statement. Then the statement gets its locks.
-    async fn unheard<T>(&self, step: impl Future<Output = T>) -> Result<T> {
+    async fn with_lost_reply<T>(&self, step: impl Future<Output = T>) -> Result<T> {
         let rows = "SELECT FROM session_hot FOR UPDATE";
         let lock = RowLock::hold(&self.postgres, "mainspring", rows)?;
         let cut = async {
@@ -79,7 +79,9 @@ async fn a_claim_that_took_effect_unheard_is_granted() -> Result<()> {
     };
     register(&world.store, 1).await;
     accept(&world.store, 0, opening(1, 1)).await;
-    let claimed = world.unheard(try_claim(&world.store, 10, 1, 1, 1)).await?;
+    let claimed = world
+        .with_lost_reply(try_claim(&world.store, 10, 1, 1, 1))
+        .await?;
     ensure!(matches!(claimed, ClaimOutcome::Claimed(_)), "{claimed:?}");
     world.audited().await
 }
@@ -91,9 +93,9 @@ async fn a_completion_that_took_effect_unheard_brings_the_next_send() -> Result<
     };
     let claimed = running(&world.store).await;
     accept(&world.store, 11, sending(2, 1)).await;
-    let items = vec![ending(&claimed, Then::Continue)];
+    let items = vec![ending(&claimed, AfterSend::Continue)];
     let done = world
-        .unheard(world.store.at(time(12)).complete_sends(items))
+        .with_lost_reply(world.store.at(time(12)).complete_sends(items))
         .await??;
     let CompleteOutcome::Completed(completed) = one(done) else {
         anyhow::bail!("the lease was held all the time");
@@ -111,7 +113,7 @@ async fn a_round_that_took_effect_unheard_is_stored_once() -> Result<()> {
     let claimed = running(&world.store).await;
     let items = vec![round(&claimed, 0)];
     let done = world
-        .unheard(world.store.at(time(12)).append_rounds(items))
+        .with_lost_reply(world.store.at(time(12)).append_rounds(items))
         .await??;
     let AppendOutcome::Appended {
         first_seq,
@@ -143,7 +145,7 @@ async fn results_that_took_effect_unheard_are_stored_once() -> Result<()> {
     item.messages = vec![tool_result(&id, 0, 1)];
     item.lease.write = 1;
     let done = world
-        .unheard(world.store.at(time(12)).append_rounds(vec![item]))
+        .with_lost_reply(world.store.at(time(12)).append_rounds(vec![item]))
         .await??;
     let done = one(done);
     ensure!(
@@ -162,7 +164,7 @@ async fn a_park_that_took_effect_unheard_is_one() -> Result<()> {
     let claimed = running(&world.store).await;
     let wait = ParkUntil::After(millis(1_000));
     let item = waiting(&claimed, WaitingOn::Retry, wait);
-    let parked = world.unheard(park(&world.store, 12, item)).await?;
+    let parked = world.with_lost_reply(park(&world.store, 12, item)).await?;
     ensure!(matches!(parked, ParkOutcome::Parked { .. }), "{parked:?}");
     world.audited().await
 }
@@ -173,7 +175,11 @@ async fn a_release_that_took_effect_unheard_is_one() -> Result<()> {
         return Ok(());
     };
     let claimed = running(&world.store).await;
-    ensure!(world.unheard(release(&world.store, 12, &claimed)).await?);
+    ensure!(
+        world
+            .with_lost_reply(release(&world.store, 12, &claimed))
+            .await?
+    );
     world.audited().await
 }
 
@@ -193,7 +199,7 @@ async fn an_accept_that_took_effect_unheard_is_one() -> Result<()> {
             body_hash: [n; 32],
         });
         let accepted = world
-            .unheard(offer(&world.store, i64::from(n), item))
+            .with_lost_reply(offer(&world.store, i64::from(n), item))
             .await?;
         let AcceptOutcome::Accepted(accepted) = accepted else {
             anyhow::bail!("{accepted:?}");
@@ -210,7 +216,7 @@ async fn a_cancel_that_took_effect_unheard_is_one() -> Result<()> {
         return Ok(());
     };
     accept(&world.store, 0, opening(1, 1)).await;
-    let cancelled = world.unheard(cancel(&world.store, 12, 1)).await?;
+    let cancelled = world.with_lost_reply(cancel(&world.store, 12, 1)).await?;
     ensure!(
         matches!(cancelled, CancelOutcome::Cancelled { .. }),
         "{cancelled:?}"

@@ -9,7 +9,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use mainspring_tests::faults::{Caller, Cluster, Recipe, any_of, between, monotonic, pause};
+use mainspring_tests::faults::{
+    Cluster, Recipe, RetryingClient, any_of, between, monotonic, pause,
+};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -49,7 +51,7 @@ fn agent(provider: &Provider) -> Value {
 }
 
 /// Runs a whole conversation; returns its session.
-async fn talk(mut caller: Caller, agent: Value, who: String) -> Result<String> {
+async fn talk(mut caller: RetryingClient, agent: Value, who: String) -> Result<String> {
     let mut session = None;
     for task in TASKS {
         let words = "what was decided about it and why. ".repeat(20);
@@ -89,7 +91,7 @@ async fn talk(mut caller: Caller, agent: Value, who: String) -> Result<String> {
 
 /// A transcript's lines, with calls by their positions; fails if a call is separated from its
 /// result.
-async fn said(caller: &mut Caller, session: &str) -> Result<Vec<String>> {
+async fn said(caller: &mut RetryingClient, session: &str) -> Result<Vec<String>> {
     let messages = caller
         .all(&format!("/v1/sessions/{session}/messages"))
         .await?;
@@ -218,9 +220,9 @@ async fn conversations_that_fold_and_remember_survive_deaths_of_their_workers() 
     let Some(mut cluster) = cluster(&provider, 2).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(cluster.urls(), 0);
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
     let sound = talk(
-        Caller::new(cluster.urls(), 0),
+        RetryingClient::new(cluster.urls(), 0),
         agent(&provider),
         "sound".to_owned(),
     )
@@ -253,7 +255,7 @@ async fn conversations_that_fold_and_remember_survive_deaths_of_their_workers() 
 
     let mut talks = JoinSet::new();
     for n in 0..SESSIONS {
-        let caller = Caller::new(cluster.urls(), n);
+        let caller = RetryingClient::new(cluster.urls(), n);
         talks.spawn(talk(caller, agent(&provider), format!("mortal{n}")));
     }
     let mut kills = 0;
@@ -324,7 +326,7 @@ async fn embeddings_that_hang_delay_a_send_by_their_timeout_and_vectors_come_lat
     let Some(cluster) = cluster(&provider, 1).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(cluster.urls(), 0);
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
     provider.silence(true);
     let entry = json!({"namespace": "user/ann", "text": "Ann drinks green tea"});
     caller.post("/v1/memories", &entry, "entry").await?.json()?;

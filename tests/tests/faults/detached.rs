@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
-    Caller, Cluster, Effect, Recipe, any_of, between, blocking, dose, monotonic, pause,
+    Cluster, Effect, Recipe, RetryingClient, any_of, between, blocking, fault_duration, monotonic,
+    pause,
 };
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ fn text(value: &Value, member: &str) -> Result<String> {
 }
 
 /// Starts an agent that starts a detached run; returns its session.
-async fn begin(caller: &mut Caller, mark: &str) -> Result<String> {
+async fn begin(caller: &mut RetryingClient, mark: &str) -> Result<String> {
     let spec = json!({ "name": mark, "root": {
         "type": "foreach", "id": "all", "as": "n", "items": (0..LEAVES).collect::<Vec<_>>(),
         "max_concurrency": 3,
@@ -47,8 +48,8 @@ async fn begin(caller: &mut Caller, mark: &str) -> Result<String> {
 }
 
 /// Waits until the session's only run has ended; returns its name and the session's messages.
-async fn ended(caller: &mut Caller, session: &str) -> Result<(String, Vec<Value>)> {
-    let limit = monotonic() + dose() + END;
+async fn ended(caller: &mut RetryingClient, session: &str) -> Result<(String, Vec<Value>)> {
+    let limit = monotonic() + fault_duration() + END;
     let messages = format!("/v1/sessions/{session}/messages");
     loop {
         let runs = caller
@@ -103,8 +104,8 @@ async fn agents_are_told_of_the_ends_of_their_runs_once_whatever_dies() -> Resul
     let Some(mut cluster) = Cluster::start(Recipe::default()).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(cluster.urls(), 0);
-    let end = monotonic() + dose();
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
+    let end = monotonic() + fault_duration();
     let mut sessions = Vec::new();
     while monotonic() < end {
         for _ in 0..AGENTS {

@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use mainspring_benches::client::Client;
 use mainspring_tests::faults::{
-    Caller, Cluster, Effect, Load, Machine, Recipe, Shape, any_of, between, blocking, dose, kills,
-    monotonic, pause, say, settle,
+    Cluster, Effect, Load, Machine, Recipe, RetryingClient, Shape, any_of, between, blocking,
+    fault_duration, kills, monotonic, pause, say, settle,
 };
 use serde_json::json;
 
@@ -19,7 +19,7 @@ async fn killed_workers_lose_nothing_and_repeat_only_what_was_under_way() -> Res
         return Ok(());
     };
     let load = Load::start(cluster.urls(), Shape::default()).await?;
-    let end = monotonic() + dose();
+    let end = monotonic() + fault_duration();
     while monotonic() < end {
         pause(between(200 * MS, 1_000 * MS)).await;
         // Half of them die while busy, the others in any state: starting, taking over, idle.
@@ -114,7 +114,7 @@ async fn killed_schedulers_lose_nothing_that_they_answered() -> Result<()> {
         return Ok(());
     };
     let load = Load::start(cluster.urls(), Shape::default()).await?;
-    let end = monotonic() + dose();
+    let end = monotonic() + fault_duration();
     let mut turn = 0;
     while monotonic() < end {
         pause(between(100 * MS, 800 * MS)).await;
@@ -145,7 +145,7 @@ async fn everything_killed_at_once_and_started_again_goes_on() -> Result<()> {
         return Ok(());
     };
     let load = Load::start(cluster.urls(), Shape::default()).await?;
-    let end = monotonic() + dose();
+    let end = monotonic() + fault_duration();
     let mut times = 0;
     while monotonic() < end || times < 2 {
         times += 1;
@@ -212,7 +212,7 @@ async fn a_send_of_a_killed_worker_is_taken_over_within_the_lease() -> Result<()
     let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(cluster.urls(), 0);
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
     let body = json!({ "input": "[[send one]] [[stream 20x100ms]] a long answer, told slowly" });
     let send = caller.post("/v1/sends", &body, "one").await?.json()?;
     let id = send["id"].as_str().context("an id")?.to_owned();

@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use futures::future::join_all;
 use mainspring_tests::faults::{
-    Cluster, Holder, ROOT_KEY, Recipe, SECRETS_KEY, blocking, dose, monotonic, new_tenant, pause,
+    ApiClient, Cluster, ROOT_KEY, Recipe, SECRETS_KEY, blocking, fault_duration, monotonic,
+    new_tenant, pause,
 };
 use serde_json::{Value, json};
 
@@ -19,29 +20,29 @@ const CLIENTS: usize = 24;
 
 /// A client's answers: how often it was accepted, and how often it was told to retry.
 #[derive(Debug, Default)]
-struct Told {
+struct Tally {
     accepted: usize,
     refused: usize,
 }
 
 /// Sends repeatedly until the time is over, whatever the answers.
-async fn client(holder: Holder<'_>, until: Duration) -> Result<Told> {
-    let mut told = Told::default();
+async fn client(holder: ApiClient<'_>, until: Duration) -> Result<Tally> {
+    let mut tally = Tally::default();
     let body = json!({ "input": "[[stream 10x50ms]] go", "session": {} });
     while monotonic() < until {
         let answer = holder.ask("POST", "/v1/sends", &body).await?;
         let problem: Value = serde_json::from_slice(&answer.body)?;
         match answer.status {
-            202 => told.accepted += 1,
+            202 => tally.accepted += 1,
             429 => {
                 ensure!(problem["code"] == "limit.sends", "{problem}");
-                told.refused += 1;
+                tally.refused += 1;
             }
             other => anyhow::bail!("{other}: {problem}"),
         }
         pause(30 * MS).await;
     }
-    Ok(told)
+    Ok(tally)
 }
 
 /// Number of open sends of all tenants except the first, from the database.
@@ -64,7 +65,7 @@ async fn open_sends_are_bounded_while_redis_is_away() -> Result<()> {
         return Ok(());
     };
     let urls = cluster.urls();
-    let root = Holder {
+    let root = ApiClient {
         url: &urls[0],
         key: ROOT_KEY,
     };
@@ -75,10 +76,10 @@ async fn open_sends_are_bounded_while_redis_is_away() -> Result<()> {
     // Wait until each scheduler knows the limit.
     pause(5_500 * MS).await;
     blocking(|| cluster.redis.stop());
-    let until = monotonic() + dose().min(20_000 * MS);
+    let until = monotonic() + fault_duration().min(20_000 * MS);
     let clients = (0..CLIENTS).map(|n| {
         let url = &urls[n % urls.len()];
-        client(Holder { url, key: &key }, until)
+        client(ApiClient { url, key: &key }, until)
     });
     let watched = async {
         let mut most = 0;
@@ -90,8 +91,8 @@ async fn open_sends_are_bounded_while_redis_is_away() -> Result<()> {
     };
     let (told, most) = tokio::join!(join_all(clients), watched);
     let (most, told) = (most?, told.into_iter().collect::<Result<Vec<_>>>()?);
-    let accepted: usize = told.iter().map(|told| told.accepted).sum();
-    let refused: usize = told.iter().map(|told| told.refused).sum();
+    let accepted: usize = told.iter().map(|tally| tally.accepted).sum();
+    let refused: usize = told.iter().map(|tally| tally.refused).sum();
     ensure!(most <= OPEN_MAX, "{most} open sends of {OPEN_MAX}");
     // The limit was reached, and places became free again as sends ended.
     ensure!(most == OPEN_MAX && refused > accepted, "{most} {told:?}");

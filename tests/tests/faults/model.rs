@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
-    Caller, Cluster, Effect, Load, Recipe, Shape, between, dose, monotonic, pause, settle,
+    Cluster, Effect, Load, Recipe, RetryingClient, Shape, between, fault_duration, monotonic,
+    pause, settle,
 };
 use serde_json::{Value, json};
 
@@ -95,7 +96,7 @@ async fn misbehaves(protocol: &str) -> Result<()> {
     let Some(cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(cluster.urls(), 0);
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
     let mut sends = Vec::new();
     for case in &CASES {
         let body = json!({ "input": words(case) });
@@ -134,7 +135,7 @@ fn words(case: &Case) -> String {
 
 /// Asserts that a send with a long wait is shown as waiting, and that its session is not leased
 /// meanwhile.
-async fn parks(caller: &mut Caller, send: &Value) -> Result<()> {
+async fn parks(caller: &mut RetryingClient, send: &Value) -> Result<()> {
     let path = format!("/v1/sends/{}", send["id"].as_str().context("an id")?);
     let limit = monotonic() + 3_000 * MS;
     loop {
@@ -148,7 +149,7 @@ async fn parks(caller: &mut Caller, send: &Value) -> Result<()> {
     }
 }
 
-async fn end(caller: &mut Caller, send: &Value) -> Result<Value> {
+async fn end(caller: &mut RetryingClient, send: &Value) -> Result<Value> {
     let id = send["id"].as_str().context("an id")?;
     caller.get(&format!("/v1/sends/{id}?wait=30s")).await
 }
@@ -210,7 +211,7 @@ async fn a_model_that_fails_for_a_while_under_load_costs_no_send() -> Result<()>
         return Ok(());
     };
     let load = Load::start(cluster.urls(), Shape::default()).await?;
-    let end = monotonic() + dose();
+    let end = monotonic() + fault_duration();
     while monotonic() < end {
         for outage in [
             "[[fail 500]]",

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
-    Caller, Cluster, Effect, Recipe, any_of, between, dose, leaves, monotonic, pause, say,
+    Cluster, Effect, Recipe, RetryingClient, any_of, between, fault_duration, leaves, monotonic,
+    pause, say,
 };
 use serde_json::{Value, json};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// From this dose on the test uses the full number of leaves.
+/// From this fault duration on the test uses the full number of leaves.
 const WHOLE: Duration = Duration::from_mins(1);
 
 /// Price of an input or output token in billionths of a dollar: ten dollars per million.
@@ -34,7 +35,7 @@ const DOLLAR: f64 = 1e9;
 fn amount() -> (usize, usize, f64) {
     match leaves() {
         Some(leaves) => (leaves, AT_ONCE_MAX, leaves as f64 * 0.000_9),
-        None if dose() < WHOLE => (80, 16, 0.04),
+        None if fault_duration() < WHOLE => (80, 16, 0.04),
         None => (1_000, 24, 0.9),
     }
 }
@@ -53,7 +54,7 @@ fn runs(leaves: usize, at_once: usize) -> Vec<Range<usize>> {
 }
 
 /// Starts the runs; returns their paths.
-async fn begin(caller: &mut Caller, leaves: usize, at_once: usize) -> Result<Vec<String>> {
+async fn begin(caller: &mut RetryingClient, leaves: usize, at_once: usize) -> Result<Vec<String>> {
     let mut begun = Vec::new();
     for (n, leaves) in runs(leaves, at_once).into_iter().enumerate() {
         let body = json!({ "spec": spec(leaves, at_once) });
@@ -112,13 +113,13 @@ async fn a_limit_of_money_holds_while_workers_die() -> Result<()> {
     };
     let (leaves, at_once, dollars) = amount();
     let limit = (dollars * DOLLAR) as u64;
-    let mut caller = Caller::new(cluster.urls(), 0);
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
     let limits = json!({ "limits": { "usd_per_day": dollars } });
     let answer = caller.patch("/v1/tenants/ten_1", &limits).await?;
     ensure!(answer.status == 200, "{} {:?}", answer.status, answer.body);
     let mut runs_open = begin(&mut caller, leaves, at_once).await?;
     let runs = runs_open.clone();
-    let end = monotonic() + dose();
+    let end = monotonic() + fault_duration();
     let mut deaths = 0;
     while !runs_open.is_empty() {
         pause(between(200 * MS, 900 * MS)).await;

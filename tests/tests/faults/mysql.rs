@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use mainspring_tests::faults::{
-    Cluster, Effect, Load, Recipe, Shape, any_of, between, blocking, dose, monotonic, pause, settle,
+    Cluster, Effect, Load, Recipe, Shape, any_of, between, blocking, fault_duration, monotonic,
+    pause, settle,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -24,7 +25,7 @@ async fn killed_processes_lose_nothing() -> Result<()> {
         return Ok(());
     };
     let load = Load::start(cluster.urls(), Shape::default()).await?;
-    let end = monotonic() + dose();
+    let end = monotonic() + fault_duration();
     while monotonic() < end {
         pause(between(200 * MS, 1_000 * MS)).await;
         let worker = cluster.busy_worker().await?;
@@ -52,7 +53,7 @@ async fn a_server_that_crashes_and_recovers_loses_nothing_that_was_answered() ->
         return Ok(());
     };
     let load = Load::start(cluster.urls(), Shape::default()).await?;
-    let end = monotonic() + dose();
+    let end = monotonic() + fault_duration();
     let mut times = 0;
     while monotonic() < end || times < 2 {
         times += 1;

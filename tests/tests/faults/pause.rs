@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::stats::percentile;
 use mainspring_shared::time::Timestamp;
 use mainspring_tests::faults::{
-    Caller, Cluster, Effect, Load, Machine, Recipe, RowLock, Shape, dose, monotonic, now, pause,
-    say, settle,
+    Cluster, Effect, Load, Machine, Recipe, RetryingClient, RowLock, Shape, fault_duration,
+    monotonic, now, pause, say, settle,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -34,7 +34,7 @@ async fn a_worker_that_wakes_up_with_an_answer_changes_nothing() -> Result<()> {
     let Some(mut cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(cluster.urls(), 0);
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
     let body = json!({ "input": "[[send one]] [[stream 10x100ms]] a long answer, told slowly" });
     let send = caller.post("/v1/sends", &body, "one").await?.json()?;
     let id = send["id"].as_str().context("an id")?.to_owned();
@@ -77,7 +77,7 @@ async fn workers_that_sleep_in_turn_are_replaced_meanwhile() -> Result<()> {
         return Ok(());
     };
     let load = Load::start(cluster.urls(), Shape::default()).await?;
-    let end = monotonic() + dose();
+    let end = monotonic() + fault_duration();
     while monotonic() < end {
         pause(500 * MS).await;
         let sleeper = cluster.busy_worker().await?;
@@ -113,7 +113,12 @@ struct Waits {
 }
 
 /// Creates something; returns its id.
-async fn created(caller: &mut Caller, path: &str, body: &Value, key: &str) -> Result<String> {
+async fn created(
+    caller: &mut RetryingClient,
+    path: &str,
+    body: &Value,
+    key: &str,
+) -> Result<String> {
     let answer = caller.post(path, body, key).await?;
     let made = matches!(answer.status, 201 | 202);
     ensure!(made, "{} {:?}", answer.status, answer.body);
@@ -122,7 +127,7 @@ async fn created(caller: &mut Caller, path: &str, body: &Value, key: &str) -> Re
 
 /// Makes one send after the other to a session until `end`.
 async fn neighbour(urls: Vec<String>, number: usize, end: Duration) -> Result<Vec<[Timestamp; 3]>> {
-    let mut caller = Caller::new(urls, number);
+    let mut caller = RetryingClient::new(urls, number);
     let key = format!("neighbour-{number}");
     let session = created(&mut caller, "/v1/sessions", &json!({ "agent": {} }), &key).await?;
     let path = format!("/v1/sessions/{session}/sends");
@@ -173,7 +178,7 @@ async fn a_session_that_is_locked_from_outside_delays_no_other() -> Result<()> {
     let Some(cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(cluster.urls(), 0);
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
     let agent = json!({ "agent": {} });
     let mut sessions = Vec::new();
     for key in ["locked", "timed"] {
@@ -199,10 +204,10 @@ async fn a_session_that_is_locked_from_outside_delays_no_other() -> Result<()> {
     let locked = format!("SELECT FROM session_hot WHERE session_id = '{row}' FOR UPDATE");
     let lock = RowLock::hold(&cluster.postgres, "mainspring", &locked)?;
     let from = now().0;
-    let mut other = Caller::new(cluster.urls(), 1);
+    let mut other = RetryingClient::new(cluster.urls(), 1);
     let words = json!({ "input": "[[send more]] more" });
     let measured = async {
-        let waits = neighbours(&cluster, dose()).await;
+        let waits = neighbours(&cluster, fault_duration()).await;
         lock.release();
         waits
     };

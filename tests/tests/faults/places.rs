@@ -9,7 +9,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::servers::Postgres;
 use mainspring_tests::faults::{
-    Caller, Cluster, Holder, ROOT_KEY, Recipe, blocking, monotonic, new_tenant, pause, say, skipped,
+    ApiClient, Cluster, ROOT_KEY, Recipe, RetryingClient, blocking, monotonic, new_tenant, pause,
+    say, skipped,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -49,7 +50,7 @@ impl Busy {
 /// Makes one send after the other in a session of its own; returns the marks of those that were
 /// answered.
 async fn converse(
-    mut caller: Caller,
+    mut caller: RetryingClient,
     name: String,
     done: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
@@ -193,7 +194,7 @@ async fn tenants_move_between_three_servers_of_which_one_goes_away() -> Result<(
         return Ok(());
     };
     let urls = cluster.urls();
-    let root = Holder {
+    let root = ApiClient {
         url: &urls[0],
         key: ROOT_KEY,
     };
@@ -210,7 +211,7 @@ async fn tenants_move_between_three_servers_of_which_one_goes_away() -> Result<(
         }
         let answered = Arc::new(AtomicUsize::new(0));
         for one in 0..CONVERSATIONS {
-            let caller = Caller::new(urls.clone(), n + one).with_key(&key);
+            let caller = RetryingClient::new(urls.clone(), n + one).with_key(&key);
             let (name, done, answered) = (format!("{name}-{one}"), done.clone(), answered.clone());
             clients.spawn(async move { (n, converse(caller, name, done, answered).await) });
         }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use mainspring_tests::faults::{Caller, Cluster, Machine, Recipe, dose, monotonic, pause, say};
+use mainspring_tests::faults::{
+    Cluster, Machine, Recipe, RetryingClient, fault_duration, monotonic, pause, say,
+};
 use serde_json::json;
 
 const WORKERS: usize = 8;
@@ -41,7 +43,7 @@ async fn at(percent: u32) -> Result<()> {
     let Some(cluster) = Cluster::start(recipe).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(cluster.urls(), 0);
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
     let mut sessions = Vec::new();
     for n in 0..SESSIONS {
         let answer = caller
@@ -52,7 +54,7 @@ async fn at(percent: u32) -> Result<()> {
     }
     cluster.model.set_requests_per_minute(Some(QUOTA));
     let start = monotonic();
-    let end = start + WARM_UP + dose();
+    let end = start + WARM_UP + fault_duration();
     let gap = Duration::from_secs(1) * 100 / (PER_SECOND * percent);
     let (mut sent, mut warm) = (0, None);
     while monotonic() < end {

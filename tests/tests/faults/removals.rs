@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::process::Program;
 use mainspring_tests::faults::{
-    Caller, Cluster, Cut, Holder, Proxy, ROOT_KEY, Recipe, SECRETS_KEY, any_of, blocking, dose,
-    furnished, monotonic, new_tenant, pause, say,
+    ApiClient, Cluster, Cut, Proxy, ROOT_KEY, Recipe, RetryingClient, SECRETS_KEY, any_of,
+    blocking, fault_duration, furnished, monotonic, new_tenant, pause, say,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -89,7 +89,7 @@ impl World {
 
     /// Lets a scheduler that does not die complete a tenant's erasure; returns the erasure's
     /// record.
-    async fn ended(&self, root: Holder<'_>, tenant: &str) -> Result<Value> {
+    async fn ended(&self, root: ApiClient<'_>, tenant: &str) -> Result<Value> {
         let number = number(tenant)?;
         // Pretend in the row that nothing has arrived for at least a minute.
         let minute = format!(
@@ -131,7 +131,7 @@ impl World {
 }
 
 /// Makes sends to new sessions of a tenant, and waits for their answers.
-async fn answered(caller: &mut Caller, name: &str, count: usize) -> Result<Vec<String>> {
+async fn answered(caller: &mut RetryingClient, name: &str, count: usize) -> Result<Vec<String>> {
     let mut sent = Vec::new();
     for n in 0..count {
         let body = json!({ "input": format!("{name} {n}"), "session": {} });
@@ -152,7 +152,7 @@ fn writer(
     stop: CancellationToken,
 ) -> JoinHandle<Result<Vec<String>>> {
     tokio::spawn(async move {
-        let mut caller = Caller::new(urls, 0).with_key(&key);
+        let mut caller = RetryingClient::new(urls, 0).with_key(&key);
         let mut sent = Vec::new();
         while !stop.is_cancelled() {
             let name = format!("new-{}", sent.len());
@@ -180,22 +180,22 @@ async fn removals_go_on_where_a_scheduler_died_at_any_statement() -> Result<()> 
     };
     let urls = world.cluster.urls();
     let url = &urls[0];
-    let root = Holder { url, key: ROOT_KEY };
+    let root = ApiClient { url, key: ROOT_KEY };
     let (blue, blue_key) = new_tenant(root, "blue").await?;
     let (green, green_key) = new_tenant(root, "green").await?;
-    let theirs = Holder {
+    let theirs = ApiClient {
         url,
         key: &blue_key,
     };
     furnished(theirs).await?;
-    furnished(Holder {
+    furnished(ApiClient {
         url,
         key: &green_key,
     })
     .await?;
     let mut callers = (
-        Caller::new(urls.clone(), 0).with_key(&blue_key),
-        Caller::new(urls.clone(), 0).with_key(&green_key),
+        RetryingClient::new(urls.clone(), 0).with_key(&blue_key),
+        RetryingClient::new(urls.clone(), 0).with_key(&green_key),
     );
     answered(&mut callers.0, "blue", SENDS).await?;
     let old = answered(&mut callers.1, "green", SENDS).await?;
@@ -215,7 +215,7 @@ async fn removals_go_on_where_a_scheduler_died_at_any_statement() -> Result<()> 
     root.done("POST", &erase, &json!({ "name": "blue" }))
         .await?;
     let (mut lives, mut deaths) = (0, 0);
-    let end = monotonic() + dose();
+    let end = monotonic() + fault_duration();
     loop {
         let died = world.life(lives).await?;
         lives += 1;
@@ -258,7 +258,7 @@ async fn removals_go_on_where_a_scheduler_died_at_any_statement() -> Result<()> 
 }
 
 /// Asserts that only a tenant's old sends are gone.
-async fn assert_kept(caller: &mut Caller, old: &[String], new: &[String]) -> Result<()> {
+async fn assert_kept(caller: &mut RetryingClient, old: &[String], new: &[String]) -> Result<()> {
     for id in old {
         let status = caller.status(&format!("/v1/sends/{id}")).await?;
         ensure!(status == 404, "{id}: {status}");

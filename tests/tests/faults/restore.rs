@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::servers::{BaseBackup, Postgres};
-use mainspring_tests::faults::{Caller, Cluster, Recipe, blocking, monotonic, pause};
+use mainspring_tests::faults::{Cluster, Recipe, RetryingClient, blocking, monotonic, pause};
 use serde_json::{Value, json};
 
 /// Name of the restore point.
@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// Makes sends to new sessions without waiting for them; returns their ids.
 async fn accepted(
-    caller: &mut Caller,
+    caller: &mut RetryingClient,
     name: &str,
     input: &str,
     count: usize,
@@ -36,7 +36,7 @@ async fn accepted(
 }
 
 /// Waits until these sends have ended; returns them.
-async fn ended(caller: &mut Caller, ids: &[String]) -> Result<Vec<Value>> {
+async fn ended(caller: &mut RetryingClient, ids: &[String]) -> Result<Vec<Value>> {
     let limit = monotonic() + LIMIT;
     let mut sends = Vec::new();
     for id in ids {
@@ -107,7 +107,7 @@ async fn what_was_accepted_before_the_point_ends_on_a_restored_database() -> Res
     };
     blocking(|| cluster.postgres.archive())?;
     cluster.all_ready()?;
-    let mut caller = Caller::new(cluster.urls(), 0);
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
     let mut before = accepted(&mut caller, "old", "", 10).await?;
     ended(&mut caller, &before).await?;
     let backup = blocking(|| cluster.postgres.base_backup())?;

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
-    Alarms, Caller, Cluster, Effect, FanOut, Recipe, any_of, between, blocking, dose, monotonic,
-    pause, say,
+    Alarms, Cluster, Effect, FanOut, Recipe, RetryingClient, any_of, between, blocking,
+    fault_duration, monotonic, pause, say,
 };
 use serde_json::{Value, json};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// From this dose on the test uses the amounts for a nightly run.
+/// From this fault duration on the test uses the amounts for a nightly run.
 const WHOLE: Duration = Duration::from_mins(1);
 
 /// The amount of concurrent work.
@@ -26,14 +26,14 @@ struct Amount {
 }
 
 fn amount() -> Amount {
-    if dose() < WHOLE {
+    if fault_duration() < WHOLE {
         Amount {
             runs: 4,
             leaves: 40,
             at_once: 4,
             timers: 300,
             sessions: 60,
-            over: dose().saturating_sub(2_000 * MS),
+            over: fault_duration().saturating_sub(2_000 * MS),
         }
     } else {
         Amount {
@@ -47,7 +47,7 @@ fn amount() -> Amount {
     }
 }
 
-async fn sessions(caller: &mut Caller, count: usize) -> Result<Vec<String>> {
+async fn sessions(caller: &mut RetryingClient, count: usize) -> Result<Vec<String>> {
     let mut sessions = Vec::new();
     for n in 0..count {
         let key = format!("session-{n}");
@@ -60,7 +60,7 @@ async fn sessions(caller: &mut Caller, count: usize) -> Result<Vec<String>> {
 
 /// The essence of an undisturbed run.
 async fn undisturbed(cluster: &Cluster, amount: &Amount) -> Result<Value> {
-    let mut caller = Caller::new(cluster.urls(), 0);
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
     let run = FanOut::start(&mut caller, "r0n00", amount.leaves, amount.at_once).await?;
     let (run, nodes) = run.ended(&mut caller).await?;
     let essence = FanOut::essence(&run, &nodes);
@@ -111,7 +111,7 @@ async fn round(
     until: Duration,
 ) -> Result<usize> {
     let amount = amount();
-    let mut caller = Caller::new(cluster.urls(), number);
+    let mut caller = RetryingClient::new(cluster.urls(), number);
     let begun = cluster.fault_log.faults().len();
     let mark = format!("t{number}");
     let alarms = Alarms::arm(&mut caller, &mark, sessions, amount.timers, amount.over).await?;
@@ -177,7 +177,11 @@ async fn runs_and_timers_survive_the_deaths_of_schedulers_and_workers() -> Resul
     // doubts its lease calls the model again.
     let longer = [("MAINSPRING_LEASE_TTL", "6s")];
     let recipe = Recipe {
-        environment: if dose() < WHOLE { &[] } else { &longer },
+        environment: if fault_duration() < WHOLE {
+            &[]
+        } else {
+            &longer
+        },
         ..Recipe::default()
     };
     let Some(mut cluster) = Cluster::start(recipe).await? else {
@@ -185,9 +189,9 @@ async fn runs_and_timers_survive_the_deaths_of_schedulers_and_workers() -> Resul
     };
     let amount = amount();
     let sound = undisturbed(&cluster, &amount).await?;
-    let mut caller = Caller::new(cluster.urls(), 0);
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
     let sessions = sessions(&mut caller, amount.sessions).await?;
-    let end = monotonic() + dose();
+    let end = monotonic() + fault_duration();
     let mut again = 0;
     let mut number = 0;
     while monotonic() < end {
@@ -209,8 +213,8 @@ async fn a_fan_out_without_its_redis_runs_every_leaf_once() -> Result<()> {
     let Some(mut cluster) = Cluster::start(Recipe::default()).await? else {
         return Ok(());
     };
-    let mut caller = Caller::new(cluster.urls(), 0);
-    let end = monotonic() + dose();
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
+    let end = monotonic() + fault_duration();
     let mut number = 0;
     let mut times = [0; 2];
     while monotonic() < end || times.contains(&0) {

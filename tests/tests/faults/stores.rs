@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use mainspring_tests::faults::{
-    Cluster, Cut, Effect, Load, Recipe, Shape, any_of, between, blocking, dose, monotonic, pause,
-    settle,
+    Cluster, Cut, Effect, Load, Recipe, Shape, any_of, between, blocking, fault_duration,
+    monotonic, pause, settle,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -16,7 +16,7 @@ async fn a_flushed_redis_costs_no_send_and_no_model_call() -> Result<()> {
         return Ok(());
     };
     let load = Load::start(cluster.urls(), Shape::default()).await?;
-    let end = monotonic() + dose();
+    let end = monotonic() + fault_duration();
     while monotonic() < end {
         pause(between(20 * MS, 200 * MS)).await;
         let fault_log = cluster.fault_log.clone();
@@ -41,7 +41,7 @@ async fn without_redis_sends_are_accepted_and_finished() -> Result<()> {
     // Sends in flight may still have been enqueued; later ones were not.
     pause(1_000 * MS).await;
     let before = load.done();
-    pause(dose()).await;
+    pause(fault_duration()).await;
     let without = load.done() - before;
     blocking(|| cluster.redis.restart())?;
     cluster.fault_log.end(place);
@@ -52,7 +52,7 @@ async fn without_redis_sends_are_accepted_and_finished() -> Result<()> {
     ensure!(report.repeated == 0, "answers were lost: {report:?}");
     // Workers poll the database every 250 ms, so each of eight sessions proceeds at least every
     // second. Half of that is required.
-    let expected = dose().as_secs() as usize * 4;
+    let expected = fault_duration().as_secs() as usize * 4;
     ensure!(without >= expected, "{without} sends ended without redis");
     ensure!(after >= 12, "{after} sends ended after redis came back");
     cluster.passed();
@@ -65,7 +65,7 @@ async fn a_postgres_that_crashes_again_and_again_keeps_every_word() -> Result<()
         return Ok(());
     };
     let load = Load::start(cluster.urls(), Shape::default()).await?;
-    let end = monotonic() + dose();
+    let end = monotonic() + fault_duration();
     while monotonic() < end {
         pause(between(300 * MS, 2_000 * MS)).await;
         let fault_log = cluster.fault_log.clone();
@@ -92,7 +92,7 @@ async fn a_standby_that_takes_over_keeps_every_word() -> Result<()> {
         return Ok(());
     };
     let load = Load::start(cluster.urls(), Shape::default()).await?;
-    let end = monotonic() + dose();
+    let end = monotonic() + fault_duration();
     let mut times = 0;
     while monotonic() < end || times == 0 {
         times += 1;
@@ -122,7 +122,7 @@ async fn writes_whose_connection_breaks_happen_once() -> Result<()> {
         return Ok(());
     };
     let load = Load::start(cluster.urls(), Shape::default()).await?;
-    let end = monotonic() + dose();
+    let end = monotonic() + fault_duration();
     let kinds = [
         Cut::Inside,
         Cut::Behind,
@@ -141,7 +141,7 @@ async fn writes_whose_connection_breaks_happen_once() -> Result<()> {
         cluster.fault_log.end(place);
     }
     let report = settle("cut connections", &mut cluster, load).await?;
-    let expected = dose().as_secs() * 3;
+    let expected = fault_duration().as_secs() * 3;
     ensure!(cuts >= expected, "only {cuts} cuts in {report:?}");
     cluster.passed();
     Ok(())
@@ -157,7 +157,7 @@ async fn connections_that_fall_silent_for_good_are_given_up() -> Result<()> {
         return Ok(());
     };
     let load = Load::start(cluster.urls(), Shape::default()).await?;
-    let end = monotonic() + dose();
+    let end = monotonic() + fault_duration();
     let mut times = 0;
     while monotonic() < end || times < 2 {
         times += 1;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use mainspring_tests::faults::{
-    Caller, Cluster, Recipe, SideEffect, SideEffects, any_of, between, dose, monotonic, pause,
+    Cluster, Recipe, RetryingClient, SideEffect, SideEffects, any_of, between, fault_duration,
+    monotonic, pause,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -35,7 +36,7 @@ struct Done {
 }
 
 /// Runs one send: it is accepted, waits for a person, is steered, is answered, and ends.
-async fn one(caller: &mut Caller, side_effects: &SideEffects, mark: &str) -> Result<Done> {
+async fn one(caller: &mut RetryingClient, side_effects: &SideEffects, mark: &str) -> Result<Done> {
     let mut tools = vec![json!("spawn_agent"), json!("ask_person")];
     tools.extend(TOOLS.map(|(name, repeat)| {
         json!({ "type": "http", "name": name, "url": side_effects.url(name), "repeat": repeat })
@@ -95,8 +96,12 @@ fn steer(mark: &str) -> String {
     format!("[[send {mark}-steer]] and this")
 }
 
-async fn until(caller: &mut Caller, id: &str, so: impl Fn(&Value) -> bool) -> Result<Value> {
-    let end = monotonic() + dose() + END;
+async fn until(
+    caller: &mut RetryingClient,
+    id: &str,
+    so: impl Fn(&Value) -> bool,
+) -> Result<Value> {
+    let end = monotonic() + fault_duration() + END;
     loop {
         let send = caller.get(&format!("/v1/sends/{id}")).await?;
         if so(&send) {
@@ -221,7 +226,7 @@ async fn client(
     side_effects: Arc<SideEffects>,
     stop: CancellationToken,
 ) -> Result<Vec<Done>> {
-    let mut caller = Caller::new(urls, number);
+    let mut caller = RetryingClient::new(urls, number);
     let mut done = Vec::new();
     while !stop.is_cancelled() {
         let mark = format!("c{number}n{}", done.len());
@@ -250,7 +255,7 @@ async fn killed_workers_act_once_and_repeat_only_what_may_be_repeated() -> Resul
             stop.clone(),
         ));
     }
-    let end = monotonic() + dose();
+    let end = monotonic() + fault_duration();
     let mut kills = 0;
     while monotonic() < end {
         pause(between(200 * MS, 1_000 * MS)).await;

@@ -10,7 +10,7 @@ use mainspring_shared::id::{ErasureId, SendId, SessionKey, TenantId};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::{EraseMemories, UsageRow};
 use mainspring_shared::usage::{Purpose, Usage};
-use mainspring_tests::world::{Fault, FaultPlan, Faulty, Manner, World, alone};
+use mainspring_tests::world::{Fault, FaultPlan, Faulty, ModelBehaviour, World, alone};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -57,9 +57,9 @@ async fn is_paid(world: &World, purpose: Purpose) {
 
 /// Creates a session with a fold that is being written after the end of its send.
 async fn resting(world: &World) -> SessionKey {
-    world.script.set_manner(Manner {
+    world.script.set_behaviour(ModelBehaviour {
         counts: Some(1.0),
-        ..Manner::default()
+        ..ModelBehaviour::default()
     });
     let mut agent: AgentSpec = agent(FoldStrategy::Summary, 0.02);
     agent.context.fold.soft = Some(SMALL);
@@ -112,11 +112,11 @@ async fn a_fold_that_is_written_when_its_worker_stops_is_paid_for() {
         let faulty = Arc::new(Faulty::new(world.store.clone(), FaultPlan::NEVER));
         let worker = world.worker("w", faulty.clone());
         let key = resting(&world).await;
-        faulty.set_away(away > 0);
+        faulty.set_unavailable(away > 0);
         world.pass(Duration::from_secs(3)).await;
         worker.stop();
         world.pass(Duration::from_secs(away)).await;
-        faulty.set_away(false);
+        faulty.set_unavailable(false);
         world.pass(Duration::from_mins(2)).await;
         let _next = world.worker("next", world.store.clone());
         let send = world.send(key, "and then").await;
@@ -144,10 +144,10 @@ async fn a_fold_beside_its_own_worker_that_stops_is_paid_for() {
 
 /// Creates a session whose send has ended and from which entries are being extracted.
 async fn extracting(world: &World) -> SessionKey {
-    world.script.set_manner(Manner {
+    world.script.set_behaviour(ModelBehaviour {
         counts: Some(1.0),
         answer_takes: Duration::from_secs(4),
-        ..Manner::default()
+        ..ModelBehaviour::default()
     });
     let spec = MemorySpec {
         extract: ExtractMode::AfterSend,
@@ -230,7 +230,12 @@ fn extracted(plan: FaultPlan) -> (Vec<String>, usize, usize, bool) {
         world.pass(Duration::from_mins(10)).await;
         world.audit().await;
         let dump = world.dump().await;
-        assert_eq!(dump.extractions, [], "{plan:?} at {:?}", faulty.struck());
+        assert_eq!(
+            dump.extractions,
+            [],
+            "{plan:?} at {:?}",
+            faulty.failed_method()
+        );
         let mut texts: Vec<_> = dump
             .memories
             .iter()

@@ -6,14 +6,14 @@ use std::time::Duration;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::session::preview::Answered;
-use mainspring_tests::world::{FaultPlan, Faulty, Manner, World};
+use mainspring_tests::world::{FaultPlan, Faulty, ModelBehaviour, World};
 
 /// A world whose model counts three tokens where two are estimated.
 async fn world() -> (World, SessionKey) {
     let world = World::new().await;
-    world.script.set_manner(Manner {
+    world.script.set_behaviour(ModelBehaviour {
         counts: Some(1.5),
-        ..Manner::default()
+        ..ModelBehaviour::default()
     });
     let key = world.session(AgentSpec::default()).await;
     (world, key)
@@ -84,7 +84,7 @@ async fn a_database_that_does_not_say_what_was_learned_delays_no_send() {
     for name in ["list_calibrations", "save_calibrations"] {
         let (world, key) = world().await;
         let faulty = Arc::new(Faulty::new(world.store.clone(), FaultPlan::NEVER));
-        faulty.spoil(name);
+        faulty.corrupt_reads(name);
         let worker = world.worker("first", faulty);
         let by = world.clock().monotonic() + Duration::from_secs(1);
         talk(&world, key).await;

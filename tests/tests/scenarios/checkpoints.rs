@@ -157,7 +157,7 @@ async fn whatever_write_a_worker_dies_at_the_answer_is_whole_and_there_once() {
             world.pass(Duration::from_millis(1)).await;
             let _second = world.worker("second", world.store.clone());
             let record = world.settle(&[id]).await.remove(0);
-            let place = format!("{fault:?} at write {at}, {:?}", store.struck());
+            let place = format!("{fault:?} at write {at}, {:?}", store.failed_method());
             assert_eq!(
                 record.output_text.as_deref(),
                 Some(&*counted(14)),

@@ -7,7 +7,7 @@ use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::send::{SendStatus, StopReason};
 use mainspring_shared::step::{StepKind, StepRefs};
-use mainspring_tests::world::{Mail, World};
+use mainspring_tests::world::{DispatchDelivery, World};
 use mainspring_worker::WorkerConfig;
 
 use crate::lives::{faulty, secs};
@@ -81,7 +81,7 @@ async fn with_nothing_direct_each_send_is_claimed() {
     };
     world.worker_with(config, faulty(&world));
     let key = rested(&world).await;
-    world.set_mail(Mail::IsLost);
+    world.set_dispatch_delivery(DispatchDelivery::IsLost);
     let id = world.send(key, "hello").await;
     let record = world.settle(&[id]).await.remove(0);
     assert!(record.finished_at.expect("final").since(record.created_at) < secs(1));
@@ -93,7 +93,7 @@ async fn a_send_whose_message_is_lost_is_found_by_its_worker() {
     let world = World::new().await;
     world.worker_with(WorkerConfig::default(), faulty(&world));
     let key = rested(&world).await;
-    world.set_mail(Mail::IsLost);
+    world.set_dispatch_delivery(DispatchDelivery::IsLost);
     let id = world.send(key, "hello").await;
     let record = world.settle(&[id]).await.remove(0);
     assert_eq!((record.status, record.crashes), (SendStatus::Completed, 0));
@@ -109,11 +109,11 @@ async fn a_message_that_comes_late_begins_nothing() {
     let world = World::new().await;
     world.worker_with(WorkerConfig::default(), faulty(&world));
     let key = rested(&world).await;
-    world.set_mail(Mail::IsKept);
+    world.set_dispatch_delivery(DispatchDelivery::IsKept);
     let id = world.send(key, "sleep 20000").await;
     world.pass(secs(5)).await;
     assert_eq!(world.script.asked(), 2, "it was found meanwhile");
-    world.set_mail(Mail::Arrives);
+    world.set_dispatch_delivery(DispatchDelivery::Arrives);
     let record = world.settle(&[id]).await.remove(0);
     assert_eq!((record.status, record.crashes), (SendStatus::Completed, 0));
     assert_eq!(world.script.asked(), 2);
@@ -125,7 +125,7 @@ async fn a_message_that_comes_twice_begins_one_run() {
     let world = World::new().await;
     world.worker("a", faulty(&world));
     let key = rested(&world).await;
-    world.set_mail(Mail::Repeats);
+    world.set_dispatch_delivery(DispatchDelivery::Repeats);
     for _ in 0..5 {
         let id = world.send(key, "hello").await;
         let record = world.settle(&[id]).await.remove(0);

@@ -11,14 +11,14 @@ use mainspring_shared::budget::{Budget, Spent};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::memory::{
-    Account, Asker, Forget, Memory, MemoryError, Recall, Recalled, Remember,
+    Account, Forget, Memory, MemoryError, OnBehalfOf, Recall, Recalled, Remember,
 };
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::preview::Answered;
 use mainspring_shared::tool::ToolEntry;
 use mainspring_shared::usage::Purpose;
-use mainspring_tests::world::{Manner, World, alone};
+use mainspring_tests::world::{ModelBehaviour, World, alone};
 use mainspring_tools::memory::register;
 use mainspring_worker::memory::Memories;
 use mainspring_worker::tool::{Invocation, Skills, Tools};
@@ -39,9 +39,9 @@ fn extracting() -> MemorySpec {
 /// whether anything was extracted. Each send has this many words.
 async fn used(tokens: u64, words: usize) -> (u64, u64, bool) {
     let world = World::new().await;
-    world.script.set_manner(Manner {
+    world.script.set_behaviour(ModelBehaviour {
         counts: Some(1.0),
-        ..Manner::default()
+        ..ModelBehaviour::default()
     });
     let _worker = world.worker("w", world.store.clone());
     let agent = AgentSpec {
@@ -98,9 +98,9 @@ fn an_extraction_never_passes_the_budget_of_its_session() {
 #[tokio::test(start_paused = true)]
 async fn an_extraction_keeps_to_the_budget_of_its_send() {
     let world = World::new().await;
-    world.script.set_manner(Manner {
+    world.script.set_behaviour(ModelBehaviour {
         counts: Some(1.0),
-        ..Manner::default()
+        ..ModelBehaviour::default()
     });
     let _worker = world.worker("w", world.store.clone());
     let key = session_of(&world, 1, Some("ann"), rememberer(extracting())).await;
@@ -200,16 +200,16 @@ async fn a_provider_is_told_which_entry_a_fact_brings_up_to_date() {
 
 /// A provider that records who asks for what.
 #[derive(Debug, Default)]
-struct Told(Mutex<Vec<(&'static str, Asker)>>);
+struct Told(Mutex<Vec<(&'static str, OnBehalfOf)>>);
 
 impl Told {
-    fn add(&self, what: &'static str, asker: Asker) {
+    fn add(&self, what: &'static str, on_behalf_of: OnBehalfOf) {
         let mut told = self.0.lock().expect("nobody panics under it");
-        told.push((what, asker));
+        told.push((what, on_behalf_of));
     }
 
     /// Takes what was recorded since the last call, in order.
-    fn take(&self) -> Vec<(&'static str, Asker)> {
+    fn take(&self) -> Vec<(&'static str, OnBehalfOf)> {
         std::mem::take(&mut *self.0.lock().expect("nobody panics under it"))
     }
 }
@@ -217,7 +217,7 @@ impl Told {
 #[async_trait]
 impl Memory for Told {
     async fn recall(&self, ask: Recall) -> Result<Vec<Recalled>, MemoryError> {
-        self.add("recall", ask.asker);
+        self.add("recall", ask.on_behalf_of);
         Ok(Vec::new())
     }
 
@@ -226,7 +226,7 @@ impl Memory for Told {
     }
 
     async fn forget(&self, entry: Forget) -> Result<bool, MemoryError> {
-        self.add("forget", entry.asker);
+        self.add("forget", entry.on_behalf_of);
         Ok(true)
     }
 }
@@ -245,7 +245,7 @@ async fn a_provider_is_told_which_send_asks() {
     world.pass(Duration::from_millis(100)).await;
     let imagined = world.preview("w", key, Some("tea?")).await;
     assert!(matches!(imagined, Answered::Preview(_)), "{imagined:?}");
-    let nobody = Asker {
+    let nobody = OnBehalfOf {
         session: Some(key.session),
         send: None,
     };
@@ -254,11 +254,17 @@ async fn a_provider_is_told_which_send_asks() {
     let send = world.send(key, &format!("extract {facts}")).await;
     done(&world, send).await;
     world.pass(Duration::from_mins(1)).await;
-    let asker = Asker::send(key.session, send);
+    let on_behalf_of = OnBehalfOf::send(key.session, send);
     // Recalled before the first round, and before the extraction.
-    assert_eq!(told.take(), [("recall", asker), ("recall", asker)]);
+    assert_eq!(
+        told.take(),
+        [("recall", on_behalf_of), ("recall", on_behalf_of)]
+    );
     called(&world, &told, (key, send)).await;
-    assert_eq!(told.take(), [("recall", asker), ("forget", asker)]);
+    assert_eq!(
+        told.take(),
+        [("recall", on_behalf_of), ("forget", on_behalf_of)]
+    );
 }
 
 /// Calls the memory tools as this send would.
@@ -357,10 +363,10 @@ async fn children_are_recalled_whatever_of_the_transcript_is_folded() {
         ..FactsOverride::default()
     };
     world.facts.insert("model".to_owned(), facts);
-    world.script.set_manner(Manner {
+    world.script.set_behaviour(ModelBehaviour {
         counts: Some(1.0),
         summary_chars: 200,
-        ..Manner::default()
+        ..ModelBehaviour::default()
     });
     let _worker = world.worker("w", world.store.clone());
     let agent = AgentSpec {

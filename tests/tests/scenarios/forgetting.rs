@@ -13,7 +13,7 @@ use mainspring_shared::model::{expect_request_tokens, expect_tokens};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::preview::{Answered, FoldWhen, Preview};
 use mainspring_shared::tool::ToolEntry;
-use mainspring_tests::world::{Asked, Fault, FaultPlan, Faulty, Manner, World};
+use mainspring_tests::world::{Asked, Fault, FaultPlan, Faulty, ModelBehaviour, World};
 use mainspring_worker::llm::FactsOverride;
 use serde_json::{Value, json};
 
@@ -354,10 +354,10 @@ async fn facts_and_estimates_that_are_both_wrong_refuse_nothing_that_fits_and_as
                 ..FactsOverride::default()
             };
             world.facts.insert("model".to_owned(), facts);
-            world.script.set_manner(Manner {
+            world.script.set_behaviour(ModelBehaviour {
                 counts: Some(0.5),
                 window: Some(WINDOW),
-                ..Manner::default()
+                ..ModelBehaviour::default()
             });
             let mut agent = agent(strategy, ToolContext::Archive);
             agent.system_prompt = None;
@@ -390,10 +390,10 @@ async fn what_the_provider_alone_knows_not_to_fit_is_asked_once() {
             ..FactsOverride::default()
         };
         world.facts.insert("model".to_owned(), facts);
-        world.script.set_manner(Manner {
+        world.script.set_behaviour(ModelBehaviour {
             counts: Some(2.0),
             window: Some(WINDOW),
-            ..Manner::default()
+            ..ModelBehaviour::default()
         });
         let mut agent = agent(strategy, ToolContext::Archive);
         agent.system_prompt = None;

@@ -91,7 +91,7 @@ async fn what_hooks_say_stands_in_the_transcript_once_whatever_dies() {
         world.pass(Duration::from_millis(1)).await;
         let _second = world.worker("second", world.store.clone());
         let record = world.settle(&[id]).await.remove(0);
-        let place = format!("{plan:?}, {:?}", store.struck());
+        let place = format!("{plan:?}, {:?}", store.failed_method());
         assert_eq!(record.status, SendStatus::Completed, "{place}: {record:#?}");
         let said = said(&world).await;
         let said: Vec<_> = said.iter().map(|(role, text)| (*role, &**text)).collect();
@@ -219,7 +219,7 @@ async fn a_hook_has_the_rest_of_a_round_skipped_whatever_dies() {
         world.pass(Duration::from_millis(1)).await;
         let _second = world.worker("second", world.store.clone());
         let record = world.settle(&[id]).await.remove(0);
-        let place = format!("{plan:?}, {:?}", store.struck());
+        let place = format!("{plan:?}, {:?}", store.failed_method());
         assert_eq!(record.status, SendStatus::Completed, "{place}: {record:#?}");
         let said = said(&world).await;
         let said: Vec<_> = said.iter().map(|(role, text)| (*role, &**text)).collect();

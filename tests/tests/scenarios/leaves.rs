@@ -57,7 +57,7 @@ async fn ended(plan: FaultPlan) -> Option<&'static str> {
         world.scheduler("second", world.store.clone()).await;
     }
     let record = world.settle_run(run).await;
-    let what = format!("{plan:?} at {:?}", faulty.struck());
+    let what = format!("{plan:?} at {:?}", faulty.failed_method());
     assert_eq!(record.status, RunStatus::Completed, "{what}");
     assert_eq!(record.counts.completed, 3, "{what}");
     assert_eq!(session(&world, run, "gone").await, None, "{what}");
@@ -78,7 +78,7 @@ async fn ended(plan: FaultPlan) -> Option<&'static str> {
         (NodeState::Completed, Some("echo: hello"))
     );
     world.audit().await;
-    faulty.struck()
+    faulty.failed_method()
 }
 
 #[test]

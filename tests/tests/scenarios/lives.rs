@@ -516,11 +516,11 @@ async fn the_news_of_a_commands_end_outlasts_an_outage() {
     assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
     // The list has the command's end, and then the database is away for a while.
     let away = store.clone();
-    store.then("write_list", async move { away.set_away(true) });
+    store.then("write_list", async move { away.set_unavailable(true) });
     world.pass(secs(2)).await;
     let inbox = |dump: mainspring_shared::store::Dump| dump.sessions[0].inbox.len();
     assert_eq!(inbox(world.dump().await), 0, "it was to be away by now");
-    store.set_away(false);
+    store.set_unavailable(false);
     world.pass(secs(3)).await;
     let dump = world.dump().await;
     assert_eq!(dump.sessions[0].inbox.len(), 1);

@@ -230,7 +230,9 @@ async fn a_fault_at_any_write_leaves_nothing_aside() {
             world.pass(SECOND).await;
             assert_eq!(money(&world).await, (2 * HAS, 0), "{fault:?} at {at}");
             world.audit().await;
-            let Some(method) = faulty.struck() else { break };
+            let Some(method) = faulty.failed_method() else {
+                break;
+            };
             struck.push(method);
             if at > 40 {
                 break;

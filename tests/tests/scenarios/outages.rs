@@ -17,9 +17,9 @@ async fn outages_of_the_database_are_no_deaths() {
     let ids = sends(&world, &AgentSpec::default(), 20, "sleep 60000").await;
     for _ in 0..2 {
         world.pass(secs(5)).await;
-        store.set_away(true);
+        store.set_unavailable(true);
         world.pass(secs(12)).await;
-        store.set_away(false);
+        store.set_unavailable(false);
     }
     world.pass(secs(70)).await;
     for record in world.settle(&ids).await {
@@ -44,9 +44,9 @@ async fn stalls_of_two_seconds_drop_nothing() {
     let ids = sends(&world, &AgentSpec::default(), 20, "sleep 60000").await;
     for _ in 0..13 {
         world.pass(Duration::from_millis(1_730)).await;
-        store.set_away(true);
+        store.set_unavailable(true);
         world.pass(secs(2)).await;
-        store.set_away(false);
+        store.set_unavailable(false);
     }
     world.pass(secs(20)).await;
     for record in world.settle(&ids).await {
@@ -73,12 +73,12 @@ async fn an_outage_for_all_counts_as_nobodys_death() {
     for _ in 0..2 {
         world.pass(secs(5)).await;
         for store in &stores {
-            store.set_away(true);
+            store.set_unavailable(true);
         }
         world.pass(secs(13)).await;
         // They get it back at slightly different times.
         for store in &stores {
-            store.set_away(false);
+            store.set_unavailable(false);
             world.pass(Duration::from_millis(30)).await;
         }
     }

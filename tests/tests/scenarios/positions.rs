@@ -49,7 +49,10 @@ fn asked(world: &World) -> BTreeMap<String, usize> {
 ///
 /// # Panics
 /// If a text is missing, or there is an unexpected one.
-fn again(found: &BTreeMap<String, usize>, expected: &BTreeMap<String, usize>) -> Vec<usize> {
+fn extra_model_calls(
+    found: &BTreeMap<String, usize>,
+    expected: &BTreeMap<String, usize>,
+) -> Vec<usize> {
     let texts = |all: &BTreeMap<String, usize>| all.keys().cloned().collect::<Vec<_>>();
     assert_eq!(texts(found), texts(expected));
     let more = found.iter().map(|(text, times)| times - expected[text]);
@@ -118,7 +121,7 @@ impl Disturbed {
 
     /// The outcome. Whatever happens after the end must not change it.
     async fn outcome(self) -> Outcome {
-        let struck = self.faulty.struck();
+        let struck = self.faulty.failed_method();
         self.world.pass(Duration::from_secs(20)).await;
         self.world.audit().await;
         Outcome {
@@ -165,7 +168,7 @@ fn disturbed_example(
 ) -> (Option<&'static str>, Vec<usize>) {
     let found = alone(worked_example(whose, plan));
     same(&found, sound, plan);
-    (found.struck, again(&found.asked, &sound.asked))
+    (found.struck, extra_model_calls(&found.asked, &sound.asked))
 }
 
 fn sound_example() -> Outcome {
@@ -179,9 +182,9 @@ fn sound_example() -> Outcome {
 fn the_worked_example_survives_its_scheduler_at_every_write() {
     let sound = sound_example();
     let struck = at_every_write(20, |plan| {
-        let (struck, again) = disturbed_example(Whose::Scheduler, plan, &sound);
+        let (struck, extra) = disturbed_example(Whose::Scheduler, plan, &sound);
         // A scheduler makes no model calls, so no answer is lost with it.
-        assert!(again.is_empty(), "{plan:?} at {struck:?}: {again:?}");
+        assert!(extra.is_empty(), "{plan:?} at {struck:?}: {extra:?}");
         struck
     });
     for write in ["claim_runs", "advance_runs"] {
@@ -194,14 +197,14 @@ fn the_worked_example_survives_its_worker_at_every_write() {
     let sound = sound_example();
     let mut repeated = 0;
     let struck = at_every_write(6, |plan| {
-        let (struck, again) = disturbed_example(Whose::Worker, plan, &sound);
+        let (struck, extra) = disturbed_example(Whose::Worker, plan, &sound);
         let most = if dies(plan.fault) { AT_ONCE } else { 0 };
-        assert!(again.len() <= most, "{plan:?} at {struck:?}: {again:?}");
+        assert!(extra.len() <= most, "{plan:?} at {struck:?}: {extra:?}");
         assert!(
-            again.iter().all(|times| *times == 1),
-            "{plan:?} at {struck:?}: {again:?}"
+            extra.iter().all(|times| *times == 1),
+            "{plan:?} at {struck:?}: {extra:?}"
         );
-        repeated += again.len();
+        repeated += extra.len();
         struck
     });
     assert!(repeated > 0, "no death fell between an answer and its end");
@@ -336,7 +339,7 @@ async fn everything(plan: FaultPlan) -> (World, Outcome) {
         SendStatus::Completed,
         "{plan:?}: {record:#?}"
     );
-    let struck = faulty.struck();
+    let struck = faulty.failed_method();
     world.pass(Duration::from_secs(20)).await;
     world.audit().await;
     let outcome = Outcome {
@@ -361,7 +364,7 @@ async fn wait_until_it_waits(world: &World, id: mainspring_shared::id::SendId) {
 
 /// Replaces the message that a `once` call's outcome is unknown by the call's normal result;
 /// returns how often.
-fn known(essence: &mut Value) -> usize {
+fn replace_unknown_results(essence: &mut Value) -> usize {
     let mut unknown = 0;
     let sessions = essence["sessions"].as_array_mut().expect("sessions");
     for session in sessions {
@@ -390,7 +393,7 @@ fn known(essence: &mut Value) -> usize {
 }
 
 /// Asserts that each tool acted as often as it allows.
-fn acted(world: &World, plan: FaultPlan, unknown: usize) {
+fn assert_tool_calls(world: &World, plan: FaultPlan, unknown: usize) {
     let mut times: BTreeMap<(&str, String), usize> = BTreeMap::new();
     for act in world.acts.all() {
         *times.entry((act.tool, act.call_id)).or_default() += 1;
@@ -419,7 +422,7 @@ fn acted(world: &World, plan: FaultPlan, unknown: usize) {
 fn a_send_with_everything_survives_its_worker_at_every_write() {
     let sound = alone(async {
         let (world, sound) = everything(FaultPlan::NEVER).await;
-        acted(&world, FaultPlan::NEVER, 0);
+        assert_tool_calls(&world, FaultPlan::NEVER, 0);
         sound
     });
     let mut in_doubt = 0;
@@ -427,18 +430,18 @@ fn a_send_with_everything_survives_its_worker_at_every_write() {
         alone(async {
             let (world, mut found) = everything(plan).await;
             let what = found.struck;
-            let unknown = known(&mut found.essence);
+            let unknown = replace_unknown_results(&mut found.essence);
             // A worker that knows that nothing was written knows what its calls did.
             let knows = plan.fault == Fault::FailBefore;
             assert!(unknown == 0 || !knows, "{plan:?} at {what:?}");
             same(&found, &sound, plan);
-            acted(&world, plan, unknown);
+            assert_tool_calls(&world, plan, unknown);
             // One death can hit two model calls: the send's and its child's.
-            let again = again(&found.asked, &sound.asked);
+            let extra = extra_model_calls(&found.asked, &sound.asked);
             let most = if dies(plan.fault) { 2 } else { 0 };
             assert!(
-                again.iter().sum::<usize>() <= most,
-                "{plan:?} at {what:?}: {again:?}"
+                extra.iter().sum::<usize>() <= most,
+                "{plan:?} at {what:?}: {extra:?}"
             );
             in_doubt += unknown;
             what

@@ -288,7 +288,7 @@ async fn disturbed(
     world.settle(&[id]).await;
     rests(&world, key).await;
     // Whatever happens after the end must not change the outcome.
-    let struck = faulty.struck();
+    let struck = faulty.failed_method();
     world.pass(Duration::from_secs(20)).await;
     let (own, all) = rests(&world, key).await;
     let spent = own.hot.spent.expect("counted").tokens;

@@ -291,7 +291,7 @@ async fn a_run_fails_where_a_session_that_it_needs_cannot_be_read_for_good() {
         let world = World::new().await;
         let _worker = world.worker("w", world.store.clone());
         let store = Arc::new(Faulty::new(world.store.clone(), sound));
-        store.spoil("get_session");
+        store.corrupt_reads("get_session");
         let _scheduler = world.scheduler("s", store).await;
         let above = world.session(AgentSpec::default()).await;
         let above = belongs.then_some(above.session);

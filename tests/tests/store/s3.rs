@@ -16,7 +16,7 @@ use mainspring_shared::time::{Clock as _, Timestamp};
 use mainspring_store_model::ModelStore;
 use uuid::Uuid;
 
-use self::peer::{KEY, Peer, SECRET, Wrong};
+use self::peer::{KEY, Misbehaviour, Peer, SECRET};
 
 fn place(data: &[u8], n: u128) -> BlobPlace {
     BlobPlace {
@@ -97,14 +97,14 @@ async fn a_store_that_fails_for_a_moment_is_asked_again() {
     let blobs = peer.blobs();
     let data = Bytes::from_static(b"some bytes");
     let at = place(&data, 1);
-    peer.set(Wrong::Failing(2));
+    peer.set(Misbehaviour::Failing(2));
     blobs.put(at, data.clone()).await.expect("is put");
     assert_eq!(peer.asked(&Method::PUT), 3);
-    peer.set(Wrong::Failing(2));
+    peer.set(Misbehaviour::Failing(2));
     let found = blobs.get(at, None).await.expect("answers");
     assert_eq!(found, Some(data));
     // A lasting outage is reported, after as many attempts.
-    peer.set(Wrong::Failing(u32::MAX));
+    peer.set(Misbehaviour::Failing(u32::MAX));
     let before = peer.asked(&Method::GET);
     let error = blobs.get(at, None).await.expect_err("is away");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
@@ -127,13 +127,13 @@ async fn a_store_that_does_not_answer_is_not_waited_for_forever() {
     let blobs = S3Blobs::new(&settings).expect("good settings");
     let data = Bytes::from_static(b"some bytes");
     let at = place(&data, 1);
-    peer.set(Wrong::Silent);
+    peer.set(Misbehaviour::Silent);
     let put = blobs.put(at, data.clone());
     let put = tokio::time::timeout(Duration::from_secs(20), put).await;
     let error = put.expect("gives up").expect_err("does not answer");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     // The server had stored it all the same: repeating the put changes nothing.
-    peer.set(Wrong::Nothing);
+    peer.set(Misbehaviour::None);
     assert_eq!(peer.objects().len(), 1);
     blobs.put(at, data.clone()).await.expect("is put");
     assert_eq!(blobs.get(at, None).await.expect("answers"), Some(data));
@@ -147,10 +147,10 @@ async fn half_of_an_object_is_an_outage_and_other_bytes_are_for_the_hash_to_find
     let data = Bytes::from_static(b"some bytes");
     let at = place(&data, 1);
     blobs.put(at, data.clone()).await.expect("is put");
-    peer.set(Wrong::Short);
+    peer.set(Misbehaviour::Short);
     let error = blobs.get(at, None).await.expect_err("is not whole");
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
-    peer.set(Wrong::Lying);
+    peer.set(Misbehaviour::WrongBytes);
     let found = blobs.get(at, None).await.expect("answers").expect("bytes");
     assert_ne!(BlobHash::of(&found), at.sha256);
 }
@@ -228,17 +228,17 @@ async fn what_nothing_names_leaves_the_bucket() {
     let hash = stored.expect("is put").blob.sha256;
     let read = now.read(tenant, hash).await.expect("answers");
     assert_eq!(read, Some(data.clone()));
-    peer.set(Wrong::Lying);
+    peer.set(Misbehaviour::WrongBytes);
     let error = now.read(tenant, hash).await.expect_err("is damaged");
     assert!(matches!(error, Error::Corrupt { .. }), "{error:?}");
-    peer.set(Wrong::Nothing);
+    peer.set(Misbehaviour::None);
     now.sweep(SWEEP_GRACE, None, 100).await.expect("is swept");
     assert_eq!(peer.objects().len(), 1, "its day is not over");
     // A pass that cannot reach the bucket leaves the work to the next one.
-    peer.set(Wrong::Failing(u32::MAX));
+    peer.set(Misbehaviour::Failing(u32::MAX));
     let swept = later.sweep(SWEEP_GRACE, None, 100).await.expect("is swept");
     assert!(swept.failed.is_some(), "{swept:?}");
-    peer.set(Wrong::Nothing);
+    peer.set(Misbehaviour::None);
     let swept = later.sweep(SWEEP_GRACE, None, 100).await.expect("is swept");
     assert_eq!(swept.blobs, 1, "{swept:?}");
     assert_eq!(peer.objects(), Vec::<String>::new());

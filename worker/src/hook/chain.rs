@@ -142,7 +142,7 @@ impl Hooks {
     ) -> Result<Vec<Recalled>, String> {
         for hook in &self.list {
             let decided = hook.memory_recalled(at, &found);
-            match self.judged(hook.as_ref(), decided).await {
+            match self.verdict_of(hook.as_ref(), decided).await {
                 Ok(CombinedVerdict::Go) => {}
                 Ok(CombinedVerdict::Instead(other)) => found = other,
                 Ok(CombinedVerdict::End) => {
@@ -162,7 +162,7 @@ impl Hooks {
     ) -> Result<Option<String>, String> {
         for hook in &self.list {
             let decided = hook.before_fold(at, part);
-            match self.judged(hook.as_ref(), decided).await {
+            match self.verdict_of(hook.as_ref(), decided).await {
                 Ok(CombinedVerdict::Go) => {}
                 Ok(CombinedVerdict::Instead(text)) => return Ok(Some(text)),
                 Ok(CombinedVerdict::End) => {
@@ -182,7 +182,7 @@ impl Hooks {
     ) -> CombinedVerdict<CallResult> {
         for hook in &self.list {
             let decided = hook.before_calls(at, calls);
-            match self.judged(hook.as_ref(), decided).await {
+            match self.verdict_of(hook.as_ref(), decided).await {
                 Ok(CombinedVerdict::Go) => {}
                 Ok(verdict) => return verdict,
                 Err(refusal) => return CombinedVerdict::Instead(denied(&refusal)),
@@ -234,7 +234,7 @@ impl Hooks {
         for hook in &self.list {
             let decided = hook.before_model(at, request);
             let decided = heard(decided, &mut words, said, (at, "before_model", hook.name()));
-            match self.judged(hook.as_ref(), decided).await? {
+            match self.verdict_of(hook.as_ref(), decided).await? {
                 CombinedVerdict::Go => {}
                 verdict => return Ok(VerdictOrMessages::Verdict(verdict)),
             }
@@ -257,7 +257,7 @@ impl Hooks {
                 said,
                 (at, "round_started", hook.name()),
             );
-            match self.judged(hook.as_ref(), decided).await? {
+            match self.verdict_of(hook.as_ref(), decided).await? {
                 CombinedVerdict::Go => {}
                 verdict => return Ok(VerdictOrMessages::Verdict(verdict)),
             }
@@ -273,7 +273,7 @@ impl Hooks {
     ) -> Result<(Reply, bool), Refusal> {
         for hook in &self.list {
             let decided = hook.after_model(at, &mut reply);
-            match self.judged(hook.as_ref(), decided).await? {
+            match self.verdict_of(hook.as_ref(), decided).await? {
                 CombinedVerdict::Go => {}
                 CombinedVerdict::Instead(other) => return Ok((other, false)),
                 CombinedVerdict::End => return Ok((reply, true)),
@@ -286,7 +286,7 @@ impl Hooks {
     pub(crate) async fn before_tool(&self, at: At, call: &mut ToolCall) -> Option<CallResult> {
         for hook in &self.list {
             let decided = hook.before_tool(at, call);
-            match self.judged(hook.as_ref(), decided).await {
+            match self.verdict_of(hook.as_ref(), decided).await {
                 Ok(CombinedVerdict::Go) => {}
                 Ok(CombinedVerdict::Instead(result)) => return Some(result),
                 Ok(CombinedVerdict::End) => {
@@ -336,7 +336,7 @@ impl Hooks {
     }
 
     /// The decision of one hook.
-    pub(super) async fn judged<T>(
+    pub(super) async fn verdict_of<T>(
         &self,
         hook: &dyn Hook,
         decided: impl Future<Output = Decision<T>>,

@@ -48,7 +48,7 @@ impl Hooks {
     pub(crate) async fn timer_fired(&self, at: At, mut fired: FiredTimer) -> Result<Fate, Refusal> {
         for hook in &self.list {
             let decided = hook.timer_fired(at, &fired);
-            match self.judged(hook.as_ref(), decided).await? {
+            match self.verdict_of(hook.as_ref(), decided).await? {
                 CombinedVerdict::Go => {}
                 CombinedVerdict::Instead(OnFired::Input(other)) => fired.input = other,
                 CombinedVerdict::Instead(later) => return Ok(Fate::PutOff(later, fired.input)),

@@ -3,7 +3,7 @@
 use mainspring_shared::agent::{ExtractMode, MemorySpec, RecallMode};
 use mainspring_shared::budget::Spent;
 use mainspring_shared::memory::{
-    Account, Asker, MemoryError, Namespace, PaidCall, Recall, Recalled, TEXT_CHARS_MAX,
+    Account, MemoryError, Namespace, OnBehalfOf, PaidCall, Recall, Recalled, TEXT_CHARS_MAX,
 };
 use mainspring_shared::message::{ContentPart, NewMessage, Role, plain_text};
 use mainspring_shared::session::shown::ShownMemory;
@@ -191,8 +191,8 @@ impl Run<'_> {
         let memories = &self.kernel.parts.sources.memories;
         let provider = memories.get(&spec.provider)?;
         let record = &self.send.record;
-        let asker = Asker::send(record.key.session, record.id);
-        let ask = question(&self.send, asker, (namespace, account));
+        let on_behalf_of = OnBehalfOf::send(record.key.session, record.id);
+        let ask = question(&self.send, on_behalf_of, (namespace, account));
         let limit = self.kernel.parts.config.recall_timeout;
         let found = memories.within(limit, provider.recall(ask));
         tokio::select! {
@@ -208,7 +208,7 @@ impl Run<'_> {
 pub(crate) async fn foreseen(
     parts: &Parts,
     send: &StartedSend,
-    asker: Asker,
+    on_behalf_of: OnBehalfOf,
     metadata: &Map<String, Value>,
 ) -> Option<ShownMemory> {
     let spec = send.agent.memory.as_ref();
@@ -217,7 +217,7 @@ pub(crate) async fn foreseen(
     let namespace = Namespace::render(&spec.namespace, metadata, send.record.key.session).ok()?;
     let provider = parts.sources.memories.get(&spec.provider).ok()?;
     let account = Account::default();
-    let recall = provider.recall(question(send, asker, (&namespace, &account)));
+    let recall = provider.recall(question(send, on_behalf_of, (&namespace, &account)));
     let found = parts
         .sources
         .memories
@@ -240,7 +240,7 @@ pub(crate) async fn foreseen(
 /// The memory query of a send.
 fn question(
     send: &StartedSend,
-    asker: Asker,
+    on_behalf_of: OnBehalfOf,
     (namespace, account): (&Namespace, &Account),
 ) -> Recall {
     let input = plain_text(&send.record.input);
@@ -249,7 +249,7 @@ fn question(
         namespace: namespace.clone(),
         query: input.chars().take(QUERY_CHARS_MAX).collect(),
         limit: ENTRIES_MAX,
-        asker,
+        on_behalf_of,
         account: account.clone(),
     }
 }

@@ -18,7 +18,7 @@ use mainspring_shared::message::{NewMessage, Role};
 use mainspring_shared::send::machine::{Command, Event, Open, Rules, State, transition};
 use mainspring_shared::session::SIGNAL_CANCEL;
 use mainspring_shared::session::window::Window;
-use mainspring_shared::store::{Counters, Resumed, SendTotals, StartedSend, Then};
+use mainspring_shared::store::{AfterSend, Counters, Resumed, SendTotals, StartedSend};
 use mainspring_shared::time::Timestamp;
 use tracing::{Instrument as _, Span};
 
@@ -87,7 +87,7 @@ pub(super) struct Prompt<'a> {
 /// How the run ends.
 pub(super) struct Ending {
     /// Whether the session is released after this send even if more sends are queued in it.
-    pub(super) then: Then,
+    pub(super) then: AfterSend,
     /// Whether the process of the send's tools died, which counts as a crash of the worker.
     pub(super) crashed: bool,
     /// Why the last model call or tool failed.
@@ -108,7 +108,7 @@ pub(crate) struct LeasedSend<'a> {
     pub(crate) version: &'a mut i64,
     pub(crate) spent: &'a mut Spent,
     pub(crate) handles: SendHandles,
-    pub(crate) then: Then,
+    pub(crate) then: AfterSend,
 }
 
 impl<'a> Run<'a> {

@@ -9,8 +9,8 @@ use mainspring_shared::lease::Lease;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendResult, StopReason};
 use mainspring_shared::store::{
-    CallChange, CallStep, CompleteOutcome, CompleteSend, FoldAtRest, Lost, ReadInbox, ReadMessages,
-    SendTotals, Then, UsageRow,
+    AfterSend, CallChange, CallStep, CompleteOutcome, CompleteSend, FoldAtRest, ReadInbox,
+    ReadMessages, ReleaseLoss, SendTotals, UsageRow,
 };
 use mainspring_shared::tool::{answers, cancelled_call};
 
@@ -33,7 +33,7 @@ pub(super) async fn end_panicked(kernel: &Arc<Kernel>, key: SessionKey, lease: L
             writes::enqueue(&kernel.parts, ready);
         }
     } else {
-        disown(kernel, key, lease.token, Lost::ModelCall).await;
+        disown(kernel, key, lease.token, ReleaseLoss::ModelCall).await;
     }
 }
 
@@ -123,7 +123,7 @@ async fn complete_failed(
         // The next send that ends stores the projection of this one.
         projections: Vec::new(),
         // The next send needs a run whose state is not in doubt.
-        then: Then::Release,
+        then: AfterSend::Release,
     };
     kernel.writes.complete(item, began).await.ok()
 }

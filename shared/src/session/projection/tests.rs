@@ -153,14 +153,14 @@ fn a_step_heals_a_bounded_number_and_the_next_one_goes_on() {
 fn copies_have_the_projections_of_their_messages() {
     let messages: Vec<_> = said(5).iter().map(|it| Message::clone(it)).collect();
     for page in 1..=messages.len() {
-        let mut copied = Copied::new(0);
+        let mut copied = ProjectionBuilder::new(0);
         for (at, piece) in messages.chunks(page).enumerate() {
             copied.add(piece, (at * page) as i64);
         }
         assert_eq!(copied.end(), rows(&said(5)), "{page}");
     }
     // Messages pruned earlier are not counted, and folded messages have no projection.
-    let mut copied = Copied::new(6);
+    let mut copied = ProjectionBuilder::new(6);
     copied.add(&messages[4..], 0);
     let copied = copied.end();
     assert_eq!(ranges(&copied), [(7, 8), (9, 12), (13, 16)]);

@@ -144,7 +144,7 @@ pub fn claim(hot: &HotRow, head: Option<&SendState>, claimer: Claimer, now: Time
 
 /// A session that is granted in the same transaction as the accept that made it ready.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Eager {
+pub struct GrantedAccept {
     /// What is stored instead of the accept's change.
     pub change: Change,
     /// The grant.
@@ -156,7 +156,7 @@ pub struct Eager {
 /// Grants a session to its keeper, as a claim right after the accept would.
 ///
 /// `None` unless the accept made an idle session ready.
-pub fn grant_accepted(accepted: &Change, keeper: BootId, now: Timestamp) -> Option<Eager> {
+pub fn grant_accepted(accepted: &Change, keeper: BootId, now: Timestamp) -> Option<GrantedAccept> {
     let send = accepted.send.as_ref()?;
     let ready = accepted.notify.ready.clone()?;
     if accepted.hot.owner.is_some() || accepted.hot.pending != 1 {
@@ -176,7 +176,7 @@ pub fn grant_accepted(accepted: &Change, keeper: BootId, now: Timestamp) -> Opti
         step: accepted.step.clone(),
         ..claim.change
     };
-    Some(Eager {
+    Some(GrantedAccept {
         change,
         lease,
         ready,

@@ -7,7 +7,7 @@ use crate::send::{SendResult, SendStatus, WaitingOn};
 use crate::session::SIGNAL_CANCEL;
 use crate::session::hot::{HotRow, SendState};
 use crate::step::{RoundRef, StepKind, StepRefs};
-use crate::store::{Lost, ParkUntil, SendTotals, Then};
+use crate::store::{AfterSend, ParkUntil, ReleaseLoss, SendTotals};
 use crate::time::Timestamp;
 
 /// How a worker ends its send.
@@ -22,7 +22,7 @@ pub struct Completion<'c> {
     /// Signals that prevent the end if raised.
     pub unless: i32,
     /// What happens to the session next.
-    pub then: Then,
+    pub then: AfterSend,
 }
 
 /// The effect of a worker's request to end its send.
@@ -101,7 +101,7 @@ pub fn append(
 /// Whether a write that the fence refused is a repeat of the last write under its lease, whose
 /// response was lost.
 pub fn is_repeat(hot: &HotRow, lease: Lease) -> bool {
-    hot.obeys(lease) && hot.writes == lease.write + 1
+    hot.is_held_by(lease) && hot.writes == lease.write + 1
 }
 
 /// Makes a send final. A cancel that was raised meanwhile wins over the result.
@@ -126,7 +126,7 @@ pub fn complete(
     hot.forget_signals();
     hot.spend(completion.totals);
     let send = send.with_totals(completion.totals);
-    let continues = hot.pending > 0 && completion.then == Then::Continue;
+    let continues = hot.pending > 0 && completion.then == AfterSend::Continue;
     if !continues {
         hot.give_back(now);
     }
@@ -195,14 +195,19 @@ pub fn park(
 
 /// Releases a lease without ending its send; the session stays ready. The running send counts what
 /// was lost. `None` if the lease is not the current one; the write number is not checked.
-pub fn release(hot: &HotRow, head: Option<&SendState>, lease: Lease, lost: Lost) -> Option<Change> {
-    if !hot.obeys(lease) {
+pub fn release(
+    hot: &HotRow,
+    head: Option<&SendState>,
+    lease: Lease,
+    lost: ReleaseLoss,
+) -> Option<Change> {
+    if !hot.is_held_by(lease) {
         return None;
     }
     Some(match lost {
-        Lost::Nothing => abandon(hot, None),
-        Lost::ModelCall => abandon(hot, head),
-        Lost::Work => {
+        ReleaseLoss::Nothing => abandon(hot, None),
+        ReleaseLoss::ModelCall => abandon(hot, head),
+        ReleaseLoss::Work => {
             let running = head.filter(|head| head.status == SendStatus::Running);
             Change {
                 send: running.map(|send| SendState {
@@ -233,8 +238,8 @@ pub fn abandon(hot: &HotRow, head: Option<&SendState>) -> Change {
 /// The fence: returns the row with the write counted. Nothing may be written to a send that is not
 /// running, even under a valid lease, which may have moved on to the session's next send.
 fn write(hot: &HotRow, send: &SendState, lease: Lease) -> Option<HotRow> {
-    let admits = hot.admits(lease) && send.status == SendStatus::Running;
-    admits.then(|| HotRow {
+    let passes = hot.passes_fence(lease) && send.status == SendStatus::Running;
+    passes.then(|| HotRow {
         writes: hot.writes + 1,
         ..hot.clone()
     })

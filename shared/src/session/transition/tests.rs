@@ -183,7 +183,7 @@ fn a_cancel_wins_over_the_result_and_over_what_keeps_a_send() {
         round: None,
         totals: &totals,
         unless: SIGNAL_INBOX,
-        then: crate::store::Then::Continue,
+        then: crate::store::AfterSend::Continue,
     };
     let ended = complete(&scene.hot, &head, scene.lease(), completion, NOW);
     let Complete::Ended(change) = ended else {

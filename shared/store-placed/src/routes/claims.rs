@@ -92,7 +92,7 @@ where
             break;
         }
         let answer = store
-            .patiently(index, call(places[index].clone(), left))
+            .call_with_timeout(index, call(places[index].clone(), left))
             .await;
         if let Ok(part) = &answer {
             left = left.saturating_sub(u32::try_from(count(part)).unwrap_or(u32::MAX));

@@ -24,8 +24,8 @@ impl Ledger {
         let Some(send) = self.sends.get_mut(&place).filter(has_begun) else {
             return self.commit(change);
         };
-        let paid = send.pay_for_the_dead();
-        let input = NewMessage::user(send.words().to_vec(), 0);
+        let paid = send.bill_crashed_call();
+        let input = NewMessage::user(send.effective_input().to_vec(), 0);
         self.writes.paid.extend(paid.map(|row| (key, id, row)));
         let mut messages = self.end_calls(key, id);
         if self.last.get(&key).is_none_or(|last| last.send != id) {

@@ -17,10 +17,10 @@ use mainspring_worker::tool::Tools;
 use mainspring_worker::{Parts, Sources, WorkerConfig};
 
 use super::Core;
-use crate::simulation::actors::{Hand, Mind};
+use crate::simulation::actors::{GatedTool, ModelClient};
 use crate::simulation::gate::{Gate, ProcessClock};
 use crate::simulation::store::Link;
-use crate::simulation::wires::{Line, Radio};
+use crate::simulation::wires::{ProcessBus, ProcessQueue};
 use crate::world::tools::fakes;
 
 /// A process slot.
@@ -106,28 +106,28 @@ impl Core {
         let slow: Arc<dyn Clock> = clock.clone();
         for tool in fakes(&slow, &self.acts) {
             let gate = gate.clone();
-            let added = tools.insert(Arc::new(Hand { gate, tool }));
+            let added = tools.insert(Arc::new(GatedTool { gate, tool }));
             added.expect("a new name");
         }
         // `open` needs a provider of this name, which is then replaced by the model.
         let settings = [ProviderSettings::new("model", Kind::Demo)];
         let mut providers = mainspring_providers::open(&settings, "model", clock)
             .expect("the settings are complete");
-        let mind = Mind {
+        let model = ModelClient {
             gate: gate.clone(),
             time: self.time,
             ledger: self.ledger.clone(),
         };
         providers
-            .insert("model", Arc::new(mind), "model")
+            .insert("model", Arc::new(model), "model")
             .expect("a good name");
         let parts = Parts {
             store: self.link(slot, gate),
-            queue: Arc::new(Line {
+            queue: Arc::new(ProcessQueue {
                 core: self.clone(),
                 gate: gate.clone(),
             }),
-            bus: Arc::new(Radio {
+            bus: Arc::new(ProcessBus {
                 core: self.clone(),
                 gate: gate.clone(),
             }),
@@ -178,11 +178,11 @@ impl Core {
                 self.link(slot, gate),
                 self.entropy.clone(),
             )),
-            queue: Arc::new(Line {
+            queue: Arc::new(ProcessQueue {
                 core: self.clone(),
                 gate: gate.clone(),
             }),
-            bus: Arc::new(Radio {
+            bus: Arc::new(ProcessBus {
                 core: self.clone(),
                 gate: gate.clone(),
             }),

@@ -5,8 +5,8 @@ use mainspring_shared::budget::Held;
 use mainspring_shared::send::{SendRecord, SendStatus, WaitingOn};
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, Inspect, NewSession, ParkUntil, ReadySession, RefuseReason, Target,
-    Then,
+    AcceptOutcome, AcceptSend, AfterSend, Inspect, NewSession, ParkUntil, ReadySession,
+    RefuseReason, Target,
 };
 use mainspring_shared::usage::Usage;
 
@@ -193,7 +193,7 @@ pub async fn reject_is_refused_while_any_send_is_open(store: &dyn Inspect) {
     let claimed = claim(store, 2, 1, 1, 1).await;
     let third = offer(store, 3, with(sending(3, 1), rejecting())).await;
     assert_eq!(refused(third), RefuseReason::Busy, "a running send");
-    complete(store, 4, ending(&claimed, Then::Release)).await;
+    complete(store, 4, ending(&claimed, AfterSend::Release)).await;
     accept(store, 5, with(sending(4, 1), delayed(100))).await;
     let fifth = offer(store, 6, with(sending(5, 1), rejecting())).await;
     assert_eq!(refused(fifth), RefuseReason::Busy, "a delayed send");
@@ -262,7 +262,7 @@ pub async fn the_ring_has_the_priority_of_the_send_that_rings(store: &dyn Inspec
     assert_eq!(enqueue.priority, Priority::Low);
     register(store, 1).await;
     let claimed = claim(store, 1, 1, 1, 1).await;
-    complete(store, 2, ending(&claimed, Then::Release)).await;
+    complete(store, 2, ending(&claimed, AfterSend::Release)).await;
     let accepted = accept(store, 3, sending(2, 1)).await;
     let enqueue = accepted.enqueue.expect("the session became ready again");
     assert_eq!(enqueue.priority, Priority::High);

@@ -3,8 +3,8 @@
 use mainspring_shared::id::{ErasureId, SendId, SessionId, TenantId};
 use mainspring_shared::memory::{MemorySource, PaidCall};
 use mainspring_shared::store::{
-    AuditOptions, ChangeMemory, EraseMemories, Erasure, Inspect, ListErasures, NewMemory,
-    PaidVectors, SaveMemory, SetEmbedding, TenantUsageQuery, Then,
+    AfterSend, AuditOptions, ChangeMemory, EraseMemories, Erasure, Inspect, ListErasures,
+    NewMemory, PaidVectors, SaveMemory, SetEmbedding, TenantUsageQuery,
 };
 use mainspring_shared::usage::{Purpose, Usage};
 use uuid::Uuid;
@@ -92,7 +92,7 @@ pub async fn vectors_are_paid_for_once_by_whoever_there_is(store: &dyn Inspect) 
     register(store, 1).await;
     accept(store, 0, opening(1, 1)).await;
     let claimed = claim(store, 10, 1, 1, 1).await;
-    complete(store, 20, ending(&claimed, Then::Release)).await;
+    complete(store, 20, ending(&claimed, AfterSend::Release)).await;
     let (calls, tokens) = tenant_used(store, TenantId::DEFAULT).await;
     enter(store, 1, "user/1", "likes tea").await;
     let payer = Some((key(1).session, send(1)));

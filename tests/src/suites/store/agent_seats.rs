@@ -3,8 +3,8 @@
 use mainspring_shared::agent::{AgentLimits, AgentRef, AgentSpec, Bound, SendOptions};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    AcceptSend, ClaimOutcome, Inspect, NewSession, ParkUntil, PublishAgent, SessionPatch, Target,
-    Then,
+    AcceptSend, AfterSend, ClaimOutcome, Inspect, NewSession, ParkUntil, PublishAgent,
+    SessionPatch, Target,
 };
 use mainspring_shared::tenant::Limits;
 
@@ -260,7 +260,7 @@ pub async fn an_agents_send_that_is_taken_over_keeps_its_seat(store: &dyn Inspec
     assert_eq!(due.expect("the store answers").enqueue.len(), 1);
     let taken = try_claim(store, TTL + 21, 2, 1, 73).await;
     assert_eq!(taken, ClaimOutcome::Waits);
-    complete(store, TTL + 22, ending(&second, Then::Release)).await;
+    complete(store, TTL + 22, ending(&second, AfterSend::Release)).await;
     assert_eq!(called(store, TTL + 23).await, (vec![key(1)], 1));
     sound(store, TTL + 24).await;
 }

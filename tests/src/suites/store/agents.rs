@@ -6,8 +6,8 @@ use mainspring_shared::agent::{
 };
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{
-    AliasOutcome, IdempotencyKey, Inspect, ListAgentVersions, ListAgents, NewSession, PublishAgent,
-    PublishOutcome, SetAlias, Then,
+    AfterSend, AliasOutcome, IdempotencyKey, Inspect, ListAgentVersions, ListAgents, NewSession,
+    PublishAgent, PublishOutcome, SetAlias,
 };
 
 use super::prelude::*;
@@ -465,12 +465,12 @@ pub async fn a_send_is_run_with_its_own_agent_and_the_next_one_with_the_sessions
     let prompt = |agent: &AgentSpec| agent.system_prompt.clone();
     assert_eq!(prompt(&claimed.send.agent).as_deref(), Some("Review."));
     assert_eq!(claimed.send.record.agent_version, Some(1));
-    let next = complete(store, 20, ending(&claimed, Then::Continue))
+    let next = complete(store, 20, ending(&claimed, AfterSend::Continue))
         .await
         .next;
     let (next, _) = next.expect("send 2 is next");
     assert_eq!(prompt(&next.agent).as_deref(), Some("Review well."));
-    let item = ending_of(&claimed, &next.record, Then::Continue);
+    let item = ending_of(&claimed, &next.record, AfterSend::Continue);
     let next = complete(store, 30, item).await.next;
     let (next, _) = next.expect("send 3 is next");
     assert_eq!(next.agent, new_session(1).agent);

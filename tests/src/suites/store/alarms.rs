@@ -6,7 +6,7 @@ use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::step::StepKind;
 use mainspring_shared::store::{
-    AlarmSweep, ClaimOutcome, CompleteOutcome, CompleteSend, Inspect, ParkUntil, Renewal, Then,
+    AfterSend, AlarmSweep, ClaimOutcome, CompleteOutcome, CompleteSend, Inspect, ParkUntil, Renewal,
 };
 use mainspring_shared::tool::cancelled_call;
 
@@ -269,7 +269,7 @@ pub async fn a_running_send_is_left_to_its_worker(store: &dyn Inspect) {
     // Its round was already charged.
     let item = CompleteSend {
         usage: Vec::new(),
-        ..ending(&claimed, Then::Release)
+        ..ending(&claimed, AfterSend::Release)
     };
     complete(store, TTL + 2, item).await;
     assert_eq!(stored(store, 1).await.alarm_at, None);
@@ -292,7 +292,7 @@ pub async fn a_running_send_whose_worker_is_dead_fails_at_its_deadline(store: &d
         .renew_boot(boot(1), millis(TTL), 1)
         .await;
     assert_eq!(late.expect("the store answers"), Renewal::Dead);
-    let item = ending(&claimed, Then::Continue);
+    let item = ending(&claimed, AfterSend::Continue);
     let ended = store.at(time(TTL + 2)).complete_sends(vec![item]).await;
     assert_eq!(
         one(ended.expect("the store answers")),

@@ -4,7 +4,7 @@ use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    AppendRound, AuditOptions, CallBegin, Dump, Inspect, ParkUntil, Then,
+    AfterSend, AppendRound, AuditOptions, CallBegin, Dump, Inspect, ParkUntil,
 };
 
 use super::prelude::*;
@@ -37,7 +37,7 @@ pub async fn every_ordinary_step_leaves_the_store_sound(store: &dyn Inspect) {
     swept.expect("the store answers");
     assert_eq!(violated(store, 201).await, Vec::<String>::new());
     let claimed = claim(store, 210, 1, 1, 2).await;
-    let mut item = ending(&claimed, Then::Continue);
+    let mut item = ending(&claimed, AfterSend::Continue);
     item.messages = vec![answer("done", 1, &[])];
     item.usage = vec![usage_row(1, 2)];
     item.round = Some(round_ref(1));
@@ -85,7 +85,7 @@ pub async fn an_open_round_is_reported_once_its_send_is_final(store: &dyn Inspec
     let claimed = running(store).await;
     append(store, 20, asking(&claimed, 0, vec![settled()])).await;
     assert_eq!(violated(store, 21).await, Vec::<String>::new());
-    let mut item = ending(&claimed, Then::Release);
+    let mut item = ending(&claimed, AfterSend::Release);
     (item.messages, item.usage, item.round) = (Vec::new(), Vec::new(), None);
     complete(store, 30, item).await;
     assert_eq!(violated(store, 31).await, ["call.one_result"]);

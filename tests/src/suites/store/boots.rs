@@ -1,7 +1,7 @@
 //! The lifecycle of processes.
 
 use mainspring_shared::store::{
-    BootRecord, Inspect, NewBoot, PoolTools, Renewal, Resumed, Role, Then,
+    AfterSend, BootRecord, Inspect, NewBoot, PoolTools, Renewal, Resumed, Role,
 };
 use mainspring_shared::tool::Published;
 
@@ -153,7 +153,7 @@ pub async fn a_boot_that_ends_gives_back_what_it_owns(store: &dyn Inspect) {
         (taken.send.record.crashes, taken.send.record.attempts),
         (0, 1)
     );
-    complete(store, 40, ending(&other, Then::Release)).await;
+    complete(store, 40, ending(&other, AfterSend::Release)).await;
 }
 
 /// A boot declared dead by a takeover, but still alive: what was not taken over yet does not count

@@ -5,7 +5,7 @@ use mainspring_shared::message::{ContentPart, NewMessage, Role};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, CallBegin, CallStep, Inspect, SendTotals, Then,
+    AfterSend, AppendOutcome, AppendRound, CallBegin, CallStep, Inspect, SendTotals,
 };
 use mainspring_shared::tool::{Approval, CallRecord, CallResult, CallState, Repeat};
 use serde_json::json;
@@ -291,7 +291,7 @@ pub async fn a_final_send_settles_its_calls(store: &dyn Inspect) {
     let begins = vec![CallBegin::Started, waits(WaitingOn::Tool)];
     append(store, 20, asking(&claimed, 0, begins)).await;
     let ids = [call(&claimed, 0, 0), call(&claimed, 0, 1)];
-    let mut item = ending(&claimed, Then::Release);
+    let mut item = ending(&claimed, AfterSend::Release);
     item.messages = vec![tool_result(&ids[0], 0, 1), tool_result(&ids[1], 0, 2)];
     item.changes = ids.iter().map(|id| settling(id, "over")).collect();
     (item.usage, item.round) = (Vec::new(), None);
@@ -314,7 +314,7 @@ pub async fn a_cancelled_end_settles_its_calls_too(store: &dyn Inspect) {
     append(store, 20, asking(&claimed, 0, vec![CallBegin::Started])).await;
     cancel(store, 25, 1).await;
     let id = call(&claimed, 0, 0);
-    let mut item = ending(&claimed, Then::Release);
+    let mut item = ending(&claimed, AfterSend::Release);
     item.messages = vec![tool_result(&id, 0, 1)];
     item.changes = vec![settling(&id, "over")];
     (item.usage, item.round) = (Vec::new(), None);

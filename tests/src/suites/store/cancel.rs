@@ -7,7 +7,7 @@ use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    CallBegin, CancelOutcome, ClaimOutcome, Inspect, ParkUntil, ReadySession, Renewal, Then,
+    AfterSend, CallBegin, CancelOutcome, ClaimOutcome, Inspect, ParkUntil, ReadySession, Renewal,
 };
 use mainspring_shared::tool::cancelled_call;
 
@@ -298,13 +298,13 @@ pub async fn the_signal_outlives_the_owner(store: &dyn Inspect) {
     let claimed = claim(store, late + 1, 2, 1, 2).await;
     assert_eq!(claimed.counters.signals, 1);
     assert!(claimed.send.record.cancel_requested);
-    let completed = complete(store, late + 2, ending(&claimed, Then::Release)).await;
+    let completed = complete(store, late + 2, ending(&claimed, AfterSend::Release)).await;
     assert_eq!(completed.status, SendStatus::Cancelled);
 }
 
 pub async fn a_final_send_stays_as_it_is(store: &dyn Inspect) {
     let claimed = running(store).await;
-    complete(store, 20, ending(&claimed, Then::Release)).await;
+    complete(store, 20, ending(&claimed, AfterSend::Release)).await;
     let before = store.dump().await.expect("the store answers");
     let record = stored(store, 1).await;
     let outcome = cancel(store, 30, 1).await;

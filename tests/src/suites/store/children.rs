@@ -8,9 +8,9 @@ use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendResult, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AuditOptions, CallBegin, Claimed, ERASED_MS_MIN, IdempotencyKey,
-    Inspect, NewRun, NewSession, Parent, ParkUntil, RefuseReason, ReportOutcome, SessionPatch,
-    SweepOrphans, Target, Then, erase_step,
+    AcceptOutcome, AcceptSend, AfterSend, AuditOptions, CallBegin, Claimed, ERASED_MS_MIN,
+    IdempotencyKey, Inspect, NewRun, NewSession, Parent, ParkUntil, RefuseReason, ReportOutcome,
+    SessionPatch, SweepOrphans, Target, erase_step,
 };
 use mainspring_shared::tool::{CallResult, child_item, child_result};
 
@@ -41,7 +41,7 @@ async fn waits_for(store: &dyn Inspect, children: usize) -> Claimed {
 async fn answers_at(store: &dyn Inspect, ms: i64, n: u128, call_id: &str) {
     accept(store, 20, child(n, n, 1, call_id)).await;
     let claimed = claim(store, 21, 1, n, n).await;
-    complete(store, ms, ending(&claimed, Then::Continue)).await;
+    complete(store, ms, ending(&claimed, AfterSend::Continue)).await;
 }
 
 pub async fn a_child_knows_its_parent(store: &dyn Inspect) {
@@ -106,7 +106,7 @@ pub async fn a_child_is_open_as_long_as_it_has_work(store: &dyn Inspect) {
     assert_eq!((open(store, 1).await, open(store, 2).await), (2, 0));
     let claimed = claim(store, 21, 1, 2, 2).await;
     assert_eq!(open(store, 1).await, 2, "one of them runs");
-    complete(store, 22, ending(&claimed, Then::Continue)).await;
+    complete(store, 22, ending(&claimed, AfterSend::Continue)).await;
     assert_eq!(open(store, 1).await, 1);
     assert_eq!(children(store, 1).await.len(), 2);
     let foreign = SessionKey {
@@ -159,7 +159,7 @@ pub async fn a_child_that_failed_is_an_error(store: &dyn Inspect) {
     let parent = waits_for(store, 2).await;
     accept(store, 20, child(2, 2, 1, &call(&parent, 0, 0))).await;
     let claimed = claim(store, 21, 1, 2, 2).await;
-    let mut item = ending(&claimed, Then::Continue);
+    let mut item = ending(&claimed, AfterSend::Continue);
     let failure = Failure::new(Code::LlmAuth, "the key is refused");
     item.result = SendResult::failed(StopReason::ProviderError, failure);
     complete(store, 30, item).await;
@@ -257,7 +257,7 @@ pub async fn news_of_a_child_wake_a_parent_that_waits_for_time(store: &dyn Inspe
 
 pub async fn news_for_a_parent_at_rest_wait_for_its_next_send(store: &dyn Inspect) {
     let parent = asked(store, vec![settled()]).await;
-    let mut item = ending(&parent, Then::Continue);
+    let mut item = ending(&parent, AfterSend::Continue);
     item.messages = answers_of(store, &parent, 0).await;
     item.messages.push(answer("done", 1, &[]));
     item.usage = vec![usage_row(1, 2)];
@@ -273,7 +273,7 @@ pub async fn news_for_a_parent_at_rest_wait_for_its_next_send(store: &dyn Inspec
     let claimed = claim(store, 51, 1, 1, 9).await;
     assert_eq!(claimed.counters.signals, SIGNAL_INBOX);
     let items = inbox(store, 1).await;
-    let mut told = ending(&claimed, Then::Continue);
+    let mut told = ending(&claimed, AfterSend::Continue);
     told.messages
         .insert(1, NewMessage::user(items[0].content.clone(), 0));
     told.deliveries = vec![delivery(&items[0].id, 1)];
@@ -305,7 +305,7 @@ pub async fn a_second_end_for_a_call_reaches_the_inbox(store: &dyn Inspect) {
     };
     accept(store, 31, more).await;
     let claimed = claim(store, 32, 1, 2, 9).await;
-    complete(store, 33, ending(&claimed, Then::Continue)).await;
+    complete(store, 33, ending(&claimed, AfterSend::Continue)).await;
     let sends: Vec<_> = report(store, 40).await.iter().map(|r| r.send_id).collect();
     assert_eq!(sends, [send(2), send(3)]);
     let first = stored(store, 2).await;
@@ -419,7 +419,7 @@ pub async fn a_child_may_create_its_session_for_a_parent_of_its_own(store: &dyn 
     }
     accept(store, 30, item).await;
     let last = claim(store, 31, 1, 3, 3).await;
-    complete(store, 32, ending(&last, Then::Continue)).await;
+    complete(store, 32, ending(&last, AfterSend::Continue)).await;
     let reported = one(report(store, 40).await);
     assert_eq!(reported.parent, key(2), "the one that asked");
     assert!(call_of(store, &inner).await.result.is_some());
@@ -527,7 +527,7 @@ pub async fn what_works_for_a_send_that_ended_is_found(store: &dyn Inspect) {
     assert_eq!(orphans(store, 9_501, 10).await, [(key(1), send(1))]);
     let claimed = claim(store, 9_502, 1, 2, 2).await;
     assert_eq!(orphans(store, 9_600, 10).await, [(key(1), send(1))]);
-    complete(store, 9_601, ending(&claimed, Then::Continue)).await;
+    complete(store, 9_601, ending(&claimed, AfterSend::Continue)).await;
     assert_eq!(
         orphans(store, 9_700, 10).await,
         [],

@@ -5,8 +5,9 @@ use mainspring_shared::lease::Lease;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, CompleteOutcome, Counters, Inspect,
-    Lost, ParkOutcome, ParkUntil, ReleaseSession, Renewal, Resumed, SendTotals, SessionPatch, Then,
+    AfterSend, AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, CompleteOutcome, Counters,
+    Inspect, ParkOutcome, ParkUntil, ReleaseLoss, ReleaseSession, Renewal, Resumed, SendTotals,
+    SessionPatch,
 };
 
 use super::prelude::*;
@@ -239,7 +240,7 @@ pub async fn a_release_counts_a_call_that_may_be_lost(store: &dyn Inspect) {
     let item = ReleaseSession {
         key: key(1),
         lease: first.lease,
-        lost: Lost::ModelCall,
+        lost: ReleaseLoss::ModelCall,
     };
     let released = store.at(time(20)).release_sessions(vec![item]).await;
     assert_eq!(released.expect("the store answers"), [true]);
@@ -255,7 +256,7 @@ pub async fn a_release_whose_work_is_lost_counts_a_death(store: &dyn Inspect) {
     let item = ReleaseSession {
         key: key(1),
         lease: first.lease,
-        lost: Lost::Work,
+        lost: ReleaseLoss::Work,
     };
     let released = store.at(time(20)).release_sessions(vec![item]).await;
     assert_eq!(released.expect("the store answers"), [true]);
@@ -310,7 +311,7 @@ pub async fn a_stale_owner_changes_nothing(store: &dyn Inspect) {
         appended.expect("the store answers"),
         [AppendOutcome::LeaseLost]
     );
-    let item = ending(&stale, Then::Continue);
+    let item = ending(&stale, AfterSend::Continue);
     let completed = store.at(time(late)).complete_sends(vec![item]).await;
     assert_eq!(
         completed.expect("the store answers"),
@@ -326,13 +327,13 @@ pub async fn the_token_is_the_fence_not_the_boot(store: &dyn Inspect) {
     let first = running(store).await;
     assert!(release(store, 20, &first).await);
     let second = claim(store, 30, 1, 1, 2).await;
-    let item = ending(&first, Then::Release);
+    let item = ending(&first, AfterSend::Release);
     let outcome = store.at(time(40)).complete_sends(vec![item]).await;
     assert_eq!(
         outcome.expect("the store answers"),
         [CompleteOutcome::LeaseLost]
     );
-    complete(store, 41, ending(&second, Then::Release)).await;
+    complete(store, 41, ending(&second, AfterSend::Release)).await;
 }
 
 pub async fn a_parked_send_goes_on_with_the_reason_of_its_wait(store: &dyn Inspect) {
@@ -376,7 +377,7 @@ pub async fn a_send_keeps_the_agent_that_it_started_with(store: &dyn Inspect) {
     let again = claim(store, 14, 1, 1, 2).await;
     assert_eq!(again.send.agent, first.send.agent);
     assert_eq!(again.send.record.agent_version, Some(1));
-    let completed = complete(store, 15, ending(&again, Then::Continue)).await;
+    let completed = complete(store, 15, ending(&again, AfterSend::Continue)).await;
     let (next, _) = completed.next.expect("the second send goes on");
     assert_eq!((next.agent, next.record.agent_version), (changed, Some(2)));
 }

@@ -1,6 +1,6 @@
 //! The database's clock set back and forward by an hour, as can happen in a failover to another machine.
 
-use mainspring_shared::store::{ClaimOutcome, Inspect, Renewal, SweepReady, Then};
+use mainspring_shared::store::{AfterSend, ClaimOutcome, Inspect, Renewal, SweepReady};
 
 use super::prelude::*;
 
@@ -58,7 +58,7 @@ pub async fn a_live_process_keeps_what_it_has_when_the_clock_is_set_back(store: 
         }
         assert_eq!(due(store, ms + 2_900).await, 0);
     }
-    complete(store, 15_000, ending(&claimed, Then::Release)).await;
+    complete(store, 15_000, ending(&claimed, AfterSend::Release)).await;
     let boots = store
         .at(time(15_000))
         .list_boots()
@@ -79,7 +79,7 @@ pub async fn what_became_ready_before_the_clock_was_set_back_is_swept(store: &dy
     assert_eq!(due(store, 0).await, 1);
     let claimed = claim(store, 10, 1, 1, 1).await;
     assert_eq!(due(store, 20).await, 0);
-    complete(store, 30, ending(&claimed, Then::Release)).await;
+    complete(store, 30, ending(&claimed, AfterSend::Release)).await;
     assert_eq!(due(store, 40).await, 0);
 }
 
@@ -110,9 +110,9 @@ pub async fn a_clock_that_is_set_forward_costs_leases_and_nothing_else(store: &d
     assert_eq!(renew(store, 2 * HOUR, 1).await, Renewal::Dead);
     let late = store
         .at(time(2 * HOUR))
-        .complete_sends(vec![ending(&claimed, Then::Release)])
+        .complete_sends(vec![ending(&claimed, AfterSend::Release)])
         .await;
     let lost = mainspring_shared::store::CompleteOutcome::LeaseLost;
     assert_eq!(late.expect("the store answers"), [lost]);
-    complete(store, 2 * HOUR + 1, ending(&taken, Then::Release)).await;
+    complete(store, 2 * HOUR + 1, ending(&taken, AfterSend::Release)).await;
 }

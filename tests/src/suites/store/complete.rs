@@ -5,7 +5,7 @@ use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::send::{SendResult, SendStatus, StopReason};
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    CompleteOutcome, CompleteSend, Counters, Inspect, ReadySession, Then,
+    AfterSend, CompleteOutcome, CompleteSend, Counters, Inspect, ReadySession,
 };
 use serde_json::json;
 
@@ -15,7 +15,7 @@ pub async fn a_completed_send_is_final(store: &dyn Inspect) {
     register(store, 1).await;
     accept(store, 0, with(opening(1, 1), until(5_000))).await;
     let claimed = claim(store, 10, 1, 1, 1).await;
-    let mut item = ending(&claimed, Then::Continue);
+    let mut item = ending(&claimed, AfterSend::Continue);
     item.result.output = Some(json!({ "answer": [42] }));
     let completed = complete(store, 20, item).await;
     assert_eq!(completed.status, SendStatus::Completed);
@@ -38,7 +38,7 @@ pub async fn a_completed_send_is_final(store: &dyn Inspect) {
 
 pub async fn a_final_step_says_what_it_wrote(store: &dyn Inspect) {
     let claimed = running(store).await;
-    complete(store, 20, ending(&claimed, Then::Continue)).await;
+    complete(store, 20, ending(&claimed, AfterSend::Continue)).await;
     let expected = Step {
         n: 2,
         send_id: send(1),
@@ -66,7 +66,7 @@ pub async fn a_failed_send_keeps_its_error(store: &dyn Inspect) {
         usage: Vec::new(),
         round: None,
         result: SendResult::failed(StopReason::ProviderError, failure.clone()),
-        ..ending(&claimed, Then::Continue)
+        ..ending(&claimed, AfterSend::Continue)
     };
     let completed = complete(store, 20, item).await;
     assert_eq!(completed.status, SendStatus::Failed);
@@ -86,7 +86,7 @@ pub async fn the_next_send_goes_on_under_the_same_lease(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, with(sending(2, 1), until(9_000))).await;
     accept(store, 12, sending(3, 1)).await;
-    let completed = complete(store, 20, ending(&claimed, Then::Continue)).await;
+    let completed = complete(store, 20, ending(&claimed, AfterSend::Continue)).await;
     assert_eq!(completed.enqueue, None);
     let (next, counters) = completed.next.expect("a send is queued");
     let expected = Counters {
@@ -106,7 +106,7 @@ pub async fn the_next_send_goes_on_under_the_same_lease(store: &dyn Inspect) {
     let hot = dumped(store, 1).await.hot;
     assert_eq!((hot.owner, hot.token), (Some(boot(1)), Some(token(1))));
     assert_eq!((hot.epoch, hot.ready_since), (1, at(0)));
-    let item = ending_of(&claimed, &next.record, Then::Continue);
+    let item = ending_of(&claimed, &next.record, AfterSend::Continue);
     let completed = complete(store, 30, item).await;
     let (last, _) = completed.next.expect("the third send goes on");
     assert_eq!(last.record.id, send(3));
@@ -115,7 +115,7 @@ pub async fn the_next_send_goes_on_under_the_same_lease(store: &dyn Inspect) {
 pub async fn a_worker_that_leaves_gives_the_rest_to_others(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
-    let completed = complete(store, 20, ending(&claimed, Then::Release)).await;
+    let completed = complete(store, 20, ending(&claimed, AfterSend::Release)).await;
     assert_eq!(completed.next, None);
     let enqueue = ReadySession {
         key: key(1),
@@ -134,7 +134,7 @@ pub async fn a_raised_cancel_wins_over_the_result(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
     cancel(store, 12, 1).await;
-    let completed = complete(store, 20, ending(&claimed, Then::Continue)).await;
+    let completed = complete(store, 20, ending(&claimed, AfterSend::Continue)).await;
     assert_eq!(completed.status, SendStatus::Cancelled);
     let record = stored(store, 1).await;
     assert_eq!(record.status, SendStatus::Cancelled);
@@ -150,7 +150,7 @@ pub async fn a_raised_cancel_wins_over_the_result(store: &dyn Inspect) {
     let (next, counters) = completed.next.expect("the second send goes on");
     assert_eq!((next.record.id, counters.signals), (send(2), 0));
     assert!(!next.record.cancel_requested);
-    let item = ending_of(&claimed, &next.record, Then::Continue);
+    let item = ending_of(&claimed, &next.record, AfterSend::Continue);
     let completed = complete(store, 30, item).await;
     assert_eq!(
         completed.status,
@@ -162,10 +162,10 @@ pub async fn a_raised_cancel_wins_over_the_result(store: &dyn Inspect) {
 pub async fn a_delayed_send_that_is_left_makes_nothing_ready(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, with(sending(2, 1), delayed(500))).await;
-    for (ms, then) in [(20, Then::Continue), (30, Then::Release)] {
+    for (ms, then) in [(20, AfterSend::Continue), (30, AfterSend::Release)] {
         let claimed = match then {
-            Then::Continue => claimed.clone(),
-            Then::Release => {
+            AfterSend::Continue => claimed.clone(),
+            AfterSend::Release => {
                 accept(store, ms - 1, sending(3, 1)).await;
                 claim(store, ms - 1, 1, 1, 2).await
             }
@@ -185,9 +185,9 @@ pub async fn completions_of_one_call_have_each_their_outcome(store: &dyn Inspect
     let third = claim(store, 12, 1, 3, 3).await;
     release(store, 13, &second).await;
     let items = vec![
-        ending(&third, Then::Continue),
-        ending(&second, Then::Continue),
-        ending(&first, Then::Continue),
+        ending(&third, AfterSend::Continue),
+        ending(&second, AfterSend::Continue),
+        ending(&first, AfterSend::Continue),
     ];
     let outcomes = store.at(time(20)).complete_sends(items).await;
     let outcomes = outcomes.expect("the store answers");
@@ -203,10 +203,10 @@ pub async fn completions_of_one_call_have_each_their_outcome(store: &dyn Inspect
 
 pub async fn a_send_is_completed_once(store: &dyn Inspect) {
     let claimed = running(store).await;
-    complete(store, 20, ending(&claimed, Then::Continue)).await;
+    complete(store, 20, ending(&claimed, AfterSend::Continue)).await;
     let again = store
         .at(time(21))
-        .complete_sends(vec![ending(&claimed, Then::Continue)])
+        .complete_sends(vec![ending(&claimed, AfterSend::Continue)])
         .await;
     assert_eq!(
         again.expect("the store answers"),

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
-use mainspring_shared::store::{Inspect, Result as StoreResult, Then};
+use mainspring_shared::store::{AfterSend, Inspect, Result as StoreResult};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -132,7 +132,7 @@ fn act() -> impl Strategy<Value = Act> {
         let signals = [0, SIGNAL_INBOX, SIGNAL_INBOX | SIGNAL_INTERRUPT];
         proptest::sample::select(signals.to_vec())
     };
-    let then = prop_oneof![Just(Then::Continue), Just(Then::Release)];
+    let then = prop_oneof![Just(AfterSend::Continue), Just(AfterSend::Release)];
     let end = (then, unless(), proptest::bool::ANY);
     let on = prop_oneof![Just(WaitingOn::Tool), Just(WaitingOn::Retry)];
     let mode = proptest::sample::select(vec![OnBusy::Coalesce, OnBusy::Steer, OnBusy::Interrupt]);

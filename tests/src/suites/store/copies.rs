@@ -6,8 +6,8 @@ use mainspring_shared::list::List;
 use mainspring_shared::message::{ContentPart, Message};
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::store::{
-    AcceptOutcome, AuditOptions, ClaimOutcome, CreateOutcome, IdempotencyKey, ImportSession,
-    Inspect, NewSession, RefuseReason, STAGED_MS, Then, erase_step,
+    AcceptOutcome, AfterSend, AuditOptions, ClaimOutcome, CreateOutcome, IdempotencyKey,
+    ImportSession, Inspect, NewSession, RefuseReason, STAGED_MS, erase_step,
 };
 use serde_json::{Map, json};
 
@@ -43,7 +43,7 @@ fn copying(n: u128, messages: Vec<Message>) -> ImportSession {
 async fn told(store: &dyn Inspect) -> Vec<Message> {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
-    let mut item = ending(&claimed, Then::Release);
+    let mut item = ending(&claimed, AfterSend::Release);
     item.messages = vec![answer("done", 1, &[])];
     item.usage = vec![usage_row(1, 2)];
     item.round = Some(round_ref(1));
@@ -136,7 +136,7 @@ pub async fn a_copy_goes_on_by_itself(store: &dyn Inspect) {
     accept(store, 510, sending(2, 2)).await;
     let claimed = claim(store, 520, 1, 2, 2).await;
     assert_eq!(seqs(&claimed.window), [1, 2, 3, 4]);
-    complete(store, 530, ending(&claimed, Then::Release)).await;
+    complete(store, 530, ending(&claimed, AfterSend::Release)).await;
     let own = transcript(store, 2).await;
     let epochs: Vec<_> = own.iter().map(|message| message.epoch).collect();
     assert_eq!(epochs, [0, 0, 0, 0, 1, 1]);
@@ -227,7 +227,7 @@ async fn whole(store: &dyn Inspect, session: u128) -> ImportSession {
     accept(store, 0, opening(900, 900)).await;
     let claimed = claim(store, 1, 1, 900, 900).await;
     append(store, 2, round(&claimed, 0)).await;
-    let mut item = ending(&claimed, Then::Release);
+    let mut item = ending(&claimed, AfterSend::Release);
     item.messages = vec![answer("done", 1, &[])];
     item.usage = vec![usage_row(1, 2)];
     (item.round, item.totals) = (Some(round_ref(1)), totals(2));

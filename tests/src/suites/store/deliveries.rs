@@ -6,7 +6,7 @@ use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use mainspring_shared::store::{
-    AppendOutcome, Claimed, CompleteOutcome, CompleteSend, Inspect, Then,
+    AfterSend, AppendOutcome, Claimed, CompleteOutcome, CompleteSend, Inspect,
 };
 
 use super::prelude::*;
@@ -19,7 +19,7 @@ fn said(item_id: &str, round: i32) -> NewMessage {
 fn unless_told(claimed: &Claimed) -> CompleteSend {
     CompleteSend {
         unless: SIGNAL_INBOX | SIGNAL_INTERRUPT,
-        ..ending(claimed, Then::Continue)
+        ..ending(claimed, AfterSend::Continue)
     }
 }
 
@@ -134,11 +134,11 @@ pub async fn what_an_end_leaves_is_for_the_next_send(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
     delivered(store, 20, item("a", 1, OnBusy::Interrupt)).await;
-    let completed = complete(store, 30, ending(&claimed, Then::Continue)).await;
+    let completed = complete(store, 30, ending(&claimed, AfterSend::Continue)).await;
     let (next, counters) = completed.next.expect("send 2 goes on");
     assert_eq!(counters.signals, SIGNAL_INBOX, "the inbox outlives a send");
     assert_eq!(signals(store, 1).await, SIGNAL_INBOX);
-    let mut told = ending_of(&claimed, &next.record, Then::Continue);
+    let mut told = ending_of(&claimed, &next.record, AfterSend::Continue);
     told.messages.insert(1, said("a", 0));
     told.deliveries = vec![delivery("a", 1)];
     complete(store, 40, told).await;
@@ -150,7 +150,7 @@ pub async fn what_an_end_leaves_is_for_the_next_send(store: &dyn Inspect) {
 pub async fn a_claim_tells_of_what_an_end_left(store: &dyn Inspect) {
     let claimed = running(store).await;
     delivered(store, 20, item("a", 1, OnBusy::Steer)).await;
-    let completed = complete(store, 30, ending(&claimed, Then::Continue)).await;
+    let completed = complete(store, 30, ending(&claimed, AfterSend::Continue)).await;
     assert_eq!(
         (completed.next, completed.enqueue),
         (None, None),

@@ -8,9 +8,9 @@ use mainspring_shared::list::List;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendRecord, SendStatus, WaitingOn};
 use mainspring_shared::store::{
-    AcceptOutcome, AuditOptions, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, ERASED_MS_MIN,
-    Erased, ImportSession, Inspect, NewSession, Parent, ReadInbox, RefuseReason, SessionPatch,
-    Then, erase_step,
+    AcceptOutcome, AfterSend, AuditOptions, DeleteOutcome, DeletedSession, ERASED_AT_ONCE,
+    ERASED_MS_MIN, Erased, ImportSession, Inspect, NewSession, Parent, ReadInbox, RefuseReason,
+    SessionPatch, erase_step,
 };
 use mainspring_shared::time::Span;
 
@@ -52,7 +52,7 @@ async fn is_empty(store: &dyn Inspect, n: u128) -> bool {
 async fn busy(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
-    let mut item = ending(&claimed, Then::Release);
+    let mut item = ending(&claimed, AfterSend::Release);
     item.messages = vec![answer("done", 1, &[])];
     item.usage = vec![usage_row(1, 2)];
     (item.round, item.totals) = (Some(round_ref(1)), totals(2));
@@ -176,7 +176,7 @@ async fn tree(store: &dyn Inspect, ms: i64, first: u128) -> Vec<u128> {
     for n in &all {
         let claimed = claim(store, ms, 1, *n, *n).await;
         append(store, ms, round(&claimed, 0)).await;
-        let mut item = ending(&claimed, Then::Release);
+        let mut item = ending(&claimed, AfterSend::Release);
         item.messages = vec![answer("done", 1, &[])];
         item.usage = vec![usage_row(1, 2)];
         (item.round, item.totals) = (Some(round_ref(1)), totals(2));

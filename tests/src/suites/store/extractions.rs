@@ -5,8 +5,9 @@ use std::time::Duration;
 use mainspring_shared::budget::Spent;
 use mainspring_shared::id::{ErasureId, MemoryId, SendId, TenantId};
 use mainspring_shared::store::{
-    ChangeMemory, ClaimExtractions, EXTRACT_AGAIN_MS, EXTRACT_ROUND, EndExtraction, EraseMemories,
-    Extraction, ExtractionSpec, Inspect, NewExtraction, NewMemory, SaveMemory, Then, UsageRow,
+    AfterSend, ChangeMemory, ClaimExtractions, EXTRACT_AGAIN_MS, EXTRACT_ROUND, EndExtraction,
+    EraseMemories, Extraction, ExtractionSpec, Inspect, NewExtraction, NewMemory, SaveMemory,
+    UsageRow,
 };
 use mainspring_shared::stored::Extra;
 use mainspring_shared::usage::Purpose;
@@ -96,7 +97,7 @@ async fn end(store: &dyn Inspect, ms: i64, item: EndExtraction) -> bool {
 /// Send 1 has completed.
 async fn completed(store: &dyn Inspect) {
     let claimed = running(store).await;
-    complete(store, 20, ending(&claimed, Then::Release)).await;
+    complete(store, 20, ending(&claimed, AfterSend::Release)).await;
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as the port gives it")]
@@ -117,7 +118,7 @@ pub async fn an_extraction_waits_for_the_end_of_its_send(store: &dyn Inspect) {
     let due = 17 + EXTRACT_AGAIN_MS;
     assert_eq!(take(store, due - 1, claiming(None)).await, []);
     assert_eq!(take(store, due, claiming(None)).await, []);
-    complete(store, due + 1, ending(&claimed, Then::Release)).await;
+    complete(store, due + 1, ending(&claimed, AfterSend::Release)).await;
     let other_pool = ClaimExtractions {
         pool: "gpu".to_owned(),
         ..claiming(mine())
@@ -259,7 +260,7 @@ pub async fn what_an_extraction_did_not_use_is_given_back(store: &dyn Inspect) {
         tokens,
         ..Spent::default()
     };
-    let mut item = ending(&claimed, Then::Release);
+    let mut item = ending(&claimed, AfterSend::Release);
     item.totals.session = Some(spent(100));
     owe(store, 15, owed("user/1")).await;
     complete(store, 20, item).await;
@@ -287,7 +288,7 @@ pub async fn what_an_extraction_did_not_use_is_given_back(store: &dyn Inspect) {
         assert!(end(store, due, item.clone()).await);
         assert_eq!((session_spent().await, left(store).await), (100, 1));
     }
-    let mut rest = ending(&next, Then::Release);
+    let mut rest = ending(&next, AfterSend::Release);
     rest.totals.session = Some(spent(110));
     complete(store, due + 10, rest).await;
     due += EXTRACT_AGAIN_MS;

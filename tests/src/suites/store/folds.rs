@@ -4,9 +4,9 @@ use mainspring_shared::list::List;
 use mainspring_shared::session::fold::{Fold, FoldKind, NewFold, copies};
 use mainspring_shared::step::StepKind;
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, AuditOptions, ClaimOutcome, ClaimSession, Claimed, CreateOutcome,
-    EXTRACT_ROUND, FoldAtRest, FoldedAtRest, ImportSession, Inspect, PruneSession, PruneTo,
-    SendTotals, Then, UsageRow,
+    AfterSend, AppendOutcome, AppendRound, AuditOptions, ClaimOutcome, ClaimSession, Claimed,
+    CreateOutcome, EXTRACT_ROUND, FoldAtRest, FoldedAtRest, ImportSession, Inspect, PruneSession,
+    PruneTo, SendTotals, UsageRow,
 };
 use mainspring_shared::usage::Purpose;
 use uuid::Uuid;
@@ -17,7 +17,7 @@ use super::prelude::*;
 async fn third(store: &dyn Inspect) -> Claimed {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
-    let mut item = ending(&claimed, Then::Release);
+    let mut item = ending(&claimed, AfterSend::Release);
     item.messages = vec![answer("done", 1, &[])];
     item.usage = vec![usage_row(1, 2)];
     item.round = Some(round_ref(1));
@@ -25,7 +25,7 @@ async fn third(store: &dyn Inspect) -> Claimed {
     complete(store, 30, item).await;
     accept(store, 40, sending(2, 1)).await;
     let claimed = claim(store, 50, 1, 1, 2).await;
-    complete(store, 60, ending(&claimed, Then::Release)).await;
+    complete(store, 60, ending(&claimed, AfterSend::Release)).await;
     accept(store, 70, sending(3, 1)).await;
     claim(store, 80, 1, 1, 3).await
 }
@@ -204,7 +204,7 @@ fn at_rest(claimed: &Claimed, fold: Option<NewFold>) -> FoldAtRest {
 /// Send 3 has ended with message 8, and nothing is in flight.
 async fn rested(store: &dyn Inspect) -> Claimed {
     let claimed = third(store).await;
-    complete(store, 90, ending(&claimed, Then::Release)).await;
+    complete(store, 90, ending(&claimed, AfterSend::Release)).await;
     claimed
 }
 
@@ -257,7 +257,7 @@ pub async fn a_fold_at_rest_waits_for_the_worker_that_has_the_session(store: &dy
     // Its cost is stored anyway.
     assert_eq!(folds(store, 1).await, []);
     assert_eq!(paid_at_rest(store).await, 1);
-    complete(store, 130, ending(&owned, Then::Release)).await;
+    complete(store, 130, ending(&owned, AfterSend::Release)).await;
     let later = fold_at_rest(store, 140, item).await;
     let step = last_step(store, 1).await.n;
     assert_eq!(later, FoldedAtRest::Attached { step });
@@ -279,7 +279,7 @@ pub async fn what_a_fold_cost_is_stored_whoever_has_the_session(store: &dyn Insp
     }
     assert_eq!(paid_at_rest(store).await, 1);
     // The holder of the session was not disturbed.
-    complete(store, 130, ending(&owned, Then::Release)).await;
+    complete(store, 130, ending(&owned, AfterSend::Release)).await;
     assert_sound(store).await;
 }
 
@@ -317,7 +317,7 @@ pub async fn what_a_worker_paid_for_that_lost_its_lease_is_stored_once(store: &d
     assert_eq!(calls_for(store, Purpose::Fold).await, 2);
     assert_eq!(calls_for(store, Purpose::Embed).await, 1);
     // The send's own total is up to its new owner: the stored fold, and its round.
-    let mut end = ending(&owned, Then::Release);
+    let mut end = ending(&owned, AfterSend::Release);
     end.totals.usage.add(&cost(5));
     complete(store, 130, end).await;
     assert_sound(store).await;
@@ -331,7 +331,7 @@ pub async fn a_fold_at_rest_is_dropped_where_another_was_attached(store: &dyn In
     append(store, 120, folding(&owned, new_fold(1, 4, 0))).await;
     let dropped = fold_at_rest(store, 130, item.clone()).await;
     assert_eq!(dropped, FoldedAtRest::Dropped);
-    complete(store, 140, ending(&owned, Then::Release)).await;
+    complete(store, 140, ending(&owned, AfterSend::Release)).await;
     let dropped = fold_at_rest(store, 150, item).await;
     assert_eq!(dropped, FoldedAtRest::Dropped);
     assert_eq!(folds(store, 1).await.len(), 1);

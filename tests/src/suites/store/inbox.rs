@@ -8,8 +8,8 @@ use mainspring_shared::message::{ContentPart, NewMessage};
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
 use mainspring_shared::store::{
-    AuditOptions, CallBegin, DeliverItem, DeliverOutcome, IdempotencyKey, Inspect, ParkUntil,
-    ReadInbox, Renewal, SessionPatch, Then,
+    AfterSend, AuditOptions, CallBegin, DeliverItem, DeliverOutcome, IdempotencyKey, Inspect,
+    ParkUntil, ReadInbox, Renewal, SessionPatch,
 };
 use mainspring_shared::tool::CallResult;
 
@@ -283,7 +283,7 @@ pub async fn what_nothing_absorbs_is_to_be_sent(store: &dyn Inspect) {
 
 pub async fn a_late_result_waits_for_the_next_send(store: &dyn Inspect) {
     let claimed = running(store).await;
-    complete(store, 20, ending(&claimed, Then::Release)).await;
+    complete(store, 20, ending(&claimed, AfterSend::Release)).await;
     let late = |id: &str| DeliverItem {
         kind: ItemKind::LateResult,
         ..item(id, 1, OnBusy::Steer)

@@ -6,8 +6,8 @@ use mainspring_shared::id::LeaseToken;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::projection::Projected;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, Accepted, ClaimOutcome, Claimed, Counters, IdempotencyKey, Inspect,
-    NewBoot, ParkUntil, Resumed, Role, StartedSend, TenantPatch, Then,
+    AcceptOutcome, AcceptSend, Accepted, AfterSend, ClaimOutcome, Claimed, Counters,
+    IdempotencyKey, Inspect, NewBoot, ParkUntil, Resumed, Role, StartedSend, TenantPatch,
 };
 use mainspring_shared::tenant::Limits;
 use mainspring_shared::tool::Published;
@@ -26,7 +26,7 @@ fn kept(n: u128, session: u128, keeper: u128) -> AcceptSend {
 async fn rested(store: &dyn Inspect, session: u128, first: u128) {
     accept(store, 0, opening(first, session)).await;
     let claimed = claim(store, 10, 1, session, first).await;
-    complete(store, 20, ending(&claimed, Then::Continue)).await;
+    complete(store, 20, ending(&claimed, AfterSend::Continue)).await;
 }
 
 /// The keeper's view of a granted send.
@@ -100,7 +100,7 @@ pub async fn what_is_granted_is_what_a_claim_behind_the_accept_would_grant(store
             ..claimed.counters
         }
     );
-    complete(store, 40, ending(&held, Then::Continue)).await;
+    complete(store, 40, ending(&held, AfterSend::Continue)).await;
     assert_eq!(stored(store, 11).await.status, SendStatus::Completed);
     assert_eq!(dumped(store, 1).await.hot.owner, None);
 }
@@ -146,7 +146,7 @@ pub async fn nothing_is_granted_to_who_is_not_a_live_worker_of_the_pool(store: &
     rested(store, 1, 1).await;
     assert!(!is_granted(store, 30, kept(2, 1, 9), true).await, "unknown");
     let claimed = claim(store, 40, 1, 1, 2).await;
-    complete(store, 50, ending(&claimed, Then::Continue)).await;
+    complete(store, 50, ending(&claimed, AfterSend::Continue)).await;
     let other = NewBoot {
         id: boot(2),
         role: Role::Worker,
@@ -161,12 +161,12 @@ pub async fn nothing_is_granted_to_who_is_not_a_live_worker_of_the_pool(store: &
     registered.expect("the store answers");
     assert!(!is_granted(store, 60, kept(3, 1, 2), true).await, "a pool");
     let claimed = claim(store, 70, 1, 1, 3).await;
-    complete(store, 80, ending(&claimed, Then::Continue)).await;
+    complete(store, 80, ending(&claimed, AfterSend::Continue)).await;
     let late = kept(4, 1, 1);
     assert!(!is_granted(store, TTL + 1, late, true).await, "a lease");
     register_at(store, TTL + 1, 3).await;
     let claimed = claim(store, TTL + 2, 3, 1, 4).await;
-    complete(store, TTL + 3, ending(&claimed, Then::Continue)).await;
+    complete(store, TTL + 3, ending(&claimed, AfterSend::Continue)).await;
     let stopped = store.at(time(TTL + 4)).stop_boot(boot(3)).await;
     stopped.expect("the store answers");
     let item = kept(5, 1, 3);
@@ -233,7 +233,7 @@ pub async fn of_sends_of_one_call_the_first_is_granted(store: &dyn Inspect) {
         panic!("accepted was expected");
     };
     let held = held(items[0].clone(), first).expect("granted");
-    let completed = complete(store, 40, ending(&held, Then::Continue)).await;
+    let completed = complete(store, 40, ending(&held, AfterSend::Continue)).await;
     let (next, _) = completed.next.expect("two wait");
     assert_eq!(next.record.id, send(3));
 }

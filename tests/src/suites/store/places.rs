@@ -2,7 +2,7 @@
 
 use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::{
-    DeleteTenantOutcome, Inspect, PLACE_KEPT_MS, TenantUsage, TenantUsageQuery, Then,
+    AfterSend, DeleteTenantOutcome, Inspect, PLACE_KEPT_MS, TenantUsage, TenantUsageQuery,
 };
 use uuid::Uuid;
 
@@ -52,7 +52,7 @@ pub async fn a_place_is_free_again_once_its_send_has_ended(store: &dyn Inspect) 
     let later = 2 * PLACE_KEPT_MS;
     assert_eq!(reserve(store, later, sends([3]), 2).await, 0);
     let claimed = claim(store, later, 1, 1, 1).await;
-    complete(store, later, ending(&claimed, Then::Release)).await;
+    complete(store, later, ending(&claimed, AfterSend::Release)).await;
     cancel(store, later, 2).await;
     assert_eq!(reserve(store, later, sends([3, 4, 5]), 2).await, 2);
 }
@@ -141,7 +141,7 @@ pub async fn what_sends_used_is_summed_by_a_range_of_their_ids(store: &dyn Inspe
     for n in 1..=3 {
         accept(store, 0, opening(n, n)).await;
         let claimed = claim(store, 10, 1, n, n).await;
-        complete(store, 20, ending(&claimed, Then::Release)).await;
+        complete(store, 20, ending(&claimed, AfterSend::Release)).await;
     }
     accept(store, 30, opening(4, 4)).await;
     let one = used(store, MINE, 1, 2).await;

@@ -11,10 +11,10 @@ use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCal
 use mainspring_shared::send::{SendRecord, SendResult, StopReason, WaitingOn};
 use mainspring_shared::step::{RoundRef, Step};
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, Accepted, AppendOutcome, AppendRound, CancelOutcome, ClaimOutcome,
-    ClaimSession, Claimed, CompleteOutcome, CompleteSend, Completed, Counters, DumpSession,
-    Inspect, Lost, NewBoot, NewSession, ParkOutcome, ParkSend, ParkUntil, ReadMessages,
-    ReleaseSession, SendTotals, Target, Then, UsageRow,
+    AcceptOutcome, AcceptSend, Accepted, AfterSend, AppendOutcome, AppendRound, CancelOutcome,
+    ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend, Completed, Counters,
+    DumpSession, Inspect, NewBoot, NewSession, ParkOutcome, ParkSend, ParkUntil, ReadMessages,
+    ReleaseLoss, ReleaseSession, SendTotals, Target, UsageRow,
 };
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::tool::call_id;
@@ -243,12 +243,12 @@ pub fn round(claimed: &Claimed, index: i32) -> AppendRound {
 }
 
 /// The end of a claimed send that answers in its first round.
-pub fn ending(claimed: &Claimed, then: Then) -> CompleteSend {
+pub fn ending(claimed: &Claimed, then: AfterSend) -> CompleteSend {
     ending_of(claimed, &claimed.send.record, then)
 }
 
 /// The end of `record`, which runs under the lease in `claimed`.
-pub fn ending_of(claimed: &Claimed, record: &SendRecord, then: Then) -> CompleteSend {
+pub fn ending_of(claimed: &Claimed, record: &SendRecord, then: AfterSend) -> CompleteSend {
     CompleteSend {
         key: claimed.key,
         lease: claimed.lease,
@@ -435,7 +435,7 @@ pub async fn release(store: &dyn Inspect, ms: i64, claimed: &Claimed) -> bool {
     let item = ReleaseSession {
         key: claimed.key,
         lease: claimed.lease,
-        lost: Lost::Nothing,
+        lost: ReleaseLoss::Nothing,
     };
     let outcomes = store.at(time(ms)).release_sessions(vec![item]).await;
     one(outcomes.expect("the store answers"))

@@ -6,11 +6,11 @@ use mainspring_shared::agent::{AgentSpec, ContextSpec, FoldSpec, Representation}
 use mainspring_shared::list::List;
 use mainspring_shared::message::Message;
 use mainspring_shared::session::fold::digest::sends;
-use mainspring_shared::session::projection::{Copied, Projected, Projection, to_store};
+use mainspring_shared::session::projection::{Projected, Projection, ProjectionBuilder, to_store};
 use mainspring_shared::store::{
-    AcceptSend, AppendRound, AuditOptions, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome,
-    CompleteSend, CreateOutcome, ImportSession, Inspect, NewSession, PruneSession, PruneTo,
-    SendTotals, SessionPatch, Target, Then,
+    AcceptSend, AfterSend, AppendRound, AuditOptions, ClaimOutcome, ClaimSession, Claimed,
+    CompleteOutcome, CompleteSend, CreateOutcome, ImportSession, Inspect, NewSession, PruneSession,
+    PruneTo, SendTotals, SessionPatch, Target,
 };
 
 use super::folds::new_fold;
@@ -49,7 +49,12 @@ fn given(messages: Vec<Message>) -> Vec<Projection> {
 }
 
 /// The end of a send, with all projections missing after `stored_to`.
-async fn ends(store: &dyn Inspect, claimed: &Claimed, stored_to: i64, then: Then) -> CompleteSend {
+async fn ends(
+    store: &dyn Inspect,
+    claimed: &Claimed,
+    stored_to: i64,
+    then: AfterSend,
+) -> CompleteSend {
     let item = ending(claimed, then);
     let mut all = transcript(store, 1).await;
     let next = claimed.counters.next_seq;
@@ -64,7 +69,7 @@ async fn ends(store: &dyn Inspect, claimed: &Claimed, stored_to: i64, then: Then
 
 /// The end of the first send of a session, with its projection.
 pub(super) fn projected(claimed: &Claimed) -> CompleteSend {
-    let item = ending(claimed, Then::Continue);
+    let item = ending(claimed, AfterSend::Continue);
     let said = item.messages.iter().zip(1..);
     let said = said.map(|(message, seq)| message.clone().at(seq, item.send_id, time(0), 0));
     let projections = given(said.collect());
@@ -83,7 +88,7 @@ async fn ended(store: &dyn Inspect, count: u128) {
             store,
             &claimed,
             claimed.counters.next_seq - 1,
-            Then::Release,
+            AfterSend::Release,
         )
         .await;
         complete(store, 30, item).await;
@@ -170,7 +175,7 @@ pub async fn an_agent_that_shows_all_reads_all(store: &dyn Inspect) {
     let claimed = next(store, 5).await;
     assert_eq!(claimed.projected, Projected::default());
     assert_eq!(claimed.window.len(), 8);
-    complete(store, 60, ending(&claimed, Then::Release)).await;
+    complete(store, 60, ending(&claimed, AfterSend::Release)).await;
     assert_eq!(rows(store, 1).await.len(), 4);
 }
 
@@ -182,7 +187,7 @@ pub async fn what_is_missing_or_older_is_read_and_stored_with_the_next_end(store
             store,
             &claimed,
             claimed.counters.next_seq - 1,
-            Then::Release,
+            AfterSend::Release,
         )
         .await;
         match n {
@@ -201,7 +206,13 @@ pub async fn what_is_missing_or_older_is_read_and_stored_with_the_next_end(store
     assert_eq!(claimed.projected.shown, []);
     assert_eq!(claimed.projected.stored_to, 2);
     assert_eq!(claimed.window.len(), 8);
-    let item = ends(store, &claimed, claimed.projected.stored_to, Then::Release).await;
+    let item = ends(
+        store,
+        &claimed,
+        claimed.projected.stored_to,
+        AfterSend::Release,
+    )
+    .await;
     assert_eq!(item.projections.len(), 4);
     complete(store, 60, item).await;
     assert_eq!(rows(store, 1).await, given(transcript(store, 1).await));
@@ -216,7 +227,7 @@ pub async fn what_is_missing_or_older_is_read_and_stored_with_the_next_end(store
 pub async fn an_end_that_is_not_stored_stores_no_projection(store: &dyn Inspect) {
     ended(store, 1).await;
     let claimed = next(store, 2).await;
-    let item = ends(store, &claimed, 2, Then::Release).await;
+    let item = ends(store, &claimed, 2, AfterSend::Release).await;
     let mut stale = item.clone();
     stale.lease.token = token(99);
     let outcome = store.at(time(40)).complete_sends(vec![stale]).await;
@@ -236,7 +247,7 @@ pub async fn a_cancel_that_wins_stores_the_projection_of_what_was_said(store: &d
     ended(store, 1).await;
     let claimed = next(store, 2).await;
     cancel(store, 30, 2).await;
-    let item = ends(store, &claimed, 2, Then::Release).await;
+    let item = ends(store, &claimed, 2, AfterSend::Release).await;
     complete(store, 40, item).await;
     assert_eq!(rows(store, 1).await, given(transcript(store, 1).await));
     assert_sound(store).await;
@@ -247,8 +258,8 @@ pub async fn ends_of_several_sessions_share_a_statement(store: &dyn Inspect) {
     accept(store, 10, opening(20, 2)).await;
     let other = claim(store, 20, 1, 2, 30).await;
     let claimed = next(store, 2).await;
-    let item = ends(store, &claimed, 2, Then::Release).await;
-    let items = vec![ending(&other, Then::Release), item];
+    let item = ends(store, &claimed, 2, AfterSend::Release).await;
+    let items = vec![ending(&other, AfterSend::Release), item];
     let outcomes = store.at(time(40)).complete_sends(items).await;
     let outcomes = outcomes.expect("the store answers");
     let all = |it: &CompleteOutcome| matches!(it, CompleteOutcome::Completed(_));
@@ -306,7 +317,12 @@ pub async fn pruning_removes_the_projections_of_what_it_removes(store: &dyn Insp
     let claimed = next(store, 6).await;
     assert_eq!(claimed.projected, Projected::default());
     assert_eq!(seqs(&claimed.window), [6, 7, 8, 9, 10]);
-    complete(store, 120, ends(store, &claimed, 0, Then::Release).await).await;
+    complete(
+        store,
+        120,
+        ends(store, &claimed, 0, AfterSend::Release).await,
+    )
+    .await;
     assert_eq!(
         ranges(&rows(store, 1).await),
         [(6, 6), (7, 8), (9, 10), (11, 12)]
@@ -320,7 +336,7 @@ pub async fn a_copy_has_the_projections_of_its_messages(store: &dyn Inspect) {
     ended(store, 4).await;
     let mut messages = transcript(store, 1).await;
     for (n, behind) in [(2, 0), (3, 4)] {
-        let mut copied = Copied::new(0);
+        let mut copied = ProjectionBuilder::new(0);
         let page = |messages, projections, behind, more| ImportSession {
             projections,
             folds: Vec::new(),

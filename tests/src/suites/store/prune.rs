@@ -2,8 +2,8 @@
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::store::{
-    AuditOptions, ClaimOutcome, ClaimSession, Claimed, Inspect, PruneOutcome, PruneSession,
-    PruneTo, ReadInbox, SessionPatch, Then, prune_all,
+    AfterSend, AuditOptions, ClaimOutcome, ClaimSession, Claimed, Inspect, PruneOutcome,
+    PruneSession, PruneTo, ReadInbox, SessionPatch, prune_all,
 };
 
 use super::prelude::*;
@@ -38,7 +38,7 @@ async fn assert_sound(store: &dyn Inspect, ms: i64) {
 async fn told(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
-    let mut item = ending(&claimed, Then::Release);
+    let mut item = ending(&claimed, AfterSend::Release);
     item.messages = vec![answer("done", 1, &[])];
     item.usage = vec![usage_row(1, 2)];
     item.round = Some(round_ref(1));
@@ -46,7 +46,7 @@ async fn told(store: &dyn Inspect) {
     complete(store, 30, item).await;
     accept(store, 40, sending(2, 1)).await;
     let claimed = claim(store, 50, 1, 1, 2).await;
-    complete(store, 60, ending(&claimed, Then::Release)).await;
+    complete(store, 60, ending(&claimed, AfterSend::Release)).await;
     assert_eq!(seqs(&transcript(store, 1).await), [1, 2, 3, 4, 5, 6]);
 }
 
@@ -68,7 +68,7 @@ pub async fn old_messages_go_and_the_rest_keeps_its_numbers(store: &dyn Inspect)
     accept(store, 80, sending(3, 1)).await;
     let claimed = claim(store, 90, 1, 1, 3).await;
     assert_eq!(seqs(&claimed.window), [5, 6]);
-    complete(store, 95, ending(&claimed, Then::Release)).await;
+    complete(store, 95, ending(&claimed, AfterSend::Release)).await;
     assert_eq!(seqs(&transcript(store, 1).await), [5, 6, 7, 8]);
     assert_sound(store, 96).await;
 }
@@ -104,7 +104,7 @@ pub async fn a_pruned_message_may_have_come_through_the_inbox(store: &dyn Inspec
     );
     first.deliveries = vec![delivery("a", 1)];
     append(store, 20, first).await;
-    let mut item = ending(&claimed, Then::Release);
+    let mut item = ending(&claimed, AfterSend::Release);
     item.messages = vec![answer("done", 1, &[])];
     item.usage = vec![usage_row(1, 2)];
     item.round = Some(round_ref(1));
@@ -173,7 +173,7 @@ pub async fn a_long_transcript_goes_page_by_page(store: &dyn Inspect) {
     for n in 3..=8 {
         accept(store, 100, sending(n, 1)).await;
         let claimed = claim(store, 100, 1, 1, n).await;
-        complete(store, 100, ending(&claimed, Then::Release)).await;
+        complete(store, 100, ending(&claimed, AfterSend::Release)).await;
     }
     assert_eq!(transcript(store, 1).await.len(), 18);
     // 3 answers 2, so a page that would end between them ends before 2 or after 3.
@@ -235,7 +235,7 @@ pub async fn what_was_cached_before_a_prune_counts_for_nothing(store: &dyn Inspe
         (vec![], 0),
         "it is all there"
     );
-    complete(store, 82, ending(&claimed, Then::Release)).await;
+    complete(store, 82, ending(&claimed, AfterSend::Release)).await;
     prune(store, 90, PruneTo::KeepLast(3), true).await;
     assert_eq!(
         dumped(store, 1).await.hot.context_version,
@@ -251,10 +251,10 @@ pub async fn what_was_cached_before_a_prune_counts_for_nothing(store: &dyn Inspe
     assert_eq!((seqs(&claimed.window), version), (vec![6, 7, 8], 1));
     // The holder of the session learns of it with the next send.
     prune(store, 102, PruneTo::KeepLast(1), false).await;
-    let completed = complete(store, 103, ending(&claimed, Then::Continue)).await;
+    let completed = complete(store, 103, ending(&claimed, AfterSend::Continue)).await;
     let (next, counters) = completed.next.expect("a send is queued");
     assert_eq!(counters.context_version, 2);
-    let item = ending_of(&claimed, &next.record, Then::Release);
+    let item = ending_of(&claimed, &next.record, AfterSend::Release);
     complete(store, 104, item).await;
     accept(store, 110, sending(6, 1)).await;
     let (claimed, version) = claim_cached(store, 111, 5, 13, 2).await;

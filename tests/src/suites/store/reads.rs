@@ -7,8 +7,8 @@ use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::SessionStatus;
 use mainspring_shared::store::{
-    FindMessages, FindSteps, Inspect, ListSends, ListSessions, NewSession, QueueStats,
-    ReadMessages, ScalingStats, Target, Then,
+    AfterSend, FindMessages, FindSteps, Inspect, ListSends, ListSessions, NewSession, QueueStats,
+    ReadMessages, ScalingStats, Target,
 };
 use serde_json::json;
 
@@ -215,7 +215,7 @@ pub async fn sends_are_listed_and_filtered_newest_first(store: &dyn Inspect) {
     let claimed = running(store).await;
     accept(store, 0, opening(2, 2)).await;
     accept(store, 0, sending(3, 1)).await;
-    complete(store, 20, ending(&claimed, Then::Release)).await;
+    complete(store, 20, ending(&claimed, AfterSend::Release)).await;
     assert_eq!(sends(store, all_sends()).await, (vec![3, 2, 1], false));
     let page = ListSends {
         limit: 2,
@@ -275,7 +275,7 @@ pub async fn a_transcript_is_read_piece_by_piece(store: &dyn Inspect) {
 pub async fn messages_are_found_newest_first_by_send_and_by_call(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
-    let mut item = ending(&claimed, Then::Release);
+    let mut item = ending(&claimed, AfterSend::Release);
     item.messages = vec![answer("done", 1, &[])];
     item.usage = vec![usage_row(1, 2)];
     item.round = Some(round_ref(1));
@@ -283,7 +283,7 @@ pub async fn messages_are_found_newest_first_by_send_and_by_call(store: &dyn Ins
     complete(store, 30, item).await;
     accept(store, 40, sending(2, 1)).await;
     let claimed = claim(store, 41, 1, 1, 2).await;
-    complete(store, 42, ending(&claimed, Then::Release)).await;
+    complete(store, 42, ending(&claimed, AfterSend::Release)).await;
     let all = transcript(store, 1).await;
     let last = all.len() as i64;
     let ask = async |query: FindMessages| {

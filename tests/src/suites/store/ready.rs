@@ -4,7 +4,7 @@ use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    AcceptSend, Inspect, NewSession, ParkUntil, ReadySession, SweepReady, Swept, Target, Then,
+    AcceptSend, AfterSend, Inspect, NewSession, ParkUntil, ReadySession, SweepReady, Swept, Target,
 };
 
 use super::prelude::*;
@@ -111,7 +111,7 @@ pub async fn held_waiting_and_idle_sessions_are_not_ready(store: &dyn Inspect) {
     park(store, 20, item).await;
     accept(store, 0, opening(3, 3)).await;
     let claimed = claim(store, 10, 1, 3, 3).await;
-    complete(store, 20, ending(&claimed, Then::Continue)).await;
+    complete(store, 20, ending(&claimed, AfterSend::Continue)).await;
     accept(store, 20, with(opening(4, 4), delayed(500))).await;
     assert_eq!(sweep(store, 30, all()).await, Swept::default());
 }

@@ -5,8 +5,8 @@ use mainspring_shared::lease::Lease;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, CallBegin, CallStep, Claimed, CompleteOutcome, DeliverItem,
-    Inspect, ParkOutcome, ParkSend, ParkUntil, Then,
+    AfterSend, AppendOutcome, AppendRound, CallBegin, CallStep, Claimed, CompleteOutcome,
+    DeliverItem, Inspect, ParkOutcome, ParkSend, ParkUntil,
 };
 
 use super::prelude::*;
@@ -109,7 +109,7 @@ pub async fn an_older_write_under_the_same_lease_changes_nothing(store: &dyn Ins
     late.messages = vec![tool_result("late", 0, 1)];
     late.lease = nth(&claimed, 1);
     assert_eq!(appended(store, 50, &late).await, AppendOutcome::LeaseLost);
-    let end = ending(&claimed, Then::Continue);
+    let end = ending(&claimed, AfterSend::Continue);
     let ended = store.at(time(51)).complete_sends(vec![end]).await;
     let ended = one(ended.expect("the store answers"));
     assert_eq!(ended, CompleteOutcome::LeaseLost);
@@ -123,7 +123,7 @@ pub async fn an_older_write_under_the_same_lease_changes_nothing(store: &dyn Ins
 pub async fn an_end_that_was_kept_back_does_not_end_by_its_repeat(store: &dyn Inspect) {
     let claimed = running(store).await;
     delivered(store, 15, steer("a", 1)).await;
-    let mut end = ending(&claimed, Then::Continue);
+    let mut end = ending(&claimed, AfterSend::Continue);
     end.unless = SIGNAL_INBOX;
     let kept = store.at(time(20)).complete_sends(vec![end.clone()]).await;
     let kept = one(kept.expect("the store answers"));
@@ -152,7 +152,7 @@ pub async fn a_wait_that_was_woken_does_not_begin_by_its_repeat(store: &dyn Insp
     let again = store.at(time(21)).park_sends(vec![wait]).await;
     let again = one(again.expect("the store answers"));
     assert_eq!(again, ParkOutcome::LeaseLost);
-    complete(store, 22, ending(&claimed, Then::Release)).await;
+    complete(store, 22, ending(&claimed, AfterSend::Release)).await;
 }
 
 pub async fn numbers_begin_anew_with_each_grant(store: &dyn Inspect) {

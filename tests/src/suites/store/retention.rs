@@ -3,7 +3,7 @@
 use mainspring_shared::id::{RunId, RunKey, TenantId};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    AcceptSend, AuditOptions, CreateRunOutcome, Inspect, NewRun, RetireSends, Retired, Then,
+    AcceptSend, AfterSend, AuditOptions, CreateRunOutcome, Inspect, NewRun, RetireSends, Retired,
 };
 use mainspring_shared::workflow::run::{DSL_VERSION, RunLeaf, RunOptions};
 use serde_json::json;
@@ -41,13 +41,13 @@ async fn answered(store: &dyn Inspect, ms: i64, item: AcceptSend) {
     let n = item.id.0.as_u128();
     accept(store, ms - 2, item).await;
     let claimed = claim(store, ms - 1, 1, 1, n).await;
-    complete(store, ms, ending(&claimed, Then::Release)).await;
+    complete(store, ms, ending(&claimed, AfterSend::Release)).await;
 }
 
 pub async fn old_sends_go_and_what_was_said_stays(store: &dyn Inspect) {
     let claimed = running(store).await;
     append(store, 20, round(&claimed, 0)).await;
-    let mut item = ending(&claimed, Then::Release);
+    let mut item = ending(&claimed, AfterSend::Release);
     item.messages = vec![answer("done", 1, &[])];
     item.usage = vec![usage_row(1, 2)];
     item.round = Some(round_ref(1));
@@ -104,7 +104,7 @@ pub async fn sends_that_are_open_or_untold_stay(store: &dyn Inspect) {
     .await;
     accept(store, 20, child(2, 2, 1, &call(&parent, 0, 0))).await;
     let claimed = claim(store, 21, 1, 2, 2).await;
-    complete(store, 22, ending(&claimed, Then::Release)).await;
+    complete(store, 22, ending(&claimed, AfterSend::Release)).await;
     // The parent waits, and was not told of the child's end.
     let left = Retired {
         skipped: 2,
@@ -151,7 +151,7 @@ pub async fn sends_of_a_run_stay_with_it(store: &dyn Inspect) {
         };
         accept(store, 10, item).await;
         let claimed = claim(store, 11, 1, n, n).await;
-        complete(store, 12, ending(&claimed, Then::Release)).await;
+        complete(store, 12, ending(&claimed, AfterSend::Release)).await;
     }
     assert!(retire(store, 1_000, page(10)).await.rows > 0);
     assert!(is_there(store, 1).await, "its run is there");
@@ -172,7 +172,7 @@ pub async fn sends_of_a_run_stay_with_it(store: &dyn Inspect) {
 pub async fn sends_are_looked_at_page_by_page(store: &dyn Inspect) {
     accept(store, 0, opening(1, 1)).await;
     let claimed = claim(store, 5, 1, 1, 1).await;
-    complete(store, 6, ending(&claimed, Then::Release)).await;
+    complete(store, 6, ending(&claimed, AfterSend::Release)).await;
     for n in 2..=5 {
         answered(store, 10 * n as i64, sending(n, 1)).await;
     }
@@ -207,7 +207,7 @@ pub async fn a_page_is_bounded_by_the_rounds_of_its_sends(store: &dyn Inspect) {
     for n in 0..3 {
         append(store, 20, round(&claimed, n)).await;
     }
-    let mut item = ending(&claimed, Then::Release);
+    let mut item = ending(&claimed, AfterSend::Release);
     item.messages = vec![answer("done", 3, &[])];
     item.usage = vec![usage_row(3, 4)];
     item.totals.rounds = 4;
@@ -238,7 +238,7 @@ pub async fn what_is_as_old_and_stays_is_counted(store: &dyn Inspect) {
     wait_for_calls(store, 12, &parent, WaitingOn::Agent, begins).await;
     accept(store, 20, child(2, 2, 1, &call(&parent, 0, 0))).await;
     let claimed = claim(store, 21, 1, 2, 2).await;
-    complete(store, 22, ending(&claimed, Then::Release)).await;
+    complete(store, 22, ending(&claimed, AfterSend::Release)).await;
     // The parent is open, and the child's end is not reported.
     assert_eq!(retire(store, 5_000, page(1_000)).await.skipped, 2);
     report(store, 5_001).await;

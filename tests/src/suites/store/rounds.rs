@@ -5,7 +5,7 @@ use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCal
 use mainspring_shared::session::{SIGNAL_CANCEL, SIGNAL_INBOX, SIGNAL_INTERRUPT};
 use mainspring_shared::step::{Step, StepKind, StepRefs};
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, Counters, Inspect, SendTotals, Then, UsageRow,
+    AfterSend, AppendOutcome, AppendRound, Counters, Inspect, SendTotals, UsageRow,
 };
 use mainspring_shared::usage::Usage;
 use serde_json::json;
@@ -183,7 +183,7 @@ pub async fn messages_carry_the_epoch_of_their_grant(store: &dyn Inspect) {
     release(store, 30, &first).await;
     let second = claim(store, 40, 1, 1, 2).await;
     append(store, 50, round(&second, 1)).await;
-    let mut item = ending(&second, Then::Release);
+    let mut item = ending(&second, AfterSend::Release);
     item.messages = vec![answer("done", 2, &[])];
     item.usage = vec![usage_row(2, 3)];
     item.round = Some(round_ref(2));

@@ -5,7 +5,7 @@ use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::session::SIGNAL_INBOX;
 use mainspring_shared::store::{
-    AdvanceOutcome, AdvanceRun, AuditOptions, Inspect, ReadNodes, RunReport, RunWords, Then,
+    AdvanceOutcome, AdvanceRun, AfterSend, AuditOptions, Inspect, ReadNodes, RunReport, RunWords,
 };
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::workflow::run::{RunAsk, RunRecord, RunStatus};
@@ -144,7 +144,7 @@ pub async fn a_busy_session_finds_the_end_of_a_run_in_its_inbox(store: &dyn Insp
 
 pub async fn a_session_at_rest_is_woken_by_the_end_of_a_run(store: &dyn Inspect) {
     let claimed = running(store).await;
-    complete(store, 20, ending(&claimed, Then::Continue)).await;
+    complete(store, 20, ending(&claimed, AfterSend::Continue)).await;
     let record = of_session_one(store, None).await;
     let report = RunReport {
         session: key(1),
@@ -170,7 +170,7 @@ pub async fn a_session_at_rest_is_woken_by_the_end_of_a_run(store: &dyn Inspect)
 
 pub async fn a_session_at_rest_may_be_told_with_its_next_send(store: &dyn Inspect) {
     let claimed = running(store).await;
-    complete(store, 20, ending(&claimed, Then::Continue)).await;
+    complete(store, 20, ending(&claimed, AfterSend::Continue)).await;
     let record = of_session_one(store, None).await;
     let report = RunReport {
         session: key(1),

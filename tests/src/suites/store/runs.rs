@@ -4,8 +4,8 @@ use mainspring_shared::budget::Spent;
 use mainspring_shared::id::{BootId, RunId, RunKey, TenantId};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::{
-    AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, CreateRunOutcome, DumpRun,
-    IdempotencyKey, Inspect, ListRuns, NewRun, ReadNodes, SessionPatch, Target, Then,
+    AcceptSend, AdvanceOutcome, AdvanceRun, AfterSend, ClaimRuns, ClaimedRuns, CreateRunOutcome,
+    DumpRun, IdempotencyKey, Inspect, ListRuns, NewRun, ReadNodes, SessionPatch, Target,
 };
 use mainspring_shared::usage::Usage;
 use mainspring_shared::workflow::nodes::NodeKind;
@@ -222,7 +222,7 @@ pub async fn every_end_of_a_leaf_is_news_until_it_is_noted(store: &dyn Inspect) 
     let claimed = claim(store, 10, 1, 1, 1).await;
     let leaf_of_one = claimed.send.record.run.clone();
     assert_eq!(leaf_of_one.expect("it is a leaf").path, "/1");
-    complete(store, 11, ending(&claimed, Then::Continue)).await;
+    complete(store, 11, ending(&claimed, AfterSend::Continue)).await;
     cancel(store, 12, 2).await;
     let gone = store
         .at(time(13))

@@ -3,8 +3,8 @@
 use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AuditOptions, ClaimOutcome, DeleteTenantOutcome, Inspect, ParkUntil,
-    SweepReady, Target, TenantPatch, Then,
+    AcceptOutcome, AcceptSend, AfterSend, AuditOptions, ClaimOutcome, DeleteTenantOutcome, Inspect,
+    ParkUntil, SweepReady, Target, TenantPatch,
 };
 use mainspring_shared::tenant::{Limits, SEAT_CALLED_MS};
 
@@ -124,7 +124,7 @@ pub(super) async fn end(store: &dyn Inspect, ms: i64, session: u128) {
         result: mainspring_shared::send::SendResult::cancelled(),
         projections: Vec::new(),
         unless: 0,
-        then: Then::Release,
+        then: AfterSend::Release,
     };
     let outcomes = store.at(time(ms)).complete_sends(vec![item]).await;
     one(outcomes.expect("the store answers"));
@@ -238,7 +238,7 @@ pub async fn a_send_that_is_taken_over_keeps_its_seat(store: &dyn Inspect) {
     // Released as it is, the send stays running until it is claimed again.
     assert_eq!(called(store, TTL + 6).await, (vec![], 1));
     let claimed = claim(store, TTL + 7, 2, 1, 72).await;
-    complete(store, TTL + 8, ending(&claimed, Then::Release)).await;
+    complete(store, TTL + 8, ending(&claimed, AfterSend::Release)).await;
     assert_eq!(called(store, TTL + 9).await, (vec![key(2)], 1));
     sound(store, TTL + 10).await;
 }

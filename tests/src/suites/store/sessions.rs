@@ -6,8 +6,8 @@ use mainspring_shared::send::{SendStatus, StopReason, WaitingOn};
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::step::StepKind;
 use mainspring_shared::store::{
-    AcceptOutcome, ClaimOutcome, CompleteOutcome, CreateOutcome, DeleteOutcome, Inspect,
-    NewSession, ParkUntil, RefuseReason, SessionPatch, Then, UpdateOutcome,
+    AcceptOutcome, AfterSend, ClaimOutcome, CompleteOutcome, CreateOutcome, DeleteOutcome, Inspect,
+    NewSession, ParkUntil, RefuseReason, SessionPatch, UpdateOutcome,
 };
 use serde_json::{Map, Value, json};
 
@@ -151,7 +151,7 @@ pub async fn closing_leaves_accepted_work_to_be_done(store: &dyn Inspect) {
     close(store, 2, 1, true).await;
     register(store, 1).await;
     let claimed = claim(store, 3, 1, 1, 1).await;
-    let completed = complete(store, 4, ending(&claimed, Then::Continue)).await;
+    let completed = complete(store, 4, ending(&claimed, AfterSend::Continue)).await;
     let (next, _) = completed.next.expect("the second send goes on");
     assert_eq!(next.record.id, send(2));
     assert_eq!(status(store, 1).await, SessionStatus::Closed);
@@ -186,7 +186,7 @@ pub async fn a_session_says_where_it_stands(store: &dyn Inspect) {
     );
     register(store, 2).await;
     let claimed = claim(store, 7, 2, 1, 3).await;
-    complete(store, 8, ending(&claimed, Then::Release)).await;
+    complete(store, 8, ending(&claimed, AfterSend::Release)).await;
     assert_eq!(status(store, 1).await, SessionStatus::Idle);
     close(store, 9, 1, true).await;
     assert_eq!(status(store, 1).await, SessionStatus::Closed);
@@ -227,7 +227,7 @@ pub async fn deleting_takes_the_lease_away(store: &dyn Inspect) {
     delete(store, 20, 1).await;
     let lost = store
         .at(time(21))
-        .complete_sends(vec![ending(&claimed, Then::Release)])
+        .complete_sends(vec![ending(&claimed, AfterSend::Release)])
         .await;
     assert_eq!(
         lost.expect("the store answers"),

@@ -4,8 +4,8 @@ use mainspring_shared::budget::{Held, Spent};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::session::shown::{Begun, Shown};
 use mainspring_shared::store::{
-    AppendRound, CompleteSend, Inspect, ModelUsage, ParkSend, ParkUntil, SendTotals, SessionUsage,
-    Then, UsageRow,
+    AfterSend, AppendRound, CompleteSend, Inspect, ModelUsage, ParkSend, ParkUntil, SendTotals,
+    SessionUsage, UsageRow,
 };
 use mainspring_shared::usage::{Purpose, Usage};
 
@@ -70,7 +70,7 @@ pub async fn an_end_counts_for_the_next_send(store: &dyn Inspect) {
     let claimed = running(store).await;
     let item = CompleteSend {
         totals: sums(1, 20),
-        ..ending(&claimed, Then::Release)
+        ..ending(&claimed, AfterSend::Release)
     };
     complete(store, 20, item).await;
     accept(store, 30, sending(2, 1)).await;

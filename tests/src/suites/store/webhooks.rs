@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use mainspring_shared::id::{TenantId, WebhookEventId, WebhookId};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    ChangeWebhook, ClaimDeliveries, ClaimedDeliveries, ClaimedDelivery, CreateWebhookOutcome,
-    DeliveryEnd, FannedOut, IdempotencyKey, Inspect, ListDeliveries, ListWebhooks, NewSecret,
-    NewWebhook, ParkUntil, RetireDeliveries, SettleDelivery, Then, WEBHOOKS_MAX,
+    AfterSend, ChangeWebhook, ClaimDeliveries, ClaimedDeliveries, ClaimedDelivery,
+    CreateWebhookOutcome, DeliveryEnd, FannedOut, IdempotencyKey, Inspect, ListDeliveries,
+    ListWebhooks, NewSecret, NewWebhook, ParkUntil, RetireDeliveries, SettleDelivery, WEBHOOKS_MAX,
 };
 use mainspring_shared::webhook::{DeliveryRecord, DeliveryStatus, Filter, WebhookRecord, event_id};
 use mainspring_shared::workflow::run::RunStatus;
@@ -113,7 +113,7 @@ async fn listed(store: &dyn Inspect, n: u128) -> Vec<DeliveryRecord> {
 pub(super) async fn under_delivery(store: &dyn Inspect) -> WebhookEventId {
     endpoint(store, 1, &["*"]).await;
     let claimed = running(store).await;
-    complete(store, 20, ending(&claimed, Then::Release)).await;
+    complete(store, 20, ending(&claimed, AfterSend::Release)).await;
     fan_out(store, 30).await;
     one(listed(store, 1).await).event
 }
@@ -240,7 +240,7 @@ pub async fn a_tenant_has_a_bounded_number_of_endpoints(store: &dyn Inspect) {
 
 pub async fn without_endpoints_nothing_is_noted(store: &dyn Inspect) {
     let claimed = running(store).await;
-    complete(store, 20, ending(&claimed, Then::Release)).await;
+    complete(store, 20, ending(&claimed, AfterSend::Release)).await;
     endpoint(store, 1, &["*"]).await;
     assert_eq!(fan_out(store, 30).await, FannedOut::default());
 }
@@ -250,7 +250,7 @@ pub async fn the_end_of_a_send_reaches_each_endpoint_that_wants_it_once(store: &
     endpoint(store, 2, &["send.completed"]).await;
     endpoint(store, 3, &["run.*", "send.failed"]).await;
     let claimed = running(store).await;
-    complete(store, 20, ending(&claimed, Then::Release)).await;
+    complete(store, 20, ending(&claimed, AfterSend::Release)).await;
     let expected = FannedOut {
         events: 1,
         deliveries: 2,
@@ -293,10 +293,10 @@ pub async fn the_next_sends_of_a_session_are_told_apart(store: &dyn Inspect) {
     endpoint(store, 1, &["*"]).await;
     let claimed = running(store).await;
     accept(store, 11, sending(2, 1)).await;
-    let completed = complete(store, 20, ending(&claimed, Then::Continue)).await;
+    let completed = complete(store, 20, ending(&claimed, AfterSend::Continue)).await;
     let (next, _) = completed.next.expect("the next send begins");
     let lease = numbered(store, key(1), claimed.lease).await;
-    let mut item = ending_of(&claimed, &next.record, Then::Continue);
+    let mut item = ending_of(&claimed, &next.record, AfterSend::Continue);
     item.lease = lease;
     complete(store, 21, item).await;
     fan_out(store, 30).await;
@@ -442,7 +442,7 @@ pub async fn each_endpoint_gets_its_share_and_busy_ones_are_left_out(store: &dyn
     for n in 1..=3 {
         accept(store, 0, opening(n, n)).await;
         let claimed = claim(store, 10, 1, n, n).await;
-        complete(store, 20, ending(&claimed, Then::Release)).await;
+        complete(store, 20, ending(&claimed, AfterSend::Release)).await;
     }
     fan_out(store, 30).await;
     let some = ClaimDeliveries {

@@ -4,7 +4,7 @@ use mainspring_shared::agent::{AgentSpec, ContextSpec};
 use mainspring_shared::message::Message;
 use mainspring_shared::session::shown::Shown;
 use mainspring_shared::store::{
-    AcceptSend, ClaimOutcome, ClaimSession, Inspect, NewSession, Target, Then,
+    AcceptSend, AfterSend, ClaimOutcome, ClaimSession, Inspect, NewSession, Target,
 };
 
 use super::prelude::*;
@@ -33,13 +33,13 @@ async fn prepare(store: &dyn Inspect, last_messages: Option<u32>) -> Vec<Message
     let claimed = claim(store, 1, 1, 1, 1).await;
     append(store, 2, round(&claimed, 0)).await;
     append(store, 3, round(&claimed, 1)).await;
-    let mut item = ending(&claimed, Then::Continue);
+    let mut item = ending(&claimed, AfterSend::Continue);
     item.messages = vec![answer("done", 2, &[])];
     item.usage = vec![usage_row(2, 3)];
     item.round = Some(round_ref(2));
     item.totals = totals(3);
     let (next, _) = complete(store, 4, item).await.next.expect("send 2 goes on");
-    let item = ending_of(&claimed, &next.record, Then::Release);
+    let item = ending_of(&claimed, &next.record, AfterSend::Release);
     complete(store, 5, item).await;
     let all = transcript(store, 1).await;
     assert_eq!(seqs(&all), [1, 2, 3, 4, 5, 6, 7, 8]);

@@ -19,8 +19,8 @@ use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
     CallAnswer, CallBegin, ChangeMemory, ChangeTimer, ChangeWebhook, ClaimDeliveries, ClaimRuns,
     ClaimUnembedded, Claimed, DeliveryEnd, Dump, EXTRACT_ROUND, EraseMemories, FoldAtRest,
-    IdempotencyKey, ImportSession, Inspect, Lost, NewBoot, ParkUntil, PostResult, PruneSession,
-    PruneTo, ReleaseSession, ReserveMoney, RetireSends, Role, RotateKey, SessionPatch,
+    IdempotencyKey, ImportSession, Inspect, NewBoot, ParkUntil, PostResult, PruneSession, PruneTo,
+    ReleaseLoss, ReleaseSession, ReserveMoney, RetireSends, Role, RotateKey, SessionPatch,
     SetEmbedding, SettleDelivery, TenantPatch, TimerChange, WriteList,
 };
 use mainspring_shared::tool::CallResult;
@@ -451,7 +451,7 @@ writes! {
         |store, c| store.at(time(NOW)).release_sessions(vec![ReleaseSession {
             key: held(c).key,
             lease: held(c).lease,
-            lost: Lost::Nothing,
+            lost: ReleaseLoss::Nothing,
         }]).await;
     create_runs: |_store| None, |store, _c| store.at(time(NOW)).create_runs(vec![new_run(1)]).await;
     ask_runs[adds]: |store| run_under_way(store).await,

@@ -6,7 +6,7 @@ use mainspring_shared::id::SessionKey;
 use mainspring_shared::send::WaitingOn;
 use serde_json::{Value, json};
 
-use super::{Having, NONE, finds_nothing, made, operations, publish};
+use super::{NONE, Resources, finds_nothing, made, operations, publish};
 use crate::access::{ask, locked, tenant};
 use crate::webhooks::sealing;
 use crate::world::{Scheduler, World};
@@ -33,8 +33,8 @@ fn key_of(tenant: &str, session: &str) -> SessionKey {
 }
 
 /// Makes a call that waits for a human, in the tenant's session.
-async fn waiting(world: &World, tenant: &str, having: &Having) -> String {
-    let claimed = world.claim_of(key_of(tenant, &having.0[0].1)).await;
+async fn waiting(world: &World, tenant: &str, resources: &Resources) -> String {
+    let claimed = world.claim_of(key_of(tenant, &resources.0[0].1)).await;
     world.ask(&claimed, WaitingOn::Human, false).await
 }
 
@@ -71,7 +71,7 @@ async fn stored(api: &Scheduler, key: &str) -> String {
 }
 
 /// Everything a tenant sees of its own, through requests that name something and through lists.
-async fn seen(api: &Scheduler, key: &str, having: &Having) -> Vec<(String, String)> {
+async fn seen(api: &Scheduler, key: &str, resources: &Resources) -> Vec<(String, String)> {
     let mut seen = Vec::new();
     let reads = operations().into_iter().filter(|(method, path)| {
         // Streams do not end, a context needs a worker, and only the operator sees tenants. What
@@ -79,7 +79,7 @@ async fn seen(api: &Scheduler, key: &str, having: &Having) -> Vec<(String, Strin
         let is_left = path.ends_with("/events") || path.ends_with("/context");
         method == "GET" && !is_left && !path.starts_with("/v1/tenants/")
     });
-    let named = reads.filter_map(|(_, path)| having.fill(&path));
+    let named = reads.filter_map(|(_, path)| resources.fill_path(&path));
     for path in named.chain(LISTS.map(str::to_owned)) {
         let answer = ask(api, key, "GET", &path, &NONE).await;
         let mut text = answer.text.clone();
@@ -102,19 +102,19 @@ async fn another_tenants_things_are_not_found_by_any_request() {
     let (blue_id, blue) = tenant(&api, "blue", &["admin"]).await;
     let (_, red) = tenant(&api, "red", &["admin"]).await;
     publish(&api, &blue, "other").await;
-    let mut having = Having::of(&api, &blue, "other", "2").await;
+    let mut resources = Resources::of(&api, &blue, "other", "2").await;
     let live = json!({ "version": 1 });
     let alias = "/v1/agents/other/aliases/live";
     ask(&api, &blue, "PUT", alias, &live).await.ok(200);
-    let call = waiting(&world, &blue_id, &having).await;
-    let webhook = having.inner("/v1/webhooks/{id}");
+    let call = waiting(&world, &blue_id, &resources).await;
+    let webhook = resources.placeholder("/v1/webhooks/{id}");
     let delivery = delivered(&world, &api, &blue_id, &blue, webhook).await;
     let api_key = json!({ "name": "app", "scopes": ["read"] });
     let api_key = made(&api, &blue, "/v1/keys", &api_key).await;
     let provider = json!({ "key": "sk-0123456789-blue" });
     let set = ask(&api, &blue, "PUT", "/v1/provider-keys/main", &provider).await;
     assert_eq!(set.ok(200)["hint"], "blue");
-    having.0.extend([
+    resources.0.extend([
         ("{call_id}", call),
         ("{delivery_id}", delivery),
         ("/v1/keys/{id}", api_key),
@@ -124,7 +124,7 @@ async fn another_tenants_things_are_not_found_by_any_request() {
     ]);
     // Only paths that name nothing of a tenant are left out.
     let unnamed = operations().into_iter().filter_map(|(_, path)| {
-        let is_left = path.contains('{') && having.fill(&path).is_none();
+        let is_left = path.contains('{') && resources.fill_path(&path).is_none();
         is_left.then(|| path.trim_start_matches("/v1").to_owned())
     });
     let unnamed: BTreeSet<String> = unnamed
@@ -133,15 +133,15 @@ async fn another_tenants_things_are_not_found_by_any_request() {
     let system = ["errors", "pools", "providers", "scaling", "tools"];
     assert_eq!(unnamed, BTreeSet::from(system.map(str::to_owned)));
 
-    let before = seen(&api, &blue, &having).await;
+    let before = seen(&api, &blue, &resources).await;
     // Everything is there, except the output of the call that is still pending.
     let absent = before.iter().filter(|(_, text)| !text.starts_with("200 "));
     let absent: Vec<_> = absent
         .map(|(path, _)| path.rsplit('/').next().unwrap_or_default())
         .collect();
     assert_eq!(absent, ["output"]);
-    finds_nothing(&api, &red, &having, false).await;
-    let after = seen(&api, &blue, &having).await;
+    finds_nothing(&api, &red, &resources, false).await;
+    let after = seen(&api, &blue, &resources).await;
     for (before, after) in before.iter().zip(&after) {
         assert_eq!(before, after);
     }

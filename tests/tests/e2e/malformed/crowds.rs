@@ -82,7 +82,7 @@ impl Dose {
 
 /// What a crowd did and saw.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct CrowdReport {
     /// Number of connections that were opened and left idle.
     pub(super) idle: usize,
     /// Number of connections that sent a byte at a time.
@@ -93,7 +93,7 @@ pub(super) struct Told {
     pub(super) faults: Vec<String>,
 }
 
-impl Told {
+impl CrowdReport {
     pub(super) fn add(&mut self, other: Self) {
         self.idle += other.idle;
         self.slow += other.slow;
@@ -107,7 +107,7 @@ impl Told {
 #[derive(Debug)]
 pub(super) struct Crowd {
     leaving: Arc<AtomicBool>,
-    thread: JoinHandle<Result<Told>>,
+    thread: JoinHandle<Result<CrowdReport>>,
 }
 
 impl Crowd {
@@ -120,11 +120,11 @@ impl Crowd {
             join_all((0..FLOODING).map(|_| flood(here(), dose.flood_pause, cases.clone())));
         let all = async move {
             let (idle, slow, floods) = tokio::join!(idle, slow, floods);
-            let mut told = Told::default();
+            let mut report = CrowdReport::default();
             for one in floods.into_iter().chain([idle, slow]) {
-                told.add(one?);
+                report.add(one?);
             }
-            Ok(told)
+            Ok(report)
         };
         let thread = std::thread::spawn(move || {
             // The crowd stands for other machines, so everyone else on this machine goes first.
@@ -135,7 +135,7 @@ impl Crowd {
     }
 
     /// Ends the crowd; returns what it did and saw.
-    pub(super) fn leave(self) -> Result<Told> {
+    pub(super) fn leave(self) -> Result<CrowdReport> {
         self.leaving.store(true, Ordering::Relaxed);
         blocking(|| self.thread.join().expect("no panic"))
     }
@@ -154,23 +154,23 @@ async fn connect(address: &str) -> Result<TcpStream> {
     Ok(socket.connect(address.parse()?).await?)
 }
 
-async fn idle((address, leaving): Here, dose: Dose) -> Result<Told> {
+async fn idle((address, leaving): Here, dose: Dose) -> Result<CrowdReport> {
     let mut open = VecDeque::new();
-    let mut told = Told::default();
+    let mut report = CrowdReport::default();
     while !leaving.load(Ordering::Relaxed) {
         for _ in 0..dose.burst {
             if open.len() == dose.idle_at_once {
                 open.pop_front();
             }
             open.push_back(connect(&address).await?);
-            told.idle += 1;
+            report.idle += 1;
         }
         pause(IDLE_PAUSE).await;
     }
-    Ok(told)
+    Ok(report)
 }
 
-async fn slow((address, leaving): Here) -> Result<Told> {
+async fn slow((address, leaving): Here) -> Result<CrowdReport> {
     let mut open = Vec::new();
     for n in 0..SLOW {
         let mut stream = connect(&address).await?;
@@ -186,28 +186,32 @@ async fn slow((address, leaving): Here) -> Result<Told> {
         }
         pause(DRIP).await;
     }
-    Ok(Told {
+    Ok(CrowdReport {
         slow: open.len(),
-        ..Told::default()
+        ..CrowdReport::default()
     })
 }
 
-async fn flood((address, leaving): Here, between: Duration, cases: Arc<Vec<Case>>) -> Result<Told> {
+async fn flood(
+    (address, leaving): Here,
+    between: Duration,
+    cases: Arc<Vec<Case>>,
+) -> Result<CrowdReport> {
     // Continues where the previous crowd stopped, so that all cases have their turn.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     ensure!(!cases.len().is_multiple_of(STRIDE), "{} cases", cases.len());
-    let mut told = Told::default();
+    let mut report = CrowdReport::default();
     while !leaving.load(Ordering::Relaxed) {
         let case = &cases[NEXT.fetch_add(STRIDE, Ordering::Relaxed) % cases.len()];
         let statuses = exchange(&address, case, Manner::Hurried).await?;
         // Other clients' bodies take up part of the room, so a 429 is legitimate.
         if statuses != [429] {
-            told.faults.extend(judge(case, &statuses));
+            report.faults.extend(judge(case, &statuses));
         }
-        told.requests += 1;
+        report.requests += 1;
         pause(between).await;
     }
-    Ok(told)
+    Ok(report)
 }
 
 /// Asserts that connections that send a head or a body byte by byte are closed once their time is

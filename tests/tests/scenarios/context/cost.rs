@@ -13,7 +13,7 @@ use mainspring_shared::message::{Message, Role};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::suites::store::harness::environment;
-use mainspring_tests::world::{Asked, Manner, World, alone};
+use mainspring_tests::world::{Asked, ModelBehaviour, World, alone};
 use mainspring_worker::llm::{FactsOverride, Request, expect_message_tokens};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ const SENDS: usize = 300;
 const PAUSE: Duration = Duration::from_secs(40);
 
 /// A conversation that was run with folds.
-struct Had {
+struct Conversation {
     /// Model calls for answers and for folds, in order.
     asked: Vec<Asked>,
     transcript: Vec<Arc<Message>>,
@@ -38,17 +38,22 @@ fn is_for_fold(asked: &Asked) -> bool {
 }
 
 /// Runs a conversation of 300 sends, two thirds of which call a tool twice.
-async fn had(world: &mut World, context: ContextSpec, window: u64, chars: u64) -> Had {
+async fn run_conversation(
+    world: &mut World,
+    context: ContextSpec,
+    window: u64,
+    chars: u64,
+) -> Conversation {
     let facts = FactsOverride {
         window: Some(window),
         ..FactsOverride::default()
     };
     world.facts.insert("model".to_owned(), facts);
-    world.script.set_manner(Manner {
+    world.script.set_behaviour(ModelBehaviour {
         counts: Some(1.0),
         summary_chars: 3_000,
         summary_takes: Duration::from_secs(2),
-        ..Manner::default()
+        ..ModelBehaviour::default()
     });
     let agent = AgentSpec {
         system_prompt: Some("Be brief, kind and exact in what you say. ".repeat(40)),
@@ -77,7 +82,7 @@ async fn had(world: &mut World, context: ContextSpec, window: u64, chars: u64) -
     worker.abort();
     world.audit().await;
     let session = world.dump().await.sessions.remove(0);
-    Had {
+    Conversation {
         asked: world.script.ledger(),
         transcript: session.messages.into_iter().map(Arc::new).collect(),
         folds: session.folds.len(),
@@ -105,7 +110,10 @@ fn last(messages: &[Arc<Message>], count: usize) -> &[Arc<Message>] {
 }
 
 /// The number of messages of a sliding window that has as many tokens as our requests.
-fn as_large<'a>(had: &Had, answers: &(impl Iterator<Item = &'a Asked> + Clone)) -> usize {
+fn as_large<'a>(
+    conversation: &Conversation,
+    answers: &(impl Iterator<Item = &'a Asked> + Clone),
+) -> usize {
     let tokens = |messages: &[Arc<Message>]| -> u64 {
         messages
             .iter()
@@ -117,29 +125,30 @@ fn as_large<'a>(had: &Had, answers: &(impl Iterator<Item = &'a Asked> + Clone)) 
         .map(|asked| tokens(&asked.request.messages))
         .sum();
     let mut before = vec![0];
-    for message in &had.transcript {
+    for message in &conversation.transcript {
         before.push(before[before.len() - 1] + expect_message_tokens(message));
     }
     let sliding = |window: usize| -> u64 {
-        let until = answers.clone().map(|asked| until(had, asked));
+        let until = answers.clone().map(|asked| until(conversation, asked));
         until
             .map(|until| before[until] - before[until.saturating_sub(window)])
             .sum()
     };
-    (1..had.transcript.len())
+    (1..conversation.transcript.len())
         .find(|window| sliding(*window) >= ours)
         .expect("all is more")
 }
 
 /// The number of transcript messages up to a request, including its own.
-fn until(had: &Had, asked: &Asked) -> usize {
+fn until(conversation: &Conversation, asked: &Asked) -> usize {
     let newest = asked
         .request
         .messages
         .last()
         .expect("it asks something")
         .seq;
-    had.transcript
+    conversation
+        .transcript
         .partition_point(|message| message.seq <= newest)
 }
 
@@ -154,13 +163,18 @@ struct Costs {
     hits: [f64; 3],
 }
 
-fn costs(had: &Had, kind: Kind, model: &str, wire: &Wire) -> Costs {
-    let answers = || had.asked.iter().filter(|asked| !is_for_fold(asked));
-    let window = as_large(had, &answers());
+fn costs(conversation: &Conversation, kind: Kind, model: &str, wire: &Wire) -> Costs {
+    let answers = || {
+        conversation
+            .asked
+            .iter()
+            .filter(|asked| !is_for_fold(asked))
+    };
+    let window = as_large(conversation, &answers());
     let mut sums = [Billed::default(); 3];
     let mut vendors = [0; 3].map(|_| Vendor::of(kind, model));
     let mut counts = [0, 0];
-    for asked in &had.asked {
+    for asked in &conversation.asked {
         let mut serve = |way: usize, request: &Request| {
             let billed = vendors[way].serve(&wire.body(request), asked.at);
             sums[way].add(billed);
@@ -171,7 +185,7 @@ fn costs(had: &Had, kind: Kind, model: &str, wire: &Wire) -> Costs {
             continue;
         }
         counts[0] += tokens;
-        let all = &had.transcript[..until(had, asked)];
+        let all = &conversation.transcript[..until(conversation, asked)];
         serve(1, &with(asked, all));
         counts[1] += serve(2, &with(asked, last(all, window)));
     }
@@ -228,14 +242,14 @@ fn compared(
 ) -> Vec<Costs> {
     alone(async {
         let mut world = World::new().await;
-        let had = had(&mut world, context, window, chars).await;
+        let conversation = run_conversation(&mut world, context, window, chars).await;
         // In a large window, digests alone keep a conversation below the thresholds.
         let is_small = (window, chars) == BOUNDED;
-        assert!(had.folds > 1 || !is_small, "{name}");
+        assert!(conversation.folds > 1 || !is_small, "{name}");
         let costs = ways.iter().map(|(kind, model)| {
             let wire = Wire::of(*kind, &world.clock(), true);
-            let costs = costs(&had, *kind, model, &wire);
-            told(name, model, had.folds, costs);
+            let costs = costs(&conversation, *kind, model, &wire);
+            told(name, model, conversation.folds, costs);
             costs
         });
         costs.collect()

@@ -25,7 +25,8 @@ use mainspring_shared::usage::{Purpose, Usage};
 use mainspring_tests::pairing;
 use mainspring_tests::suites::store::harness::environment;
 use mainspring_tests::world::{
-    Backing, Bill, Bills, Fault, FaultPlan, Faulty, Manner, World, alone, differences, essence,
+    Backing, Bill, Bills, Fault, FaultPlan, Faulty, ModelBehaviour, World, alone, differences,
+    essence,
 };
 use mainspring_worker::WorkerConfig;
 use mainspring_worker::llm::FactsOverride;
@@ -114,11 +115,11 @@ impl Conversation {
             ..FactsOverride::default()
         };
         world.facts.insert("model".to_owned(), facts);
-        world.script.set_manner(Manner {
+        world.script.set_behaviour(ModelBehaviour {
             counts: Some(1.0),
             summary_chars: 400,
             summary_takes: Duration::from_secs(2),
-            ..Manner::default()
+            ..ModelBehaviour::default()
         });
         let key = SessionKey {
             tenant: TenantId::DEFAULT,
@@ -180,7 +181,7 @@ impl Conversation {
         for (n, text) in said.iter().enumerate() {
             let id = self.world.send(self.key, text).await;
             self.world.pass(Duration::from_millis(100)).await;
-            if !has_second && (faulty.struck().is_some() || n + 1 == said.len()) {
+            if !has_second && (faulty.failed_method().is_some() || n + 1 == said.len()) {
                 self.worker("second", None);
                 has_second = true;
             }
@@ -252,7 +253,7 @@ impl Conversation {
     }
 
     async fn check(&self, faulty: &Faulty, sound: &Value) {
-        let plan = (faulty, faulty.struck());
+        let plan = (faulty, faulty.failed_method());
         let differ = differences(&self.outcome().await, sound);
         assert!(differ.is_empty(), "{plan:?}: {differ:#?}");
         for asked in self.world.script.ledger() {

@@ -21,7 +21,7 @@ use mainspring_shared::usage::{Purpose, Usage};
 use mainspring_tests::pairing;
 use mainspring_tests::suites::store::harness::environment;
 use mainspring_tests::world::{
-    Backing, Fault, FaultPlan, Faulty, Manner, World, alone, differences, essence,
+    Backing, Fault, FaultPlan, Faulty, ModelBehaviour, World, alone, differences, essence,
 };
 use mainspring_worker::llm::FactsOverride;
 use serde_json::{Value, json};
@@ -34,11 +34,11 @@ async fn world_over(backing: &Backing, window: u64, takes: Duration) -> World {
         ..FactsOverride::default()
     };
     world.facts.insert("model".to_owned(), facts);
-    world.script.set_manner(Manner {
+    world.script.set_behaviour(ModelBehaviour {
         counts: Some(1.0),
         summary_chars: 400,
         summary_takes: takes,
-        ..Manner::default()
+        ..ModelBehaviour::default()
     });
     world
 }
@@ -164,7 +164,7 @@ async fn conversation(
         let words = "what was decided about it, and why. ".repeat(12);
         let id = world.send(key, &format!("say {n} {words}")).await;
         world.pass(Duration::from_millis(100)).await;
-        if !has_second && faulty.struck().is_some() {
+        if !has_second && faulty.failed_method().is_some() {
             world.worker("second", world.store.clone());
             has_second = true;
         }
@@ -181,7 +181,7 @@ async fn conversation(
     let record = world.settle(&[id]).await.remove(0);
     assert_eq!(record.status, SendStatus::Completed, "{record:#?}");
     world.pass(Duration::from_secs(30)).await;
-    (key, faulty.struck(), faulty.writes())
+    (key, faulty.failed_method(), faulty.writes())
 }
 
 /// Where a fold is made.
@@ -453,11 +453,11 @@ async fn mind_changes(backing: &Backing, strategy: FoldStrategy) {
     let mut records = Vec::new();
     for n in 0..84_u64 {
         let window = [None, Some(12_000), Some(6_000), Some(9_000)][n as usize / 4 % 4];
-        world.script.set_manner(Manner {
+        world.script.set_behaviour(ModelBehaviour {
             counts: Some(1.0),
             window,
             summary_chars: 400,
-            ..Manner::default()
+            ..ModelBehaviour::default()
         });
         let look = json!([["look", {"n": n, "chars": 5_000}]]);
         let words = "what was decided about it, and why. ".repeat(10);

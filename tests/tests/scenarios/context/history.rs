@@ -21,7 +21,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::simulation::Chance;
-use mainspring_tests::world::{Asked, Fault, FaultPlan, Faulty, Manner, Replays, World};
+use mainspring_tests::world::{Asked, Fault, FaultPlan, Faulty, ModelBehaviour, Replays, World};
 use mainspring_worker::WorkerConfig;
 use serde_json::{Map, Value, json};
 
@@ -248,9 +248,9 @@ impl History {
     }
 }
 
-/// The course of a conversation.
+/// What came of a conversation.
 #[derive(Debug)]
-pub(crate) struct Course {
+pub(crate) struct Outcome {
     /// The model calls, in order.
     pub(crate) asked: Vec<Asked>,
     /// The previewed digest of a send's first round with the recorded one, for sends before which
@@ -271,23 +271,23 @@ pub(crate) struct Course {
 }
 
 /// Runs one conversation in a world, which may run many one after the other.
-pub(crate) struct Teller<'w> {
+pub(crate) struct Runner<'w> {
     world: &'w World,
     way: Way,
     user: String,
     key: SessionKey,
     chance: Chance,
-    course: Course,
+    outcome: Outcome,
     worker: Option<Lifecycle>,
 }
 
 /// Name of the worker that only renders previews and never runs anything.
 pub(crate) const VIEWER: &str = "viewer";
 
-impl<'w> Teller<'w> {
+impl<'w> Runner<'w> {
     /// Runs a conversation to its end. The world has a worker named [`VIEWER`] in a pool that
     /// nothing else uses.
-    pub(crate) async fn tell(world: &'w World, history: &History, way: Way) -> Course {
+    pub(crate) async fn run(world: &'w World, history: &History, way: Way) -> Outcome {
         let begun = world.script.asked();
         let user = format!("u{}", world.entropy().random_id().simple());
         let metadata = Map::from_iter([("user_id".to_owned(), json!(user))]);
@@ -303,13 +303,13 @@ impl<'w> Teller<'w> {
         };
         let created = world.store.create_sessions(vec![(new, None)]).await;
         created.expect("the store takes it");
-        let mut teller = Self {
+        let mut runner = Self {
             world,
             way,
             user,
             key,
             chance: Chance::new(history.seed ^ 0xdead),
-            course: Course {
+            outcome: Outcome {
                 asked: Vec::new(),
                 previewed: Vec::new(),
                 deaths: 0,
@@ -322,19 +322,19 @@ impl<'w> Teller<'w> {
             worker: None,
         };
         if way == Way::Warm {
-            teller.worker = Some(worker(world, "warm", world.store.clone()));
+            runner.worker = Some(worker(world, "warm", world.store.clone()));
             world.pass(Duration::from_millis(100)).await;
         }
         for op in &history.ops {
-            teller.act(op).await;
+            runner.act(op).await;
         }
-        if let Some(worker) = teller.worker.take() {
+        if let Some(worker) = runner.worker.take() {
             retire(&worker).await;
         }
-        teller.keep_texts().await;
-        teller.course.replays = world.replayed(teller.key).await;
-        teller.course.asked = world.script.ledger_behind(begun);
-        teller.course
+        runner.keep_texts().await;
+        runner.outcome.replays = world.replayed(runner.key).await;
+        runner.outcome.asked = world.script.ledger_behind(begun);
+        runner.outcome
     }
 
     async fn act(&mut self, op: &Op) {
@@ -349,7 +349,7 @@ impl<'w> Teller<'w> {
                 };
                 let pruned = self.world.store.prune_session(item).await;
                 pruned.expect("the store takes it");
-                self.course.changes += 1;
+                self.outcome.changes += 1;
             }
             Op::Fork => self.fork().await,
             Op::Remember(text) => {
@@ -384,7 +384,7 @@ impl<'w> Teller<'w> {
         let folds = self.world.store.read_folds(self.key).await;
         let folds = folds.expect("the store answers").into_iter();
         let texts = folds.map(|fold| without_ids(fold.text.as_bytes()));
-        self.course.texts.extend(texts);
+        self.outcome.texts.extend(texts);
     }
 
     async fn fork(&mut self) {
@@ -429,7 +429,7 @@ impl<'w> Teller<'w> {
             .await
             .expect("the store takes it");
         self.key = key;
-        self.course.changes += 1;
+        self.outcome.changes += 1;
     }
 
     /// Runs one send to its end.
@@ -473,20 +473,20 @@ impl<'w> Teller<'w> {
         let (mut digest, mut is_previewed) = (None, true);
         for step in steps.expect("it answers") {
             if let Some(fold) = step.refs.fold {
-                let place = (self.course.rounds, fold.from_seq, fold.to_seq);
-                self.course.folds.push(place);
+                let place = (self.outcome.rounds, fold.from_seq, fold.to_seq);
+                self.outcome.folds.push(place);
             }
             // A preview does not include a fold made before the first round.
             is_previewed &= step.refs.fold.is_none();
             if let Some(round) = step.refs.round {
-                self.course.rounds += 1;
+                self.outcome.rounds += 1;
                 digest = digest.or(round.digest.filter(|_| is_previewed));
                 is_previewed = false;
             }
         }
         if let Some(recorded) = digest {
             let previewed = previews.into_iter().map(|seen| (seen, recorded));
-            self.course.previewed.extend(previewed);
+            self.outcome.previewed.extend(previewed);
         }
     }
 
@@ -522,12 +522,12 @@ impl<'w> Teller<'w> {
             if record.status.is_final() {
                 return;
             }
-            if faulty.struck().is_some() {
+            if faulty.failed_method().is_some() {
                 break;
             }
             world.pass_before_look(begun).await;
         }
-        self.course.deaths += 1;
+        self.outcome.deaths += 1;
         if let Some(dead) = self.worker.take() {
             dead.abort();
         }
@@ -577,10 +577,10 @@ pub(crate) fn viewer(world: &World) {
     };
     world.worker_with(config, world.store.clone());
     // Providers' token counts adjust the estimates: by the stored calibration, on every worker.
-    world.script.set_manner(Manner {
+    world.script.set_behaviour(ModelBehaviour {
         counts: Some(1.3),
         // Makes memories that are saved in two rounds have different times.
         answer_takes: Duration::from_millis(3),
-        ..Manner::default()
+        ..ModelBehaviour::default()
     });
 }

@@ -16,7 +16,7 @@ use mainspring_shared::tool::ToolEntry;
 use mainspring_tests::pairing;
 use mainspring_tests::simulation::Chance;
 use mainspring_tests::suites::store::harness::environment;
-use mainspring_tests::world::{Asked, Manner, World, alone};
+use mainspring_tests::world::{Asked, ModelBehaviour, World, alone};
 use mainspring_worker::llm::{FactsOverride, Request};
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ const SHORT_FOLD: u64 = 500;
 
 /// The parameters of a session.
 struct Case {
-    manner: Manner,
+    behaviour: ModelBehaviour,
     agent: AgentSpec,
     facts: u64,
 }
@@ -42,11 +42,11 @@ fn case(chance: &mut Chance) -> Case {
     let eighths = chance.pick(&[4, 6, 8, 8, 12, 20, 64]);
     let strategy = chance.pick(&[FoldStrategy::Summary, FoldStrategy::Projection]);
     Case {
-        manner: Manner {
+        behaviour: ModelBehaviour {
             counts: Some(chance.between(7, 14) as f64 / 10.0),
             window: Some(window),
             summary_chars: chance.between(0, 8_000) as usize,
-            ..Manner::default()
+            ..ModelBehaviour::default()
         },
         agent: AgentSpec {
             system_prompt: Some("Be kind. ".repeat(chance.between(1, 200) as usize)),
@@ -134,9 +134,9 @@ fn judge(
     asked: &[Asked],
     found: &mut Found,
 ) {
-    let window = case.manner.window.expect("it has one");
+    let window = case.behaviour.window.expect("it has one");
     let (folds, answers): (Vec<&Asked>, Vec<&Asked>) = asked.iter().partition(|it| is_for_fold(it));
-    let is_refused = |asked: &&&Asked| case.manner.count(&asked.request) > window;
+    let is_refused = |asked: &&&Asked| case.behaviour.count(&asked.request) > window;
     found.asked += asked.len();
     found.refused_folds += folds.iter().filter(is_refused).count();
     let refused: Vec<_> = answers.iter().filter(is_refused).collect();
@@ -158,7 +158,7 @@ fn judge(
     assert_eq!(error.code, Code::ContextCannotFit, "{error:?}");
     found.cannot_fit += 1;
     let Some(last) = asked.last() else { return };
-    let least = case.manner.count(&least(&last.request, stored)) + SHORT_FOLD;
+    let least = case.behaviour.count(&least(&last.request, stored)) + SHORT_FOLD;
     assert!(
         least > window,
         "{least} of {window} (the facts say {}) would have had room: {error:?}",
@@ -175,7 +175,7 @@ async fn session(seed: u64, found: &mut Found) {
         ..FactsOverride::default()
     };
     world.facts.insert("model".to_owned(), facts);
-    world.script.set_manner(case.manner);
+    world.script.set_behaviour(case.behaviour);
     let key = world.session(case.agent.clone()).await;
     let _worker = world.worker("w", world.store.clone());
     for n in 0..SENDS {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use serde_json::Value;
 
-use crate::context::history::{BLOCK, History, Teller, Way, viewer};
+use crate::context::history::{BLOCK, History, Runner, Way, viewer};
 use crate::context::wires::Wire;
 
 fn shared(a: &[u8], b: &[u8]) -> usize {
@@ -79,9 +79,9 @@ fn lines(request: &Request) -> usize {
 async fn compared(seed: u64, sums: &mut Sums) -> Result<(), TestCaseError> {
     let world = World::new().await;
     viewer(&world);
-    let course = Teller::tell(&world, &History::steady(seed), Way::Warm).await;
-    let first = &course.asked[0].request.cache_key;
-    let asked = of_session(&course.asked, first.as_deref().expect("a session has one"));
+    let outcome = Runner::run(&world, &History::steady(seed), Way::Warm).await;
+    let first = &outcome.asked[0].request.cache_key;
+    let asked = of_session(&outcome.asked, first.as_deref().expect("a session has one"));
     for wire in Wire::all(&world) {
         for pair in asked.windows(2) {
             let (before, next) = (&pair[0].request, &pair[1].request);

@@ -13,7 +13,7 @@ use mainspring_providers::Kind;
 use mainspring_tests::suites::store::harness::environment;
 use mainspring_tests::world::{Backing, World, alone};
 
-use crate::context::history::{Course, History, Teller, Way, viewer};
+use crate::context::history::{History, Outcome, Runner, Way, viewer};
 use crate::context::wires::{Wire, without_ids};
 
 /// Number of conversations in one world, with one database.
@@ -38,8 +38,8 @@ struct Found {
     folded_otherwise: Vec<String>,
 }
 
-fn asked(wire: &Wire, course: &Course) -> BTreeSet<String> {
-    let bodies = course.asked.iter();
+fn asked(wire: &Wire, outcome: &Outcome) -> BTreeSet<String> {
+    let bodies = outcome.asked.iter();
     bodies
         .map(|asked| without_ids(&wire.body(&asked.request)))
         .collect()
@@ -62,38 +62,39 @@ fn odd<'a>(some: &'a BTreeSet<String>, others: &'a BTreeSet<String>) -> Option<S
     Some(format!("behind byte {at}:\n{}\n{closest:#?}", behind(odd)))
 }
 
-/// The number of rounds of a course that were rendered again; asserts that all equal what was sent.
-fn replayed(course: &Course, seed: u64, history: &History) -> usize {
-    let differ = &course.replays.differ;
+/// The number of rounds of a conversation that were rendered again; asserts that all equal what was
+/// sent.
+fn replayed(outcome: &Outcome, seed: u64, history: &History) -> usize {
+    let differ = &outcome.replays.differ;
     assert!(differ.is_empty(), "seed {seed}: {differ:?}: {history:#?}");
-    course.replays.same
+    outcome.replays.same
 }
 
 async fn check(world: &World, wire: &Wire, seed: u64, found: &mut Found) {
     let history = History::of(seed);
-    let warm = Teller::tell(world, &history, Way::Warm).await;
+    let warm = Runner::run(world, &history, Way::Warm).await;
     for (previewed, recorded) in &warm.previewed {
         assert_eq!(previewed, recorded, "seed {seed}: a preview: {history:#?}");
     }
     found.replayed += replayed(&warm, seed, &history);
     let expected = asked(wire, &warm);
     for way in [Way::Cold, Way::TakenOver] {
-        let course = Teller::tell(world, &history, way).await;
-        found.requests += course.asked.len();
-        found.deaths += course.deaths;
-        found.replayed += replayed(&course, seed, &history);
-        if (&course.folds, &course.texts) != (&warm.folds, &warm.texts) {
+        let outcome = Runner::run(world, &history, way).await;
+        found.requests += outcome.asked.len();
+        found.deaths += outcome.deaths;
+        found.replayed += replayed(&outcome, seed, &history);
+        if (&outcome.folds, &outcome.texts) != (&warm.folds, &warm.texts) {
             // An estimate happened to be right at a threshold: see `folded_otherwise`.
-            let mut texts = course.texts.iter().zip(&warm.texts);
+            let mut texts = outcome.texts.iter().zip(&warm.texts);
             found.folded_otherwise.push(format!(
                 "seed {seed}, {way:?}: {:?}, warm: {:?}, first text: {:?}",
-                course.folds,
+                outcome.folds,
                 warm.folds,
                 texts.find(|(text, warm)| text != warm),
             ));
             continue;
         }
-        let asked = asked(wire, &course);
+        let asked = asked(wire, &outcome);
         let odd = odd(&asked, &expected).or_else(|| odd(&expected, &asked));
         if let Some(odd) = odd {
             panic!("seed {seed}, {way:?}: {odd}\n{history:#?}");

@@ -8,7 +8,7 @@ use mainspring_shared::agent::{AgentSpec, ContextSpec, FoldSpec, FoldStrategy};
 use mainspring_shared::id::SendId;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::tool::ToolEntry;
-use mainspring_tests::world::{Manner, World};
+use mainspring_tests::world::{ModelBehaviour, World};
 use mainspring_worker::llm::FactsOverride;
 use serde_json::json;
 
@@ -34,7 +34,7 @@ impl Pace {
 }
 
 /// The measurements of a conversation.
-struct Had {
+struct Conversation {
     /// The duration of each send.
     took: Vec<Duration>,
     /// Number of folds, and of the model calls made for them.
@@ -44,18 +44,18 @@ struct Had {
     before: Vec<bool>,
 }
 
-async fn had(strategy: FoldStrategy, pace: Pace) -> Had {
+async fn run_conversation(strategy: FoldStrategy, pace: Pace) -> Conversation {
     let mut world = World::new().await;
     let facts = FactsOverride {
         window: Some(32_000),
         ..FactsOverride::default()
     };
     world.facts.insert("model".to_owned(), facts);
-    world.script.set_manner(Manner {
+    world.script.set_behaviour(ModelBehaviour {
         counts: Some(1.0),
         summary_chars: 2_000,
         summary_takes: WRITES,
-        ..Manner::default()
+        ..ModelBehaviour::default()
     });
     let agent = AgentSpec {
         tools: vec![ToolEntry::Named("look".into())],
@@ -102,7 +102,7 @@ async fn had(strategy: FoldStrategy, pace: Pace) -> Had {
         let mut behind = own.skip_while(|step| step.refs.fold.is_none());
         behind.any(|step| step.refs.round.is_some())
     });
-    Had {
+    Conversation {
         took,
         folds,
         asked: asked.count(),
@@ -112,10 +112,10 @@ async fn had(strategy: FoldStrategy, pace: Pace) -> Had {
 
 /// The extra duration of each send compared with the same conversation without folds, and the
 /// conversation with folds.
-async fn lost(pace: Pace) -> (Vec<Duration>, Had) {
-    let plain = had(FoldStrategy::None, pace).await;
+async fn lost(pace: Pace) -> (Vec<Duration>, Conversation) {
+    let plain = run_conversation(FoldStrategy::None, pace).await;
     assert_eq!(plain.folds, 0);
-    let folding = had(FoldStrategy::Summary, pace).await;
+    let folding = run_conversation(FoldStrategy::Summary, pace).await;
     let lost = folding.took.iter().zip(&plain.took);
     let lost = lost.map(|(with, without)| with.saturating_sub(*without));
     (lost.collect(), folding)
@@ -135,7 +135,7 @@ fn tell(said: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_fold_beside_the_conversation() {
-    let (lost, Had { folds, asked, .. }) = lost(Pace::of(Duration::from_secs(3))).await;
+    let (lost, Conversation { folds, asked, .. }) = lost(Pace::of(Duration::from_secs(3))).await;
     let p99 = p99(&lost);
     tell(&format!(
         "long sends: {folds} folds of {asked} calls; lost p99 {p99:?}\n"
@@ -147,7 +147,8 @@ async fn nobody_waits_for_a_fold_beside_the_conversation() {
 /// If every send is over before a fold is written, the fold is written while the session is idle.
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_fold_behind_a_short_send() {
-    let (lost, Had { folds, asked, .. }) = lost(Pace::of(Duration::from_millis(500))).await;
+    let (lost, Conversation { folds, asked, .. }) =
+        lost(Pace::of(Duration::from_millis(500))).await;
     let waited = lost.iter().filter(|lost| !lost.is_zero()).count();
     tell(&format!(
         "short sends: {folds} folds of {asked} calls; {waited} lost anything\n"
@@ -165,16 +166,16 @@ async fn who_waits_for_a_fold_before_a_call_waits_once_and_is_told() {
         works: Duration::from_millis(10),
         pause: Duration::ZERO,
     };
-    let (lost, had) = lost(pace).await;
+    let (lost, conversation) = lost(pace).await;
     let (p99, most) = (p99(&lost), lost.iter().max().copied());
     let waited = lost.iter().filter(|lost| !lost.is_zero()).count();
     tell(&format!(
         "sends without a pause: {} folds of {} calls; {waited} of {SENDS} lost something, p99 {p99:?}, {most:?} at \
          most\n",
-        had.folds, had.asked,
+        conversation.folds, conversation.asked,
     ));
-    assert!(had.folds >= 10 && waited >= 10, "{waited} waited");
-    for (n, (lost, before)) in lost.iter().zip(&had.before).enumerate() {
+    assert!(conversation.folds >= 10 && waited >= 10, "{waited} waited");
+    for (n, (lost, before)) in lost.iter().zip(&conversation.before).enumerate() {
         assert_eq!(!lost.is_zero(), *before, "send {n} lost {lost:?}");
         assert!(
             *lost <= WRITES + Duration::from_millis(100),

@@ -8,9 +8,9 @@ use mainspring_shared::id::{TenantId, TimerId};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    AcceptOutcome, AppendOutcome, CallAnswer, CancelOutcome, ClaimOutcome, Claimed,
+    AcceptOutcome, AfterSend, AppendOutcome, CallAnswer, CancelOutcome, ClaimOutcome, Claimed,
     CompleteOutcome, DeliverOutcome, Inspect as _, NewTimer, ParkOutcome, ParkSend, ParkUntil,
-    PostOutcome, PostResult, SendTotals, Then,
+    PostOutcome, PostResult, SendTotals,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};
@@ -194,7 +194,7 @@ async fn other_sessions_are_claimed_and_go_on_at_once() {
     let stuck = Stuck::with(&place, 4).await;
     let items = ends
         .iter()
-        .map(|held| ending(held, &held.send.record, Then::Release));
+        .map(|held| ending(held, &held.send.record, AfterSend::Release));
     let begun = Instant::now();
     let outcomes = store.at(time(3)).complete_sends(items.collect()).await;
     samples.push(begun.elapsed());
@@ -216,7 +216,7 @@ async fn other_sessions_are_claimed_and_go_on_at_once() {
     complete(
         &store,
         5,
-        ending(&ends[0], &ends[0].send.record, Then::Release),
+        ending(&ends[0], &ends[0].send.record, AfterSend::Release),
     )
     .await;
     let parked = store.at(time(5)).park_sends(vec![parking(&parks[0])]).await;

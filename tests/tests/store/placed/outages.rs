@@ -16,14 +16,14 @@ use crate::placed::world::{
 };
 
 /// A proxy to a server that can be cut.
-struct Way {
+struct CutProxy {
     port: u16,
     is_cut: Arc<AtomicBool>,
     /// Whether nothing gets through any more.
     has_cut: Arc<AtomicBool>,
 }
 
-impl Way {
+impl CutProxy {
     async fn to(address: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
         let port = listener.local_addr().expect("has an address").port();
@@ -83,8 +83,8 @@ async fn while_a_database_is_away_the_tenants_of_others_go_on() {
     with_world("away", async |world| {
         let (_, rest) = world.urls[1].rsplit_once('@').expect("has a user");
         let (address, _) = rest.split_once('/').expect("has a database");
-        let way = Way::to(address.to_owned()).await;
-        let behind = settings(&way.url(&world.urls[1]));
+        let proxy = CutProxy::to(address.to_owned()).await;
+        let behind = settings(&proxy.url(&world.urls[1]));
         let mut stores = world.stores.clone();
         let there = PostgresStore::open(&behind).await.expect("opens");
         stores.insert("b", there.clone());
@@ -99,7 +99,7 @@ async fn while_a_database_is_away_the_tenants_of_others_go_on() {
         accept(&placed, far).await;
         let held = claim(&placed, boot, far).await;
 
-        way.cut().await;
+        proxy.cut().await;
         let cut_at = Instant::now();
         let mut slowest = Duration::ZERO;
         while cut_at.elapsed() < Duration::from_secs(4) {
@@ -129,7 +129,7 @@ async fn while_a_database_is_away_the_tenants_of_others_go_on() {
         let alone = placed.accept_sends(boot, vec![to(far)]).await;
         assert!(matches!(alone, Err(Error::Unavailable { .. })), "{alone:?}");
 
-        way.mend();
+        proxy.mend();
         // It completes with its old grant: nobody declared it dead.
         loop {
             let ended = placed

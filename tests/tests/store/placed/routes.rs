@@ -283,7 +283,7 @@ async fn an_audit_in_pieces_goes_over_every_database() {
 }
 
 /// Settings for databases that isolate tenants themselves, by row security.
-fn walled(url: &str) -> Settings {
+fn with_row_security(url: &str) -> Settings {
     Settings {
         row_security: true,
         ..settings(url)
@@ -292,7 +292,7 @@ fn walled(url: &str) -> Settings {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_acts_for_one_tenant_reads_the_whole_catalogue_and_no_rows_of_others() {
-    with_world_of("walled", walled, async |world| {
+    with_world_of("walled", with_row_security, async |world| {
         let mut keys = Vec::new();
         for (name, place) in [("first", "b"), ("second", "b"), ("third", "c")] {
             let tenant = world.tenant(name).await;

@@ -15,9 +15,9 @@ use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::placements::HOME;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AuditOptions, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome,
-    CompleteSend, CreateOutcome, CreateTenantOutcome, Inspect as _, NewBoot, NewSession, NewTenant,
-    PROTOCOL, Role as BootRole, SendTotals, Target, Then, UsageRow,
+    AcceptOutcome, AcceptSend, AfterSend, AuditOptions, ClaimOutcome, ClaimSession, Claimed,
+    CompleteOutcome, CompleteSend, CreateOutcome, CreateTenantOutcome, Inspect as _, NewBoot,
+    NewSession, NewTenant, PROTOCOL, Role as BootRole, SendTotals, Target, UsageRow,
 };
 use mainspring_shared::tenant::{Limits, Pools, Retention};
 use mainspring_shared::tool::Published;
@@ -325,7 +325,7 @@ pub(crate) fn answer(claimed: &Claimed) -> CompleteSend {
             error: None,
         },
         unless: 0,
-        then: Then::Release,
+        then: AfterSend::Release,
     }
 }
 

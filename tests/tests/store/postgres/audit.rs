@@ -10,7 +10,7 @@ use mainspring_shared::id::{BootId, SessionKey, TimerId};
 use mainspring_shared::invariants::{INVARIANTS, READABLE, piecewise};
 use mainspring_shared::message::{ContentPart, Role};
 use mainspring_shared::store::{
-    AuditKind, AuditOptions, CallBegin, Inspect as _, NewTimer, Then, audit_in_pieces,
+    AfterSend, AuditKind, AuditOptions, CallBegin, Inspect as _, NewTimer, audit_in_pieces,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{CatchUp, First, Schedule, TimerRule, TimerTarget};
@@ -36,7 +36,7 @@ async fn history(world: &World) {
     let mut round = asking(&claimed, [CallBegin::Settled(CallResult::text("seen"))]);
     round.messages.extend(answered(&round.messages[1]));
     world.append(3, round).await;
-    let mut last = answer(&claimed, Then::Continue);
+    let mut last = answer(&claimed, AfterSend::Continue);
     last.messages = vec![says(Role::Assistant, "done", 1)];
     in_second_round(&mut last);
     last.usage[0].attempt = 2;

@@ -7,8 +7,8 @@ use mainspring_shared::send::WaitingOn;
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptOutcome, CallBegin, CallChange, CallStep, ClaimOutcome, CompleteOutcome, Error,
-    Inspect as _, Lost, ParkOutcome, PostOutcome, ReleaseSession, Then,
+    AcceptOutcome, AfterSend, CallBegin, CallChange, CallStep, ClaimOutcome, CompleteOutcome,
+    Error, Inspect as _, ParkOutcome, PostOutcome, ReleaseLoss, ReleaseSession,
 };
 use mainspring_shared::tool::CallResult;
 use sqlx::Executor;
@@ -57,7 +57,7 @@ async fn broken_connections_are_replaced_unnoticed() {
                 [mainspring_shared::store::AppendOutcome::Appended { .. }]
             ));
             break_connections(world).await;
-            let mut last = answer(&claimed, Then::Continue);
+            let mut last = answer(&claimed, AfterSend::Continue);
             last.messages.remove(0);
             last.messages[0].round = 1;
             in_second_round(&mut last);
@@ -159,12 +159,12 @@ async fn whatever_breaks_nothing_is_lost_or_done_twice() {
                     continue;
                 };
                 if let [ClaimOutcome::Claimed(claimed)] = &claimed[..] {
-                    let mut item = answer(claimed, Then::Release);
+                    let mut item = answer(claimed, AfterSend::Release);
                     if turn % 4 == 0 {
                         let release = ReleaseSession {
                             key,
                             lease: claimed.lease,
-                            lost: Lost::Nothing,
+                            lost: ReleaseLoss::Nothing,
                         };
                         let released = world.store.release_sessions(vec![release]).await;
                         if released.is_ok() {
@@ -178,7 +178,7 @@ async fn whatever_breaks_nothing_is_lost_or_done_twice() {
                         .await
                         .is_err()
                     {
-                        item.then = Then::Release;
+                        item.then = AfterSend::Release;
                     }
                 }
             }
@@ -318,7 +318,7 @@ async fn one_turn(world: &World, worker: BootId, key: SessionKey) {
             }
         }
     };
-    let mut last = answer(&claimed, Then::Release);
+    let mut last = answer(&claimed, AfterSend::Release);
     last.messages = answered(&round.messages[1]);
     last.messages.push(NewMessage {
         role: Role::Assistant,

@@ -8,9 +8,9 @@ use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId, TimerId};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    AcceptOutcome, AppendOutcome, CancelOutcome, ClaimOutcome, Claimed, CompleteOutcome,
+    AcceptOutcome, AfterSend, AppendOutcome, CancelOutcome, ClaimOutcome, Claimed, CompleteOutcome,
     DeliverItem, DeliverOutcome, Error, IdempotencyKey, Inspect as _, NewTimer, ParkOutcome,
-    ParkSend, PostOutcome, PostResult, Then,
+    ParkSend, PostOutcome, PostResult,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};
@@ -144,7 +144,7 @@ async fn other_sessions_are_claimed_and_go_on_at_once() {
         let stored = world.store.at(world.time(3)).append_rounds(items).await;
         samples.push(begun.elapsed());
         let begun = Instant::now();
-        let items = ends.iter().map(|held| answer(held, Then::Release));
+        let items = ends.iter().map(|held| answer(held, AfterSend::Release));
         let ended = world
             .store
             .at(world.time(3))
@@ -176,7 +176,9 @@ async fn other_sessions_are_claimed_and_go_on_at_once() {
 
         // An item answered with `Locked` was not written: the same call succeeds now.
         world.append(4, first_round(&rounds[0])).await;
-        world.complete(4, answer(&ends[0], Then::Release)).await;
+        world
+            .complete(4, answer(&ends[0], AfterSend::Release))
+            .await;
         let parked = world.park(4, parking(&parks[0])).await;
         assert!(is_parked(&parked), "{parked:?}");
         world.assert_sound(4).await;
@@ -310,7 +312,10 @@ async fn a_next_send_that_cannot_be_read_costs_its_session_alone() {
         for key in &keys {
             world.send(1, to(*key)).await;
             world.send(1, to(*key)).await;
-            ends.push(answer(&world.claim(2, worker, *key).await, Then::Continue));
+            ends.push(answer(
+                &world.claim(2, worker, *key).await,
+                AfterSend::Continue,
+            ));
         }
         let mut raw = world.connection().await;
         sqlx::query("UPDATE sends SET usage = '7' WHERE session_id = $1 AND position = 2")

@@ -8,15 +8,15 @@ use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::step::StepKind;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptSend, CallBegin, CallChange, CallStep, CompleteOutcome, DeliverItem, DeliverOutcome,
-    Delivery, IdempotencyKey, Inspect as _, ParkOutcome, ParkSend, PostOutcome, Then,
+    AcceptSend, AfterSend, CallBegin, CallChange, CallStep, CompleteOutcome, DeliverItem,
+    DeliverOutcome, Delivery, IdempotencyKey, Inspect as _, ParkOutcome, ParkSend, PostOutcome,
 };
 use mainspring_shared::tool::{Approval, CallResult};
 
+use crate::postgres::lossy_proxy::{LossyProxy, with_lossy_proxy};
 use crate::postgres::tools::{
     answered, approval, asking, ids, only_calls, outside, park_on, result, waits, words,
 };
-use crate::postgres::wire::{Wire, with_wire};
 use crate::postgres::world::{TENANT, World, answer, first_round, id, to};
 
 async fn steps_of(world: &World, key: mainspring_shared::id::SessionKey, kind: StepKind) -> usize {
@@ -24,24 +24,24 @@ async fn steps_of(world: &World, key: mainspring_shared::id::SessionKey, kind: S
     steps.iter().filter(|step| step.kind == kind).count()
 }
 
-fn assert_lost(wire: &Wire) {
-    assert!(wire.has_lost(), "no answer was lost");
+fn assert_lost(proxy: &LossyProxy) {
+    assert!(proxy.has_lost(), "no answer was lost");
 }
 
 #[tokio::test]
 async fn a_round_is_stored_once_and_its_signals_are_told_again() {
-    with_wire("lost_round", async |world, wire| {
+    with_lossy_proxy("lost_round", async |world, proxy| {
         let worker = world.boot(0).await;
         let key = world.session().await;
         world.send(1, to(key)).await;
         let claimed = world.claim(2, worker, key).await;
         let steer = || words(key, "a", OnBusy::Steer);
         world.deliver(3, vec![steer()]).await;
-        wire.lose_statement();
+        proxy.lose_statement();
         let round = asking(&claimed, [CallBegin::Started]);
         let asked = round.messages[1].clone();
         let (first_seq, counters) = world.append(4, round).await;
-        assert_lost(wire);
+        assert_lost(proxy);
         assert_eq!(first_seq, 1);
         assert_eq!(counters.signals & SIGNAL_INBOX, SIGNAL_INBOX);
         assert_eq!(world.signals(key).await, 0);
@@ -52,9 +52,9 @@ async fn a_round_is_stored_once_and_its_signals_are_told_again() {
             call_id: call_id.clone(),
             change: CallStep::Settled(CallResult::text("done")),
         });
-        wire.lose_statement();
+        proxy.lose_statement();
         world.append(5, settles).await;
-        assert_lost(wire);
+        assert_lost(proxy);
         // What was stored before must not be mistaken for the next request.
         let mut tells = only_calls(&claimed);
         tells.messages = answered(&asked);
@@ -65,9 +65,9 @@ async fn a_round_is_stored_once_and_its_signals_are_told_again() {
             item_id: "a".to_owned(),
             message: 1,
         });
-        wire.lose_statement();
+        proxy.lose_statement();
         let (first_seq, counters) = world.append(6, tells).await;
-        assert_lost(wire);
+        assert_lost(proxy);
         assert_eq!((first_seq, counters.next_seq), (3, 5));
         assert_eq!(counters.signals & SIGNAL_INBOX, 0, "nothing lies there");
         assert_eq!(steps_of(world, key, StepKind::Calls).await, 2);
@@ -79,7 +79,7 @@ async fn a_round_is_stored_once_and_its_signals_are_told_again() {
 
 #[tokio::test]
 async fn a_send_that_was_woken_or_kept_from_ending_is_told_so_again() {
-    with_wire("lost_woken", async |world, wire| {
+    with_lossy_proxy("lost_woken", async |world, proxy| {
         let worker = world.boot(0).await;
         let key = world.session().await;
         let (send, _) = world.send(1, to(key)).await;
@@ -93,9 +93,9 @@ async fn a_send_that_was_woken_or_kept_from_ending_is_told_so_again() {
             unless: SIGNAL_RESULT,
             ..park_on(&claimed, WaitingOn::Tool)
         };
-        wire.lose_statement();
+        proxy.lose_statement();
         let woken = world.park(5, park).await;
-        assert_lost(wire);
+        assert_lost(proxy);
         assert!(
             matches!(woken, ParkOutcome::Woken { signals } if signals & SIGNAL_RESULT != 0),
             "{woken:?}"
@@ -104,14 +104,14 @@ async fn a_send_that_was_woken_or_kept_from_ending_is_told_so_again() {
         assert_eq!(record.status, SendStatus::Running);
 
         world.deliver(6, vec![words(key, "a", OnBusy::Steer)]).await;
-        let mut last = answer(&claimed, Then::Release);
+        let mut last = answer(&claimed, AfterSend::Release);
         last.messages = answered(&asked);
         last.usage.clear();
         last.round = None;
         last.unless = SIGNAL_INBOX;
-        wire.lose_statement();
+        proxy.lose_statement();
         let kept = world.try_complete(7, last.clone()).await;
-        assert_lost(wire);
+        assert_lost(proxy);
         assert_eq!(kept, CompleteOutcome::Undelivered);
         assert_eq!(world.record(send).await.status, SendStatus::Running);
 
@@ -121,9 +121,9 @@ async fn a_send_that_was_woken_or_kept_from_ending_is_told_so_again() {
             item_id: "a".to_owned(),
             message: 1,
         });
-        wire.lose_statement();
+        proxy.lose_statement();
         let done = world.complete(8, last).await;
-        assert_lost(wire);
+        assert_lost(proxy);
         assert_eq!(done.status, SendStatus::Completed);
         assert_eq!(steps_of(world, key, StepKind::Finished).await, 1);
         world.assert_sound(8).await;
@@ -133,7 +133,7 @@ async fn a_send_that_was_woken_or_kept_from_ending_is_told_so_again() {
 
 #[tokio::test]
 async fn a_park_is_made_once_and_one_that_a_cancel_ends_ends_once() {
-    with_wire("lost_park", async |world, wire| {
+    with_lossy_proxy("lost_park", async |world, proxy| {
         let worker = world.boot(0).await;
         let key = world.session().await;
         world.send(1, to(key)).await;
@@ -143,9 +143,9 @@ async fn a_park_is_made_once_and_one_that_a_cancel_ends_ends_once() {
             unless: SIGNAL_RESULT | SIGNAL_INBOX,
             ..park_on(&claimed, WaitingOn::Retry)
         };
-        wire.lose_statement();
+        proxy.lose_statement();
         let parked = world.park(4, park).await;
-        assert_lost(wire);
+        assert_lost(proxy);
         assert_eq!(parked, ParkOutcome::Parked { step: 3 });
 
         let key = world.session().await;
@@ -158,9 +158,9 @@ async fn a_park_is_made_once_and_one_that_a_cancel_ends_ends_once() {
             .cancel_sends(BootId(id()), vec![(TENANT, send)])
             .await;
         cancelled.expect("cancels");
-        wire.lose_commit();
+        proxy.lose_commit();
         let ended = world.park(5, park_on(&claimed, WaitingOn::Tool)).await;
-        assert_lost(wire);
+        assert_lost(proxy);
         assert!(
             matches!(
                 ended,
@@ -179,23 +179,23 @@ async fn a_park_is_made_once_and_one_that_a_cancel_ends_ends_once() {
 
 #[tokio::test]
 async fn a_result_from_outside_is_accepted_although_the_answer_was_lost() {
-    with_wire("lost_post", async |world, wire| {
+    with_lossy_proxy("lost_post", async |world, proxy| {
         let asks = waits(WaitingOn::Human, true);
         let (claimed, _) = world.waiting(WaitingOn::Human, [asks, outside()]).await;
         let key = claimed.key;
         let calls = ids(&claimed, 2);
-        wire.lose_commit();
+        proxy.lose_commit();
         let posted = world.post(10, vec![approval(key, &calls[0])]).await;
-        assert_lost(wire);
+        assert_lost(proxy);
         assert!(
             matches!(posted[0], PostOutcome::Accepted { enqueue: None, .. }),
             "{posted:?}"
         );
         assert_eq!(world.call(&calls[0]).await.approval, Approval::Given);
-        wire.lose_commit();
+        proxy.lose_commit();
         let items = vec![result(key, &calls[1], "x"), result(key, &calls[1], "x")];
         let posted = world.post(11, items).await;
-        assert_lost(wire);
+        assert_lost(proxy);
         assert!(
             matches!(
                 posted[0],
@@ -218,7 +218,7 @@ async fn a_result_from_outside_is_accepted_although_the_answer_was_lost() {
 
 #[tokio::test]
 async fn words_are_stored_once_although_the_answer_was_lost() {
-    with_wire("lost_words", async |world, wire| {
+    with_lossy_proxy("lost_words", async |world, proxy| {
         let (claimed, _) = world.waiting(WaitingOn::Retry, []).await;
         let key = claimed.key;
         let item = DeliverItem {
@@ -230,9 +230,9 @@ async fn words_are_stored_once_although_the_answer_was_lost() {
             }),
             ..words(key, "a", OnBusy::Steer)
         };
-        wire.lose_commit();
+        proxy.lose_commit();
         let delivered = world.deliver(10, vec![item]).await;
-        assert_lost(wire);
+        assert_lost(proxy);
         let DeliverOutcome::Accepted {
             enqueue: Some(enqueue),
             ..
@@ -249,7 +249,7 @@ async fn words_are_stored_once_although_the_answer_was_lost() {
 
 #[tokio::test]
 async fn the_end_of_a_child_rings_although_the_answer_was_lost() {
-    with_wire("lost_report", async |world, wire| {
+    with_lossy_proxy("lost_report", async |world, proxy| {
         let (parent, _) = world
             .waiting(WaitingOn::Agent, [waits(WaitingOn::Agent, false)])
             .await;
@@ -265,14 +265,14 @@ async fn the_end_of_a_child_rings_although_the_answer_was_lost() {
             .cancel_sends(BootId(id()), vec![(TENANT, send)])
             .await;
         cancelled.expect("cancels");
-        wire.lose_commit();
+        proxy.lose_commit();
         let told = world
             .store
             .at(world.time(7))
             .report_children(None, 10)
             .await;
         let told = told.expect("reports");
-        assert_lost(wire);
+        assert_lost(proxy);
         assert_eq!(told.len(), 1);
         assert_eq!((told[0].send_id, told[0].parent), (send, parent.key));
         assert!(told[0].enqueue.is_some());
@@ -289,20 +289,22 @@ async fn the_end_of_a_child_rings_although_the_answer_was_lost() {
 
 #[tokio::test]
 async fn a_session_that_was_granted_with_a_send_is_told_so_again() {
-    with_wire("lost_grant", async |world, wire| {
+    with_lossy_proxy("lost_grant", async |world, proxy| {
         let worker = world.boot(0).await;
         let key = world.session().await;
         world.send(1, to(key)).await;
         let claimed = world.claim(2, worker, key).await;
-        let ended = world.try_complete(3, answer(&claimed, Then::Release)).await;
+        let ended = world
+            .try_complete(3, answer(&claimed, AfterSend::Release))
+            .await;
         assert!(matches!(ended, CompleteOutcome::Completed(_)), "{ended:?}");
         let item = AcceptSend {
             keeper: Some(worker),
             ..to(key)
         };
-        wire.lose_statement();
+        proxy.lose_statement();
         let (send, accepted) = world.send(4, item).await;
-        assert_lost(wire);
+        assert_lost(proxy);
         let granted = accepted.granted.expect("it rests");
         assert_eq!((granted.epoch, accepted.enqueue), (2, None));
         assert_eq!(granted.counters.next_seq, claimed.counters.next_seq + 2);

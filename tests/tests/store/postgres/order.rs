@@ -6,8 +6,8 @@ use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AdvanceOutcome, AdvanceRun, ClaimOutcome, ClaimRuns, Inspect as _, NewRun, RunReport, RunWords,
-    Then,
+    AdvanceOutcome, AdvanceRun, AfterSend, ClaimOutcome, ClaimRuns, Inspect as _, NewRun,
+    RunReport, RunWords,
 };
 use mainspring_shared::workflow::run::{DSL_VERSION, RunOptions, RunRecord, RunStatus};
 use serde_json::json;
@@ -219,7 +219,7 @@ async fn work(world: &World, keys: &[SessionKey], turn: usize) {
     let third = fresh.len() / 3;
     let rounds = fresh[..third].iter().map(first_round).collect();
     let ends = fresh[third..2 * third].iter();
-    let ends = ends.map(|c| answer(c, Then::Continue)).collect();
+    let ends = ends.map(|c| answer(c, AfterSend::Continue)).collect();
     let parks = fresh[2 * third..].iter();
     let parks = parks.map(|c| park_on(c, WaitingOn::Retry)).collect();
     let (rounds, ends, parks) = futures::future::join3(

@@ -17,7 +17,7 @@ use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
 use crate::postgres::world::{id, new_session, to, with_database};
 
-fn walled(url: &str) -> Settings {
+fn with_row_security(url: &str) -> Settings {
     Settings {
         row_security: true,
         ..Settings::new(url)
@@ -89,7 +89,9 @@ fn count<T>(page: mainspring_shared::store::Result<Page<T>>) -> usize {
 #[tokio::test]
 async fn what_is_asked_on_behalf_of_a_tenant_finds_nothing_of_another_one() {
     with_database("row_security", async |url| {
-        let store = PostgresStore::open(&walled(&url)).await.expect("opens");
+        let store = PostgresStore::open(&with_row_security(&url))
+            .await
+            .expect("opens");
         let (blue, red) = (tenant(&store, "blue").await, tenant(&store, "red").await);
         let (ours, theirs) = (session(&store, blue).await, session(&store, red).await);
         // Look-ups by key and in lists, as if the code had forgotten whose request it serves.
@@ -154,7 +156,7 @@ async fn what_is_asked_on_behalf_of_a_tenant_finds_nothing_of_another_one() {
 #[tokio::test]
 async fn no_table_shows_the_role_of_tenants_another_ones_rows() {
     with_database("row_walls", async |url| {
-        let store = PostgresStore::open(&walled(&url)).await.expect("opens");
+        let store = PostgresStore::open(&with_row_security(&url)).await.expect("opens");
         let (blue, red) = (tenant(&store, "blue").await, tenant(&store, "red").await);
         session(&store, blue).await;
         session(&store, red).await;
@@ -205,7 +207,7 @@ async fn a_step_that_fails_leaves_no_connection_behind_the_wall() {
             writers: 1,
             claimers: 1,
             readers: 1,
-            ..walled(&url)
+            ..with_row_security(&url)
         };
         let store = PostgresStore::open(&settings).await.expect("opens");
         let blue = tenant(&store, "blue").await;
@@ -247,7 +249,7 @@ async fn who_may_not_make_the_wall_is_told_what_is_missing() {
         made.expect("the role is made");
         let verify = Settings {
             schema: SchemaPolicy::Verify,
-            ..walled(&as_owner)
+            ..with_row_security(&as_owner)
         };
         let refused = async |settings: &Settings| {
             let error = PostgresStore::open(settings).await.expect_err("is refused");
@@ -261,7 +263,7 @@ async fn who_may_not_make_the_wall_is_told_what_is_missing() {
             .expect("opens without it");
         let said = refused(&verify).await;
         assert!(said.contains("CREATE ROLE mainspring_tenant"), "{said}");
-        let said = refused(&walled(&as_owner)).await;
+        let said = refused(&with_row_security(&as_owner)).await;
         assert!(said.contains("GRANT mainspring_tenant"), "{said}");
         // Do what the message says by hand; then the owner's migration does the rest.
         admin
@@ -274,7 +276,7 @@ async fn who_may_not_make_the_wall_is_told_what_is_missing() {
             .expect("is granted");
         let said = refused(&verify).await;
         assert!(said.contains("mainspring migrate"), "{said}");
-        let store = PostgresStore::open(&walled(&as_owner))
+        let store = PostgresStore::open(&with_row_security(&as_owner))
             .await
             .expect("opens");
         store.close().await;
@@ -311,7 +313,7 @@ async fn a_database_that_was_prepared_by_hand_passes() {
             schema: SchemaPolicy::Verify,
             // pgvector's column would be a schema change, which this policy does not make.
             pgvector: false,
-            ..walled(&url)
+            ..with_row_security(&url)
         };
         let store = PostgresStore::open(&verify).await.expect("is complete");
         store.close().await;
@@ -322,7 +324,7 @@ async fn a_database_that_was_prepared_by_hand_passes() {
 #[tokio::test]
 async fn many_processes_may_make_the_wall_at_once() {
     with_database("row_at_once", async |url| {
-        let settings = walled(&url);
+        let settings = with_row_security(&url);
         let opened = (0..6).map(|_| PostgresStore::open(&settings));
         for store in futures::future::join_all(opened).await {
             store.expect("opens").close().await;

@@ -1,7 +1,7 @@
 //! Text that Postgres cannot store.
 
 use mainspring_shared::agent::AgentSpec;
-use mainspring_shared::store::Then;
+use mainspring_shared::store::AfterSend;
 use mainspring_shared::store::prelude::*;
 
 use crate::postgres::world::{answer, new_session, to, with_world};
@@ -22,7 +22,7 @@ async fn text_that_postgres_cannot_store_is_stored_with_a_replacement() {
         let worker = world.boot(0).await;
         world.send(1, to(key)).await;
         let claimed = world.claim(2, worker, key).await;
-        let mut item = answer(&claimed, Then::Continue);
+        let mut item = answer(&claimed, AfterSend::Continue);
         item.result.output_text = Some("x\0y".to_owned());
         world.complete(3, item).await;
         let record = world.record(claimed.send.record.id).await;

@@ -8,8 +8,8 @@ use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, ClaimOutcome, CompleteOutcome, Inspect as _, Lost, ParkSend,
-    ParkUntil, ReleaseSession, SweepReady, Then,
+    AcceptOutcome, AcceptSend, AfterSend, ClaimOutcome, CompleteOutcome, Inspect as _, ParkSend,
+    ParkUntil, ReleaseLoss, ReleaseSession, SweepReady,
 };
 
 use crate::postgres::world::{
@@ -83,7 +83,7 @@ async fn work(world: &World, keys: &[SessionKey], done: &AtomicUsize) {
                     let release = ReleaseSession {
                         key,
                         lease,
-                        lost: Lost::Nothing,
+                        lost: ReleaseLoss::Nothing,
                     };
                     let released = world.store.release_sessions(vec![release]).await;
                     assert_eq!(released.expect("answers"), [true]);
@@ -104,7 +104,7 @@ async fn work(world: &World, keys: &[SessionKey], done: &AtomicUsize) {
                     break;
                 }
                 let began = claimed.send.record.rounds > 0;
-                let mut last = answer(&claimed, Then::Continue);
+                let mut last = answer(&claimed, AfterSend::Continue);
                 if turn % 3 == 0 && !began {
                     let round = first_round(&claimed);
                     let appended = world.store.append_rounds(vec![round]).await;
@@ -118,7 +118,7 @@ async fn work(world: &World, keys: &[SessionKey], done: &AtomicUsize) {
                     in_second_round(&mut last);
                 }
                 if turn % 5 == 0 {
-                    last.then = Then::Release;
+                    last.then = AfterSend::Release;
                 }
                 let completed = world.store.complete_sends(vec![last]).await;
                 match completed.expect("completes").remove(0) {
@@ -216,7 +216,7 @@ async fn a_session_is_granted_to_one_of_many_claimers() {
                 }
             }
             assert_eq!(granted.len(), 1);
-            let item = answer(&granted[0], Then::Continue);
+            let item = answer(&granted[0], AfterSend::Continue);
             let completed = world.store.complete_sends(vec![item]).await;
             completed.expect("completes");
         }

@@ -9,8 +9,8 @@ use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptSend, AuditOptions, ClaimRuns, Inspect as _, ListSends, ListTimers, NewRun, NewTimer,
-    Then,
+    AcceptSend, AfterSend, AuditOptions, ClaimRuns, Inspect as _, ListSends, ListTimers, NewRun,
+    NewTimer,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};
@@ -237,7 +237,9 @@ async fn runs_are_claimed_beside_news_that_cannot_be_read() {
             };
             leaves.push(world.send(1, item).await.0);
             let claimed = world.claim(2, worker, key).await;
-            world.complete(3, answer(&claimed, Then::Release)).await;
+            world
+                .complete(3, answer(&claimed, AfterSend::Release))
+                .await;
         }
         plant(
             world,

@@ -8,7 +8,8 @@ use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
 use mainspring_shared::store::{
-    CallChange, CallStep, CompleteOutcome, Inspect as _, ParkOutcome, ParkSend, SweepReady, Then,
+    AfterSend, CallChange, CallStep, CompleteOutcome, Inspect as _, ParkOutcome, ParkSend,
+    SweepReady,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::tool::CallResult;
@@ -100,7 +101,7 @@ async fn a_send_does_not_end_over_words_that_came_while_it_was_ending() {
         let claimed = world.claim(2, worker, key).await;
         let last = mainspring_shared::store::CompleteSend {
             unless: SIGNAL_INBOX,
-            ..answer(&claimed, Then::Continue)
+            ..answer(&claimed, AfterSend::Continue)
         };
         let steers = "UPDATE session_hot SET signals = 2";
         let kept = meanwhile(world, steers, world.try_complete(3, last)).await;
@@ -125,7 +126,7 @@ async fn a_send_ends_although_another_one_was_queued_while_it_was_ending() {
         world.send(2, delayed).await;
         let places = "UPDATE sends SET position = 2, alarm_at = NULL WHERE position IS NULL;
             UPDATE session_hot SET pending = 1, next_position = 3";
-        let last = answer(&claimed, Then::Release);
+        let last = answer(&claimed, AfterSend::Release);
         let ended = meanwhile(world, places, world.try_complete(3, last)).await;
         let CompleteOutcome::Completed(ended) = ended else {
             panic!("it ends: {ended:?}");
@@ -147,7 +148,7 @@ async fn a_signal_for_the_next_send_does_not_keep_one_that_has_ended() {
         world.send(1, to(key)).await;
         let claimed = world.claim(2, worker, key).await;
         let round = asking(&claimed, [outside()]);
-        let mut last = answer(&claimed, Then::Continue);
+        let mut last = answer(&claimed, AfterSend::Continue);
         last.messages = answered(&round.messages[1]);
         last.messages.push(NewMessage::user(Vec::new(), 0));
         last.unless = SIGNAL_INBOX;
@@ -203,7 +204,7 @@ async fn ends_although_a_next_send_conflicts(name: &str, code: &str) {
         world.send(1, to(open)).await;
         let mut ends = Vec::new();
         for key in [hidden, open] {
-            let mut end = answer(&world.claim(2, worker, key).await, Then::Continue);
+            let mut end = answer(&world.claim(2, worker, key).await, AfterSend::Continue);
             // The statement that only ends sends cannot take this one: it would leave it to one
             // that sees more.
             end.totals.session = Some(Spent::default());

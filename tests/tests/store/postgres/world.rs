@@ -15,9 +15,9 @@ use mainspring_shared::send::{SendRecord, SendResult, SendStatus, StopReason};
 use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, Accepted, AppendRound, AuditOptions, ClaimOutcome, ClaimSession,
-    Claimed, CompleteOutcome, CompleteSend, Completed, CreateOutcome, Inspect as _, NewBoot,
-    NewSession, SendTotals, Target, Then, UsageRow,
+    AcceptOutcome, AcceptSend, Accepted, AfterSend, AppendRound, AuditOptions, ClaimOutcome,
+    ClaimSession, Claimed, CompleteOutcome, CompleteSend, Completed, CreateOutcome, Inspect as _,
+    NewBoot, NewSession, SendTotals, Target, UsageRow,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
@@ -409,7 +409,7 @@ pub(crate) fn in_second_round(item: &mut CompleteSend) {
 }
 
 /// The answer to a claimed send: the user's message and the model's, in its first round.
-pub(crate) fn answer(claimed: &Claimed, then: Then) -> CompleteSend {
+pub(crate) fn answer(claimed: &Claimed, then: AfterSend) -> CompleteSend {
     let record = &claimed.send.record;
     CompleteSend {
         key: claimed.key,

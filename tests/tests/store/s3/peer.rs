@@ -24,21 +24,21 @@ const BUCKET: &str = "bucket";
 
 /// How the server misbehaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wrong {
-    Nothing,
+pub(crate) enum Misbehaviour {
+    None,
     /// It fails this many requests, then recovers.
     Failing(u32),
     /// It accepts requests and carries them out, but never replies.
     Silent,
     /// It returns wrong bytes, of the right length.
-    Lying,
+    WrongBytes,
     /// It closes the connection before all bytes are sent.
     Short,
 }
 
 #[derive(Debug)]
 struct State {
-    wrong: Wrong,
+    misbehaviour: Misbehaviour,
     requests: Vec<Method>,
 }
 
@@ -61,7 +61,7 @@ impl Peer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let state = Arc::new(Mutex::new(State {
-            wrong: Wrong::Nothing,
+            misbehaviour: Misbehaviour::None,
             requests: Vec::new(),
         }));
         let shared = state.clone();
@@ -103,8 +103,8 @@ impl Peer {
         S3Blobs::new(&self.settings()).expect("good settings")
     }
 
-    pub(crate) fn set(&self, wrong: Wrong) {
-        self.state.lock().expect("no panic").wrong = wrong;
+    pub(crate) fn set(&self, misbehaviour: Misbehaviour) {
+        self.state.lock().expect("no panic").misbehaviour = misbehaviour;
     }
 
     /// Number of requests with this method so far.
@@ -140,24 +140,24 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, HttpError> {
     let method = request.method().clone();
-    let wrong = {
+    let misbehaviour = {
         let mut state = state.lock().expect("no panic");
         state.requests.push(method.clone());
-        if let Wrong::Failing(left) = state.wrong {
-            state.wrong = match left {
-                0 => Wrong::Nothing,
-                left => Wrong::Failing(left - 1),
+        if let Misbehaviour::Failing(left) = state.misbehaviour {
+            state.misbehaviour = match left {
+                0 => Misbehaviour::None,
+                left => Misbehaviour::Failing(left - 1),
             };
         }
-        state.wrong
+        state.misbehaviour
     };
-    if let Wrong::Failing(_) = wrong {
+    if let Misbehaviour::Failing(_) = misbehaviour {
         let mut response = Response::new(Body::from("busy".to_owned()));
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
         return Ok(response);
     }
     let response = service.call(request.map(Body::from)).await?;
-    if wrong == Wrong::Silent {
+    if misbehaviour == Misbehaviour::Silent {
         std::future::pending::<()>().await;
     }
     if method != Method::GET || response.status() != StatusCode::OK {
@@ -167,11 +167,11 @@ async fn answer(
     let length = length.and_then(|it| it.to_str().ok()?.parse::<usize>().ok());
     let length = length.expect("objects have a length");
     let (head, body) = response.into_parts();
-    let body = match wrong {
-        Wrong::Lying => Body::from(vec![b'x'; length]),
+    let body = match misbehaviour {
+        Misbehaviour::WrongBytes => Body::from(vec![b'x'; length]),
         // The header still promises the full length.
-        Wrong::Short => Body::from(vec![b'x'; length / 2]),
-        Wrong::Nothing | Wrong::Failing(_) | Wrong::Silent => body,
+        Misbehaviour::Short => Body::from(vec![b'x'; length / 2]),
+        Misbehaviour::None | Misbehaviour::Failing(_) | Misbehaviour::Silent => body,
     };
     Ok(Response::from_parts(head, body))
 }

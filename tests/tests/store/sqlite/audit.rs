@@ -9,8 +9,8 @@ use mainspring_shared::id::TimerId;
 use mainspring_shared::invariants::{INVARIANTS, READABLE, piecewise};
 use mainspring_shared::message::{ContentPart, NewMessage};
 use mainspring_shared::store::{
-    AcceptSend, AuditKind, AuditOptions, CallBegin, Delivery, Inspect as _, NewSession, NewTimer,
-    Then, audit_in_pieces,
+    AcceptSend, AfterSend, AuditKind, AuditOptions, CallBegin, Delivery, Inspect as _, NewSession,
+    NewTimer, audit_in_pieces,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{CatchUp, First, Schedule, TimerRule, TimerTarget};
@@ -403,7 +403,7 @@ async fn healthy() -> Option<Opened> {
     cancel(store, 22, 4).await;
     let reported = store.at(time(23)).report_children(None, 10).await;
     assert_eq!(reported.expect("answers").len(), 1);
-    let mut end = ending(&claimed, &claimed.send.record, Then::Continue);
+    let mut end = ending(&claimed, &claimed.send.record, AfterSend::Continue);
     end.messages = answers(store, 1, 1).await;
     end.messages.push(answer("done", 1));
     end.messages

@@ -106,7 +106,7 @@ async fn wherever_the_log_is_cut_the_store_is_sound() {
     let item = ending(
         &claimed,
         &claimed.send.record,
-        mainspring_shared::store::Then::Continue,
+        mainspring_shared::store::AfterSend::Continue,
     );
     complete(&store, 30, item).await;
     let whole = std::fs::metadata(dir.path().join("mainspring.db-wal"))

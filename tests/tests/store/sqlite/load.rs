@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptOutcome, ClaimOutcome, CompleteOutcome, Inspect as _, SweepReady, Then,
+    AcceptOutcome, AfterSend, ClaimOutcome, CompleteOutcome, Inspect as _, SweepReady,
 };
 use mainspring_store_sqlite::SqliteStore;
 
@@ -56,7 +56,7 @@ async fn work_all(store: Arc<SqliteStore>, n: u128, total: usize) {
             let mut claimed = claimed;
             let mut record = claimed.send.record.clone();
             loop {
-                let end = ending(&claimed, &record, Then::Continue);
+                let end = ending(&claimed, &record, AfterSend::Continue);
                 let outcome = one(store.complete_sends(vec![end]).await.expect("answers"));
                 let CompleteOutcome::Completed(done) = outcome else {
                     panic!("nobody else may own it");

@@ -11,10 +11,10 @@ use mainspring_shared::send::{SendRecord, SendResult, StopReason, WaitingOn};
 use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, Accepted, AppendOutcome, AppendRound, AuditOptions, CallBegin,
-    CancelOutcome, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend, Completed,
-    DeliverItem, DeliverOutcome, Inspect as _, NewBoot, NewCall, NewSession, ReadMessages,
-    SendTotals, Target, Then, UsageRow,
+    AcceptOutcome, AcceptSend, Accepted, AfterSend, AppendOutcome, AppendRound, AuditOptions,
+    CallBegin, CancelOutcome, ClaimOutcome, ClaimSession, Claimed, CompleteOutcome, CompleteSend,
+    Completed, DeliverItem, DeliverOutcome, Inspect as _, NewBoot, NewCall, NewSession,
+    ReadMessages, SendTotals, Target, UsageRow,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, Repeat, call_id};
@@ -194,7 +194,7 @@ pub(crate) async fn call(store: &SqlStore, n: u128, place: usize) -> CallRecord 
 }
 
 /// The end of a send that runs under the lease of `claimed`, in its first round.
-pub(crate) fn ending(claimed: &Claimed, record: &SendRecord, then: Then) -> CompleteSend {
+pub(crate) fn ending(claimed: &Claimed, record: &SendRecord, then: AfterSend) -> CompleteSend {
     CompleteSend {
         key: claimed.key,
         lease: claimed.lease,

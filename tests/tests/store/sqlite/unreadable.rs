@@ -9,8 +9,8 @@ use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptSend, AuditOptions, ClaimRuns, Inspect as _, ListSends, ListTimers, NewRun, NewTimer,
-    Then,
+    AcceptSend, AfterSend, AuditOptions, ClaimRuns, Inspect as _, ListSends, ListTimers, NewRun,
+    NewTimer,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};
@@ -190,7 +190,7 @@ async fn runs_are_claimed_beside_news_that_cannot_be_read() {
         };
         accept(&store, 1, item).await;
         let claimed = claim(&store, 2, 1, n, n).await;
-        let end = ending(&claimed, &claimed.send.record, Then::Release);
+        let end = ending(&claimed, &claimed.send.record, AfterSend::Release);
         complete(&store, 3, end).await;
     }
     plant(

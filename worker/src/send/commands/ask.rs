@@ -28,7 +28,7 @@ use crate::send::run::Run;
 use crate::send::vet::Vetting;
 
 /// Receives the chunks of an answer.
-struct Heard {
+struct AnswerReceiver {
     said: Arc<PartialAnswer>,
     /// Estimated tokens received.
     streamed: Arc<AtomicU64>,
@@ -39,7 +39,7 @@ struct Heard {
     timing: Timing,
 }
 
-impl Heard {
+impl AnswerReceiver {
     /// Makes a call and receives its answer.
     async fn answered(mut self, mut attempt: Box<Attempt>) -> Result<Answered, Unanswered> {
         let answer = attempt.answered(&mut |chunk| self.piece(chunk)).await;
@@ -164,14 +164,14 @@ impl Run<'_> {
         metrics::model_call_started();
         let (background, told) = oneshot::channel();
         self.asking.background = Some(told);
-        let heard = Heard {
+        let receiver = AnswerReceiver {
             said,
             streamed,
             any: heard,
             background: Some(background),
             timing,
         };
-        self.asking.call = Some(Box::pin(heard.answered(attempt)));
+        self.asking.call = Some(Box::pin(receiver.answered(attempt)));
         None
     }
 

@@ -9,7 +9,7 @@ use mainspring_shared::send::machine::{End, Event};
 use mainspring_shared::send::{SendResult, SendStatus, StopReason};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT};
 use mainspring_shared::store::{
-    CallChange, CallStep, CompleteOutcome, CompleteSend, Completed, Then,
+    AfterSend, CallChange, CallStep, CompleteOutcome, CompleteSend, Completed,
 };
 use mainspring_shared::tool::CallResult;
 
@@ -274,7 +274,7 @@ impl Run<'_> {
                     .now()
                     .holds_pool(&self.kernel.parts.config.pool)
             {
-                Then::Release
+                AfterSend::Release
             } else {
                 self.ending.then
             },

@@ -1,7 +1,7 @@
 //! `Release`: the session is released with its send as it is.
 
 use mainspring_shared::send::machine::Event;
-use mainspring_shared::store::{Lost, ReadySession, ReleaseSession};
+use mainspring_shared::store::{ReadySession, ReleaseLoss, ReleaseSession};
 
 use crate::send::run::{Run, RunOutcome};
 use crate::writes;
@@ -47,11 +47,11 @@ impl Run<'_> {
     }
 
     /// What work of the send is lost with this run.
-    fn lost(&self) -> Lost {
+    fn lost(&self) -> ReleaseLoss {
         if self.ending.crashed {
-            Lost::Work
+            ReleaseLoss::Work
         } else {
-            Lost::call_if(self.bill.is_behind())
+            ReleaseLoss::call_if(self.bill.is_behind())
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::error::{Code, Coded};
 use mainspring_shared::memory::{
-    Asker, Forget, MemoryError, MemorySource, Namespace, Recall, Remember, TEXT_CHARS_MAX,
+    Forget, MemoryError, MemorySource, Namespace, OnBehalfOf, Recall, Remember, TEXT_CHARS_MAX,
 };
 use mainspring_shared::tool::Repeat;
 use mainspring_worker::memory::Memories;
@@ -199,7 +199,7 @@ impl Tool for Entries {
         let (provider, namespace) = self.place(&invocation).await?;
         let memory = self.memories.get(&provider).map_err(|e| failed(&e))?;
         let tenant = invocation.session.tenant;
-        let asker = Asker::send(invocation.session.session, invocation.send_id);
+        let on_behalf_of = OnBehalfOf::send(invocation.session.session, invocation.send_id);
         match self.act {
             Act::Search => {
                 let ask = Recall {
@@ -207,7 +207,7 @@ impl Tool for Entries {
                     namespace,
                     query: given.query.clone(),
                     limit: given.limit.unwrap_or(FOUND_DEFAULT),
-                    asker,
+                    on_behalf_of,
                     account: invocation.account.clone(),
                 };
                 let limit = ask.limit as usize;
@@ -247,7 +247,7 @@ impl Tool for Entries {
                     tenant,
                     namespace,
                     id: given.id,
-                    asker,
+                    on_behalf_of,
                 };
                 let gone = self.memories.within(ANSWER_MAX, memory.forget(entry));
                 let forgotten = gone.await.map_err(|e| failed(&e))?;

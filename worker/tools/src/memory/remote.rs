@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::memory::{
-    Account, Asker, Forget, Memory, MemoryError, Recall, Recalled, Remember,
+    Account, Forget, Memory, MemoryError, OnBehalfOf, Recall, Recalled, Remember,
 };
 use mainspring_shared::message::plain_text;
 use mainspring_shared::stored::Extra;
@@ -86,13 +86,13 @@ struct Question {
 }
 
 impl Question {
-    fn of(tenant: TenantId, asker: Asker, key: String, arguments: Value) -> Self {
+    fn of(tenant: TenantId, on_behalf_of: OnBehalfOf, key: String, arguments: Value) -> Self {
         // Nil ids are left out of the request.
-        let session = asker.session.unwrap_or(SessionId(Uuid::nil()));
+        let session = on_behalf_of.session.unwrap_or(SessionId(Uuid::nil()));
         Self {
             key,
             session: SessionKey { tenant, session },
-            send: asker.send.unwrap_or(SendId(Uuid::nil())),
+            send: on_behalf_of.send.unwrap_or(SendId(Uuid::nil())),
             arguments,
         }
     }
@@ -136,7 +136,7 @@ impl Memory for HttpMemory {
         });
         // The attempts of one recall share the key; the next recall may have another answer.
         let key = format!("recall_{}", self.caller.fresh_key());
-        let question = Question::of(ask.tenant, ask.asker, key, arguments);
+        let question = Question::of(ask.tenant, ask.on_behalf_of, key, arguments);
         let found: Entries = question.ask(self.recall.as_ref()).await?;
         Ok(found.entries)
     }
@@ -150,9 +150,9 @@ impl Memory for HttpMemory {
             arguments["replaces"] = json!(replaced);
         }
         let source = entry.source;
-        let asker = source.map(|source| Asker::send(source.session_id, source.send_id));
-        let (asker, key) = (asker.unwrap_or_default(), header(&entry.key));
-        let question = Question::of(entry.tenant, asker, key, arguments);
+        let on_behalf_of = source.map(|source| OnBehalfOf::send(source.session_id, source.send_id));
+        let (on_behalf_of, key) = (on_behalf_of.unwrap_or_default(), header(&entry.key));
+        let question = Question::of(entry.tenant, on_behalf_of, key, arguments);
         let kept: Kept = question.ask(self.remember.as_ref()).await?;
         Ok(kept.id)
     }
@@ -162,7 +162,7 @@ impl Memory for HttpMemory {
             "tenant": entry.tenant, "namespace": entry.namespace, "id": entry.id,
         });
         let key = format!("forget_{}", self.caller.fresh_key());
-        let question = Question::of(entry.tenant, entry.asker, key, arguments);
+        let question = Question::of(entry.tenant, entry.on_behalf_of, key, arguments);
         let done: Forgotten = question.ask(self.forget.as_ref()).await?;
         Ok(done.forgotten)
     }

@@ -9,7 +9,7 @@ use crate::inbox::ItemKind;
 use crate::session::fold::{FoldKind, FoldRef};
 use crate::session::{SIGNAL_CANCEL, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use crate::step::RoundRef;
-use crate::store::{Lost, ParkUntil, Then};
+use crate::store::{AfterSend, ParkUntil, ReleaseLoss};
 use crate::time::Span;
 use crate::usage::Usage;
 
@@ -161,7 +161,7 @@ fn folded(scene: &Scene) -> Single {
     append(&scene.hot, &head, scene.lease(), refs, &totals(0, 0), NOW).ok_or("lease lost")
 }
 
-fn completed(scene: &Scene, unless: i32, then: Then) -> Outcome {
+fn completed(scene: &Scene, unless: i32, then: AfterSend) -> Outcome {
     let head = scene.head().ok_or("no send")?;
     let completion = Completion {
         result: SendResult::completed(crate::send::StopReason::End, String::new()),
@@ -261,15 +261,21 @@ fn of_workers() -> Vec<Event> {
         ("append begun model calls", |s| one(appended(s, 0, 0))),
         ("attach a fold", |s| one(folded(s))),
         ("append a second time", |s| one(appended(s, 1, 1))),
-        ("complete", |s| completed(s, SIGNAL_INBOX, Then::Continue)),
-        ("complete and release", |s| completed(s, 0, Then::Release)),
+        ("complete", |s| {
+            completed(s, SIGNAL_INBOX, AfterSend::Continue)
+        }),
+        ("complete and release", |s| {
+            completed(s, 0, AfterSend::Release)
+        }),
         ("park for a retry", |s| one(parked(s, 0))),
         ("park unless an item came", |s| one(parked(s, SIGNAL_INBOX))),
-        ("release", |s| one(released(s, Lost::Nothing))),
+        ("release", |s| one(released(s, ReleaseLoss::Nothing))),
         ("release, a model call lost", |s| {
-            one(released(s, Lost::ModelCall))
+            one(released(s, ReleaseLoss::ModelCall))
         }),
-        ("release, the work lost", |s| one(released(s, Lost::Work))),
+        ("release, the work lost", |s| {
+            one(released(s, ReleaseLoss::Work))
+        }),
     ]
 }
 
@@ -322,7 +328,7 @@ fn of_others() -> Vec<Event> {
     ]
 }
 
-fn released(scene: &Scene, lost: Lost) -> Single {
+fn released(scene: &Scene, lost: ReleaseLoss) -> Single {
     release(&scene.hot, scene.head().as_ref(), scene.lease(), lost).ok_or("lease lost")
 }
 

@@ -10,9 +10,9 @@ use mainspring_shared::message::{ContentPart, NewMessage, ToolCall};
 use mainspring_shared::send::{SendResult, StopReason};
 use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::{
-    AcceptSend, AppendRound, CallBegin, ClaimOutcome, ClaimSession, CompleteSend, DeliverItem,
-    Delivery, NewBoot, NewCall, NewSession, NewTimer, Parent, Role, SendTotals, Target, Then,
-    UsageRow,
+    AcceptSend, AfterSend, AppendRound, CallBegin, ClaimOutcome, ClaimSession, CompleteSend,
+    DeliverItem, Delivery, NewBoot, NewCall, NewSession, NewTimer, Parent, Role, SendTotals,
+    Target, UsageRow,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{CatchUp, First, Merge, Schedule, TimerRule, TimerTarget};
@@ -224,7 +224,7 @@ fn work(state: &mut State, lease: Lease) {
         projections: Vec::new(),
         result: SendResult::completed(StopReason::End, "hm".to_owned()),
         unless: 0,
-        then: Then::Continue,
+        then: AfterSend::Continue,
     };
     leases::complete(state, NOW, item);
 }

@@ -3,7 +3,7 @@
 
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::send::WaitingOn;
-use mainspring_shared::store::Then;
+use mainspring_shared::store::AfterSend;
 use mainspring_shared::timer::{CatchUp, Merge};
 use proptest::collection::vec;
 use proptest::option;
@@ -170,7 +170,7 @@ pub(super) enum Change {
 pub(super) struct End {
     pub(super) held: u8,
     pub(super) outcome: Outcome,
-    pub(super) then: Then,
+    pub(super) then: AfterSend,
     pub(super) unless: i32,
     pub(super) reads: bool,
 }
@@ -494,7 +494,7 @@ fn unless() -> impl Strategy<Value = i32> {
 
 fn end() -> impl Strategy<Value = End> {
     let outcome = prop_oneof![4 => Just(Outcome::Answer), 1 => Just(Outcome::Failure)];
-    let then = prop_oneof![2 => Just(Then::Continue), 1 => Just(Then::Release)];
+    let then = prop_oneof![2 => Just(AfterSend::Continue), 1 => Just(AfterSend::Release)];
     let byte = proptest::num::u8::ANY;
     let fields = (byte, outcome, then, unless(), proptest::bool::ANY);
     fields.prop_map(|(held, outcome, then, unless, reads)| End {

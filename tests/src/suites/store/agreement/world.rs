@@ -13,7 +13,7 @@ use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, ClaimOutcome, ClaimSession, ClaimedDelivery, Dump, DumpSession,
-    IdempotencyKey, Inspect, Lost, NewBoot, NewSession, Parent, ReleaseSession,
+    IdempotencyKey, Inspect, NewBoot, NewSession, Parent, ReleaseLoss, ReleaseSession,
     Result as StoreResult, Role, Target,
 };
 use mainspring_shared::time::Timestamp;
@@ -202,7 +202,7 @@ impl<'a> World<'a> {
                     .map(|(held, _)| ReleaseSession {
                         key: held.key,
                         lease: held.lease,
-                        lost: Lost::Nothing,
+                        lost: ReleaseLoss::Nothing,
                     })
                     .collect();
                 both!(self, |store| store

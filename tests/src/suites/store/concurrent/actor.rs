@@ -6,8 +6,9 @@ use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    AppendOutcome, AppendRound, ClaimOutcome, Claimed, CompleteOutcome, CompleteSend, DeliverItem,
-    Delivery, Inspect, Lost, ParkOutcome, ParkSend, ParkUntil, ReadInbox, ReleaseSession, Then,
+    AfterSend, AppendOutcome, AppendRound, ClaimOutcome, Claimed, CompleteOutcome, CompleteSend,
+    DeliverItem, Delivery, Inspect, ParkOutcome, ParkSend, ParkUntil, ReadInbox, ReleaseLoss,
+    ReleaseSession,
 };
 
 use super::call::{Call, Outcome};
@@ -23,7 +24,7 @@ pub(super) enum Act {
     /// A round, and whether it includes the inbox.
     Append(bool),
     Complete {
-        then: Then,
+        then: AfterSend,
         unless: i32,
         reads: bool,
     },
@@ -122,7 +123,7 @@ impl Actor {
             (Act::Release, Some(held)) => Call::Release(ReleaseSession {
                 key: held.key,
                 lease: held.lease,
-                lost: Lost::Nothing,
+                lost: ReleaseLoss::Nothing,
             }),
             (Act::Cancel(pick), held) => {
                 let held = held.as_ref().filter(|_| pick.is_multiple_of(3));
@@ -209,7 +210,7 @@ fn next_round(held: &Claimed, items: &[InboxItem]) -> AppendRound {
     item
 }
 
-fn end(held: &Claimed, then: Then, items: &[InboxItem]) -> CompleteSend {
+fn end(held: &Claimed, then: AfterSend, items: &[InboxItem]) -> CompleteSend {
     let index = held.send.record.rounds;
     let mut item = ending_of(held, &held.send.record, then);
     if index > 0 {

@@ -6,7 +6,7 @@ use mainspring_shared::blob::{BlobHash, BlobPlace};
 use mainspring_shared::id::{MemoryId, TenantId};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    Claimed, Inspect, NewBlob, NewMemory, RetireBlobs, SaveMemory, Then,
+    AfterSend, Claimed, Inspect, NewBlob, NewMemory, RetireBlobs, SaveMemory,
 };
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
@@ -18,7 +18,7 @@ use super::super::tenants::{new, new_key};
 /// Session 1 is at rest after an answered send, and process 1 is registered.
 pub(super) async fn answered(store: &dyn Inspect) -> Option<Claimed> {
     let claimed = running(store).await;
-    complete(store, 20, ending(&claimed, Then::Release)).await;
+    complete(store, 20, ending(&claimed, AfterSend::Release)).await;
     None
 }
 

@@ -100,7 +100,7 @@ fn question() -> Recall {
         namespace: "user/1".parse().expect("a namespace"),
         query: "tea?".to_owned(),
         limit: 5,
-        asker: Asker::send(SESSION, SEND),
+        on_behalf_of: OnBehalfOf::send(SESSION, SEND),
         account: Account::default(),
     }
 }
@@ -141,7 +141,7 @@ async fn another_service_is_asked_by_signed_requests() {
             tenant: TenantId::DEFAULT,
             namespace: "user/1".parse().expect("a namespace"),
             id: "a".to_owned(),
-            asker: Asker::send(SESSION, SEND),
+            on_behalf_of: OnBehalfOf::send(SESSION, SEND),
         };
         assert_eq!(memory.forget(forget).await.expect("an answer"), expected);
     }
@@ -174,15 +174,15 @@ async fn what_no_send_asks_for_names_none() {
     let (url, requests) = service(&[r#"{"entries": []}"#]).await;
     let memory = provider(&url);
     let askers = [
-        Asker::default(),
-        Asker {
+        OnBehalfOf::default(),
+        OnBehalfOf {
             session: Some(SESSION),
             send: None,
         },
     ];
-    for asker in askers {
+    for on_behalf_of in askers {
         let ask = Recall {
-            asker,
+            on_behalf_of,
             ..question()
         };
         memory.recall(ask).await.expect("an answer");

@@ -6,7 +6,7 @@ use crate::inbox::ItemKind;
 use crate::send::StopReason;
 use crate::session::SIGNAL_INTERRUPT;
 use crate::step::RoundRef;
-use crate::store::{Lost, ParkUntil, Then};
+use crate::store::{AfterSend, ParkUntil, ReleaseLoss};
 use crate::usage::Usage;
 
 /// What happens to a write.
@@ -118,7 +118,7 @@ impl World {
             Act::Write(n, write, fate) => self.write(n, write, fate, plant),
             Act::Release(n) => {
                 if let Belief::Holds(held) = self.workers[n].belief {
-                    self.give_back(held.lease, Lost::Nothing, plant);
+                    self.give_back(held.lease, ReleaseLoss::Nothing, plant);
                 }
                 self.workers[n].belief = Belief::Nothing;
             }
@@ -132,7 +132,7 @@ impl World {
                         epoch,
                         write,
                     };
-                    self.give_back(lease, Lost::ModelCall, plant);
+                    self.give_back(lease, ReleaseLoss::ModelCall, plant);
                 }
                 self.workers[n].belief = Belief::Nothing;
             }
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    fn give_back(&mut self, lease: Lease, lost: Lost, plant: Plant) {
+    fn give_back(&mut self, lease: Lease, lost: ReleaseLoss, plant: Plant) {
         let head = self.scene.head();
         if let Some(change) = release(&self.scene.hot, head.as_ref(), lease, lost) {
             self.commit(&plant.bend(&self.scene, change));
@@ -326,7 +326,7 @@ impl World {
             round: None,
             totals: &totals(send.rounds, 0),
             unless: SIGNAL_INBOX | SIGNAL_INTERRUPT,
-            then: Then::Continue,
+            then: AfterSend::Continue,
         };
         let lease = self.sent(held.lease, plant);
         let mut next = held.lease;

@@ -37,7 +37,7 @@ const INVARIANTS: [Invariant; 12] = [
         world.workers.iter().all(|worker| match worker.belief {
             // The write awaiting an answer may have ended its grant.
             Belief::Holds(held) if worker.life == Life::Alive && held.repeats.is_none() => {
-                world.scene.hot.obeys(held.lease)
+                world.scene.hot.is_held_by(held.lease)
             }
             Belief::Holds(_) | Belief::Unheard(_) | Belief::Nothing => true,
         })

@@ -9,9 +9,9 @@ use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
-    AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns, Dump, DumpRun, DumpSession,
-    IdempotencyKey, Inspect, ListRuns, NewRun, NewSession, Parent, ReadNodes, RunReport, RunWords,
-    Target, Then,
+    AcceptSend, AdvanceOutcome, AdvanceRun, AfterSend, ClaimRuns, ClaimedRuns, Dump, DumpRun,
+    DumpSession, IdempotencyKey, Inspect, ListRuns, NewRun, NewSession, Parent, ReadNodes,
+    RunReport, RunWords, Target,
 };
 use mainspring_shared::tool::{CallRecord, CallResult};
 use mainspring_shared::workflow::run::{
@@ -186,7 +186,7 @@ impl World<'_> {
                 let end = End {
                     held: 0,
                     outcome: Outcome::Answer,
-                    then: Then::Release,
+                    then: AfterSend::Release,
                     unless: 0,
                     reads: true,
                 };

@@ -10,7 +10,7 @@ use mainspring_worker::llm::{Error, Request};
 
 /// What a model does besides following its script.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Manner {
+pub struct ModelBehaviour {
     /// Reports as usage the estimated token counts times this factor.
     pub counts: Option<f64>,
     /// Refuses requests with more tokens than this.
@@ -23,7 +23,7 @@ pub struct Manner {
     pub summary_takes: Duration,
 }
 
-impl Default for Manner {
+impl Default for ModelBehaviour {
     fn default() -> Self {
         Self {
             counts: None,
@@ -35,7 +35,7 @@ impl Default for Manner {
     }
 }
 
-impl Manner {
+impl ModelBehaviour {
     /// Tokens of a request, as this model counts them.
     pub fn count(&self, request: &Request) -> u64 {
         (expect_request_tokens(request) as f64 * self.counts.unwrap_or(1.0)).ceil() as u64

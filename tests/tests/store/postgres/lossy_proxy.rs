@@ -27,11 +27,11 @@ enum Loss {
 
 /// Handle of the proxy.
 #[derive(Debug, Clone)]
-pub(crate) struct Wire {
+pub(crate) struct LossyProxy {
     next: Arc<AtomicU8>,
 }
 
-impl Wire {
+impl LossyProxy {
     /// Loses the reply to the next statement that is run, and its connection.
     pub(crate) fn lose_statement(&self) {
         self.next.store(Loss::Statement as u8, Ordering::SeqCst);
@@ -79,7 +79,7 @@ async fn message(from: &mut OwnedReadHalf, is_first: bool) -> io::Result<Vec<u8>
 }
 
 async fn to_server(
-    wire: &Wire,
+    proxy: &LossyProxy,
     lost: &AtomicBool,
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -87,7 +87,7 @@ async fn to_server(
     let mut is_first = true;
     loop {
         let message = message(&mut from, is_first).await?;
-        if !is_first && wire.takes(&message) {
+        if !is_first && proxy.takes(&message) {
             lost.store(true, Ordering::SeqCst);
         }
         is_first = false;
@@ -111,7 +111,7 @@ async fn to_store(
     }
 }
 
-async fn carry(wire: &Wire, store: TcpStream, server: &str) {
+async fn carry(proxy: &LossyProxy, store: TcpStream, server: &str) {
     let Ok(server) = TcpStream::connect(server).await else {
         return;
     };
@@ -126,18 +126,18 @@ async fn carry(wire: &Wire, store: TcpStream, server: &str) {
     let (server_from, server_to) = server.into_split();
     // When either side ends, the connection ends.
     tokio::select! {
-        _ = to_server(wire, &lost, store_from, server_to) => {}
+        _ = to_server(proxy, &lost, store_from, server_to) => {}
         _ = to_store(&lost, server_from, store_to) => {}
     }
 }
 
-async fn serve(wire: &Wire, listener: TcpListener, server: &str) {
+async fn serve(proxy: &LossyProxy, listener: TcpListener, server: &str) {
     let mut carried = FuturesUnordered::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => {
                 let (store, _) = accepted.expect("accepts");
-                carried.push(carry(wire, store, server));
+                carried.push(carry(proxy, store, server));
             }
             Some(()) = carried.next() => {}
         }
@@ -145,14 +145,14 @@ async fn serve(wire: &Wire, listener: TcpListener, server: &str) {
 }
 
 /// Runs a test with a store that reaches its database through the proxy.
-pub(crate) async fn with_wire(name: &str, test: impl AsyncFnOnce(&World, &Wire)) {
+pub(crate) async fn with_lossy_proxy(name: &str, test: impl AsyncFnOnce(&World, &LossyProxy)) {
     with_database(name, async |url| {
         let rest = url.split_once('@').expect("the URL names a user").1;
         let (server, database) = rest.split_once('/').expect("the URL names a database");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
         let port = listener.local_addr().expect("is bound").port();
         let user = url.strip_suffix(rest).expect("it ends so");
-        let wire = Wire {
+        let proxy = LossyProxy {
             next: Arc::new(AtomicU8::new(Loss::None as u8)),
         };
         let settings = Settings {
@@ -169,12 +169,12 @@ pub(crate) async fn with_wire(name: &str, test: impl AsyncFnOnce(&World, &Wire))
                 t0: t0.expect("has a clock"),
                 writes: std::sync::Mutex::default(),
             };
-            test(&world, &wire).await;
+            test(&world, &proxy).await;
             world.store.close().await;
         };
         tokio::select! {
             () = work => {}
-            () = serve(&wire, listener, server) => unreachable!("it has no end"),
+            () = serve(&proxy, listener, server) => unreachable!("it has no end"),
         }
     })
     .await;
