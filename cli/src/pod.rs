@@ -95,12 +95,15 @@ impl Pod {
             let count = *load.borrow_and_update();
             let told = self.tell(count).await;
             match &told {
-                Ok(()) => tracing::debug!(count, "the pod's deletion cost is told"),
+                Ok(()) => tracing::debug!(count, "updated the pod deletion cost"),
                 Err(error) if failing => {
-                    tracing::debug!(error, "the pod's deletion cost is not told");
+                    tracing::debug!(error, "could not update the pod deletion cost");
                 }
                 Err(error) => {
-                    tracing::warn!(error, "Kubernetes does not hear which pods are idle");
+                    tracing::warn!(
+                        error,
+                        "could not update the pod deletion cost; busy pods may be removed first"
+                    );
                 }
             }
             failing = told.is_err();

@@ -27,7 +27,11 @@ const PAGES: u32 = 10;
 pub async fn delete(app: &App, boot: BootId, key: SessionKey) -> Result<bool, store::Error> {
     let exists = delete_one(app, boot, key).await?;
     if exists && let Err(error) = delete_below(app, boot, key).await {
-        tracing::info!(session.id = %key.session, %error, "the sweep will delete the sessions below");
+        tracing::info!(
+            session.id = %key.session,
+            %error,
+            "could not delete the sessions below a deleted one; the sweep will"
+        );
     }
     Ok(exists)
 }
@@ -104,7 +108,11 @@ pub(crate) async fn sweep(
             // A later pass retries it; it must not delay the others.
             Err(error) if error.is_of_data() => {
                 let error = causes(&error);
-                tracing::warn!(session.id = %found.key.session, error, "a deleted session cannot be erased");
+                tracing::warn!(
+                    session.id = %found.key.session,
+                    error,
+                    "could not erase a deleted session; will retry"
+                );
             }
             Err(error) => return Err(error),
         }

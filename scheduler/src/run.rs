@@ -37,7 +37,7 @@ impl Loops {
         self.closing.cancel();
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(CLOSING_MAX, ended).await.is_err() {
-            tracing::debug!("some loops did not end in time and are dropped");
+            tracing::debug!("some loops did not end in time; aborting them");
         }
     }
 }

@@ -172,16 +172,26 @@ impl Boot {
                 }
                 Some(Err(error)) => {
                     if !std::mem::replace(&mut failing, true) {
-                        tracing::warn!(boot.id = %life.id, %error, "lease not renewed; trying on");
+                        tracing::warn!(
+                            boot.id = %life.id,
+                            %error,
+                            "could not renew the lease; will retry"
+                        );
                     }
                     self.lock().orphans_from = None;
                     if parts.clock.monotonic() < fence_at {
                         continue;
                     }
-                    tracing::warn!(boot.id = %life.id, "lease in doubt; dropping every run");
+                    tracing::warn!(
+                        boot.id = %life.id,
+                        "lease not renewed in time; dropping every run"
+                    );
                 }
                 None => {
-                    tracing::warn!(boot.id = %life.id, "lease in doubt; dropping every run");
+                    tracing::warn!(
+                        boot.id = %life.id,
+                        "lease not renewed in time; dropping every run"
+                    );
                 }
             }
             let Some(next) = self.replace(parts, &life, &done).await else {
@@ -236,7 +246,7 @@ impl Boot {
             }
         };
         self.settles(parts);
-        tracing::info!(boot.id = %life.id, boot.before = %old.id, "going on under a new boot id");
+        tracing::info!(boot.id = %life.id, boot.before = %old.id, "continuing under a new boot id");
         let fence_at = life.fence_at;
         self.lives(life);
         Some(fence_at)
@@ -248,7 +258,11 @@ impl Boot {
         if let Some(life) = life {
             life.lost.cancel();
             if let Err(error) = parts.store.stop_boot(life.id).await {
-                tracing::warn!(boot.id = %life.id, %error, "boot not ended; its lease runs out");
+                tracing::warn!(
+                    boot.id = %life.id,
+                    %error,
+                    "could not end this boot; its lease will expire"
+                );
             }
         }
     }
@@ -294,7 +308,10 @@ async fn register(parts: &Parts) -> mainspring_shared::store::Result<Option<Life
     };
     parts.store.register_boot(boot).await?;
     if parts.clock.monotonic() >= fence_at {
-        tracing::warn!(boot.id = %id, "registered later than its lease lasts; registering again");
+        tracing::warn!(
+            boot.id = %id,
+            "registration took longer than the lease lasts; registering again"
+        );
         return Ok(None);
     }
     Ok(Some(Life {

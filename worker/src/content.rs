@@ -130,7 +130,7 @@ impl Content {
             }),
             Ok(None) => Ok(absent(part, "its content is gone")),
             Err(blob::Error::Corrupt { .. }) => {
-                tracing::error!(blob.sha256 = %sha256, "the blob store returned other content");
+                tracing::error!(blob.sha256 = %sha256, "the blob store returned damaged content");
                 metrics::blob_corrupt();
                 Ok(absent(part, "its content is damaged"))
             }
@@ -214,7 +214,10 @@ impl Content {
     /// fails, they stay in the row.
     pub(crate) async fn spill(&self, session: SessionKey, call_id: &str, result: &mut CallResult) {
         if let Err(error) = self.depot.spill_result(session, call_id, result).await {
-            tracing::warn!(%error, "a large part of a result stays in its row");
+            tracing::warn!(
+                %error,
+                "could not store a large part of a result as a blob; keeping it in its row"
+            );
         }
     }
 

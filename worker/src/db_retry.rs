@@ -89,7 +89,11 @@ impl<'a> DbRetry<'a> {
     /// of another kind or the lease is lost.
     async fn outlast(&self, error: &SharedError, outage: &mut Outage) -> bool {
         if !matches!(error.as_ref(), StoreError::Unavailable { .. }) {
-            tracing::error!(send.id = %self.send, %error, "a write was refused");
+            tracing::error!(
+                send.id = %self.send,
+                %error,
+                "a database request failed and is not retried"
+            );
             return false;
         }
         self.pause(outage).await

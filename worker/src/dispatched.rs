@@ -52,7 +52,7 @@ async fn listen_in(kernel: &Arc<Kernel>, life: &Life) {
                     begin(kernel, life, dispatch);
                 }
             }
-            Err(error) => tracing::debug!(%error, "a dispatch could not be read"),
+            Err(error) => tracing::debug!(%error, "could not parse a dispatch"),
         }
     }
 }
@@ -67,7 +67,11 @@ fn begin(kernel: &Arc<Kernel>, life: &Life, dispatch: Dispatch) {
         .since(dispatch.at());
     // By now it may have been found as a stray and released.
     if age >= strays::interval(&kernel.parts.config) / 2 {
-        tracing::debug!(session.id = %dispatch.key().session, ?age, "a grant was heard of too late");
+        tracing::debug!(
+            session.id = %dispatch.key().session,
+            ?age,
+            "a grant arrived too late; ignoring it"
+        );
         return;
     }
     let handed = Handed {
@@ -92,7 +96,11 @@ async fn decline(kernel: Arc<Kernel>, handed: Handed) {
     match kernel.writes.release(dispatch.release(life.id)).await {
         Ok(_) => writes::enqueue(&kernel.parts, dispatch.granted.ready),
         Err(error) => {
-            tracing::debug!(session.id = %dispatch.key().session, %error, "not given back yet");
+            tracing::debug!(
+                session.id = %dispatch.key().session,
+                %error,
+                "could not release a session that there is no slot for; will retry"
+            );
         }
     }
 }

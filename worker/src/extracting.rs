@@ -128,7 +128,7 @@ pub(crate) async fn run(kernel: Arc<Kernel>, mut ended: mpsc::Receiver<EndedSend
                 let attempt = |owed| attempt(kernel, owed, token, parent.clone());
                 under_way.extend(claimed.into_iter().map(attempt));
             }
-            Err(error) => tracing::debug!(%error, "no extraction could be taken"),
+            Err(error) => tracing::debug!(%error, "could not claim extractions"),
         }
     }
     tokio::select! {
@@ -188,11 +188,11 @@ async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid, parent: Op
     let work = AssertUnwindSafe(extract(kernel, &owed, &paid, parent)).catch_unwind();
     let work = tokio::select! {
         biased;
-        work = work => work.unwrap_or_else(|_| Err("it broke off by a defect".to_owned())),
+        work = work => work.unwrap_or_else(|_| Err("it panicked".to_owned())),
         () = parts.clock.sleep(limit) => Err("it took too long".to_owned()),
     };
     let work = work.unwrap_or_else(|why| {
-        tracing::warn!(send.id = %owed.send_id, attempt = owed.attempts, why, "nothing was extracted");
+        tracing::warn!(send.id = %owed.send_id, attempt = owed.attempts, why, "an extraction failed");
         Work {
             again: true,
             ..Work::default()
@@ -206,7 +206,7 @@ async fn attempt(kernel: &Arc<Kernel>, owed: Extraction, token: Uuid, parent: Op
             tracing::debug!(send.id = %owed.send_id, "an extraction was erased or taken over");
         }
         Err(error) => {
-            tracing::warn!(send.id = %owed.send_id, %error, "an extraction was not stored");
+            tracing::warn!(send.id = %owed.send_id, %error, "could not store an extraction");
         }
     }
 }
@@ -396,7 +396,7 @@ async fn extract_from(
         to_seq: mine.last().map(|message| message.seq),
     };
     let Some(facts) = found::facts(&plain_text(&reply.content)) else {
-        tracing::warn!(send.id = %owed.send_id, "the extracting model did not answer in JSON");
+        tracing::warn!(send.id = %owed.send_id, "the extraction model did not answer in JSON");
         return Ok(Work {
             again: true,
             ..Work::default()
@@ -406,7 +406,7 @@ async fn extract_from(
     let (found, again) = match found {
         Ok(found) => (found, false),
         Err(error) => {
-            tracing::warn!(send.id = %owed.send_id, %error, "extracted entries were not kept");
+            tracing::warn!(send.id = %owed.send_id, %error, "could not store extracted entries");
             (Found::default(), true)
         }
     };
@@ -519,7 +519,7 @@ async fn ask_model(
         match caps.answer(input, wanted, price.as_ref()) {
             Ok(allowed) => break allowed,
             Err(short) if chars < SHOWN_CHARS_MIN => {
-                tracing::info!(send.id = %owed.send_id, %short, "there is no budget to extract");
+                tracing::info!(send.id = %owed.send_id, %short, "too little budget to extract");
                 return Ok(None);
             }
             Err(_) => {

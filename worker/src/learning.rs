@@ -24,7 +24,7 @@ pub(crate) async fn begin(parts: &Parts) {
     tokio::select! {
         biased;
         read = learn(parts) => told(read),
-        () = parts.clock.sleep(WITHIN) => tracing::debug!("providers' counts were not read in time"),
+        () = parts.clock.sleep(WITHIN) => tracing::debug!("could not read calibrations in time"),
     }
 }
 
@@ -52,7 +52,7 @@ pub(crate) async fn run(kernel: Arc<Kernel>) {
 
 fn told(result: Result<()>) {
     if let Err(error) = result {
-        tracing::debug!(%error, "what is learned of providers' counts was not exchanged");
+        tracing::debug!(%error, "could not exchange calibrations");
     }
 }
 

@@ -71,7 +71,7 @@ fn publish(bus: &dyn Bus, batch: &mut Vec<(SessionKey, LiveEvent)>) {
     for (key, events) in sessions {
         match serde_json::to_vec(&events) {
             Ok(json) => bus.publish(Topic::Live(key), Bytes::from(json)),
-            Err(error) => tracing::error!(%error, "a live event cannot be written as JSON"),
+            Err(error) => tracing::error!(%error, "could not serialize live events"),
         }
     }
 }

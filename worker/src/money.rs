@@ -318,7 +318,9 @@ impl Money {
             biased;
             _ = settled => {}
             () = self.parts.clock.sleep(within) => {
-                tracing::warn!("what calls cost was not entered in time: it counts at its most");
+                tracing::warn!(
+                    "charging calls at their maximum: their cost could not be recorded in time"
+                );
             }
         }
     }
@@ -392,7 +394,10 @@ async fn reserve(
             granted.collect()
         }
         Err(error) => {
-            tracing::debug!(%error, "it is not known whether money was set aside");
+            tracing::debug!(
+                %error,
+                "a reservation of money failed or its answer was lost; releasing it"
+            );
             // It may have been: give it back.
             for item in &items {
                 drop(aside(item.tenant, item.call, Amount::default()));
@@ -424,10 +429,13 @@ pub(crate) async fn run(parts: Parts, mut unsettled: Unsettled, done: Cancellati
                 break;
             };
             if error.is_of_data() {
-                tracing::error!(%error, "what calls cost cannot be entered: it counts at its most");
+                tracing::error!(
+                    %error,
+                    "charging calls at their maximum: the database rejected their cost"
+                );
                 break;
             }
-            tracing::debug!(%error, "what calls cost was not entered; trying on");
+            tracing::debug!(%error, "could not record the cost of calls; will retry");
             if !outage.pause(&parts, done.cancelled()).await {
                 return;
             }

@@ -78,7 +78,7 @@ pub(crate) async fn begin(kernel: &Kernel) {
         biased;
         read = first => told(read),
         () = parts.clock.sleep(WITHIN) => {
-            tracing::warn!("what is paused and how many workers there are was not read in time");
+            tracing::warn!("could not read the pauses, spending limits and worker count in time");
         }
     }
 }
@@ -135,6 +135,6 @@ pub(crate) async fn run(kernel: Arc<Kernel>) {
 
 fn told(read: Result<()>) {
     if let Err(error) = read {
-        tracing::debug!(%error, "what is paused was not read");
+        tracing::debug!(%error, "could not refresh the pauses, spending limits or worker count");
     }
 }

@@ -92,7 +92,7 @@ fn publish(kernel: &Kernel, ask: &Ask, answered: &Answered) {
             .parts
             .bus
             .publish(Topic::Answers(ask.id), Bytes::from(json)),
-        Err(error) => tracing::error!(%error, "a preview cannot be written as JSON"),
+        Err(error) => tracing::error!(%error, "could not serialize a preview"),
     }
 }
 

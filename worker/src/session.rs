@@ -178,7 +178,7 @@ async fn call_seats(kernel: &Kernel, key: SessionKey) {
                 writes::enqueue(&kernel.parts, ready);
             }
         }
-        Err(error) => tracing::debug!(tenant = %key.tenant, %error, "the sweep calls to seats"),
+        Err(error) => tracing::debug!(tenant = %key.tenant, %error, "could not give out seats"),
     }
 }
 
@@ -228,7 +228,11 @@ async fn claim(kernel: &Arc<Kernel>, key: SessionKey) -> Option<Granted> {
             None
         }
         Err(error) => {
-            tracing::debug!(session.id = %key.session, %error, "not claimed; the sweep tries on");
+            tracing::debug!(
+                session.id = %key.session,
+                %error,
+                "could not claim a session; the sweep will retry"
+            );
             disown(kernel, key, token, ReleaseLoss::Nothing).await;
             None
         }
@@ -254,7 +258,11 @@ async fn give_back(kernel: &Kernel, key: SessionKey, lease: Lease) {
         lost: ReleaseLoss::Nothing,
     };
     if let Err(error) = kernel.writes.release(release).await {
-        tracing::debug!(session.id = %key.session, %error, "left to its lease");
+        tracing::debug!(
+            session.id = %key.session,
+            %error,
+            "could not release a session; its lease will expire"
+        );
     }
 }
 

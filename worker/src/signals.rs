@@ -90,7 +90,7 @@ async fn look(kernel: &Kernel, key: SessionKey) {
         Ok(Some(record)) if record.cancel_requested => control.handles.cancel.cancel(),
         Ok(Some(_)) => {}
         Ok(None) => control.handles.lost.cancel(),
-        Err(error) => tracing::debug!(%error, "a signal's reason could not be read"),
+        Err(error) => tracing::debug!(%error, "could not read the send that a signal is about"),
     }
 }
 
@@ -98,7 +98,7 @@ async fn look(kernel: &Kernel, key: SessionKey) {
 pub(crate) fn publish(parts: &Parts, key: SessionKey, signals: i32) {
     match serde_json::to_vec(&[(key, signals)]) {
         Ok(json) => parts.bus.publish(Topic::Signals, Bytes::from(json)),
-        Err(error) => tracing::error!(%error, "a signal cannot be written as JSON"),
+        Err(error) => tracing::error!(%error, "could not serialize a signal"),
     }
 }
 
@@ -106,6 +106,6 @@ pub(crate) fn publish(parts: &Parts, key: SessionKey, signals: i32) {
 pub(crate) fn publish_run(parts: &Parts, key: RunKey) {
     match serde_json::to_vec(&[RunNotice { key, step: None }]) {
         Ok(json) => parts.bus.publish(Topic::Runs, Bytes::from(json)),
-        Err(error) => tracing::error!(%error, "a run's notice cannot be written as JSON"),
+        Err(error) => tracing::error!(%error, "could not serialize a run's notice"),
     }
 }

@@ -41,7 +41,7 @@ pub(crate) async fn watch(kernel: Arc<Kernel>) {
         let owned = match parts.store.owned_sessions(life.id, after, PAGE).await {
             Ok(owned) => owned,
             Err(error) => {
-                tracing::debug!(%error, "what this process owns could not be read");
+                tracing::debug!(%error, "could not read which sessions this worker owns");
                 continue;
             }
         };
@@ -71,10 +71,13 @@ pub(crate) async fn watch(kernel: Arc<Kernel>) {
             };
             match kernel.writes.release(release).await {
                 Ok(true) => {
-                    tracing::warn!(session.id = %key.session, "nobody worked on it; given back");
+                    tracing::warn!(
+                        session.id = %key.session,
+                        "released a session that no run was working on"
+                    );
                 }
                 Ok(false) => {}
-                Err(error) => tracing::debug!(%error, "a session was not given back"),
+                Err(error) => tracing::debug!(%error, "could not release a stray session"),
             }
         }
         if after.is_none() {

@@ -196,7 +196,7 @@ pub async fn run_counted(
     ];
     for task in tasks {
         if let Err(error) = task.await {
-            tracing::error!(%error, "a task of the worker ended badly");
+            tracing::error!(%error, "a background task of the worker failed");
         }
     }
     Ok(())
@@ -214,7 +214,7 @@ fn introduce(parts: &Parts) {
         providers = names(parts.providers.names().collect()),
         tools = names(parts.tools.names().collect()),
         mcp.servers = names(parts.tools.servers().collect()),
-        "a worker begins"
+        "worker started"
     );
 }
 
@@ -273,7 +273,7 @@ async fn poll(kernel: Arc<Kernel>) {
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "no work read from the database");
+                    tracing::debug!(%error, "could not read ready sessions from the database");
                     break;
                 }
             }
@@ -294,7 +294,7 @@ async fn drain(kernel: &Kernel) {
     }
     tracing::info!(
         runs = kernel.tasks.runs.len(),
-        "answers under way are given back"
+        "releasing the runs still in flight"
     );
     kernel.lifecycle.abort();
     // Each run still has one write to make; whatever does not make it is left to the lease.

@@ -391,7 +391,7 @@ fn tell(parts: &Parts, notices: &[StepNotice]) {
     }
     match serde_json::to_vec(notices) {
         Ok(json) => parts.bus.publish(Topic::Steps, Bytes::from(json)),
-        Err(error) => tracing::error!(%error, "a step notice cannot be written as JSON"),
+        Err(error) => tracing::error!(%error, "could not serialize step notices"),
     }
 }
 

@@ -57,13 +57,16 @@ impl Base {
         // A core dump would contain every key that the process holds, including those sealed in the
         // database.
         if let Err(error) = rlimit::setrlimit(rlimit::Resource::CORE, 0, 0) {
-            tracing::warn!(%error, "a crash of this process may leave a core with its secrets");
+            tracing::warn!(
+                %error,
+                "could not disable core dumps: a crash may write this process's secrets to disk"
+            );
         }
         // Each stream needs a socket, and the usual soft limit is 1024. If the limit cannot be
         // raised, later connections beyond it are refused.
         match rlimit::increase_nofile_limit(FILES) {
             Ok(files) => tracing::debug!(files, "open files allowed"),
-            Err(error) => tracing::debug!(%error, "the open file limit is unchanged"),
+            Err(error) => tracing::debug!(%error, "could not raise the open file limit"),
         }
         let metrics =
             Metrics::install().map_err(|error| Failure::new(Exit::Failure, causes(&error)))?;
@@ -104,7 +107,7 @@ impl Base {
                 .as_ref()
                 .is_none_or(|(when, what)| *what != failure.message || waited >= *when + REMINDER);
             if news {
-                tracing::warn!(reason = failure.message, "not ready to start, trying again");
+                tracing::warn!(reason = failure.message, "not ready to start; will retry");
                 said = Some((waited, failure.message.clone()));
             }
             tokio::select! {
@@ -230,7 +233,7 @@ impl Base {
         let dirs = config.skills.dirs.iter().map(Into::into).collect();
         let mut mounted = MountedSkills::new(dirs, config.skills.reload_interval);
         if let Err(error) = mounted.publish(store.as_ref()).await {
-            tracing::warn!(%error, "skills are not published; will retry");
+            tracing::warn!(%error, "could not publish skills; will retry");
         }
         let (store, clock) = (store.clone(), self.clock.clone());
         let stopping = self.lifecycle.stopping();

@@ -20,7 +20,7 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
         let provider = config.llm.kind.as_str();
         tracing::warn!(
             provider,
-            "no default model: sends of agents that name none fail; MAINSPRING_LLM_MODEL names one"
+            "no default model: sends of agents that name none will fail; set MAINSPRING_LLM_MODEL"
         );
     }
     let mut role = base.worker(config, store.clone(), &wires)?;

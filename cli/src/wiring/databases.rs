@@ -42,7 +42,11 @@ pub(super) async fn store(config: &Config, migrate: Migrate) -> Result<Arc<dyn S
         }
         let opened = match PostgresStore::open(&settings).await {
             Err(error @ Error::Unavailable { .. }) if name != HOME => {
-                tracing::warn!(place = name, %error, "a database is away; its tenants wait");
+                tracing::warn!(
+                    place = name,
+                    %error,
+                    "a database is unavailable; its tenants wait until it is back"
+                );
                 PostgresStore::open_unseen(&settings)
             }
             opened => opened,

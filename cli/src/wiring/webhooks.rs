@@ -160,7 +160,11 @@ pub(crate) fn with_own_key(config: &Config, entropy: &dyn Entropy) -> Result<Con
     if let Err(error) = made {
         // Without a key the process still serves, and reports the lack when a secret is to be
         // stored.
-        tracing::warn!(file = %file.display(), %error, "no key for secrets could be created");
+        tracing::warn!(
+            file = %file.display(),
+            %error,
+            "could not create a key to encrypt secrets; none can be stored"
+        );
         return Ok(config);
     }
     config.secrets_key = Some(Secret::new(read(&file)?.trim()));

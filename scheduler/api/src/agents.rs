@@ -162,7 +162,7 @@ pub(super) async fn publish(
         // if this fails.
         match app.store.limited_agents(tenant).await {
             Ok(agents) => app.known.agents.note(tenant, agents),
-            Err(error) => tracing::debug!(%error, "limits of agents are read again later"),
+            Err(error) => tracing::debug!(%error, "could not read agents' limits; will retry"),
         }
         // Workers check at once whose spending is limited; otherwise they would within a second.
         app.notifier.pauses_changed();

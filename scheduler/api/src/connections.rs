@@ -82,7 +82,7 @@ pub(crate) async fn serve(
             Ok((stream, _)) => stream,
             Err(error) if is_of_the_peer(&error) => continue,
             Err(error) => {
-                tracing::warn!(%error, "connections cannot be accepted");
+                tracing::warn!(%error, "could not accept a connection; will retry");
                 tokio::select! {
                     biased;
                     () = &mut stopping => break,
@@ -133,7 +133,7 @@ async fn connection(
     lifecycle: Lifecycle,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::trace!(%error, "small responses may be delayed");
+        tracing::trace!(%error, "could not set TCP_NODELAY; small responses may be delayed");
     }
     let asked = Arc::new(AtomicBool::new(false));
     let service = service_fn({

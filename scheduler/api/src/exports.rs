@@ -257,7 +257,7 @@ impl Exporting {
             })),
             Ok(None) => Ok(None),
             Err(blob::Error::Corrupt { .. }) => {
-                tracing::error!(blob.sha256 = %sha256, "a damaged blob is left out of an archive");
+                tracing::error!(blob.sha256 = %sha256, "leaving a damaged blob out of an archive");
                 Ok(None)
             }
             Err(error) => Err(error.into()),

@@ -65,7 +65,11 @@ async fn sweep(app: &App) -> Result<bool, store::Error> {
             // One tenant's data must not block the erasure of others.
             Err(error) if error.is_of_data() => {
                 let cause = causes(&error);
-                tracing::warn!(tenant.id = %tenant, error = cause, "a tenant cannot be erased");
+                tracing::warn!(
+                    tenant.id = %tenant,
+                    error = cause,
+                    "could not erase a tenant; will retry"
+                );
                 let failed = Some("rows: the database refuses them".to_owned());
                 app.store.note_tenant_erasure(tenant, failed).await?;
             }
@@ -204,7 +208,11 @@ async fn note(
     tenant: TenantId,
     error: &mainspring_shared::blob::Error,
 ) -> Result<(), store::Error> {
-    tracing::warn!(tenant.id = %tenant, error = %error, "blobs of a tenant cannot be removed");
+    tracing::warn!(
+        tenant.id = %tenant,
+        error = %error,
+        "could not remove the blobs of a tenant; will retry"
+    );
     let failed = Some("blobs: their store does not remove them".to_owned());
     app.store.note_tenant_erasure(tenant, failed).await
 }

@@ -133,6 +133,6 @@ pub(crate) async fn run(app: &Arc<App>) {
     if writer.writes()
         && let Err(error) = writer.pass().await
     {
-        tracing::debug!(%error, "the journal's end is left to the next process");
+        tracing::debug!(%error, "could not write the rest of the journal; the next process will");
     }
 }

@@ -34,7 +34,11 @@ pub(super) async fn cancel_work_of(
             // One failure must not delay the others.
             Err(error) if error.is_of_data() => {
                 let error = causes(&error);
-                tracing::warn!(send.id = %send, error, "the work below a send could not be cancelled");
+                tracing::warn!(
+                    send.id = %send,
+                    error,
+                    "could not cancel the work below a send; the sweep will retry"
+                );
             }
             Err(error) => return Err(error),
         }

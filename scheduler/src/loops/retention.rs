@@ -235,7 +235,11 @@ async fn runs(
             Ok(()) => true,
             Err(error) if error.is_of_data() => {
                 let error = causes(&error);
-                tracing::warn!(run.id = %run.key.run, error, "its leaves cannot be removed");
+                tracing::warn!(
+                    run.id = %run.key.run,
+                    error,
+                    "could not remove the leaves of a run; keeping the run for now"
+                );
                 false
             }
             Err(error) => return Err(error),

@@ -108,7 +108,7 @@ async fn release_all(app: &App, memory: &Memory) {
         && !keys.is_empty()
         && let Err(error) = app.store.release_runs(boot, keys).await
     {
-        tracing::debug!(error = %error, "runs could not be released, their lease will expire");
+        tracing::debug!(error = %error, "could not release runs; their leases will expire");
     }
 }
 
@@ -205,7 +205,11 @@ async fn prepare(
     let prepared = match (advance::prepare(app, start, news, now).await, spare) {
         // A row of one of its leaves cannot be read.
         (Err(error), Some((record, news))) if error.is_of_data() => {
-            tracing::error!(run.id = %record.key.run, error = %error, "a run cannot be advanced");
+            tracing::error!(
+                run.id = %record.key.run,
+                error = %error,
+                "could not advance a run; failing it"
+            );
             let start = Start::Broken(Box::new(record));
             advance::prepare(app, start, news, now).await?
         }
@@ -317,7 +321,11 @@ async fn refused(
     error: &store::Error,
 ) -> Result<(), store::Error> {
     let key = one.item.run.key;
-    tracing::error!(run.id = %key.run, error = super::causes(error), "an advance was refused");
+    tracing::error!(
+        run.id = %key.run,
+        error = super::causes(error),
+        "the database rejected a run's advance; failing the run"
+    );
     let found = app.store.get_runs(vec![key]).await?;
     let Some(record) = found.into_iter().flatten().next() else {
         return Ok(());
@@ -382,16 +390,25 @@ fn settle(app: &App, memory: &mut Memory, prepared: Vec<Prepared>, outcomes: Vec
             AdvanceOutcome::NoRoom => {
                 // Its events are still pending: the next pass loads the run again and starts fewer
                 // leaves.
-                tracing::debug!(run.id = %key.run, "other runs took the free slots for its leaves");
+                tracing::debug!(
+                    run.id = %key.run,
+                    "other runs took the free slots for a run's leaves; will retry"
+                );
                 app.notifier.wake_runs();
             }
             AdvanceOutcome::Locked => {
-                tracing::debug!(run.id = %key.run, "a session that its advance needs is locked");
+                tracing::debug!(
+                    run.id = %key.run,
+                    "a run's advance needs a locked session; will retry"
+                );
                 memory.skipped.pause([key]);
             }
             AdvanceOutcome::Lost => {
                 metrics::counter!(ADVANCES_LOST).increment(1);
-                tracing::debug!(run.id = %key.run, "another scheduler has this run");
+                tracing::debug!(
+                    run.id = %key.run,
+                    "a run's advance was superseded; nothing was stored"
+                );
             }
         }
     }

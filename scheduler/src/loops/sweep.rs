@@ -106,7 +106,7 @@ fn note_swept(swept: u32) -> bool {
     if swept > 0 {
         tracing::warn!(
             calls = swept,
-            "money that dead workers had set aside counts as spent"
+            "charging calls of dead workers at their maximum: their cost was never recorded"
         );
     }
     swept >= MONEY_SWEPT

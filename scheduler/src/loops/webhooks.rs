@@ -75,7 +75,7 @@ impl Posts {
             Ok(attempt) => self.note(attempt),
             // Its lease expires. Its endpoint is unknown, so it counts as in flight until no post
             // is.
-            Err(error) => tracing::error!(%error, "a delivery ended without an outcome"),
+            Err(error) => tracing::error!(%error, "a delivery task failed; its lease will expire"),
         }
         if self.tasks.is_empty() {
             self.of.clear();
@@ -110,7 +110,10 @@ pub(crate) async fn run(app: &Arc<App>) {
     while let Some(joined) = posts.tasks.join_next().await {
         posts.note_joined(joined);
         if let Err(error) = settle(app, &mut posts).await {
-            tracing::debug!(%error, "deliveries could not be settled and are made again");
+            tracing::debug!(
+                %error,
+                "could not record the outcome of deliveries; they will be made again"
+            );
         }
     }
 }
@@ -228,7 +231,11 @@ async fn post(
     let keys = match app.outside.webhooks.keys(webhook, now) {
         Ok(keys) => keys,
         Err(why) => {
-            tracing::warn!(webhook.id = %webhook.id, why, "an endpoint cannot be told");
+            tracing::warn!(
+                webhook.id = %webhook.id,
+                why,
+                "no usable key to sign a webhook's message with"
+            );
             return Attempted::Not(why);
         }
     };
@@ -236,7 +243,11 @@ async fn post(
         Ok(Some(made)) => made,
         Ok(None) => return Attempted::Nothing,
         Err(error) => {
-            tracing::debug!(webhook.id = %webhook.id, %error, "a message could not be made");
+            tracing::debug!(
+                webhook.id = %webhook.id,
+                %error,
+                "could not build a webhook's message"
+            );
             return Attempted::Not("the message could not be made".to_owned());
         }
     };
@@ -273,7 +284,11 @@ async fn settle(app: &App, posts: &mut Posts) -> Result<(), store::Error> {
         };
         if app.store.change_webhook(change).await?.is_some() {
             metrics::counter!(WEBHOOKS_DISABLED).increment(1);
-            tracing::warn!(tenant = %tenant, webhook.id = %id, "an endpoint answered 410 and is disabled");
+            tracing::warn!(
+                tenant = %tenant,
+                webhook.id = %id,
+                "a webhook's endpoint answered 410; the webhook is disabled"
+            );
         }
     }
     Ok(())

@@ -54,7 +54,10 @@ pub async fn prepare_parts(
         settle(app, tenant, owner, parts, at).await?;
     }
     if let Err(error) = app.outside.blobs.spill(tenant, owner, parts).await {
-        tracing::warn!(error = causes(&error), "a large part stays in its row");
+        tracing::warn!(
+            error = causes(&error),
+            "could not store a large part as a blob; keeping it in its row"
+        );
     }
     Ok(())
 }
@@ -92,7 +95,10 @@ pub fn named(messages: &[Message]) -> impl Iterator<Item = BlobHash> {
 /// their row.
 pub async fn spill_result(app: &App, key: SessionKey, call_id: &str, result: &mut CallResult) {
     if let Err(error) = app.outside.blobs.spill_result(key, call_id, result).await {
-        tracing::warn!(error = causes(&error), "a large result stays in its row");
+        tracing::warn!(
+            error = causes(&error),
+            "could not store a large result as a blob; keeping it in its row"
+        );
     }
 }
 

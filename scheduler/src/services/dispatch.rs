@@ -44,7 +44,7 @@ async fn tell(app: &App, keeper: BootId, granted: Vec<Dispatch>) {
     let json = match serde_json::to_vec(&granted) {
         Ok(json) => Bytes::from(json),
         Err(error) => {
-            tracing::error!(%error, "a dispatch cannot be written as JSON");
+            tracing::error!(%error, "could not serialize a dispatch");
             return;
         }
     };
@@ -62,6 +62,6 @@ async fn tell(app: &App, keeper: BootId, granted: Vec<Dispatch>) {
             let free = free.map(|(dispatch, _)| dispatch.granted.ready);
             app.notifier.enqueue(free);
         }
-        Err(error) => tracing::debug!(boot.id = %keeper, %error, "grants are not given back yet"),
+        Err(error) => tracing::debug!(boot.id = %keeper, %error, "could not release grants"),
     }
 }

@@ -29,11 +29,7 @@ pub async fn erase(
         let step = app.store.erase_memories(item.clone()).await?;
         deleted += step.deleted;
         if !step.more {
-            tracing::info!(
-                by = item.by,
-                deleted,
-                "a namespace of the memory was erased"
-            );
+            tracing::info!(by = item.by, deleted, "a memory namespace was erased");
             return Ok(deleted);
         }
     }

@@ -143,7 +143,7 @@ impl Notifier {
     fn publish<T: Serialize + ?Sized>(&self, topic: Topic, notices: &T) {
         match serde_json::to_vec(notices) {
             Ok(json) => self.bus.publish(topic, Bytes::from(json)),
-            Err(error) => tracing::error!(error = %error, "notices could not be written"),
+            Err(error) => tracing::error!(error = %error, "could not serialize notices"),
         }
     }
 }

@@ -23,7 +23,7 @@ pub async fn resume(app: &App, key: PauseKey) -> Result<(), Error> {
     // them again.
     app.notifier.pauses_changed();
     if let Err(error) = app.store.wake_paused(WOKEN).await {
-        tracing::debug!(%error, "left to the sweep");
+        tracing::debug!(%error, "could not wake paused sends; the sweep will");
     }
     Ok(())
 }

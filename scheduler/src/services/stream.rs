@@ -215,7 +215,7 @@ impl Reader {
     async fn read(&mut self) -> Vec<StreamEvent> {
         let mut out = Vec::new();
         if let Err(error) = self.read_page(&mut out).await {
-            tracing::debug!(code = %error.code(), "a stream could not be read and will retry");
+            tracing::debug!(code = %error.code(), "could not read a stream; will retry");
             // Even if earlier reads succeeded and only the last one failed.
             self.at.unread = true;
             if out.is_empty() {

@@ -68,7 +68,7 @@ impl Queue for LocalQueue {
 
     async fn run(&self, pool: &str, handler: Arc<dyn Handler>, stop: BoxFuture<'static, ()>) {
         let Some(pool) = self.pool(pool) else {
-            tracing::error!(pool, "there are too many pools to work on this one");
+            tracing::error!(pool, "too many pools; no work is taken from this one");
             return stop.await;
         };
         let stopping = CancellationToken::new();

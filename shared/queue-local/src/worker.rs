@@ -90,7 +90,7 @@ pub(crate) async fn supervise(
             }
             ended = &mut running => {
                 let failed = !matches!(ended, Ok(Ok(())));
-                tracing::error!(failed, "a worker ended by itself");
+                tracing::error!(failed, "a queue worker ended unexpectedly; restarting it");
             }
         }
         if tokio::time::timeout(RESTART_PAUSE, stop.cancelled())

@@ -84,7 +84,7 @@ pub(crate) async fn supervise(
             let line = &intake.line;
             tracing::warn!(
                 ?line,
-                "jobs cannot be fetched though redis answers; trying on"
+                "could not fetch jobs although redis answers; still retrying"
             );
         }
         tokio::select! {
@@ -169,10 +169,10 @@ async fn attend(
         ended = &mut life.running => {
             let line = &intake.line;
             match ended {
-                Ok(Ok(())) => tracing::debug!(?line, "a worker ended"),
+                Ok(Ok(())) => tracing::debug!(?line, "a queue worker ended"),
                 // Losing Redis ends every worker; the link logs that.
-                Ok(Err(error)) => tracing::debug!(?line, %error, "a worker ended"),
-                Err(_) => tracing::error!(?line, "a worker panicked"),
+                Ok(Err(error)) => tracing::debug!(?line, %error, "a queue worker ended"),
+                Err(_) => tracing::error!(?line, "a queue worker panicked"),
             }
             false
         }

@@ -163,7 +163,10 @@ impl<T: Send + 'static, R: Send + 'static> Group<T, R> {
                     let (work, callers): (Vec<T>, Vec<_>) = batch.into_iter().unzip();
                     // A panic only affects this group: its callers get an error.
                     let Ok(answers) = AssertUnwindSafe(run(work)).catch_unwind().await else {
-                        tracing::error!(items = callers.len(), "a group's function panicked");
+                        tracing::error!(
+                            items = callers.len(),
+                            "a batch panicked; its callers get an error"
+                        );
                         continue;
                     };
                     if buggify("group.unanswered") {

@@ -168,7 +168,7 @@ impl MountedSkills {
         let (listing, found) = match looked.await {
             Ok(looked) => looked,
             Err(error) => {
-                tracing::error!(%error, "the folders of skills could not be looked at");
+                tracing::error!(%error, "could not scan the folders of skills");
                 return Ok(());
             }
         };
@@ -193,7 +193,7 @@ impl MountedSkills {
                 () = &mut stopping => return,
             }
             if let Err(error) = self.publish(store.as_ref()).await {
-                tracing::warn!(%error, "skills are not published; will retry");
+                tracing::warn!(%error, "could not publish skills; will retry");
             }
         }
     }
@@ -202,7 +202,7 @@ impl MountedSkills {
 async fn publish(store: &dyn Store, found: Found) -> store::Result<()> {
     for skill in found.skills {
         for warning in &skill.manifest.warnings {
-            tracing::warn!(skill.name, warning, "a skill has a fault that was accepted");
+            tracing::warn!(skill.name, warning, "a skill was accepted with a warning");
         }
         let (name, hash) = (skill.name.clone(), skill.hash);
         let item = PublishSkill {
@@ -221,14 +221,18 @@ async fn publish(store: &dyn Store, found: Found) -> store::Result<()> {
             Ok(_) => tracing::info!(skill.name = name, skill.hash = %hash, "skill published"),
             // Only this skill is affected; continue with the others.
             Err(error) if error.is_of_data() => {
-                tracing::error!(skill.name = name, %error, "a skill is left out");
+                tracing::error!(
+                    skill.name = name,
+                    %error,
+                    "could not publish a skill; leaving it out"
+                );
             }
             Err(error) => return Err(error),
         }
     }
     for (folder, faults) in found.broken {
         for fault in &faults {
-            tracing::warn!(skill.folder = folder, %fault, "a skill is left out");
+            tracing::warn!(skill.folder = folder, %fault, "a skill is broken; leaving it out");
         }
         store
             .note_broken_skill(TenantId::DEFAULT, folder, faults)
@@ -258,7 +262,7 @@ fn scan(dirs: &[PathBuf]) -> Found {
         let folders = match folders(dir) {
             Ok(folders) => folders,
             Err(error) => {
-                tracing::warn!(dir = %dir.display(), %error, "a folder of skills cannot be read");
+                tracing::warn!(dir = %dir.display(), %error, "could not read a folder of skills");
                 continue;
             }
         };
@@ -269,7 +273,7 @@ fn scan(dirs: &[PathBuf]) -> Found {
                     tracing::warn!(
                         skill.name,
                         skill.folder = %path.display(),
-                        "a skill is left out: another folder has one of this name"
+                        "leaving out a skill: another folder has one of this name"
                     );
                 }
                 Err(faults) => {

@@ -135,7 +135,7 @@ pub(crate) fn skipped(fault: &Fault) {
         Fault::Database { .. } | Fault::NoRow | Fault::Encode(_) | Fault::Schema(_) => "",
     };
     metrics::counter!(ROWS_UNREADABLE, "table" => table).increment(1);
-    tracing::debug!(error = %fault, "a row cannot be read and is passed over");
+    tracing::debug!(error = %fault, "skipping a row that cannot be read or written");
 }
 
 impl From<Fault> for Error {

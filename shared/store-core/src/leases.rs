@@ -35,7 +35,10 @@ impl Leases for SqlStore {
         if goes_on {
             let kept = self.write(boot, |tx, boot| Box::pin(boots::touch(tx, boot)));
             if let Err(error) = kept.await {
-                tracing::warn!(%error, "a claim is not known to outlast a power cut");
+                tracing::warn!(
+                    %error,
+                    "could not confirm that a claim is durable; a power cut may lose it"
+                );
             }
         }
         Ok(outcomes)

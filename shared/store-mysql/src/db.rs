@@ -140,7 +140,10 @@ impl Transaction for Open {
     fn rollback(self: Box<Self>) -> BoxFuture<'static, ()> {
         async move {
             if let Err(error) = self.0.rollback().await {
-                tracing::debug!(%error, "nothing was left to roll back");
+                tracing::debug!(
+                    %error,
+                    "rollback failed; the transaction had most likely ended already"
+                );
             }
         }
         .boxed()

@@ -145,7 +145,7 @@ impl Catalogue {
             // Keep using the old copy: writes for a tenant that has moved away are refused by its
             // old database.
             Err(error) if state.until.is_some() => {
-                tracing::debug!(%error, "the catalogue cannot be read");
+                tracing::debug!(%error, "could not read the catalogue; using the old copy");
                 // Counted from the end of the attempt, which may have taken longer than that:
                 // otherwise every caller would read again at once.
                 state.until = Some(Instant::now() + state.ttl());

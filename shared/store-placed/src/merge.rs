@@ -16,7 +16,11 @@ impl<T> Answers<T> {
             match answer {
                 Ok(answer) => found.push((place, answer)),
                 Err(error @ Error::Unavailable { .. }) => {
-                    tracing::debug!(place, %error, "a database is left out");
+                    tracing::debug!(
+                        place,
+                        %error,
+                        "a database is unavailable; leaving out its answer"
+                    );
                     failed.get_or_insert(error);
                 }
                 Err(error) => return Err(error),

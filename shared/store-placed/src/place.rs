@@ -94,7 +94,10 @@ impl Place {
         let mut health = self.health();
         health.failures = health.failures.saturating_add(1);
         if health.failures == FAILURES {
-            tracing::warn!(place = self.name, "a database is away; its tenants wait");
+            tracing::warn!(
+                place = self.name,
+                "a database is unavailable; its tenants wait until it is back"
+            );
         }
         health.probed = Some(Instant::now());
     }

@@ -117,7 +117,7 @@ pub(crate) async fn renew(
         signals.extend(fields.maybe_signals()?);
     }
     if let Err(error) = grants_to_release.give_back(pool).await {
-        tracing::warn!(%error, "doubtful grants were not given back");
+        tracing::warn!(%error, "releasing grants failed; will retry with the next renewal");
     }
     // There is always at least one row.
     Ok(renewed_at.map_or(Renewal::Dead, |at| Renewal::Renewed { at, signals }))

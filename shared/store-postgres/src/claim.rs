@@ -145,7 +145,10 @@ impl Group for Claim<'_> {
 
     /// Each attempt met a concurrent change of the session, so another process works on it.
     fn unsettled(&self, item: &ClaimSession) -> Result<ClaimOutcome> {
-        tracing::warn!(session.id = %item.key.session, "a ready session could not be claimed");
+        tracing::warn!(
+            session.id = %item.key.session,
+            "could not claim a ready session: it changed during every attempt"
+        );
         Ok(ClaimOutcome::Busy)
     }
 
@@ -235,7 +238,11 @@ impl Claim<'_> {
 
     /// Schedules the release of a grant whose session cannot be read.
     fn give_back(&self, item: &ClaimSession, error: &Error) -> ClaimOutcome {
-        tracing::error!(session.id = %item.key.session, %error, "a claimed session cannot be read");
+        tracing::error!(
+            session.id = %item.key.session,
+            %error,
+            "could not read a claimed session; it will be released"
+        );
         self.grants_to_release.remember([(item.key, item.token.0)]);
         ClaimOutcome::Busy
     }
@@ -304,7 +311,7 @@ impl Claim<'_> {
         let found = match projections::read_from(pool, &from.collect::<Vec<_>>()).await {
             Ok(found) => found,
             Err(error) => {
-                tracing::warn!(%error, "projections could not be read");
+                tracing::warn!(%error, "could not read projections; reading the messages instead");
                 return;
             }
         };

@@ -190,7 +190,11 @@ impl Complete<'_> {
     /// session.
     fn give_back(&self, item: &CompleteSend, error: &Error) {
         let session = item.key.session;
-        tracing::error!(session.id = %session, %error, "the next send could not be taken");
+        tracing::error!(
+            session.id = %session,
+            %error,
+            "could not read the next send of a session; its lease will be released"
+        );
         self.grants_to_release
             .remember([(item.key, item.lease.token.0)]);
     }

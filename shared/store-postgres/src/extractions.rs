@@ -84,7 +84,7 @@ async fn claim_once(
             // It must not block the ones after it.
             Err(error) => {
                 metrics::counter!(ROWS_UNREADABLE, "table" => "extractions").increment(1);
-                tracing::error!(%error, "an extraction cannot be read");
+                tracing::error!(%error, "could not read an extraction; will retry");
                 if let Ok((key, send_id, _)) = place(row) {
                     sql!("extractions/postpone")
                         .bind(key.tenant.0)

@@ -318,7 +318,7 @@ impl Attempts {
         match kind(&error) {
             Kind::Conflict if self.conflicts < CONFLICTS_MAX => {
                 self.conflicts += 1;
-                tracing::debug!(attempt = self.conflicts, "a group met a conflict");
+                tracing::debug!(attempt = self.conflicts, "a batch hit a conflict; retrying");
                 Ok(Verdict::Again)
             }
             Kind::Lost if self.losses < LOSSES_MAX => {

@@ -353,7 +353,7 @@ pub(crate) fn skipped(error: &Error) {
         ""
     };
     metrics::counter!(mainspring_shared::store::ROWS_UNREADABLE, "table" => table).increment(1);
-    tracing::debug!(error = %error, "a row cannot be read and is passed over");
+    tracing::debug!(error = %error, "skipping a row that cannot be read");
 }
 
 /// The readable rows; unreadable ones are counted and skipped.

@@ -68,7 +68,11 @@ pub(crate) async fn claim(
                 }
             }
             Err(error) => {
-                tracing::debug!(tenant = %tenant, %error, "no seats were taken");
+                tracing::debug!(
+                    tenant = %tenant,
+                    %error,
+                    "could not take seats; the grants will be released"
+                );
                 let given = asked.iter().map(|item| (item.key, item.token.0));
                 claim.grants_to_release.remember(given);
                 for ord in ords {

@@ -197,7 +197,10 @@ impl Write {
 
     fn undo(&mut self) {
         if let Err(error) = end(&mut self.writer, "ROLLBACK") {
-            tracing::debug!(%error, "nothing was left to roll back");
+            tracing::debug!(
+                %error,
+                "rollback failed; the transaction had most likely ended already"
+            );
         }
     }
 }

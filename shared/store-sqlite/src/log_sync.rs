@@ -146,7 +146,10 @@ fn run(
         if let Err(error) = keep() {
             // The system may have dropped the pages that it could not write, and report success for
             // the next round.
-            tracing::error!(%error, "the disk failed to keep the log of the database");
+            tracing::error!(
+                %error,
+                "could not sync the database's log to disk; writes fail until a restart"
+            );
             durable.send_replace(SyncState::Failed);
             return;
         }

@@ -98,7 +98,7 @@ pub(crate) async fn distill(
             let Some(model) = answered else {
                 return Err(Fault::Model(error));
             };
-            tracing::warn!(%error, "no summary behind a fold's notes");
+            tracing::warn!(%error, "could not write a fold's summary; dropping its notes");
             // Earlier answers are paid for.
             let reply = Reply {
                 content: Vec::new(),

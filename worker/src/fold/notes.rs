@@ -66,7 +66,7 @@ impl Notebook {
             account: Account::default(),
         };
         if let Err(error) = tool.call(invocation).await {
-            tracing::warn!(send.id = %self.at.send, %error, "a fold's note is not saved");
+            tracing::warn!(send.id = %self.at.send, %error, "could not save a note of a fold");
         }
     }
 }

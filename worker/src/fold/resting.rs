@@ -122,9 +122,17 @@ fn finished(
         Some(Err(fault)) => {
             // A fold that a hook forbids is no failure.
             if matches!(fault, Fault::Forbidden(_)) {
-                tracing::debug!(session.id = %item.key.session, %fault, "no fold of a session at rest");
+                tracing::debug!(
+                    session.id = %item.key.session,
+                    %fault,
+                    "a hook forbade folding a session at rest"
+                );
             } else {
-                tracing::warn!(session.id = %item.key.session, %fault, "no fold of a session at rest");
+                tracing::warn!(
+                    session.id = %item.key.session,
+                    %fault,
+                    "a session at rest could not be folded"
+                );
             }
             // Otherwise the next send that ends would request the same fold, and pay for it.
             let digests = fault.is_lasting().then(|| Written::digests(span).row(span));
@@ -163,11 +171,15 @@ async fn store(kernel: &Kernel, item: &FoldAtRest) -> Option<FoldedAtRest> {
                 Ok(FoldedAtRest::Busy) => is_paid = true,
                 Ok(_) if is_ours => is_paid = true,
                 Ok(done) => {
-                    tracing::debug!(session.id = %session, ?done, "a fold of a session at rest");
+                    tracing::debug!(
+                        session.id = %session,
+                        ?done,
+                        "finished the fold of a session at rest"
+                    );
                     return Some(done);
                 }
                 Err(error) => {
-                    tracing::warn!(session.id = %session, %error, "a fold could not be stored");
+                    tracing::warn!(session.id = %session, %error, "could not store a fold");
                     return None;
                 }
             }
@@ -201,7 +213,11 @@ async fn pay(kernel: &Kernel, item: &FoldAtRest) {
             Ok(_) => return,
             Err(StoreError::Unavailable { .. }) => {}
             Err(error) => {
-                tracing::warn!(session.id = %session, %error, "what a fold cost could not be stored");
+                tracing::warn!(
+                    session.id = %session,
+                    %error,
+                    "could not record the cost of a fold"
+                );
                 return;
             }
         }
@@ -212,5 +228,8 @@ async fn pay(kernel: &Kernel, item: &FoldAtRest) {
             break;
         }
     }
-    tracing::warn!(session.id = %session, "the database is away, and what a fold cost is not stored");
+    tracing::warn!(
+        session.id = %session,
+        "could not record the cost of a fold: the database is unavailable"
+    );
 }

@@ -167,8 +167,8 @@ impl Providers {
                     provider,
                     model,
                     window = facts.window,
-                    "unknown model: assuming this window and no price. \
-                     [models.\"{provider}/{model}\"] in the configuration says more"
+                    "unknown model: assuming this window and no price; \
+                     set [models.\"{provider}/{model}\"] in the configuration"
                 );
             }
         }

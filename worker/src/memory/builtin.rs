@@ -174,7 +174,7 @@ pub(super) fn amount(paid: Option<&PaidCall>) -> Amount {
 
 fn without_vector(why: impl std::fmt::Display, account: &Account) -> Option<Embedding> {
     let why = format!("only words were searched: {why}");
-    tracing::warn!(why, "a question has no vector");
+    tracing::warn!(why, "a memory query has no vector");
     account.note(why);
     None
 }
@@ -260,7 +260,7 @@ pub(crate) fn entry_id(key: &str, send: Option<SendId>) -> MemoryId {
 }
 
 fn away(error: &store::Error) -> MemoryError {
-    tracing::debug!(%error, "the memory's store did not answer");
+    tracing::debug!(%error, "a memory request to the database failed");
     let why = match error {
         store::Error::Unavailable { .. } => "the database is unavailable",
         _ => "the database refused it",

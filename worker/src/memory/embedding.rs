@@ -56,7 +56,7 @@ pub(crate) async fn run(kernel: Arc<Kernel>) {
         let claimed = match parts.store.claim_unembedded(claim).await {
             Ok(claimed) => claimed,
             Err(error) => {
-                tracing::debug!(%error, "no entries without vectors could be taken");
+                tracing::debug!(%error, "could not claim memory entries without vectors");
                 more = false;
                 continue;
             }
@@ -103,11 +103,11 @@ async fn embed(
             Err(error @ MemoryError::Refused { .. }) => {
                 failures = 0;
                 refused += 1;
-                tracing::warn!(%error, "no vector was made of an entry of the memory");
+                tracing::warn!(%error, "could not embed a memory entry");
             }
             Err(error) => {
                 failures += 1;
-                tracing::warn!(%error, "no vector was made of an entry of the memory");
+                tracing::warn!(%error, "could not embed a memory entry");
             }
         }
         if failures >= FAILURES_MAX {

@@ -70,7 +70,7 @@ impl Run<'_> {
         let client = self.client(&resolved);
         self.kernel.lifecycle.spawn(async move {
             if let Err(error) = client.abandon(&open.id).await {
-                tracing::info!(%error, "an answer in the background could not be cancelled");
+                tracing::info!(%error, "could not cancel a background answer");
             }
         });
     }

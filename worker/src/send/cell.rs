@@ -42,7 +42,11 @@ impl Run<'_> {
         };
         let lacks = open == Open::Here && !why.is_permanent();
         if lacks {
-            tracing::warn!(send.id = %self.send.record.id, %why, "calls wait for their process");
+            tracing::warn!(
+                send.id = %self.send.record.id,
+                %why,
+                "could not start the process for a send's calls; leaving them to the next worker"
+            );
             self.ending.crashed = true;
         }
         lacks
@@ -85,7 +89,7 @@ impl Run<'_> {
             session.id = %self.send.record.key.session,
             code = NoCell::CODE.as_str(),
             %why,
-            "an isolated send has no process"
+            "could not start the process of an isolated send"
         );
         self.ending.failure = Some(Failure::new(NoCell::CODE, why.to_string()));
         Event::Failed {

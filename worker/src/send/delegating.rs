@@ -175,7 +175,10 @@ impl Run<'_> {
                     }
                 }
                 None => {
-                    tracing::warn!(session.id = %key.session, "a child stays");
+                    tracing::warn!(
+                        session.id = %key.session,
+                        "could not delete an ephemeral child session; keeping it"
+                    );
                     self.round.answered.pop();
                 }
             }
@@ -193,7 +196,10 @@ impl Run<'_> {
                 return;
             }
         }
-        tracing::warn!(send.id = %self.send.record.id, "children whose sessions are locked go on");
+        tracing::warn!(
+            send.id = %self.send.record.id,
+            "could not cancel children whose sessions are locked; they keep running"
+        );
     }
 
     /// Returns false if a child's session is locked by someone else.
@@ -208,7 +214,11 @@ impl Run<'_> {
         let outcomes = match below.await {
             Ok(outcomes) => outcomes,
             Err(error) => {
-                tracing::warn!(send.id = %self.send.record.id, %error, "children go on");
+                tracing::warn!(
+                    send.id = %self.send.record.id,
+                    %error,
+                    "could not cancel the children of a send; they keep running"
+                );
                 return true;
             }
         };
@@ -255,7 +265,7 @@ impl Run<'_> {
                     }
                 }
             }
-            Err(error) => tracing::debug!(%error, "not reported; the sweep tries on"),
+            Err(error) => tracing::debug!(%error, "could not report to the parent; the sweep will"),
         }
     }
 

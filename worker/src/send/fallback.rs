@@ -87,7 +87,7 @@ impl Run<'_> {
                 session.id = %self.send.record.key.session,
                 code = error.code().as_str(),
                 model = %self.send.agent.fallback[self.asking.tries.fallback - 1],
-                "another model is asked"
+                "falling back to another model"
             );
         }
         is_over

@@ -194,7 +194,11 @@ impl Run<'_> {
         for outcome in outcomes {
             if let CreateTimerOutcome::Refused(why) = outcome {
                 // A session that accepts nothing more cannot be told later either.
-                tracing::warn!(send.id = %record.id, ?why, "what was put off is not said later");
+                tracing::warn!(
+                    send.id = %record.id,
+                    ?why,
+                    "a postponed send will not be fired again: its timer was refused"
+                );
             }
         }
         true

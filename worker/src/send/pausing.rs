@@ -58,7 +58,11 @@ impl Run<'_> {
         match self.kernel.parts.store.await_resume(item).await {
             Ok(()) => AGAIN_AFTER,
             Err(error) => {
-                tracing::debug!(send.id = %self.send.record.id, %error, "a pause was not noted");
+                tracing::debug!(
+                    send.id = %self.send.record.id,
+                    %error,
+                    "could not record which pause a send waits for"
+                );
                 SOON
             }
         }

@@ -54,7 +54,11 @@ impl Run<'_> {
                             Err(why) => memory.note = Some(format!("nothing is shown: {why}")),
                         },
                         Err(error) => {
-                            tracing::warn!(send.id = %self.send.record.id, %error, "nothing was recalled");
+                            tracing::warn!(
+                                send.id = %self.send.record.id,
+                                %error,
+                                "recall failed; continuing without memory"
+                            );
                             metrics::recall_failed();
                             memory.note = Some(error.to_string());
                         }
@@ -230,7 +234,7 @@ pub(crate) async fn foreseen(
     if !paid.is_empty()
         && let Err(error) = parts.store.pay_for_vectors(tenant, paid).await
     {
-        tracing::warn!(%error, "what a preview cost was not stored");
+        tracing::warn!(%error, "could not record the cost of a preview");
     }
     let mut memory = ShownMemory::default();
     show(&mut memory, found.ok()?, u64::from(spec.budget_tokens));

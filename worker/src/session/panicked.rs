@@ -26,7 +26,7 @@ const ITEMS_MAX: u32 = 64;
 /// Ends the send whose run panicked, because another run would most likely panic too. The session's
 /// lease would be renewed with all others of this process, so it is released here.
 pub(super) async fn end_panicked(kernel: &Arc<Kernel>, key: SessionKey, lease: Lease) {
-    tracing::error!(session.id = %key.session, "a run panicked; its send ends");
+    tracing::error!(session.id = %key.session, "a run panicked; ending its send");
     if let Some(CompleteOutcome::Completed(completed)) = fail(kernel, key, lease).await {
         metrics::send_ended(completed.status);
         if let Some(ready) = completed.enqueue {

@@ -473,7 +473,7 @@ impl Tools {
                 }
             }
             Some(Err(Away { which, why })) => {
-                tracing::warn!(tools = which, why, "declared tools are not on offer");
+                tracing::warn!(tools = which, why, "declared tools are unavailable");
                 offers.away.push(which);
             }
         }
@@ -536,7 +536,7 @@ impl Gathered {
     fn add_valid(&mut self, offer: Result<Offer, String>) {
         match offer {
             Ok(offer) => self.add(offer),
-            Err(detail) => tracing::warn!(detail, "a tool is left out: its schema is none"),
+            Err(detail) => tracing::warn!(detail, "leaving out a tool: its schema is invalid"),
         }
     }
 

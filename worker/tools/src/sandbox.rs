@@ -297,7 +297,11 @@ impl Jail {
         let clock = self.clock.clone();
         let started = process::start(&words, self.path(), &directory, token, clock, slot);
         let started = started.map_err(|error| {
-            tracing::warn!(session.id = %session.session, %error, "no process for tools");
+            tracing::warn!(
+                session.id = %session.session,
+                %error,
+                "could not start a process for tools"
+            );
             CallNotMade::NoStart
         })?;
         let child = started.handle.clone();

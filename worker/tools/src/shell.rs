@@ -119,7 +119,7 @@ impl Shell {
             };
             let launch = backend.launch(&command);
             let launch = launch.map_err(|why| {
-                tracing::warn!(session.id = %session.session, why, "a command cannot start");
+                tracing::warn!(session.id = %session.session, why, "could not start a command");
                 ToolError::reply(format!("the command was not run: {why}"))
             })?;
             Ok((launch, backend.cleanup(&command)))
@@ -195,7 +195,7 @@ impl Tool for Shell {
             stop: &invocation.stop,
         };
         let (ended, output) = process.run(time).await.map_err(|error| {
-            tracing::warn!(%error, "a command cannot start");
+            tracing::warn!(%error, "could not start a command");
             ToolError::reply(format!("the command was not run: {error}"))
         })?;
         match ended {

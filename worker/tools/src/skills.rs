@@ -176,7 +176,7 @@ impl Shelf {
             match self.record(invocation.session.tenant, skill).await {
                 Ok(record) => self.place(invocation, &record).await?,
                 // The skill was deleted: the call finds whatever is left of it.
-                Err(error) => tracing::debug!(%error, "a skill is not placed"),
+                Err(error) => tracing::debug!(%error, "could not read a skill; not placing it"),
             }
         }
         Ok(())

@@ -63,7 +63,7 @@ impl Fleet {
                 counted.schedulers
             }),
             Err(error) => {
-                tracing::debug!(%error, "schedulers were not counted");
+                tracing::debug!(%error, "could not count the schedulers; using the last count");
                 self.counted(|counted| counted.schedulers)
             }
         }

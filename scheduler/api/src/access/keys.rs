@@ -115,7 +115,7 @@ impl Keys {
             noted.put(id, now);
         }
         if let Err(error) = app.store.touch_keys(vec![id]).await {
-            tracing::debug!(%error, "the use of a key could not be noted");
+            tracing::debug!(%error, "could not record that an API key was used");
         }
     }
 }

@@ -99,7 +99,7 @@ impl RunReader {
                     Ok(events) if events.is_empty() => {}
                     Ok(events) => return Some(events),
                     Err(error) => {
-                        tracing::debug!(%error, "a stream could not be read and will retry");
+                        tracing::debug!(%error, "could not read a stream; will retry");
                         tokio::select! {
                             biased;
                             () = self.app.clock.sleep(RETRY) => {}

@@ -136,7 +136,12 @@ async fn one_by_one(source: &Source, wanted: Wanted, after: i64) -> Result<Found
             Ok(steps) => found.steps.extend(steps),
             Err(error) if error.is_of_data() => {
                 let n = after + 1;
-                tracing::error!(session.id = %key.session, n, %error, "a step cannot be read and is left out");
+                tracing::error!(
+                    session.id = %key.session,
+                    n,
+                    %error,
+                    "could not read a step; leaving it out of the journal"
+                );
                 found.unreadable = Some(n);
             }
             Err(error) => return Err(error.into()),

@@ -258,7 +258,7 @@ impl Journal {
         tracing::warn!(
             was,
             now,
-            "the database's clock was set back; the journal looks again from there"
+            "the database's clock was set back; the journal searches again from there"
         );
         self.reached.cursor = Timestamp(back);
         self.reached.complete = self.reached.complete.min(self.reached.cursor);

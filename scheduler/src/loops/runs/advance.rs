@@ -147,7 +147,11 @@ async fn advanced(
     let run = kept.run.record().clone();
     let is_final = run.status.is_final() && !before.is_final();
     for (_, failure) in &refused {
-        tracing::info!(run.id = %run.key.run, code = %failure.code, "an ask was refused");
+        tracing::info!(
+            run.id = %run.key.run,
+            code = %failure.code,
+            "a request to a run was refused"
+        );
     }
     let item = AdvanceRun {
         step: news.step,

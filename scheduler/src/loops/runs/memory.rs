@@ -100,7 +100,12 @@ pub(super) async fn load(
         let page = match app.store.read_nodes(query).await {
             Ok(page) => page,
             Err(error) if is_exhausted && error.is_of_data() => {
-                tracing::error!(run.id = %key.run, step, error = %error, "a run cannot be read");
+                tracing::error!(
+                    run.id = %key.run,
+                    step,
+                    error = %error,
+                    "could not read a run; failing it"
+                );
                 return Ok(Start::Broken(Box::new(record)));
             }
             Err(error) => return Err(error),
@@ -115,7 +120,12 @@ pub(super) async fn load(
         Some(session) => match root(app, key, session).await {
             Ok(root) => Some(root),
             Err(error) if is_exhausted && error.is_of_data() => {
-                tracing::error!(run.id = %key.run, step, error = %error, "a run cannot be read");
+                tracing::error!(
+                    run.id = %key.run,
+                    step,
+                    error = %error,
+                    "could not read a run; failing it"
+                );
                 return Ok(Start::Broken(Box::new(record)));
             }
             Err(error) => return Err(error),
@@ -126,7 +136,12 @@ pub(super) async fn load(
     Ok(match Run::load(record, nodes) {
         Ok(run) => Start::Kept(Box::new(Kept { run, root })),
         Err(error) => {
-            tracing::error!(run.id = %key.run, step, error = %error, "a run cannot be read");
+            tracing::error!(
+                run.id = %key.run,
+                step,
+                error = %error,
+                "could not read a run; failing it"
+            );
             Start::Broken(Box::new(copy))
         }
     })

@@ -80,7 +80,11 @@ impl SkippedRuns {
             attempts: 0,
         });
         if entry.attempts == 0 {
-            tracing::error!(run.id = %key.run, why, "a run cannot be read and is skipped for a while");
+            tracing::error!(
+                run.id = %key.run,
+                why,
+                "could not process a run; skipping it for a while"
+            );
         }
         entry.attempts = entry.attempts.saturating_add(1);
         entry.until = self.now.after(entry.pause());

@@ -180,7 +180,10 @@ impl PlaceTaker {
             .release_sends(of.tenant, of.kept_under(), sends)
             .await
         {
-            tracing::debug!(%error, "places of sends that were not accepted are free later");
+            tracing::debug!(
+                %error,
+                "could not release the places of sends that were not accepted; they will expire"
+            );
         }
     }
 }

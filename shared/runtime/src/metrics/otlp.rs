@@ -149,7 +149,7 @@ impl Exporter {
                         && !failed
                     {
                         let causes = causes(error);
-                        tracing::warn!(causes, "metrics were not exported");
+                        tracing::warn!(causes, "could not export metrics");
                     }
                     failed = matches!(done, Some(Err(_)));
                     if last {

@@ -119,9 +119,13 @@ async fn live_again(place: &Place, boot: BootId, ttl: Duration, new: Option<NewB
     };
     match entered {
         Ok(()) => {
-            tracing::info!(place = place.name, boot.id = %boot, "a lease begins anew on a database");
+            tracing::info!(
+                place = place.name,
+                boot.id = %boot,
+                "renewed an expired or missing lease on a database"
+            );
         }
-        Err(error) => tracing::debug!(place = place.name, %error, "a lease does not begin anew"),
+        Err(error) => tracing::debug!(place = place.name, %error, "could not renew the lease"),
     }
 }
 

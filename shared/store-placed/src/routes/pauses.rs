@@ -33,7 +33,11 @@ async fn pause(store: &PlacedStore, item: NewPause) -> Result<PauseRecord> {
     for place in store.others() {
         // An unavailable one follows once it is back.
         if let Err(error) = place.ask(place.store.pause(item.clone())).await {
-            tracing::warn!(place = place.name, %error, "a pause is not noted on a database yet");
+            tracing::warn!(
+                place = place.name,
+                %error,
+                "could not store a pause on a database; will retry"
+            );
         }
     }
     Ok(record)
@@ -44,7 +48,11 @@ async fn resume(store: &PlacedStore, key: PauseKey) -> Result<()> {
     home.ask(home.store.resume(key.clone())).await?;
     for place in store.others() {
         if let Err(error) = place.ask(place.store.resume(key.clone())).await {
-            tracing::warn!(place = place.name, %error, "a pause goes on on a database for now");
+            tracing::warn!(
+                place = place.name,
+                %error,
+                "could not end a pause on a database; will retry"
+            );
         }
     }
     Ok(())
@@ -55,7 +63,7 @@ async fn wake_paused(store: &PlacedStore, limit: u32) -> Result<u32> {
     if look.is_multiple_of(COMPARES_EVERY)
         && let Err(error) = follow(store).await
     {
-        tracing::debug!(%error, "the pauses of databases are not compared");
+        tracing::debug!(%error, "could not synchronize the pauses of the databases");
     }
     let wake = move |place: Arc<Place>| async move { place.store.wake_paused(limit).await };
     let woken: u32 = store.each(GRACE, wake).await.sum()?;

@@ -121,7 +121,11 @@ pub(super) async fn follow(store: &PlacedStore) {
             continue;
         }
         if let Err(error) = follow_one(store, row.tenant, store.place(known)).await {
-            tracing::debug!(tenant.id = %row.tenant, %error, "the limits of a tenant are not compared");
+            tracing::debug!(
+                tenant.id = %row.tenant,
+                %error,
+                "could not synchronize the limits of a tenant"
+            );
         }
     }
 }

@@ -35,7 +35,7 @@ pub(crate) async fn prepare(connection: &mut PgConnection, wanted: Wanted) -> Re
         if let Err(error) = add(connection, found.known).await {
             tracing::info!(
                 %error,
-                "pgvector could not be added: vectors of the memory are compared by the program"
+                "could not add pgvector; memory vectors are compared without it"
             );
         }
         found = find(connection).await?;

@@ -65,7 +65,7 @@ impl Drop for Logging {
 fn a_worker_a_failed_call_a_failed_send_and_a_stop_have_a_line_each() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut dev = Logging::dev(folder.path(), &["--listen", "127.0.0.1:0"]);
-    let begun = dev.find("a worker begins");
+    let begun = dev.find("worker started");
     assert_eq!(
         (&begun["worker.pool"], &begun["providers"]),
         (&"default".into(), &"demo".into())

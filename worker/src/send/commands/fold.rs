@@ -340,7 +340,7 @@ impl Run<'_> {
 
     /// Records that hooks forbid folds in this round.
     fn forbid(&mut self, why: &str) {
-        tracing::info!(send.id = %self.send.record.id, why, "nothing is folded in this round");
+        tracing::info!(send.id = %self.send.record.id, why, "a hook forbids folding in this round");
         self.folding.asked = None;
         self.folding.tried.forbidden = Some(self.bill.totals.rounds);
     }
@@ -370,7 +370,11 @@ impl Run<'_> {
                         return Event::Folded { cancelled: false };
                     }
                     Fault::Empty { .. } | Fault::Long { .. } | Fault::Service(_) => {
-                        tracing::warn!(send.id = %self.send.record.id, %fault, "digests take a fold's place");
+                        tracing::warn!(
+                            send.id = %self.send.record.id,
+                            %fault,
+                            "could not write a fold; using digests instead"
+                        );
                         return self.attach_digest(&span).await;
                     }
                 }
@@ -389,7 +393,7 @@ impl Run<'_> {
                 send.id = %self.send.record.id,
                 session.id = %self.send.record.key.session,
                 code = code.as_str(),
-                "digests take the place of a fold that no model wrote"
+                "the model calls for a fold failed; using digests instead"
             );
             return self.attach_digest(&span).await;
         }

@@ -192,7 +192,7 @@ impl Run<'_> {
             send.id = %self.send.record.id,
             session.id = %self.send.record.key.session,
             why,
-            "the process of a send's tools is gone; the send is taken up anew"
+            "the process of a send's tools died; the send will be taken up again"
         );
         if let Some(event) = self.flush_results().await {
             return event;

@@ -101,7 +101,7 @@ struct NoArguments {}
 
 /// A database failure, which may be gone on the next attempt.
 fn failed(error: &Error) -> ToolError {
-    tracing::debug!(error = %error, "a wake-up's database failed");
+    tracing::debug!(error = %error, "a timer request to the database failed");
     ToolError::reply("the timers cannot be reached now; try again later")
 }
 

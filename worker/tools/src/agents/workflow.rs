@@ -266,6 +266,6 @@ impl Tool for CancelWorkflow {
 fn publish(bus: &dyn Bus, key: RunKey) {
     match serde_json::to_vec(&[RunNotice { key, step: None }]) {
         Ok(json) => bus.publish(Topic::Runs, Bytes::from(json)),
-        Err(error) => tracing::error!(%error, "a run's notice cannot be written as JSON"),
+        Err(error) => tracing::error!(%error, "could not serialize a run's notice"),
     }
 }

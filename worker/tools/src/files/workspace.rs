@@ -66,7 +66,11 @@ impl Workspace {
         match opened {
             Ok((dir, path)) => Ok(SessionDir::new(dir, path, session)),
             Err(error) => {
-                tracing::warn!(session.id = %session.session, %error, "no workspace");
+                tracing::warn!(
+                    session.id = %session.session,
+                    %error,
+                    "could not open the workspace of a session"
+                );
                 Err(ToolError::reply("the workspace cannot be opened"))
             }
         }

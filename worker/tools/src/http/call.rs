@@ -118,7 +118,7 @@ impl HttpCall {
                     tracing::debug!(
                         tool.name = self.spec.name,
                         fault = fault.logged(),
-                        "the call is tried again"
+                        "a tool's HTTP call failed; will retry"
                     );
                     clock.sleep(wait).await;
                 }
@@ -183,7 +183,7 @@ impl HttpCall {
     async fn exchange(&self, url: &Url, id: &str, body: Bytes) -> Result<Output, Fault> {
         let shared = &self.shared;
         let client = shared.client().map_err(|error| {
-            tracing::error!(%error, "no HTTP client for tools");
+            tracing::error!(%error, "could not create the HTTP client for tools");
             Fault::Refused("this worker has no HTTP client".to_owned())
         })?;
         let mut headers = if shared.signs(url) {

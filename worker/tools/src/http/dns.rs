@@ -68,7 +68,7 @@ impl Resolve for Guarded {
                 tracing::warn!(
                     host = name.as_str(),
                     refused.range,
-                    "a tool's name leads to an address that is not allowed"
+                    "a host name resolves to an address that is not allowed"
                 );
             })?;
             Ok(Box::new(permitted.into_iter()) as Addrs)

@@ -45,7 +45,7 @@ impl WebhookPoster {
         let shared = &self.caller.shared;
         let url = target(&message.url, &shared.addresses)?;
         let client = shared.client().map_err(|error| {
-            tracing::error!(%error, "no HTTP client for webhooks");
+            tracing::error!(%error, "could not create the HTTP client for webhooks");
             "this scheduler has no HTTP client".to_owned()
         })?;
         let keys = Keys::of_bytes(message.keys.iter().map(|key| key.bytes().to_vec()));

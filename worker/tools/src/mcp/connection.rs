@@ -143,7 +143,10 @@ impl Connection {
                 failed => {
                     // The error's text may contain anything, so it is not logged.
                     let is_late = failed.is_err();
-                    tracing::warn!(is_late, "an MCP server's changed tools are not known yet");
+                    tracing::warn!(
+                        is_late,
+                        "could not list an MCP server's changed tools; keeping the old list"
+                    );
                 }
             }
         }

@@ -51,7 +51,7 @@ pub(super) fn transport(
         .custom_headers(custom);
     config.retry_config = Arc::new(streams);
     let client = client(&target).map_err(|error| {
-        tracing::error!(%error, "no HTTP client for MCP servers");
+        tracing::error!(%error, "could not create the HTTP client for an MCP server");
         "this worker has no HTTP client"
     })?;
     let requests = Requests { client, secrets };

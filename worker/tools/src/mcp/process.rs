@@ -132,7 +132,11 @@ impl Drop for Group {
 async fn listen(server: String, mut stderr: impl AsyncRead + Unpin, said: Arc<Mutex<Vec<u8>>>) {
     let mut piece = [0; 4096];
     while let Ok(read @ 1..) = stderr.read(&mut piece).await {
-        tracing::debug!(mcp.server = server, bytes = read, "an MCP server complains");
+        tracing::debug!(
+            mcp.server = server,
+            bytes = read,
+            "an MCP server wrote to its standard error"
+        );
         let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
         said.extend_from_slice(&piece[..read]);
         let old = said.len().saturating_sub(KEPT_BYTES_MAX);

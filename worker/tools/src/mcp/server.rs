@@ -77,7 +77,11 @@ impl Server {
                 let Some(known) = known.as_ref() else {
                     return Err(error);
                 };
-                tracing::warn!(mcp.server = self.name, %error, "its tools stay on offer");
+                tracing::warn!(
+                    mcp.server = self.name,
+                    %error,
+                    "an MCP server is unavailable; offering its last known tools"
+                );
                 return Ok(known.clone());
             }
         };
@@ -109,7 +113,7 @@ impl Server {
         let now = self.clock.monotonic();
         match Connection::open(&self.name, &self.settings, now).await {
             Ok(connection) => {
-                tracing::info!(mcp.server = self.name, "an MCP server is connected");
+                tracing::info!(mcp.server = self.name, "connected to an MCP server");
                 let connection = Arc::new(connection);
                 link.open = Some(connection.clone());
                 Ok(connection)
@@ -137,7 +141,10 @@ impl Server {
         if closed.is_some_and(|connection| connection.proved_itself(now, STABLE)) {
             link.failures = 0;
             link.not_before = now;
-            tracing::warn!(mcp.server = self.name, "an MCP server is gone");
+            tracing::warn!(
+                mcp.server = self.name,
+                "dropped the connection to an MCP server"
+            );
         } else {
             self.failed(link);
         }
@@ -153,7 +160,7 @@ impl Server {
             mcp.server = self.name,
             failures,
             ?wait,
-            "an MCP server fails"
+            "an MCP server failed; backing off"
         );
     }
 }

@@ -100,7 +100,7 @@ impl MemoryTools {
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
                 Err(error) => {
-                    tracing::error!(%error, "an output could not be read");
+                    tracing::error!(%error, "could not read a stored output");
                     return Err(ToolError::reply("the stored output cannot be read"));
                 }
             }

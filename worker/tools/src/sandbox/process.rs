@@ -410,7 +410,7 @@ impl Started {
                 () = clock.sleep(REST) => {}
             }
             let said = String::from_utf8_lossy(&complaint);
-            tracing::warn!(%error, said = said.trim(), "a process for tools ended");
+            tracing::warn!(%error, said = said.trim(), "a process for tools failed");
         }
         // Processes that a command of an open call started may have left the child's group long
         // ago.

@@ -195,7 +195,7 @@ impl Commands {
                 call_id: &call_id,
             };
             let launch = backend.launch(&command).map_err(|why| {
-                tracing::warn!(session.id = %session.session, why, "a command cannot start");
+                tracing::warn!(session.id = %session.session, why, "could not start a command");
                 ToolError::reply(format!("the command was not run: {why}"))
             })?;
             Ok((launch, backend.cleanup(&command)))
@@ -291,7 +291,7 @@ impl Commands {
             match delivered.await {
                 Ok(mut outcomes) => match outcomes.pop() {
                     Some(DeliverOutcome::Locked) if self.background.lifecycle.is_stopping() => {
-                        tracing::warn!("the news of a command's end is not stored");
+                        tracing::warn!("could not deliver the news that a command ended");
                         return;
                     }
                     Some(DeliverOutcome::Locked) => {}
@@ -300,7 +300,7 @@ impl Commands {
                 Err(store::Error::Unavailable { .. })
                     if !self.background.lifecycle.is_stopping() => {}
                 Err(error) => {
-                    tracing::warn!(%error, "the news of a command's end is not stored");
+                    tracing::warn!(%error, "could not deliver the news that a command ended");
                     return;
                 }
             }
@@ -352,7 +352,7 @@ impl Commands {
                     pause = (pause * 2).min(Duration::from_secs(2));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "what became of a command is not stored");
+                    tracing::warn!(%error, "could not update the list of commands");
                     return Err(ToolError::reply("the list of commands cannot be reached"));
                 }
             }

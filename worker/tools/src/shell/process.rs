@@ -125,18 +125,18 @@ impl Process<'_> {
         let mut child = match cleaning(launch).spawn() {
             Ok(child) => child,
             Err(error) => {
-                tracing::warn!(%error, "what cleans up after a command does not start");
+                tracing::warn!(%error, "could not start the cleanup after a command");
                 return;
             }
         };
         tokio::select! {
             status = child.wait() => {
                 if !status.is_ok_and(|status| status.success()) {
-                    tracing::warn!("what cleans up after a command failed");
+                    tracing::warn!("the cleanup after a command failed");
                 }
             }
             () = self.clock.sleep(CLEANUP_TIME) => {
-                tracing::warn!("what cleans up after a command takes too long");
+                tracing::warn!("the cleanup after a command takes too long");
             }
         }
     }
@@ -166,7 +166,7 @@ impl Drop for Cleanup<'_> {
             && tokio::runtime::Handle::try_current().is_ok()
             && let Err(error) = cleaning(launch).spawn()
         {
-            tracing::warn!(%error, "what cleans up after a command does not start");
+            tracing::warn!(%error, "could not start the cleanup after a command");
         }
     }
 }

@@ -70,7 +70,7 @@ impl Run<'_> {
                 None
             }
             Err(fault) => {
-                tracing::warn!(send.id = %self.send.record.id, %fault, "no fold beside the send");
+                tracing::warn!(send.id = %self.send.record.id, %fault, "could not write a fold during a send");
                 self.folding.tried.failures += 1;
                 self.pay_for_fault(&fault);
                 if !fault.is_lasting() {
