@@ -550,7 +550,7 @@ mod tests {
     #[test]
     fn the_two_statements_differ_only_in_the_calls_and_items() {
         let with_calls = body(WITH_CALLS);
-        let begin = with_calls.find(",\n-- Each of these is one table");
+        let begin = with_calls.find(",\n-- `change` and `delivery` are materialized");
         let end = with_calls.find("\nSELECT\n    e.ord,");
         let (begin, end) = begin.zip(end).expect("the calls stand between these");
         let rest = format!("{}{}", &with_calls[..begin], &with_calls[end..]);

@@ -39,6 +39,7 @@ mod pauses;
 mod pools;
 mod provider_keys;
 mod prune;
+mod refused_runs;
 mod runs;
 mod send_agents;
 mod sends;
