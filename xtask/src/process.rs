@@ -83,6 +83,9 @@ fn run_with(command: &mut Command, begun: impl FnOnce(&mut Child)) -> anyhow::Re
     if interrupted() {
         bail!("interrupted");
     }
+    for name in of_this_package() {
+        command.env_remove(name);
+    }
     // In its own group, because an interrupt must reach the program's own children.
     let mut child = command
         .process_group(0)
@@ -102,6 +105,13 @@ fn run_with(command: &mut Command, begun: impl FnOnce(&mut Child)) -> anyhow::Re
         }
         std::thread::sleep(LOOK);
     }
+}
+
+/// The variables that cargo sets for the package it runs, which is this one. Build scripts read
+/// them: with them, a build by xtask and one by hand would each rebuild TLS and all that uses it.
+fn of_this_package() -> impl Iterator<Item = String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names.filter(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
 }
 
 fn end_group(child: &mut Child) {
