@@ -23,7 +23,7 @@ impl Advance<'_> {
         connection: &mut PgConnection,
         now: Timestamp,
         report: &RunReport,
-    ) -> std::result::Result<Notify, Fault> {
+    ) -> Result<Notify, Fault> {
         let key = report.session;
         let home = match &report.call {
             Some((call_id, _)) => self.home(connection, report, call_id).await?,
@@ -83,7 +83,7 @@ impl Advance<'_> {
         connection: &mut PgConnection,
         report: &RunReport,
         call_id: &str,
-    ) -> std::result::Result<Option<Home>, Fault> {
+    ) -> Result<Option<Home>, Fault> {
         let rows = sql!("calls/homes")
             .bind(vec![report.session.tenant.0])
             .bind(vec![text(call_id).into_owned()])
