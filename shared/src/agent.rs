@@ -231,6 +231,28 @@ fn notes_max() -> u32 {
 /// Maximum number of texts in [`AgentSpec::stop`]; a limit of providers.
 pub const STOP_MAX: usize = 4;
 
+/// Whether a model must call tools.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolChoice {
+    /// It decides.
+    #[default]
+    Auto,
+    /// It must not.
+    None,
+    /// It must call at least one.
+    Required,
+    /// It must call the one with this name.
+    Tool(String),
+}
+
+impl ToolChoice {
+    /// Whether the model decides.
+    pub fn is_auto(&self) -> bool {
+        *self == Self::Auto
+    }
+}
+
 /// How much a model is to think before it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]

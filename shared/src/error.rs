@@ -197,6 +197,8 @@ codes! {
     LlmBadResponse = "llm.bad_response", Unavailable, 502;
     /// The provider refuses the request itself.
     LlmInvalidRequest = "llm.invalid_request", Invalid, 422;
+    /// The provider does not have the model, or no longer.
+    LlmModelGone = "llm.model_gone", Invalid, 422;
     /// The provider is unavailable.
     LlmUnavailable = "llm.unavailable", Unavailable, 503;
     /// A policy forbids the model call.

@@ -63,6 +63,9 @@ pub enum ContentPart {
         /// The provider's signature over it, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
+        /// Who gave it; unknown when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        origin: Option<Box<Origin>>,
     },
     /// An image.
     Image {
@@ -82,6 +85,47 @@ pub enum ContentPart {
         /// The text: one line, without U+0000.
         text: String,
     },
+    /// What a provider attached to its answer, at this place among the parts. Only assistants' messages have
+    /// one. It is no text of the message.
+    Attached(Attached),
+}
+
+/// Who gave a part of an answer. What a provider attaches is of use to itself alone, often to one model of it;
+/// others refuse it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Origin {
+    /// The protocol, by its name in the configuration, such as `openai`.
+    pub protocol: String,
+    /// The host that answered.
+    pub host: String,
+    /// The model that was asked.
+    pub model: String,
+    /// The member of the answer that it stood in, where the protocol has several for the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
+}
+
+/// Something that a provider attached to an answer and wants back. It goes back unchanged to whoever attached
+/// it, and to nobody else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Attached {
+    /// Who attached it.
+    pub origin: Box<Origin>,
+    /// The JSON text, as it came; U+0000 occurs in it only escaped.
+    pub json: String,
+}
+
+/// What a provider attached to a call, besides its name and arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct CallAttached {
+    /// Who made the call.
+    pub origin: Origin,
+    /// The call's id as the provider gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Further members of the call, as the text of a JSON object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub json: Option<String>,
 }
 
 impl ContentPart {
@@ -90,9 +134,9 @@ impl ContentPart {
         Self::Text { text: text.into() }
     }
 
-    /// Whether it is part of a message's content, rather than a digest of it.
+    /// Whether it is part of a message's content, rather than a digest of it or an attachment to it.
     pub const fn is_content(&self) -> bool {
-        !matches!(self, Self::Digest { .. })
+        !matches!(self, Self::Digest { .. } | Self::Attached(_))
     }
 }
 
@@ -103,7 +147,8 @@ pub fn digest_of(parts: &[ContentPart]) -> Option<&str> {
         ContentPart::Text { .. }
         | ContentPart::Reasoning { .. }
         | ContentPart::Image { .. }
-        | ContentPart::File { .. } => None,
+        | ContentPart::File { .. }
+        | ContentPart::Attached(_) => None,
     })
 }
 
@@ -132,7 +177,8 @@ pub fn texts(parts: &[ContentPart]) -> impl Iterator<Item = &str> {
         ContentPart::Reasoning { .. }
         | ContentPart::Image { .. }
         | ContentPart::File { .. }
-        | ContentPart::Digest { .. } => None,
+        | ContentPart::Digest { .. }
+        | ContentPart::Attached(_) => None,
     })
 }
 
@@ -146,6 +192,57 @@ pub struct ToolCall {
     /// The arguments: what the model's JSON text says, or that text as a string when it is not
     /// JSON.
     pub arguments: Value,
+    /// How many of the message's parts came before the call; all of them when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u32>,
+    /// What the provider attached to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attached: Option<Box<CallAttached>>,
+}
+
+impl ToolCall {
+    /// A call behind all parts of its message, with nothing attached.
+    pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: Value) -> Self {
+        Self {
+            id: id.into(),
+            name: name.into(),
+            arguments,
+            after: None,
+            attached: None,
+        }
+    }
+}
+
+/// An answer in the order in which the model gave it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Piece<'a> {
+    /// A part of the content.
+    Part(&'a ContentPart),
+    /// A call.
+    Call(&'a ToolCall),
+}
+
+/// The parts and calls of an answer, in the order in which the model gave them.
+pub fn pieces<'a>(
+    content: &'a [ContentPart],
+    calls: &'a [ToolCall],
+) -> impl Iterator<Item = Piece<'a>> {
+    let place = |call: &ToolCall| {
+        let after = call.after.map_or(content.len(), |after| after as usize);
+        after.min(content.len())
+    };
+    let mut calls: Vec<&ToolCall> = calls.iter().collect();
+    // Stable: calls at the same place stay in the order in which they are numbered.
+    calls.sort_by_key(|call| place(call));
+    let mut calls = calls.into_iter().peekable();
+    let mut pieces = Vec::new();
+    for at in 0..=content.len() {
+        while let Some(call) = calls.next_if(|call| place(call) <= at) {
+            pieces.push(Piece::Call(call));
+        }
+        pieces.extend(content.get(at).map(Piece::Part));
+    }
+    pieces.into_iter()
 }
 
 /// A message as stored and as the API shows it.

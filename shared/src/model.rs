@@ -11,9 +11,9 @@ mod measured;
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::agent::{OutputSpec, ReasoningEffort};
+use crate::agent::{OutputSpec, ReasoningEffort, ToolChoice};
 use crate::message::Message;
 
 pub use self::calibration::Calibration;
@@ -49,7 +49,7 @@ pub enum InBackground {
 }
 
 /// The request of one attempt.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Request {
     /// The model's name as the provider knows it, without the provider's own name.
     pub model: String,
@@ -89,6 +89,15 @@ pub struct Request {
     pub adaptive: bool,
     /// The tools on offer, in the order in which the model sees them.
     pub tools: Vec<Arc<ToolSpec>>,
+    /// Whether the model must call tools, or which one.
+    pub tool_choice: ToolChoice,
+    /// Whether the model may make several calls in one answer; the provider's default when absent.
+    pub parallel_tool_calls: Option<bool>,
+    /// Whether the answer is to be a JSON object of any form, if the provider can hold it to that.
+    pub json_object: bool,
+    /// Further members of the request, as the author of the agent gave them. They never replace what the
+    /// transport itself sets.
+    pub model_options: Option<Arc<Map<String, Value>>>,
     /// The longest edge of images given inline or as blobs: larger ones are scaled down before the
     /// transport gets them. Unchanged when absent.
     pub images_max_edge: Option<u32>,

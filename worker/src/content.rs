@@ -310,20 +310,8 @@ mod tests {
             system: None,
             messages: vec![Arc::new(said.at(1, send, Timestamp(0), 0))],
             max_tokens: 1,
-            settled: 0,
-            settled_before: None,
-            background: crate::llm::InBackground::No,
-            tail: None,
-            cache_key: None,
-            temperature: None,
-            top_p: None,
-            stop: Vec::new(),
-            reasoning_effort: None,
-            thinking_tokens: None,
-            adaptive: false,
-            tools: Vec::new(),
             images_max_edge: edge,
-            output: None,
+            ..Request::default()
         }
     }
 

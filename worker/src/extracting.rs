@@ -38,7 +38,7 @@ use self::texts::{conversation, end_of};
 use crate::db_retry::Outage;
 use crate::fold::{FoldCall, Taken};
 use crate::hook::{At, CombinedVerdict};
-use crate::llm::{Chunk, InBackground, Reply, Request, Traced, estimate_tokens};
+use crate::llm::{Chunk, Reply, Request, Traced, estimate_tokens};
 use crate::memory::QUERY_CHARS_MAX;
 use crate::metrics;
 use crate::send::size_at_most;
@@ -535,20 +535,7 @@ async fn ask_model(
         system: Some(INSTRUCTIONS.to_owned()),
         messages: vec![Arc::new(message.at(1, owed.send_id, send.created_at, 0))],
         max_tokens: u32::try_from(allowed).unwrap_or(ANSWER_TOKENS_MAX),
-        settled: 0,
-        settled_before: None,
-        background: InBackground::No,
-        tail: None,
-        cache_key: None,
-        temperature: None,
-        top_p: None,
-        stop: Vec::new(),
-        reasoning_effort: None,
-        thinking_tokens: None,
-        adaptive: false,
-        images_max_edge: None,
-        tools: Vec::new(),
-        output: None,
+        ..Request::default()
     };
     let at = At {
         session: owed.key,

@@ -64,7 +64,11 @@ pub enum Finish {
     ToolCalls,
     /// The model or the provider's filter declined; the text, if any, is its explanation.
     Refused,
-    /// A provider-specific reason.
+    /// The provider paused a long answer, which it goes on with when it is sent back what there is of it.
+    Paused,
+    /// The provider gave up, for this reason: the answer is not whole.
+    Failed(String),
+    /// A reason that nobody knows; it is not taken for success.
     Other(String),
 }
 
@@ -158,19 +162,6 @@ pub(crate) fn bare_request() -> Request {
         system: None,
         messages: Vec::new(),
         max_tokens: 1,
-        settled: 0,
-        settled_before: None,
-        background: InBackground::No,
-        tail: None,
-        cache_key: None,
-        temperature: None,
-        top_p: None,
-        stop: Vec::new(),
-        reasoning_effort: None,
-        thinking_tokens: None,
-        adaptive: false,
-        images_max_edge: None,
-        tools: Vec::new(),
-        output: None,
+        ..Request::default()
     }
 }

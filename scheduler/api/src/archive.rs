@@ -474,7 +474,15 @@ fn shape(checks: &mut Checks, line: &MessageLine) {
         let member = format!("/content/{place}");
         match part {
             ContentPart::Text { text } => checks.text(&member, Some(text)),
-            ContentPart::Reasoning { text, signature } => {
+            ContentPart::Attached(attached) => {
+                checks.text(&member, Some(&attached.json));
+                if line.role != Role::Assistant {
+                    checks.refuse(&member, "is only allowed in an assistant message");
+                }
+            }
+            ContentPart::Reasoning {
+                text, signature, ..
+            } => {
                 checks.text(&member, Some(text));
                 checks.text(&member, signature.as_deref());
                 if line.role != Role::Assistant {
@@ -504,14 +512,18 @@ fn shape(checks: &mut Checks, line: &MessageLine) {
         if has_nul(&call.arguments) {
             checks.text(&member, Some("\0"));
         }
+        if let Some(attached) = &call.attached {
+            checks.text(&member, attached.id.as_deref());
+            checks.text(&member, attached.json.as_deref());
+        }
     }
 }
 
 fn message(line: MessageLine) -> Message {
     let calls = line.tool_calls.into_iter().map(|call| ToolCall {
-        id: call.id,
-        name: call.name,
-        arguments: call.arguments,
+        after: call.after,
+        attached: call.attached,
+        ..ToolCall::new(call.id, call.name, call.arguments)
     });
     Message {
         seq: line.seq,

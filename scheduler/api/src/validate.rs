@@ -135,6 +135,13 @@ impl Checks {
                     let member = format!("{member}/{place}/type");
                     self.refuse(&member, "is only allowed in a tool message of an archive");
                 }
+                ContentPart::Attached(_) => {
+                    let member = format!("{member}/{place}/type");
+                    self.refuse(
+                        &member,
+                        "is only allowed in an assistant message of an archive",
+                    );
+                }
                 // A blob is looked up and checked before it is stored.
                 ContentPart::Image { .. } | ContentPart::File { .. } if part.blob().is_some() => {
                     empty = false;

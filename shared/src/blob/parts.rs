@@ -174,6 +174,7 @@ pub fn filled(part: &ContentPart, data: &[u8]) -> ContentPart {
         ContentPart::Text { .. }
         | ContentPart::Reasoning { .. }
         | ContentPart::Digest { .. }
+        | ContentPart::Attached(_)
         | ContentPart::Image { .. }
         | ContentPart::File { .. } => part.clone(),
     }
@@ -202,7 +203,10 @@ pub fn absent(part: &ContentPart, why: &str) -> ContentPart {
     let (kind, name) = match part {
         ContentPart::Image { .. } => ("image", None),
         ContentPart::File { name, .. } => ("file", Some(name.as_str())),
-        ContentPart::Text { .. } | ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => {
+        ContentPart::Text { .. }
+        | ContentPart::Reasoning { .. }
+        | ContentPart::Digest { .. }
+        | ContentPart::Attached(_) => {
             return part.clone();
         }
     };

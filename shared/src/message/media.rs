@@ -94,7 +94,10 @@ impl ContentPart {
     /// What is wrong with an image or a file; other parts are never wrong.
     pub fn media_fault(&self) -> Option<MediaFault> {
         match self {
-            Self::Text { .. } | Self::Reasoning { .. } | Self::Digest { .. } => None,
+            Self::Text { .. }
+            | Self::Reasoning { .. }
+            | Self::Digest { .. }
+            | Self::Attached(_) => None,
             Self::Image { source } => image_fault(source),
             Self::File { name, source } => name_fault(name).or_else(|| file_fault(source)),
         }
@@ -114,7 +117,8 @@ impl ContentPart {
             | Self::Reasoning { .. }
             | Self::Image { .. }
             | Self::File { .. }
-            | Self::Digest { .. } => None,
+            | Self::Digest { .. }
+            | Self::Attached(_) => None,
         }
     }
 
@@ -132,7 +136,8 @@ impl ContentPart {
             | Self::Reasoning { .. }
             | Self::Image { .. }
             | Self::File { .. }
-            | Self::Digest { .. } => None,
+            | Self::Digest { .. }
+            | Self::Attached(_) => None,
         }
     }
 
@@ -160,7 +165,10 @@ impl ContentPart {
                     bytes,
                 },
             },
-            Self::Text { .. } | Self::Reasoning { .. } | Self::Digest { .. } => self,
+            Self::Text { .. }
+            | Self::Reasoning { .. }
+            | Self::Digest { .. }
+            | Self::Attached(_) => self,
         }
     }
 
@@ -168,9 +176,10 @@ impl ContentPart {
     pub fn weight(&self) -> usize {
         match self {
             Self::Text { text } | Self::Digest { text } => text.len(),
-            Self::Reasoning { text, signature } => {
-                text.len() + signature.as_deref().map_or(0, str::len)
-            }
+            Self::Reasoning {
+                text, signature, ..
+            } => text.len() + signature.as_deref().map_or(0, str::len),
+            Self::Attached(attached) => attached.json.len(),
             Self::Image { source } => match source {
                 ImageSource::Base64 { data, .. } => data.len(),
                 ImageSource::Blob { media_type, .. } => media_type.len() + BLOB_WEIGHT,

@@ -12,11 +12,7 @@ fn message(role: Role, send: u128) -> Message {
 }
 
 fn asking(send: u128, calls: &[&str]) -> Message {
-    let calls = calls.iter().map(|id| ToolCall {
-        id: (*id).to_owned(),
-        name: "look".to_owned(),
-        arguments: json!({}),
-    });
+    let calls = calls.iter().map(|id| ToolCall::new(*id, "look", json!({})));
     Message {
         tool_calls: calls.collect(),
         ..message(Role::Assistant, send)
@@ -74,4 +70,29 @@ fn a_transcript_is_settled_up_to_the_first_open_call() {
     assert_eq!(settled_len(&swapped), 0);
     let foreign = [asking(1, &["a"]), answer(2, "a")];
     assert_eq!(settled_len(&foreign), 0);
+}
+
+#[test]
+fn an_answer_is_read_in_the_order_in_which_it_was_given() {
+    let content = [ContentPart::text("a"), ContentPart::text("b")];
+    let call = |id: &str, after| ToolCall {
+        after,
+        ..ToolCall::new(id, "look", json!({}))
+    };
+    let calls = [
+        call("last", None),
+        call("second", Some(1)),
+        call("first", Some(0)),
+        call("third", Some(1)),
+        call("beyond", Some(9)),
+    ];
+    let order = pieces(&content, &calls).map(|piece| match piece {
+        Piece::Part(part) => plain_text(std::slice::from_ref(part)),
+        Piece::Call(call) => call.id.clone(),
+    });
+    let order: Vec<_> = order.collect();
+    assert_eq!(
+        order,
+        ["first", "a", "second", "third", "b", "last", "beyond"]
+    );
 }

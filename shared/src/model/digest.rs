@@ -6,11 +6,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::{Request, ToolSpec};
-use crate::agent::{OutputSpec, ReasoningEffort};
+use crate::agent::{OutputSpec, ReasoningEffort, ToolChoice};
 use crate::message::{ContentPart, Message, Role, ToolCall};
 
 /// SHA-256 of what a model is shown and how it should answer, in a provider-independent form. Equal
@@ -117,6 +117,14 @@ struct Canonical<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     images_max_edge: Option<u32>,
     output: Option<&'a OutputSpec>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    json_object: bool,
+    #[serde(skip_serializing_if = "ToolChoice::is_auto")]
+    tool_choice: &'a ToolChoice,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallel_tool_calls: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_options: Option<&'a Map<String, Value>>,
     tools: Vec<Tool<'a>>,
     system: Option<&'a str>,
     messages: Messages<'a>,
@@ -145,6 +153,10 @@ impl<'a> Canonical<'a> {
             tools,
             images_max_edge,
             output,
+            tool_choice,
+            parallel_tool_calls,
+            json_object,
+            model_options,
         } = request;
         Self {
             model,
@@ -157,6 +169,10 @@ impl<'a> Canonical<'a> {
             adaptive: *adaptive,
             images_max_edge: *images_max_edge,
             output: output.as_deref(),
+            json_object: *json_object,
+            tool_choice,
+            parallel_tool_calls: *parallel_tool_calls,
+            model_options: model_options.as_deref(),
             tools: tools.iter().map(|tool| Tool::of(tool)).collect(),
             system: system.as_deref(),
             messages: Messages(messages),
@@ -253,21 +269,14 @@ mod tests {
                 Timestamp(at),
                 at,
             ))],
-            settled: 0,
-            settled_before: None,
             max_tokens: 100,
             tail: Some("<notes>\n</notes>".into()),
             cache_key: Some(at.to_string()),
             background: crate::model::InBackground::Allowed,
             temperature: Some(0.5),
-            top_p: None,
             stop: vec!["END".into()],
-            reasoning_effort: None,
-            thinking_tokens: None,
-            adaptive: false,
-            images_max_edge: None,
             tools: vec![Arc::new(tool)],
-            output: None,
+            ..Request::default()
         }
     }
 

@@ -6,7 +6,7 @@
 //! ([`Calibration`](super::Calibration)).
 
 use super::{Request, ToolSpec};
-use crate::message::{ContentPart, FileSource, Message, ToolCall};
+use crate::message::{Attached, ContentPart, FileSource, Message, ToolCall};
 
 /// Minimum letters of a word per token: common words are one token whatever their length, names and
 /// code are split.
@@ -267,6 +267,7 @@ fn part_tokens(part: &ContentPart, count: Count) -> u64 {
         ContentPart::Image { .. } => IMAGE_TOKENS,
         // It is not shown to models.
         ContentPart::Digest { .. } => 0,
+        ContentPart::Attached(Attached { json, .. }) => count(json),
         ContentPart::File { name, source } => {
             let inside = match source {
                 FileSource::Text { text } => count(text),

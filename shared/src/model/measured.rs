@@ -146,23 +146,9 @@ mod tests {
         });
         Request {
             model: "m".into(),
-            system: None,
             messages: messages.collect(),
             max_tokens: 100,
-            settled: 0,
-            settled_before: None,
-            background: crate::model::InBackground::No,
-            tail: None,
-            cache_key: None,
-            temperature: None,
-            top_p: None,
-            stop: Vec::new(),
-            reasoning_effort: None,
-            thinking_tokens: None,
-            adaptive: false,
-            images_max_edge: None,
-            tools: Vec::new(),
-            output: None,
+            ..Request::default()
         }
     }
 

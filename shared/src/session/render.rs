@@ -141,6 +141,7 @@ pub fn render(inputs: Inputs<'_>) -> Request {
         images_max_edge: agent.context.images.max_edge,
         tools: inputs.tools,
         output: None,
+        ..Request::default()
     };
     if let Some(skills) = catalogue(&agent.skills) {
         paragraph(&mut request.system, &skills);

@@ -89,10 +89,12 @@ impl Model for ModelClient {
             });
         }
         let calls = does["rounds"][rounds].as_array();
-        let calls = calls.into_iter().flatten().map(|call| ToolCall {
-            id: "same".to_owned(),
-            name: call[0].as_str().unwrap_or_default().to_owned(),
-            arguments: call[1].clone(),
+        let calls = calls.into_iter().flatten().map(|call| {
+            ToolCall::new(
+                "same",
+                call[0].as_str().unwrap_or_default().to_owned(),
+                call[1].clone(),
+            )
         });
         let tool_calls: Vec<ToolCall> = calls.collect();
         let text = format!("echo {mark} {rounds}");

@@ -233,11 +233,7 @@ fn reply(content: &str, tool_calls: Vec<ToolCall>, finish: Finish) -> Reply {
 fn planned(calls: &Value) -> Vec<ToolCall> {
     let calls: Vec<(String, Value)> =
         serde_json::from_value(calls.clone()).expect("calls are pairs");
-    let call = |(name, arguments)| ToolCall {
-        id: "same".into(),
-        name,
-        arguments,
-    };
+    let call = |(name, arguments)| ToolCall::new("same", name, arguments);
     calls.into_iter().map(call).collect()
 }
 
@@ -572,11 +568,7 @@ impl Script {
             "empty" => return Ok(reply("", Vec::new(), Finish::Stop)),
             "refuse" => return Ok(reply("no", Vec::new(), Finish::Refused)),
             "tools" if rounds < number as usize => {
-                let call = |name: &str| ToolCall {
-                    id: "same".into(),
-                    name: name.into(),
-                    arguments: json!({ "round": rounds }),
-                };
+                let call = |name: &str| ToolCall::new("same", name, json!({ "round": rounds }));
                 let calls = vec![call("one"), call("two")];
                 return Ok(reply("calling", calls, Finish::ToolCalls));
             }

@@ -32,11 +32,9 @@ fn message(role: Role, send: u128, text: &str) -> Message {
 }
 
 fn asking(send: u128, calls: &[&str]) -> Message {
-    let calls = calls.iter().map(|id| ToolCall {
-        id: (*id).to_owned(),
-        name: "look".to_owned(),
-        arguments: json!({ "at": [1, null] }),
-    });
+    let calls = calls
+        .iter()
+        .map(|id| ToolCall::new(*id, "look", json!({ "at": [1, null] })));
     Message {
         tool_calls: calls.collect(),
         ..message(Role::Assistant, send, "")

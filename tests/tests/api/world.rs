@@ -244,11 +244,9 @@ impl World {
     pub(crate) async fn ask(&self, claimed: &Claimed, on: WaitingOn, approval: bool) -> String {
         let id = call_id(claimed.send.record.id, 0, 0);
         let mut messages = written(claimed, 0, "calling");
-        messages[1].tool_calls.push(ToolCall {
-            id: id.clone(),
-            name: "outside".to_owned(),
-            arguments: serde_json::json!({}),
-        });
+        messages[1]
+            .tool_calls
+            .push(ToolCall::new(id.clone(), "outside", serde_json::json!({})));
         let append = AppendRound {
             fold: None,
             key: claimed.key,

@@ -10,7 +10,7 @@ use mainspring_shared::id::SendId;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, plain_text};
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_tests::fake_model::{End, Entry, FakeModel, Options};
-use mainspring_worker::llm::{Chunk, Error, Finish, InBackground, Model, Reply, Request, Secret};
+use mainspring_worker::llm::{Chunk, Error, Finish, Model, Reply, Request, Secret};
 
 const WIRES: [(Kind, bool); 6] = [
     (Kind::OpenAi, true),
@@ -61,20 +61,7 @@ fn request(news: Vec<NewMessage>) -> Request {
         system,
         messages,
         max_tokens: 9,
-        settled: 0,
-        settled_before: None,
-        background: InBackground::No,
-        tail: None,
-        cache_key: None,
-        temperature: None,
-        top_p: None,
-        stop: Vec::new(),
-        reasoning_effort: None,
-        thinking_tokens: None,
-        adaptive: false,
-        images_max_edge: None,
-        tools: vec![],
-        output: None,
+        ..Request::default()
     }
 }
 

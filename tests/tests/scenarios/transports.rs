@@ -22,7 +22,7 @@ use mainspring_runtime::SystemClock;
 use mainspring_shared::id::SendId;
 use mainspring_shared::message::{ContentPart, Message, NewMessage, Role};
 use mainspring_shared::time::{Clock, Timestamp};
-use mainspring_worker::llm::{Chunk, Error, InBackground, Model, Reply, Request, Secret};
+use mainspring_worker::llm::{Chunk, Error, Model, Reply, Request, Secret};
 
 /// A fake key in the format of a real one.
 pub(crate) const KEY: &str = "sk-test-0123456789abcdef";
@@ -64,23 +64,9 @@ pub(crate) fn said(role: Role, text: &str) -> NewMessage {
 pub(crate) fn hello() -> Request {
     Request {
         model: "m".to_owned(),
-        system: None,
         messages: vec![message(1, said(Role::User, "hello"))],
         max_tokens: 100,
-        settled: 0,
-        settled_before: None,
-        background: InBackground::No,
-        tail: None,
-        cache_key: None,
-        temperature: None,
-        top_p: None,
-        stop: Vec::new(),
-        reasoning_effort: None,
-        thinking_tokens: None,
-        adaptive: false,
-        images_max_edge: None,
-        tools: Vec::new(),
-        output: None,
+        ..Request::default()
     }
 }
 

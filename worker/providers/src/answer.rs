@@ -95,11 +95,7 @@ pub(super) fn tool_call(
     } else {
         json::clean(id).into_owned()
     };
-    ToolCall {
-        id,
-        name: json::clean(name).into_owned(),
-        arguments,
-    }
+    ToolCall::new(id, json::clean(name).into_owned(), arguments)
 }
 
 /// A finish reason that has no variant of its own.
@@ -147,20 +143,7 @@ pub(super) mod tests {
             system: Some("Be brief, whatever you are asked.".to_owned()),
             messages: Vec::new(),
             max_tokens: 16,
-            settled: 0,
-            settled_before: None,
-            background: mainspring_worker::llm::InBackground::No,
-            tail: None,
-            cache_key: None,
-            temperature: None,
-            top_p: None,
-            stop: Vec::new(),
-            reasoning_effort: None,
-            thinking_tokens: None,
-            adaptive: false,
-            images_max_edge: None,
-            tools: Vec::new(),
-            output: None,
+            ..Request::default()
         }
     }
 

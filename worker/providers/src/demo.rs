@@ -153,9 +153,10 @@ fn named(content: &[ContentPart]) -> String {
     let names = content.iter().filter_map(|part| match part {
         ContentPart::Image { .. } => Some("[image]"),
         ContentPart::File { .. } => Some("[file]"),
-        ContentPart::Text { .. } | ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => {
-            None
-        }
+        ContentPart::Text { .. }
+        | ContentPart::Reasoning { .. }
+        | ContentPart::Digest { .. }
+        | ContentPart::Attached(_) => None,
     });
     let names: Vec<&str> = names.collect();
     if names.is_empty() {

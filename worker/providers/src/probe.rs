@@ -13,7 +13,7 @@ use mainspring_shared::id::SendId;
 use mainspring_shared::message::{ContentPart, FileSource, ImageSource, NewMessage};
 use mainspring_shared::model::{FactsOverride, Medium, Takes, Thinking, ToolSpec};
 use mainspring_shared::time::Timestamp;
-use mainspring_worker::llm::{Error, InBackground, Model, Reply, Request};
+use mainspring_worker::llm::{Error, Model, Reply, Request};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -243,7 +243,6 @@ fn request(model: &str, text: &str) -> Request {
     let question = NewMessage::user(vec![ContentPart::text(text)], 0);
     Request {
         model: model.to_owned(),
-        system: None,
         messages: vec![Arc::new(question.at(
             1,
             SendId(Uuid::from_u128(1)),
@@ -251,20 +250,7 @@ fn request(model: &str, text: &str) -> Request {
             0,
         ))],
         max_tokens: ANSWER_TOKENS,
-        settled: 0,
-        settled_before: None,
-        background: InBackground::No,
-        tail: None,
-        cache_key: None,
-        temperature: None,
-        top_p: None,
-        stop: Vec::new(),
-        reasoning_effort: None,
-        thinking_tokens: None,
-        adaptive: false,
-        images_max_edge: None,
-        tools: Vec::new(),
-        output: None,
+        ..Request::default()
     }
 }
 

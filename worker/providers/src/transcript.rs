@@ -73,9 +73,10 @@ pub(super) struct ToolResult<'a> {
 pub(super) fn has_media(message: &Message) -> bool {
     message.content.iter().any(|part| match part {
         ContentPart::Image { .. } | ContentPart::File { .. } => true,
-        ContentPart::Text { .. } | ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => {
-            false
-        }
+        ContentPart::Text { .. }
+        | ContentPart::Reasoning { .. }
+        | ContentPart::Digest { .. }
+        | ContentPart::Attached(_) => false,
     })
 }
 
@@ -164,11 +165,7 @@ mod tests {
     use serde_json::json;
 
     fn message(role: Role, text: &str, calls: &[&str], answers: Option<&str>) -> Arc<Message> {
-        let call = |id: &&str| ToolCall {
-            id: (*id).into(),
-            name: "t".into(),
-            arguments: json!({}),
-        };
+        let call = |id: &&str| ToolCall::new(*id, "t", json!({}));
         let new = NewMessage {
             role,
             tool_calls: calls.iter().map(call).collect(),

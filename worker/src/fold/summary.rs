@@ -12,7 +12,7 @@ use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
 use super::{Fault, Taken, Written};
-use crate::llm::{Chunk, InBackground, Request, Traced, estimate_tokens};
+use crate::llm::{Chunk, Request, Traced, estimate_tokens};
 
 /// Maximum tokens of a summary.
 const SUMMARY_TOKENS_MAX: u32 = 5_000;
@@ -51,20 +51,7 @@ pub(crate) fn prompt(model: String, span: &Span, budget: u64) -> Option<Request>
         system: None,
         messages: vec![Arc::new(message)],
         max_tokens: SUMMARY_TOKENS_MAX,
-        settled: 0,
-        settled_before: None,
-        background: InBackground::No,
-        tail: None,
-        cache_key: None,
-        temperature: None,
-        top_p: None,
-        stop: Vec::new(),
-        reasoning_effort: None,
-        thinking_tokens: None,
-        adaptive: false,
-        images_max_edge: None,
-        tools: Vec::new(),
-        output: None,
+        ..Request::default()
     })
 }
 

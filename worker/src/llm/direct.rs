@@ -86,11 +86,7 @@ fn call(messages: &[Arc<Message>]) -> Result<ToolCall, Error> {
             message: format!("the words are no call of a tool: {error}"),
         }
     })?;
-    Ok(ToolCall {
-        id: "direct".to_owned(),
-        name: order.tool,
-        arguments: order.arguments,
-    })
+    Ok(ToolCall::new("direct", order.tool, order.arguments))
 }
 
 #[cfg(test)]

@@ -176,6 +176,21 @@ pub enum Error {
         /// The provider's message.
         message: String,
     },
+    /// The provider has no such model, or no longer.
+    #[error("the provider does not have the model: {message}")]
+    ModelGone {
+        /// The provider's message.
+        message: String,
+    },
+    /// The provider refused a part of the request that can be left out or rewritten. Requests to it are made
+    /// so from now on: ask again at once.
+    #[error("the provider refused a part of the request, {part}: {message}")]
+    Amended {
+        /// What is left out or rewritten from now on.
+        part: String,
+        /// The provider's message.
+        message: String,
+    },
     /// The content of an image or a file could not be read. The provider was not asked.
     #[error("the content of a picture or a file cannot be read: {message}")]
     Content {
@@ -206,7 +221,11 @@ pub enum Error {
 impl Error {
     /// Whether the same request would fail again however often it is sent.
     pub fn is_permanent(&self) -> bool {
-        matches!(self, Self::CallFailed { .. } | Self::TotalTimeout) || !self.code().retryable()
+        match self {
+            Self::CallFailed { .. } | Self::TotalTimeout => true,
+            Self::Amended { .. } => false,
+            _ => !self.code().retryable(),
+        }
     }
 
     /// Whether it is certain that the attempt is not billed, provided that no part of an answer
@@ -223,6 +242,8 @@ impl Error {
             | Self::CallFailed { .. }
             | Self::NoModel { .. }
             | Self::InvalidRequest { .. }
+            | Self::ModelGone { .. }
+            | Self::Amended { .. }
             | Self::Content { .. }
             | Self::Unreached { .. } => true,
             Self::Timeout { .. }
@@ -261,7 +282,10 @@ impl Coded for Error {
             Self::Refused { .. } => Code::LlmRefused,
             Self::CallFailed { .. } => Code::ToolFailed,
             Self::BadResponse { .. } => Code::LlmBadResponse,
-            Self::NoModel { .. } | Self::InvalidRequest { .. } => Code::LlmInvalidRequest,
+            Self::NoModel { .. } | Self::InvalidRequest { .. } | Self::Amended { .. } => {
+                Code::LlmInvalidRequest
+            }
+            Self::ModelGone { .. } => Code::LlmModelGone,
             Self::Content { code, .. } => *code,
             Self::Unreached { .. }
             | Self::Unavailable { .. }
@@ -292,6 +316,8 @@ impl Coded for Error {
             | Self::Content { .. }
             | Self::NoModel { .. }
             | Self::BadResponse { .. }
+            | Self::ModelGone { .. }
+            | Self::Amended { .. }
             | Self::InvalidRequest { .. } => None,
         }
     }

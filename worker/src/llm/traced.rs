@@ -250,7 +250,8 @@ fn finish(finish: &Finish) -> &str {
         Finish::Length => "length",
         Finish::ToolCalls => "tool_calls",
         Finish::Refused => "content_filter",
-        Finish::Other(reason) => reason,
+        Finish::Paused => "paused",
+        Finish::Failed(reason) | Finish::Other(reason) => reason,
     }
 }
 

@@ -356,11 +356,7 @@ mod tests {
     fn corrections_are_counted_from_the_transcript() {
         let send = SendId(uuid::Uuid::nil());
         let other = SendId(uuid::Uuid::max());
-        let call = ToolCall {
-            id: "c".into(),
-            name: "t".into(),
-            arguments: json!({}),
-        };
+        let call = ToolCall::new("c", "t", json!({}));
         let said = [
             (other, Role::Assistant, 0, false),
             (send, Role::User, 0, false),

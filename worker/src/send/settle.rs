@@ -126,8 +126,8 @@ pub(super) fn round(
     let calls: Vec<ToolCall> = both
         .map(|(place, (call, vetted))| ToolCall {
             id: call_id(send, round, place),
-            name: call.name.clone(),
             arguments: vetted.said.clone(),
+            ..call.clone()
         })
         .collect();
     let mut rows = Vec::with_capacity(calls.len());

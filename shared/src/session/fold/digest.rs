@@ -165,7 +165,9 @@ fn argument(value: &Value) -> String {
 pub fn shown(parts: &[ContentPart]) -> String {
     let parts = parts.iter().filter_map(|part| match part {
         ContentPart::Text { text } => Some(text.clone()),
-        ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => None,
+        ContentPart::Reasoning { .. } | ContentPart::Digest { .. } | ContentPart::Attached(_) => {
+            None
+        }
         ContentPart::Image { .. } => Some("[image]".to_owned()),
         ContentPart::File { name, source } => Some(match source {
             FileSource::Text { text } => format!("[file {name}]\n{text}"),
@@ -216,11 +218,7 @@ mod tests {
     fn a_send_is_what_was_asked_a_line_per_call_and_the_answer() {
         let mut asks = message(2, Role::Assistant, "Let me look.");
         let arguments = json!({"path": "a.txt", "lines": [1, 2]});
-        asks.tool_calls = vec![ToolCall {
-            id: "c".into(),
-            name: "read_file".into(),
-            arguments,
-        }];
+        asks.tool_calls = vec![ToolCall::new("c", "read_file", arguments)];
         let mut result = message(3, Role::Tool, "first\n  second");
         result.tool_call_id = Some("c".into());
         let messages = [
@@ -248,11 +246,7 @@ mod tests {
         let ids = ["a", "b"].map(str::to_owned);
         asks.tool_calls = ids
             .clone()
-            .map(|id| ToolCall {
-                id,
-                name: "read_file".into(),
-                arguments: json!({"path": "a.txt"}),
-            })
+            .map(|id| ToolCall::new(id, "read_file", json!({"path": "a.txt"})))
             .into();
         let said = |seq, id: &str, failed| {
             let mut result = message(seq, Role::Tool, "the whole file");

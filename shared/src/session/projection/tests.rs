@@ -10,11 +10,11 @@ use crate::session::window::Window;
 fn said(count: usize) -> Vec<Arc<Message>> {
     let mut messages = Vec::new();
     for n in 0..count {
-        let call = ToolCall {
-            id: format!("call_{n}"),
-            name: "look".to_owned(),
-            arguments: json!({ "at": format!("place {n}") }),
-        };
+        let call = ToolCall::new(
+            format!("call_{n}"),
+            "look",
+            json!({ "at": format!("place {n}") }),
+        );
         let user = |text: String| NewMessage::user(vec![ContentPart::text(text)], 0);
         let round = [
             user(format!("question {n}")),

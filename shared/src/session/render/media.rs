@@ -55,9 +55,10 @@ pub(super) fn is_media(part: &ContentPart) -> bool {
     match part {
         ContentPart::Image { .. } => true,
         ContentPart::File { source, .. } => !matches!(source, FileSource::Text { .. }),
-        ContentPart::Text { .. } | ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => {
-            false
-        }
+        ContentPart::Text { .. }
+        | ContentPart::Reasoning { .. }
+        | ContentPart::Digest { .. }
+        | ContentPart::Attached(_) => false,
     }
 }
 
@@ -85,9 +86,10 @@ pub(super) fn readable(messages: &mut [Arc<Message>], takes: Takes, sounds: &[&s
 /// Why a part is not shown to the model.
 fn not_taken(part: &ContentPart, takes: Takes, sounds: &[&str]) -> Option<&'static str> {
     match part {
-        ContentPart::Text { .. } | ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => {
-            None
-        }
+        ContentPart::Text { .. }
+        | ContentPart::Reasoning { .. }
+        | ContentPart::Digest { .. }
+        | ContentPart::Attached(_) => None,
         ContentPart::Image { .. } => (!takes.image).then_some("this model takes no pictures"),
         ContentPart::File { source, .. } => match source {
             FileSource::Text { .. } => None,
@@ -188,6 +190,7 @@ mod tests {
             ContentPart::Text { text } => text,
             ContentPart::Reasoning { .. }
             | ContentPart::Digest { .. }
+            | ContentPart::Attached(_)
             | ContentPart::Image { .. }
             | ContentPart::File { .. } => panic!("{part:?}"),
         }

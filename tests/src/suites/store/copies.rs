@@ -87,6 +87,7 @@ pub async fn any_message_can_be_copied(store: &dyn Inspect) {
         ContentPart::Reasoning {
             text: "a \"quoted\"\n\u{1f980}".to_owned(),
             signature: Some("s/+=".to_owned()),
+            origin: None,
         },
         ContentPart::text(""),
     ];

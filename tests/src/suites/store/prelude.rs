@@ -141,11 +141,9 @@ pub fn until(ms: i64) -> SendOptions {
 
 /// An assistant message that makes these calls.
 pub fn answer(text: &str, round: i32, calls: &[&str]) -> NewMessage {
-    let calls = calls.iter().map(|id| ToolCall {
-        id: (*id).to_owned(),
-        name: "look".to_owned(),
-        arguments: json!({ "at": id }),
-    });
+    let calls = calls
+        .iter()
+        .map(|id| ToolCall::new(*id, "look", json!({ "at": id })));
     NewMessage {
         role: Role::Assistant,
         tool_calls: calls.collect(),

@@ -119,15 +119,16 @@ pub async fn unusual_content_reads_back_as_it_was(store: &dyn Inspect) {
             ContentPart::Reasoning {
                 text: text.clone(),
                 signature: Some("c2ln".to_owned()),
+                origin: None,
             },
             ContentPart::text(""),
             ContentPart::text(text),
         ],
-        tool_calls: vec![ToolCall {
-            id: "call '1'; --".to_owned(),
-            name: "na\u{ef}ve".to_owned(),
-            arguments: json!({ "b": [1.5, -2, 9_007_199_254_740_993_i64, true, null], "a": {} }),
-        }],
+        tool_calls: vec![ToolCall::new(
+            "call '1'; --",
+            "na\u{ef}ve",
+            json!({ "b": [1.5, -2, 9_007_199_254_740_993_i64, true, null], "a": {} }),
+        )],
         ..answer("", 0, &[])
     };
     let item = AppendRound {

@@ -92,7 +92,10 @@ fn joined(content: &[ContentPart]) -> (String, String) {
         match part {
             ContentPart::Text { text: piece } => text.push_str(piece),
             ContentPart::Reasoning { text: piece, .. } => reasoning.push_str(piece),
-            ContentPart::Image { .. } | ContentPart::File { .. } | ContentPart::Digest { .. } => {
+            ContentPart::Image { .. }
+            | ContentPart::File { .. }
+            | ContentPart::Digest { .. }
+            | ContentPart::Attached(_) => {
                 panic!("no model gives {part:?}")
             }
         }

@@ -33,11 +33,7 @@ pub(crate) async fn body(kind: Kind, request: &Request) -> String {
 }
 
 fn call(id: &str, name: &str, arguments: Value) -> ToolCall {
-    ToolCall {
-        id: id.to_owned(),
-        name: name.to_owned(),
-        arguments,
-    }
+    ToolCall::new(id, name, arguments)
 }
 
 pub(crate) fn result(id: &str, text: &str) -> NewMessage {
@@ -56,6 +52,7 @@ pub(crate) fn reasoning(text: &str, signature: Option<&str>) -> ContentPart {
     ContentPart::Reasoning {
         text: text.to_owned(),
         signature: signature.map(Into::into),
+        origin: None,
     }
 }
 

@@ -38,11 +38,11 @@ pub(crate) fn asking(
     let send = claimed.send.record.id;
     for (place, begins) in begins.into_iter().enumerate() {
         let arguments = json!({ "at": place });
-        round.messages[1].tool_calls.push(ToolCall {
-            id: call_id(send, 0, place),
-            name: "look".to_owned(),
-            arguments: arguments.clone(),
-        });
+        round.messages[1].tool_calls.push(ToolCall::new(
+            call_id(send, 0, place),
+            "look",
+            arguments.clone(),
+        ));
         round.calls.push(mainspring_shared::store::NewCall {
             call_id: call_id(send, 0, place),
             round: 0,

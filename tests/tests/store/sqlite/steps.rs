@@ -163,10 +163,12 @@ pub(crate) fn calling(claimed: &Claimed, begins: Vec<CallBegin>) -> AppendRound 
     let mut item = round(claimed);
     item.messages[1].tool_calls = calls
         .iter()
-        .map(|call| ToolCall {
-            id: call.call_id.clone(),
-            name: call.name.clone(),
-            arguments: call.arguments.clone(),
+        .map(|call| {
+            ToolCall::new(
+                call.call_id.clone(),
+                call.name.clone(),
+                call.arguments.clone(),
+            )
         })
         .collect();
     item.calls = calls;

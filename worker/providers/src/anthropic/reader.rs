@@ -172,13 +172,18 @@ impl<'a> Answer<'a> {
                     if !(text.is_empty() && signature.is_empty()) {
                         let signature = Some(signature).filter(|s| !s.is_empty());
                         let signature = signature.map(|s| Signature::Thinking(&s).store());
-                        content.push(ContentPart::Reasoning { text, signature });
+                        content.push(ContentPart::Reasoning {
+                            text,
+                            signature,
+                            origin: None,
+                        });
                     }
                 }
                 Block::Redacted(data) => {
                     content.push(ContentPart::Reasoning {
                         text: String::new(),
                         signature: Some(Signature::Redacted(&data).store()),
+                        origin: None,
                     });
                 }
                 Block::Call {

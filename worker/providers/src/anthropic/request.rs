@@ -417,7 +417,9 @@ fn shown(message: &Message) -> Result<Vec<Block<'_>>, Error> {
     let mut blocks = Vec::with_capacity(message.content.len());
     for part in &message.content {
         blocks.push(match part {
-            ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => continue,
+            ContentPart::Reasoning { .. }
+            | ContentPart::Digest { .. }
+            | ContentPart::Attached(_) => continue,
             ContentPart::Text { text: said } if said.trim().is_empty() => continue,
             ContentPart::Text { text: said } => text(said),
             ContentPart::Image { source } => Block::Image {
@@ -465,6 +467,7 @@ fn assistant(message: &Message) -> Vec<Block<'_>> {
         ContentPart::Reasoning {
             text,
             signature: Some(signature),
+            ..
         } => match Signature::read(signature) {
             Signature::Redacted(data) => Some(Block::RedactedThinking { data }),
             Signature::Thinking(signature) => Some(Block::Thinking {
@@ -480,7 +483,8 @@ fn assistant(message: &Message) -> Vec<Block<'_>> {
         }
         | ContentPart::Image { .. }
         | ContentPart::File { .. }
-        | ContentPart::Digest { .. } => None,
+        | ContentPart::Digest { .. }
+        | ContentPart::Attached(_) => None,
     });
     parts.chain(message.tool_calls.iter().map(call)).collect()
 }

@@ -69,11 +69,7 @@ impl Directives {
                 }
                 let (arguments, rest) = object(rest);
                 let id = format!("call_{}", self.calls.len());
-                self.calls.push(ToolCall {
-                    id,
-                    name: name.to_owned(),
-                    arguments,
-                });
+                self.calls.push(ToolCall::new(id, name, arguments));
                 rest
             }
             "sleep" => {
@@ -150,11 +146,7 @@ mod tests {
     use serde_json::json;
 
     fn call(n: usize, name: &str, arguments: Value) -> ToolCall {
-        ToolCall {
-            id: format!("call_{n}"),
-            name: name.to_owned(),
-            arguments,
-        }
+        ToolCall::new(format!("call_{n}"), name, arguments)
     }
 
     #[test]

@@ -54,20 +54,8 @@ fn ask_for(messages: Vec<Arc<Message>>, output: Option<Arc<OutputSpec>>) -> Hear
         system: Some("be brief".into()),
         messages,
         max_tokens: 100,
-        settled: 0,
-        settled_before: None,
-        background: mainspring_worker::llm::InBackground::No,
-        tail: None,
-        cache_key: None,
-        temperature: None,
-        top_p: None,
-        stop: Vec::new(),
-        reasoning_effort: None,
-        thinking_tokens: None,
-        adaptive: false,
-        images_max_edge: None,
-        tools: Vec::new(),
         output,
+        ..Request::default()
     };
     let mut chunks = Vec::new();
     let mut hear = |chunk: Chunk<'_>| match chunk {

@@ -87,20 +87,7 @@ mod tests {
             system: Some("x".repeat(bytes)),
             messages: Vec::new(),
             max_tokens: 1,
-            settled: 0,
-            settled_before: None,
-            background: mainspring_worker::llm::InBackground::No,
-            tail: None,
-            cache_key: None,
-            temperature: None,
-            top_p: None,
-            stop: Vec::new(),
-            reasoning_effort: None,
-            thinking_tokens: None,
-            adaptive: false,
-            images_max_edge: None,
-            tools: Vec::new(),
-            output: None,
+            ..Request::default()
         }
     }
 

@@ -201,6 +201,7 @@ impl<'a> Answer<'a> {
             content.push(ContentPart::Reasoning {
                 text: self.reasoning,
                 signature: None,
+                origin: None,
             });
         }
         if !self.text.is_empty() {

@@ -272,7 +272,9 @@ fn parts<'a>(content: impl IntoIterator<Item = &'a ContentPart>) -> Result<Vec<P
     let mut parts = Vec::new();
     for part in content {
         parts.push(match part {
-            ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => continue,
+            ContentPart::Reasoning { .. }
+            | ContentPart::Digest { .. }
+            | ContentPart::Attached(_) => continue,
             ContentPart::Text { text } => Part::Text {
                 text: Cow::Borrowed(text),
             },
@@ -318,12 +320,14 @@ fn reasoning(message: &Message) -> Option<String> {
         ContentPart::Reasoning {
             text,
             signature: None,
+            ..
         } => Some(text.as_str()),
         ContentPart::Reasoning { .. }
         | ContentPart::Text { .. }
         | ContentPart::Image { .. }
         | ContentPart::File { .. }
-        | ContentPart::Digest { .. } => None,
+        | ContentPart::Digest { .. }
+        | ContentPart::Attached(_) => None,
     });
     Some(thoughts.collect::<Vec<_>>().join("\n\n")).filter(|text| !text.is_empty())
 }

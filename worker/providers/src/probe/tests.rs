@@ -66,11 +66,7 @@ impl Model for Endpoint {
             on_chunk(Chunk::Text("one "));
             on_chunk(Chunk::Text("two"));
             if !request.tools.is_empty() {
-                reply.tool_calls = vec![ToolCall {
-                    id: "1".into(),
-                    name: "note".into(),
-                    arguments: json!({ "text": "ok" }),
-                }];
+                reply.tool_calls = vec![ToolCall::new("1", "note", json!({ "text": "ok" }))];
             }
             let mut seen = self.seen.lock().expect("nobody panics under it");
             if seen.contains(&request.canonical()) {

@@ -252,7 +252,11 @@ impl<'a> Answer<'a> {
                     };
                     let signature = (!encrypted.is_empty()).then(|| item.store());
                     if signature.is_some() || !text.is_empty() {
-                        content.push(ContentPart::Reasoning { text, signature });
+                        content.push(ContentPart::Reasoning {
+                            text,
+                            signature,
+                            origin: None,
+                        });
                     }
                 }
                 Item::Call {

@@ -217,7 +217,9 @@ fn assistant<'a>(input: &mut Vec<Item<'a>>, message: &'a Message, asked: &str) {
                     text: Cow::Borrowed(text),
                 }],
             }),
-            ContentPart::Reasoning { text, signature } => {
+            ContentPart::Reasoning {
+                text, signature, ..
+            } => {
                 let signature = signature.as_deref().map(Signature::read);
                 // Reasoning without encrypted content, with another provider's signature or from
                 // another model would be refused.
@@ -242,7 +244,10 @@ fn assistant<'a>(input: &mut Vec<Item<'a>>, message: &'a Message, asked: &str) {
                 }
             }
             // Models do not produce these.
-            ContentPart::Image { .. } | ContentPart::File { .. } | ContentPart::Digest { .. } => {}
+            ContentPart::Image { .. }
+            | ContentPart::File { .. }
+            | ContentPart::Digest { .. }
+            | ContentPart::Attached(_) => {}
         }
     }
     input.extend(message.tool_calls.iter().map(call));
@@ -270,7 +275,9 @@ fn parts(message: &Message) -> Result<Vec<Part<'_>>, Error> {
     let mut parts = Vec::with_capacity(message.content.len());
     for part in &message.content {
         parts.push(match part {
-            ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => continue,
+            ContentPart::Reasoning { .. }
+            | ContentPart::Digest { .. }
+            | ContentPart::Attached(_) => continue,
             ContentPart::Text { text } => Part::InputText {
                 text: Cow::Borrowed(text),
             },

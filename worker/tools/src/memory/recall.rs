@@ -437,7 +437,9 @@ fn body(message: &Message) -> String {
 fn told<'m>(message: &'m Message, calls: impl Iterator<Item = &'m ToolCall>) -> String {
     let parts = message.content.iter().filter_map(|part| match part {
         ContentPart::Text { text } => Some(text.clone()),
-        ContentPart::Reasoning { .. } | ContentPart::Digest { .. } => None,
+        ContentPart::Reasoning { .. } | ContentPart::Digest { .. } | ContentPart::Attached(_) => {
+            None
+        }
         ContentPart::Image { .. } | ContentPart::File { .. } => {
             Some(plain_text(&[absent(part, "not shown here")]))
         }

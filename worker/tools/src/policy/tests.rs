@@ -468,22 +468,9 @@ fn request() -> Request {
     Request {
         model: "m".into(),
         system: Some("be brief".into()),
-        messages: Vec::new(),
-        settled: 0,
-        settled_before: None,
         max_tokens: 100,
-        tail: None,
-        cache_key: None,
-        background: mainspring_shared::model::InBackground::No,
-        temperature: None,
-        top_p: None,
-        stop: Vec::new(),
-        reasoning_effort: None,
-        thinking_tokens: None,
-        adaptive: false,
         tools: vec![spec("look"), spec("erase")],
-        images_max_edge: None,
-        output: None,
+        ..Request::default()
     }
 }
 

@@ -3,7 +3,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::message::{ContentPart, NewMessage, ToolCall};
-use crate::model::{InBackground, expect_message_tokens};
+use crate::model::expect_message_tokens;
 use crate::session::fold::{FoldKind, NewFold};
 use crate::time::Timestamp;
 
@@ -22,11 +22,8 @@ fn transcript(sends: &[Vec<u32>], runs: bool) -> Vec<Arc<Message>> {
         };
         let mut push = |role, calls: u32, asked_back| {
             let seq = messages.len() as i64 + 1;
-            let call = |place| ToolCall {
-                id: format!("{seq}_{place}"),
-                name: "look".to_owned(),
-                arguments: serde_json::json!({}),
-            };
+            let call =
+                |place| ToolCall::new(format!("{seq}_{place}"), "look", serde_json::json!({}));
             let new = NewMessage {
                 role,
                 tool_calls: (0..calls).map(call).collect(),
@@ -264,22 +261,7 @@ fn messages_weigh_what_the_request_shows_of_them() {
 fn request() -> Request {
     Request {
         model: "m".into(),
-        system: None,
-        messages: Vec::new(),
         max_tokens: 100,
-        settled: 0,
-        settled_before: None,
-        background: InBackground::No,
-        tail: None,
-        cache_key: None,
-        temperature: None,
-        top_p: None,
-        stop: Vec::new(),
-        reasoning_effort: None,
-        thinking_tokens: None,
-        adaptive: false,
-        images_max_edge: None,
-        tools: Vec::new(),
-        output: None,
+        ..Request::default()
     }
 }

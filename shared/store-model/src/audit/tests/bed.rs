@@ -41,11 +41,7 @@ pub(super) fn send_id(n: u128) -> SendId {
 }
 
 fn assistant(round: i32, calls: &[&str]) -> NewMessage {
-    let call = |id: &&str| ToolCall {
-        id: (*id).to_owned(),
-        name: "look".to_owned(),
-        arguments: Value::Null,
-    };
+    let call = |id: &&str| ToolCall::new(*id, "look", Value::Null);
     NewMessage {
         role: mainspring_shared::message::Role::Assistant,
         tool_calls: calls.iter().map(call).collect(),
