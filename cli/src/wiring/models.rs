@@ -89,6 +89,7 @@ pub(super) fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {
             .collect(),
         // Malformed members were already refused when the configuration was validated.
         extra: extra(provider).unwrap_or_default(),
+        rules: base.rules,
         limits: Limits {
             requests_per_minute: NonZeroU32::new(provider.requests_per_minute),
             tokens_per_minute: NonZeroU32::new(provider.tokens_per_minute),

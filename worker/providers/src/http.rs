@@ -28,6 +28,7 @@ use crate::answer::{ANSWER_BYTES_MAX, ChunkSink, too_large};
 use crate::extra::RequestExtra;
 use crate::gate::Gate;
 use crate::open::SetupError;
+use crate::rules::{RuleBook, Rules};
 use crate::settings::ProviderSettings;
 use crate::sse;
 use crate::status::{ProviderSecrets, Refusal, classify};
@@ -69,6 +70,7 @@ pub(super) struct Endpoint {
     timeouts: Timeouts,
     uploads: upload::Uploads,
     extra: RequestExtra,
+    rules: RuleBook,
     gate: Arc<Gate>,
     clock: Arc<dyn Clock>,
 }
@@ -126,6 +128,8 @@ impl Endpoint {
             value.set_sensitive(true);
             map.insert(name, value);
         }
+        let host = url.host_str().unwrap_or_default();
+        let rules = RuleBook::new(settings.kind, host, url.port(), &settings.rules);
         Ok(Self {
             client: client(settings, &url)?,
             told: ProviderSecrets::of(settings, url.as_str()),
@@ -139,6 +143,7 @@ impl Endpoint {
             },
             uploads: upload::Uploads::new(),
             extra: settings.extra.clone(),
+            rules,
             gate: Arc::clone(gate),
             clock: Arc::clone(clock),
         })
@@ -157,6 +162,11 @@ impl Endpoint {
     /// The provider's host.
     pub(super) fn host(&self) -> &str {
         self.url.host_str().unwrap_or_default()
+    }
+
+    /// The rules for a model.
+    pub(super) fn rules(&self, model: &str) -> Arc<Rules> {
+        self.rules.of(model)
     }
 
     /// The error for an error object inside an answer.

@@ -22,6 +22,7 @@ mod open;
 mod openai;
 mod probe;
 mod responses;
+pub mod rules;
 mod settings;
 mod signature;
 mod sse;

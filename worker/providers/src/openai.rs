@@ -25,17 +25,7 @@ pub(super) const PUBLIC_HOST: &str = "api.openai.com";
 #[derive(Debug)]
 pub(super) struct OpenAi {
     endpoint: Endpoint,
-    dialect: Dialect,
     native_schema: bool,
-}
-
-/// Differences between the public API and compatible servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Dialect {
-    /// Requires `max_completion_tokens`, and refuses unknown members.
-    Public,
-    /// Requires `max_tokens`; expects the model's own reasoning to be sent back.
-    Compatible,
 }
 
 impl OpenAi {
@@ -58,14 +48,8 @@ impl OpenAi {
             &headers,
             (gate, clock),
         )?;
-        let public = endpoint.host() == PUBLIC_HOST;
         Ok(Self {
             endpoint,
-            dialect: if public {
-                Dialect::Public
-            } else {
-                Dialect::Compatible
-            },
             native_schema: settings.native_schema,
         })
     }
@@ -79,7 +63,8 @@ impl Model for OpenAi {
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
         let native = self.native_schema;
-        let body = || request::body(request, self.dialect, native, self.endpoint.streams());
+        let rules = self.endpoint.rules(&request.model);
+        let body = || request::body(request, &rules, native, self.endpoint.streams());
         let mut answer = Answer::new(self.endpoint.told());
         self.endpoint
             .ask(request, &body, &mut answer, &mut ChunkSink::new(on_chunk))
@@ -89,7 +74,8 @@ impl Model for OpenAi {
 
     fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
         let streams = self.endpoint.streams();
-        let body = request::body(request, self.dialect, self.native_schema, streams);
+        let rules = self.endpoint.rules(&request.model);
+        let body = request::body(request, &rules, self.native_schema, streams);
         Some(self.endpoint.whole_body(request, body))
     }
 

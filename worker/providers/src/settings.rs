@@ -6,6 +6,7 @@ use std::time::Duration;
 use mainspring_worker::llm::Secret;
 
 use crate::extra::RequestExtra;
+use crate::rules::RuleSettings;
 
 /// Base URL of the public OpenAI API.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
@@ -100,6 +101,8 @@ pub struct ProviderSettings {
     pub headers: Vec<(String, Secret)>,
     /// Additional members for every request.
     pub extra: RequestExtra,
+    /// What it accepts, where that differs from what is built in.
+    pub rules: RuleSettings,
     /// When calls wait before they are made.
     pub limits: Limits,
 }
@@ -157,6 +160,7 @@ impl ProviderSettings {
             attempt_timeout: Duration::from_mins(10),
             headers: Vec::new(),
             extra: RequestExtra::default(),
+            rules: RuleSettings::default(),
             limits: Limits::default(),
         }
     }

@@ -7,7 +7,7 @@ use mainspring_shared::message::{ContentPart, FileSource, ImageSource, Message, 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Dialect;
+use crate::rules::{OutputLimit, ReasoningBack, Rules};
 use crate::transcript::{PDF, Turn, file_text, has_media, not_taken, turns, wire_name};
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Request, ToolSpec};
@@ -152,7 +152,7 @@ struct FunctionSpec<'a> {
 /// The body of a request; the same request always gives the same bytes.
 pub(super) fn body(
     request: &Request,
-    dialect: Dialect,
+    rules: &Rules,
     native_schema: bool,
     stream: bool,
 ) -> Result<Vec<u8>, Error> {
@@ -161,7 +161,7 @@ pub(super) fn body(
         messages.push(WireMessage::System { content });
     }
     for turn in turns(&request.messages) {
-        push(&mut messages, turn, dialect)?;
+        push(&mut messages, turn, rules)?;
     }
     if let Some(tail) = &request.tail {
         push_tail(&mut messages, tail);
@@ -169,17 +169,21 @@ pub(super) fn body(
     let cache_key = request.cache_key.as_deref();
     let most = Some(request.max_tokens).filter(|max| *max > 0);
     let output = request.output.as_deref().filter(|_| native_schema);
+    let effort = request.reasoning_effort;
+    let effort = effort.and_then(|effort| rules.effort(effort));
+    let temperature = rules.temperature(request.temperature, effort);
     let body = Body {
         model: &request.model,
         messages,
-        temperature: request.temperature,
-        top_p: request.top_p,
-        stop: &request.stop,
-        reasoning_effort: request.reasoning_effort,
-        max_tokens: most.filter(|_| dialect == Dialect::Compatible),
-        max_completion_tokens: most.filter(|_| dialect == Dialect::Public),
+        temperature,
+        top_p: rules.top_p(request.top_p, temperature, effort),
+        stop: if rules.stop { &request.stop } else { &[] },
+        reasoning_effort: effort,
+        max_tokens: most.filter(|_| rules.output_limit == OutputLimit::MaxTokens),
+        max_completion_tokens: most
+            .filter(|_| rules.output_limit == OutputLimit::MaxCompletionTokens),
         stream,
-        stream_options: stream.then_some(StreamOptions {
+        stream_options: (stream && rules.stream_options).then_some(StreamOptions {
             include_usage: true,
         }),
         tools: request.tools.iter().map(|spec| tool(spec)).collect(),
@@ -188,7 +192,7 @@ pub(super) fn body(
             r#type: "json_schema",
             json_schema,
         }),
-        prompt_cache_key: cache_key.filter(|_| dialect == Dialect::Public),
+        prompt_cache_key: cache_key.filter(|_| rules.prompt_cache_key),
     };
     serde_json::to_vec(&body).map_err(|error| Error::InvalidRequest {
         message: format!("it is not JSON: {error}"),
@@ -198,7 +202,7 @@ pub(super) fn body(
 fn push<'a>(
     messages: &mut Vec<WireMessage<'a>>,
     turn: Turn<'a>,
-    dialect: Dialect,
+    rules: &Rules,
 ) -> Result<(), Error> {
     match turn {
         Turn::User { text, message } => {
@@ -211,7 +215,8 @@ fn push<'a>(
         }
         Turn::Assistant { text, message } => messages.push(WireMessage::Assistant {
             content: Some(text).filter(|text| !text.is_empty()),
-            reasoning_content: reasoning(message).filter(|_| dialect == Dialect::Compatible),
+            reasoning_content: reasoning(message)
+                .filter(|_| rules.reasoning_back != ReasoningBack::None),
             tool_calls: message.tool_calls.iter().map(call).collect(),
         }),
         Turn::Results(results) => {
