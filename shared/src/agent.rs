@@ -1,9 +1,11 @@
 //! Agents: how a session's model is called.
 
+mod calls;
 mod context;
 mod delegation;
 mod isolation;
 pub mod memory;
+mod model_options;
 mod named;
 mod output;
 pub mod prompt;
@@ -22,6 +24,7 @@ use crate::time::Span;
 use crate::timer::FiredBy;
 use crate::tool::{ToolEntry, pool_of};
 
+pub use self::calls::{CallSettings, ReasoningEffort, TEMPERATURE_MAX, ToolChoice};
 pub use self::context::{
     FOLD_HARD_DEFAULT, FOLD_SOFT_DEFAULT, FoldSpec, FoldStrategy, KEEP_SENDS_DEFAULT,
     Representation, ToolContext,
@@ -29,6 +32,7 @@ pub use self::context::{
 pub use self::delegation::{Delegation, NotGranted};
 pub use self::isolation::Isolation;
 pub use self::memory::{ExtractMode, MemorySpec, RecallMode};
+pub use self::model_options::{ModelOptions, OptionFault};
 pub use self::named::{
     AgentKey, AgentLimits, AgentName, AgentQuery, AgentRef, AgentVersion, AgentVersionView, Alias,
     NameFault, NamedAgent, NamedAgentView, Pick,
@@ -98,6 +102,17 @@ pub struct AgentSpec {
     /// `max_tokens` be thought.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_effort: Option<ReasoningEffort>,
+    /// Whether the model must call tools. `required` and a tool's name apply to the first round of each send.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_choice: Option<ToolChoice>,
+    /// Whether one answer may have several calls; the provider's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel_tool_calls: Option<bool>,
+    /// Further members of model requests, for what only some providers offer: an object of at most 16 KiB of JSON.
+    /// Members that have a setting of their own are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub model_options: Option<ModelOptions>,
     /// How many tokens of each answer may be thought, for Anthropic; others ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingSpec>,
@@ -108,7 +123,8 @@ pub struct AgentSpec {
     /// The budget of all sends of the session together, with everything that they cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
-    /// The schema of final answers: a JSON Schema, or `{name, schema, strict}`.
+    /// The schema of final answers: a JSON Schema, or `{name, schema, strict}`; `{"type": "json_object"}` for any
+    /// JSON object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub output_schema: Option<Value>,
@@ -230,48 +246,6 @@ fn notes_max() -> u32 {
 
 /// Maximum number of texts in [`AgentSpec::stop`]; a limit of providers.
 pub const STOP_MAX: usize = 4;
-
-/// Whether a model must call tools.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ToolChoice {
-    /// It decides.
-    #[default]
-    Auto,
-    /// It must not.
-    None,
-    /// It must call at least one.
-    Required,
-    /// It must call the one with this name.
-    Tool(String),
-}
-
-impl ToolChoice {
-    /// Whether the model decides.
-    pub fn is_auto(&self) -> bool {
-        *self == Self::Auto
-    }
-}
-
-/// How much a model is to think before it answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ReasoningEffort {
-    /// Not at all, if the model supports that.
-    None,
-    /// As little as possible.
-    Minimal,
-    /// A little.
-    Low,
-    /// As the task needs.
-    Medium,
-    /// Much.
-    High,
-    /// Very much. Not every model supports it.
-    XHigh,
-    /// As much as possible. Not every model supports it.
-    Max,
-}
 
 /// What the model sees of the transcript.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
@@ -419,6 +393,28 @@ pub struct SendOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub output_schema: Option<Value>,
+    /// Replaces the agent's limit on the tokens of one answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+    /// Replaces the agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// Replaces the agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_p: Option<f64>,
+    /// Replaces the agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_effort: Option<ReasoningEffort>,
+    /// Replaces the agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_choice: Option<ToolChoice>,
+    /// Replaces the agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel_tool_calls: Option<bool>,
+    /// Replaces the agent's, all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub model_options: Option<ModelOptions>,
     /// Orders sessions in the queue, never sends inside one.
     #[serde(default)]
     pub priority: Priority,
@@ -456,11 +452,12 @@ pub struct SendOptions {
 }
 
 impl SendOptions {
-    /// The agent that the send runs with, in a session with the agent `session`. The pool, the
-    /// budget of all sends together and at least the isolation remain the session's.
+    /// The agent that the send runs with, in a session with the agent `session`, and with what the
+    /// sender decides about model calls. The pool, the budget of all sends together and at least
+    /// the isolation remain the session's.
     #[must_use]
     pub fn agent_in(&self, session: AgentSpec) -> AgentSpec {
-        match &self.agent {
+        let agent = match &self.agent {
             None => session,
             Some(own) => AgentSpec {
                 budget: session.budget,
@@ -468,7 +465,8 @@ impl SendOptions {
                 isolation: session.isolation.stricter(own.isolation),
                 ..own.as_ref().clone()
             },
-        }
+        };
+        self.over(agent)
     }
 
     /// The published agent that the send runs with, in a session with the agent `session`; `None`

@@ -105,3 +105,18 @@ pub struct Request {
     /// it is also in the system prompt or the tail, and a transport need not do anything about it.
     pub output: Option<Arc<OutputSpec>>,
 }
+
+impl Request {
+    /// Lets the model decide about tools where nothing is left to decide: if no tools are on offer,
+    /// or the one that it must call is not. To be called after the tools have changed.
+    pub fn drop_lost_choice(&mut self) {
+        if self.tools.is_empty() {
+            self.parallel_tool_calls = None;
+            self.tool_choice = ToolChoice::Auto;
+        }
+        let names = self.tools.iter().map(|tool| tool.name.as_str());
+        if self.tool_choice.fault(names).is_some() {
+            self.tool_choice = ToolChoice::Auto;
+        }
+    }
+}

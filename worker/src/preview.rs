@@ -135,6 +135,9 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
         let detail = format!("the output schema {}: {fault}", fault.pointer);
         Answered::refused(Code::SpecInvalid, detail)
     })?;
+    if let Some(fault) = offers.choice_fault(&send, record.rounds) {
+        return Err(Answered::refused(Code::ToolNotFound, fault));
+    }
     let mut shown = load::shown(&send, window.next_seq());
     let own = OwnLists::of(&offers);
     if record.shown.is_none() && own != OwnLists::default() {
@@ -169,6 +172,7 @@ async fn preview(kernel: &Arc<Kernel>, ask: &Ask) -> Result<Preview, Answered> {
     let by = (record.id, record.created_at, &record.input[..]);
     let question = Question {
         send: &send,
+        round: record.rounds,
         resolved: &resolved,
         offers: &offers,
         shown: shown.as_ref(),

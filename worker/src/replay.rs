@@ -134,7 +134,7 @@ impl Replayer {
         let session = session.ok_or(ReplayError::Pruned)?;
         let mut send = StartedSend::new(record.clone(), session.agent.clone(), None);
         if let Some(agent) = agent {
-            send.agent = agent.taken_by(&session)?;
+            send.agent = record.options.over(agent.taken_by(&session)?);
         }
         let shown = record.shown.clone();
         let from = shown.as_ref().and_then(|shown| shown.from_seq).unwrap_or(1);
@@ -171,6 +171,7 @@ impl Replayer {
                 recorded: recorded.get(&answer.round).and_then(|round| round.digest),
                 request: load::request(Question {
                     send: &send,
+                    round: answer.round,
                     resolved: &resolved,
                     offers: &offers,
                     shown: shown.as_ref(),

@@ -8,7 +8,7 @@ use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::new_session;
 use mainspring_scheduler::services::agents::{Choice, OptionsAsk, Resolver, Taken, rebind};
 use mainspring_scheduler::services::skills::pin;
-use mainspring_shared::agent::{AgentQuery, Priority};
+use mainspring_shared::agent::{AgentQuery, ModelOptions, Priority, ReasoningEffort, ToolChoice};
 use mainspring_shared::budget::Budget;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::ContentPart;
@@ -269,9 +269,26 @@ pub(super) struct Options {
     pub(super) max_rounds: Option<u32>,
     /// The budget of this send, with everything that it causes.
     pub(super) budget: Option<Budget>,
-    /// The schema of the answer: a JSON Schema, or `{name, schema, strict}`. Replaces the agent's.
+    /// The schema of the answer: a JSON Schema, or `{name, schema, strict}`; `{"type": "json_object"}` for any JSON
+    /// object. Replaces the agent's.
     #[schema(value_type = Option<Object>)]
     pub(super) output_schema: Option<Value>,
+    /// Replaces the agent's limit on the tokens of one answer.
+    pub(super) max_tokens: Option<u32>,
+    /// Replaces the agent's.
+    pub(super) temperature: Option<f64>,
+    /// Replaces the agent's.
+    pub(super) top_p: Option<f64>,
+    /// Replaces the agent's.
+    pub(super) reasoning_effort: Option<ReasoningEffort>,
+    /// Replaces the agent's: whether the model must call tools. `required` and a tool's name apply to the first round
+    /// of the send; `none` to all.
+    pub(super) tool_choice: Option<ToolChoice>,
+    /// Replaces the agent's: whether one answer may have several calls.
+    pub(super) parallel_tool_calls: Option<bool>,
+    /// Further members of model requests: an object of at most 16 KiB of JSON. Replaces the agent's.
+    #[schema(value_type = Option<Object>)]
+    pub(super) model_options: Option<ModelOptions>,
     /// `high` (the default) or `low`; a number from -100 to 100 is read as `low` below 0.
     #[schema(value_type = Option<String>)]
     pub(super) priority: Option<PriorityText>,

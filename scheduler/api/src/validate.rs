@@ -5,9 +5,9 @@
 use mainspring_scheduler::error::{Error, FieldError};
 use mainspring_scheduler::services::agents::{AgentAsk, Choice, OptionsAsk, Taken};
 use mainspring_shared::agent::{
-    AgentSpec, ContextSpec, FALLBACK_MAX, FoldStrategy, IMAGES_EDGE_MAX, IMAGES_EDGE_MIN,
-    MAX_TOKENS_DEFAULT, MemorySpec, OnBusy, OutputSpec, Priority, PromptSpec, STOP_MAX,
-    SendOptions, THINKING_TOKENS_MIN,
+    AgentSpec, CallSettings, ContextSpec, FALLBACK_MAX, FoldStrategy, IMAGES_EDGE_MAX,
+    IMAGES_EDGE_MIN, MAX_TOKENS_DEFAULT, MemorySpec, OnBusy, OutputSpec, Priority, PromptSpec,
+    STOP_MAX, SendOptions, THINKING_TOKENS_MIN, ToolChoice,
 };
 use mainspring_shared::budget::Budget;
 use mainspring_shared::error::Code;
@@ -191,11 +191,6 @@ impl Checks {
             agent.max_rounds,
             MAX_ROUNDS_MAX,
         );
-        self.within(
-            &format!("{member}/max_tokens"),
-            agent.max_tokens,
-            MAX_TOKENS_MAX,
-        );
         let last = agent.context.last_messages;
         self.within(
             &format!("{member}/context/last_messages"),
@@ -214,14 +209,9 @@ impl Checks {
                 &format!("must be from {IMAGES_EDGE_MIN} to {IMAGES_EDGE_MAX}"),
             );
         }
-        if agent
-            .temperature
-            .is_some_and(|heat| !(0.0..=2.0).contains(&heat))
-        {
-            self.refuse(&format!("{member}/temperature"), "must be from 0 to 2");
-        }
-        if agent.top_p.is_some_and(|p| !(0.0..=1.0).contains(&p)) {
-            self.refuse(&format!("{member}/top_p"), "must be from 0 to 1");
+        self.call_settings(member, &agent.call_settings());
+        if let Some(choice) = &agent.tool_choice {
+            self.tool_choice(member, choice, agent);
         }
         if agent.stop.len() > STOP_MAX || agent.stop.iter().any(String::is_empty) {
             let detail = format!("must have at most {STOP_MAX} texts, none of them empty");
@@ -253,6 +243,38 @@ impl Checks {
         if agent.board.as_deref().is_some_and(|name| !is_board(name)) {
             let detail = "must have 1 to 64 of the characters a-z, A-Z, 0-9, ., - and _, and must not start with ses_";
             self.refuse(&format!("{member}/board"), detail);
+        }
+    }
+
+    /// Checks how a model is to be called.
+    fn call_settings(&mut self, member: &str, settings: &CallSettings) {
+        self.within(
+            &format!("{member}/max_tokens"),
+            settings.max_tokens,
+            MAX_TOKENS_MAX,
+        );
+        for (pointer, detail) in settings.faults() {
+            self.refuse(&format!("{member}{pointer}"), &detail);
+        }
+    }
+
+    /// Checks that an agent may have the tool that its model must call. Only what no worker could
+    /// offer is refused.
+    fn tool_choice(&mut self, member: &str, choice: &ToolChoice, agent: &AgentSpec) {
+        let fault = match choice {
+            ToolChoice::Auto | ToolChoice::None => None,
+            ToolChoice::Required => agent
+                .has_no_tools()
+                .then(|| "must not be required: the agent has no tools".to_owned()),
+            ToolChoice::Tool(name) => (!agent.may_offer(name))
+                .then(|| format!("is {name:?}, which is none of the tools on offer")),
+        };
+        if let Some(fault) = fault {
+            let below = match choice {
+                ToolChoice::Tool(_) => "/name",
+                ToolChoice::Auto | ToolChoice::None | ToolChoice::Required => "",
+            };
+            self.refuse(&format!("{member}/tool_choice{below}"), &fault);
         }
     }
 
@@ -399,6 +421,12 @@ impl Checks {
         }
         self.budget("/options/budget", options.budget.as_ref());
         self.output("/options/output_schema", options.output_schema.as_ref());
+        if let (Some(ToolChoice::Tool(name)), Some(only)) = (&options.tool_choice, &options.tools)
+            && !only.contains(name)
+        {
+            let detail = format!("is {name:?}, which is none of the tools on offer");
+            self.refuse("/options/tool_choice/name", &detail);
+        }
         if options
             .deadline
             .is_some_and(|deadline| deadline.0.is_zero())
@@ -419,7 +447,7 @@ impl Checks {
                 OnBusy::Enqueue
             }
         };
-        SendOptions {
+        let options = SendOptions {
             model: options.model,
             system_prompt: options.system_prompt,
             tools: options.tools,
@@ -432,12 +460,21 @@ impl Checks {
             on_busy,
             budget: options.budget,
             output_schema: options.output_schema,
+            max_tokens: options.max_tokens,
+            temperature: options.temperature,
+            top_p: options.top_p,
+            reasoning_effort: options.reasoning_effort,
+            tool_choice: options.tool_choice,
+            parallel_tool_calls: options.parallel_tool_calls,
+            model_options: options.model_options,
             agent: None,
             fired_by: None,
             ended_run: None,
             traceparent: None,
             extra: Extra::default(),
-        }
+        };
+        self.call_settings("/options", &options.call_settings());
+        options
     }
 
     /// Checks the output schema.
@@ -550,6 +587,20 @@ mod tests {
             r#"{"input":"hi","options":{"on_busy":"explode"}}"#,
             r#"{"input":"hi","options":{"tools":[],"budget":{},"output_schema":{"type":"nonsense"}}}"#,
             r#"{"input":"hi","options":{"output_schema":{"type":"object"}}}"#,
+            r#"{"input":"hi","options":{"output_schema":{"type":"json_object"}}}"#,
+            r#"{"input":"hi","options":{"output_schema":{"type":"json_object","required":["a"]}}}"#,
+            r#"{"input":"hi","options":{"max_tokens":0,"temperature":2.5,"top_p":-1}}"#,
+            r#"{"input":"hi","options":{"max_tokens":9,"temperature":2,"top_p":1,"reasoning_effort":"xhigh","parallel_tool_calls":false,"tool_choice":"required"}}"#,
+            r#"{"input":"hi","options":{"reasoning_effort":"huge"}}"#,
+            r#"{"input":"hi","options":{"tool_choice":"any"}}"#,
+            r#"{"input":"hi","options":{"tool_choice":{"name":"look"}}}"#,
+            r#"{"input":"hi","options":{"tool_choice":{"name":"look"},"tools":["go"]}}"#,
+            r#"{"input":"hi","options":{"tool_choice":{"name":""}}}"#,
+            r#"{"input":"hi","options":{"tool_choice":{"name":"look","type":"function"}}}"#,
+            r#"{"input":"hi","options":{"model_options":{"service_tier":"flex"}}}"#,
+            r#"{"input":"hi","options":{"model_options":{"messages":[],"temperature":1}}}"#,
+            r#"{"input":"hi","options":{"model_options":{"a":"\u0000"}}}"#,
+            r#"{"input":"hi","options":{"model_options":[]}}"#,
             r#"{"input":"hi","options":{"output_schema":{"schema":{"type":"object"},"name":"a b"}}}"#,
             r#"{"input":"hi","options":{"output_schema":{"const":"\u0000"}}}"#,
             r#"{"input":"hi","input":"again"}"#,

@@ -1,7 +1,7 @@
 //! The schema of final answers.
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::tool::schema::Schema;
 
@@ -14,7 +14,11 @@ const NAME_CHARS_MAX: usize = 64;
 /// Members of the long form. `schema` is not a JSON Schema keyword, so it distinguishes the two forms.
 const MEMBERS: [&str; 3] = ["name", "schema", "strict"];
 
-/// An output schema, given as `{name?, schema, strict?}` or as just the schema.
+/// What asks for a JSON object of any form. It is no JSON Schema: that has no such type.
+const ANY_OBJECT: &str = "json_object";
+
+/// An output schema, given as `{name?, schema, strict?}`, as just the schema, or as
+/// `{"type": "json_object"}`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OutputSpec {
     /// The name of the answer.
@@ -24,6 +28,9 @@ pub struct OutputSpec {
     /// Whether the provider should enforce the schema, if it can. Providers then accept only some
     /// schemas. The answer is checked either way.
     pub strict: bool,
+    /// Whether any object will do: then providers have a mode for it that needs no schema.
+    #[serde(skip)]
+    pub any_object: bool,
 }
 
 /// What is wrong with an output schema, and where.
@@ -49,13 +56,16 @@ impl OutputSpec {
         let Value::Object(members) = value else {
             return Err(fault("", "must be an object"));
         };
-        let (spec, at) = if members.contains_key("schema") {
+        let (spec, at) = if members.get("type").and_then(Value::as_str) == Some(ANY_OBJECT) {
+            (Self::any_object(members)?, "")
+        } else if members.contains_key("schema") {
             (Self::long(members)?, "/schema")
         } else {
             let spec = Self {
                 name: NAME_DEFAULT.to_owned(),
                 schema: value.clone(),
                 strict: false,
+                any_object: false,
             };
             (spec, "")
         };
@@ -63,6 +73,19 @@ impl OutputSpec {
             Ok(schema) => Ok((spec, schema)),
             Err(inner) => Err(fault(&format!("{at}{}", inner.pointer), inner.detail)),
         }
+    }
+
+    fn any_object(members: &Map<String, Value>) -> Result<Self, OutputFault> {
+        if members.len() > 1 {
+            let detail = format!("only `type` is allowed with {ANY_OBJECT:?}");
+            return Err(fault("", detail));
+        }
+        Ok(Self {
+            name: NAME_DEFAULT.to_owned(),
+            schema: json!({"type": "object"}),
+            strict: false,
+            any_object: true,
+        })
     }
 
     fn long(members: &Map<String, Value>) -> Result<Self, OutputFault> {
@@ -91,6 +114,7 @@ impl OutputSpec {
                 name: name.to_owned(),
                 schema: schema.clone(),
                 strict,
+                any_object: false,
             }),
             _ => Err(fault("/schema", "must be a JSON Schema object")),
         }
@@ -104,8 +128,6 @@ fn is_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn read(value: &Value) -> Result<OutputSpec, String> {
@@ -128,8 +150,18 @@ mod tests {
     }
 
     #[test]
+    fn any_object_can_be_asked_for() {
+        let any = read(&json!({"type": "json_object"})).expect("a shape");
+        assert!(any.any_object);
+        assert_eq!(any.schema, json!({"type": "object"}));
+        let schema = read(&json!({"type": "object"})).expect("a schema");
+        assert!(!schema.any_object);
+    }
+
+    #[test]
     fn faults_are_pointed_at() {
         for (value, pointer) in [
+            (json!({"type": "json_object", "properties": {}}), ""),
             (json!(true), ""),
             (json!("string"), ""),
             (json!({"type": "text"}), "/type"),

@@ -13,6 +13,7 @@ mod older;
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use self::media::{fade, readable};
@@ -31,6 +32,10 @@ use crate::time::Timestamp;
 const GO_ON: &str = "Your answer reached its token limit and was cut. Go on exactly where it stops: \
                      repeat nothing of it, and say nothing about the cut.";
 
+/// What asks for an answer that is any JSON object.
+const ANY_OBJECT: &str = "Your final answer is one JSON object and nothing else: no explanation, no \
+                          Markdown.";
+
 /// The inputs of a request.
 #[derive(Debug, Clone)]
 pub struct Inputs<'a> {
@@ -44,6 +49,8 @@ pub struct Inputs<'a> {
     pub agent: &'a AgentSpec,
     /// The send's options.
     pub options: &'a SendOptions,
+    /// The round of the send, from 0.
+    pub round: u32,
     /// The tools on offer, in order.
     pub tools: Vec<Arc<ToolSpec>>,
     /// The conversation.
@@ -140,9 +147,17 @@ pub fn render(inputs: Inputs<'_>) -> Request {
         adaptive: model.facts.adaptive,
         images_max_edge: agent.context.images.max_edge,
         tools: inputs.tools,
+        tool_choice: agent
+            .tool_choice
+            .as_ref()
+            .map(|choice| choice.in_round(inputs.round))
+            .unwrap_or_default(),
+        parallel_tool_calls: agent.parallel_tool_calls,
+        json_object: false,
+        model_options: model_options(agent),
         output: None,
-        ..Request::default()
     };
+    request.drop_lost_choice();
     if let Some(skills) = catalogue(&agent.skills) {
         paragraph(&mut request.system, &skills);
     }
@@ -155,7 +170,16 @@ pub fn render(inputs: Inputs<'_>) -> Request {
     if let Some(partial) = said.partial {
         go_on(&mut request, partial);
     }
-    if let Some(output) = inputs.output {
+    if inputs.output.is_some_and(|output| output.any_object) {
+        // Providers that have a mode for it want the text to ask for JSON as well.
+        request.json_object = true;
+        let place = if inputs.options.output_schema.is_some() {
+            &mut request.tail
+        } else {
+            &mut request.system
+        };
+        paragraph(place, ANY_OBJECT);
+    } else if let Some(output) = inputs.output {
         let is_sends = inputs.options.output_schema.is_some();
         let enforced = model.facts.enforces_schema(model.native_schema);
         shape(&mut request, output, enforced, is_sends);
@@ -165,6 +189,12 @@ pub fn render(inputs: Inputs<'_>) -> Request {
         }
     }
     request
+}
+
+/// The members that the agent's author adds to requests.
+fn model_options(agent: &AgentSpec) -> Option<Arc<Map<String, Value>>> {
+    let options = agent.model_options.as_ref()?;
+    (!options.0.is_empty()).then(|| Arc::new(options.0.clone()))
 }
 
 /// The token limit of an answer: the agent's limit, capped by the model's.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::call::Repeat;
+use super::preset;
 use super::schema;
 use crate::error::Failure;
 use crate::stored::Extra;
@@ -186,6 +187,20 @@ pub struct McpTools {
 }
 
 impl ToolEntry {
+    /// Whether it may offer a tool of this name. Only the worker knows what tools an MCP server has
+    /// and what they are called.
+    pub fn may_be(&self, name: &str) -> bool {
+        match self {
+            Self::Named(own)
+            | Self::Declared(DeclaredTool::Worker(WorkerTool { name: own, .. })) => {
+                preset(own).map_or(own == name, |names| names.contains(&name))
+            }
+            Self::Declared(DeclaredTool::Http(tool)) => tool.name == name,
+            Self::Declared(DeclaredTool::External(tool)) => tool.name == name,
+            Self::Declared(DeclaredTool::Mcp(_)) => true,
+        }
+    }
+
     /// The pool that it needs, if it names one.
     pub fn pool(&self) -> Option<&str> {
         let pool = match self {

@@ -35,7 +35,8 @@ use crate::workflow::nodes::NodeKind;
 /// | 1 | the language |
 /// | 2 | `lifecycle` of a leaf takes effect, and is rejected where it could have none |
 /// | 3 | a leaf may name a published agent |
-pub const DSL_VERSION: i32 = 3;
+/// | 4 | a leaf has a temperature only if it is written, and may say more about its model calls |
+pub const DSL_VERSION: i32 = 4;
 
 /// The metadata key of a leaf's session that marks it as detached from its run.
 pub const DETACHED: &str = "run_detached";

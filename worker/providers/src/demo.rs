@@ -14,6 +14,8 @@
 //! If an output schema is given, it answers with a small value that matches, with strings made from the
 //! text that it would have said.
 //!
+//! If any JSON object is asked for, it answers with one whose `text` is what it would have said.
+//!
 //! If asked to continue a truncated answer, it says the rest of it.
 //!
 //! If the user's message has no text, it names what there was instead: `[image]`, `[file]`, or
@@ -123,6 +125,10 @@ impl Model for Demo {
         let padding = match &request.output {
             Some(output) => {
                 text = sample::sample(&output.schema, &text).to_string();
+                ' '
+            }
+            None if request.json_object => {
+                text = serde_json::json!({ "text": text }).to_string();
                 ' '
             }
             None => '.',

@@ -239,6 +239,8 @@ impl Hooks {
                 verdict => return Ok(VerdictOrMessages::Verdict(verdict)),
             }
         }
+        // A hook may have removed the tool that was to be called.
+        request.drop_lost_choice();
         Ok(said_or_go(words))
     }
 

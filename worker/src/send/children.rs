@@ -394,7 +394,13 @@ fn agent(task: &Task, parent: &AgentSpec, may: AgentSpec) -> AgentSpec {
         top_p: parent.top_p,
         reasoning_effort: parent.reasoning_effort,
         thinking: parent.thinking.clone(),
-        // A task's output schema comes with its send; without one a child answers in words. The
+        parallel_tool_calls: parent.parallel_tool_calls,
+        // They are made for its parent's model.
+        model_options: parent
+            .model_options
+            .clone()
+            .filter(|_| task.model.is_none()),
+        // Whom its parent's sender forces to call a tool is the parent. A task's output schema comes with its send; without one a child answers in words. The
         // budget comes with the send, too.
         ..may
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use mainspring_shared::agent::{MAX_ROUNDS_DEFAULT, OutputSpec};
+use mainspring_shared::agent::{MAX_ROUNDS_DEFAULT, OutputSpec, ToolChoice};
 use mainspring_shared::message::{ContentPart, Message};
 use mainspring_shared::send::machine::Rules;
 use mainspring_shared::session::fold::Fold;
@@ -89,6 +89,8 @@ pub(super) fn aged_to(totals: &SendTotals) -> i64 {
 pub(crate) struct Question<'a> {
     /// The send and its agent.
     pub(crate) send: &'a StartedSend,
+    /// The round, from 0.
+    pub(crate) round: i32,
     /// The model.
     pub(crate) resolved: &'a Resolved,
     /// The tools.
@@ -124,6 +126,7 @@ pub(crate) fn request(question: Question<'_>) -> Request {
         send: send.record.id,
         agent: &send.agent,
         options: &send.record.options,
+        round: question.round.unsigned_abs(),
         tools: question.offers.specs(),
         said: Conversation {
             folds: question.folds,
@@ -170,5 +173,9 @@ pub(crate) async fn offers(
         session: send.record.key,
         send: send.record.id,
     };
-    tools.offers_of(clock, (owner, agent), only).await
+    let offers = tools.offers_of(clock, (owner, agent), only).await?;
+    Ok(match agent.tool_choice {
+        Some(ToolChoice::None) => offers.barred(),
+        Some(ToolChoice::Auto | ToolChoice::Required | ToolChoice::Tool(_)) | None => offers,
+    })
 }

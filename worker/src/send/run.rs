@@ -112,14 +112,14 @@ pub(crate) struct LeasedSend<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// The session's agent with its version; `None` if the send had an agent of its own.
+    /// The session's agent with its version; `None` if the send had an agent of its own, or its
+    /// sender changed how the model is called.
     pub(crate) fn into_agent(self: Box<Self>) -> Option<(i32, Box<AgentSpec>)> {
         let StartedSend { record, agent, .. } = self.send;
         let version = record.agent_version?;
         record
             .options
-            .agent
-            .is_none()
+            .leaves_agent()
             .then(|| (version, Box::new(agent)))
     }
 

@@ -49,6 +49,8 @@ pub enum Executor {
 pub struct Offers {
     list: Arc<[Offer]>,
     missing: Arc<[String]>,
+    /// Whether the model is only shown them, and may call none.
+    is_barred: bool,
     /// The places of their entries in the agent's list, by name.
     places: Arc<BTreeMap<String, usize>>,
 }
@@ -59,8 +61,26 @@ impl Offers {
         Self {
             list: list.into(),
             missing: missing.into(),
+            is_barred: false,
             places: Arc::new(places),
         }
+    }
+
+    /// These offers for a send that may call no tools: its model is shown them, since earlier messages
+    /// may be about them, and calls of them are refused as if they did not exist.
+    #[must_use]
+    pub(crate) fn barred(self) -> Self {
+        Self {
+            is_barred: true,
+            ..self
+        }
+    }
+
+    /// What is wrong with the tool choice of a send in this round, given these offers.
+    pub(crate) fn choice_fault(&self, send: &StartedSend, round: i32) -> Option<String> {
+        let choice = send.agent.tool_choice.as_ref()?;
+        let choice = choice.in_round(round.unsigned_abs());
+        choice.fault(self.list.iter().map(|offer| offer.spec.name.as_str()))
     }
 
     /// The tools that the agent names and the worker lacks, as a sentence for its model.
@@ -69,9 +89,10 @@ impl Offers {
         (!names.is_empty()).then(|| format!("These tools of yours are not available now: {names}."))
     }
 
-    /// The tool with this name.
+    /// The tool with this name, if it may be called.
     pub fn get(&self, name: &str) -> Option<&Offer> {
-        self.list.iter().find(|offer| offer.spec.name == name)
+        let mut callable = self.list.iter().filter(|_| !self.is_barred);
+        callable.find(|offer| offer.spec.name == name)
     }
 
     /// All offered tools.
@@ -101,10 +122,11 @@ impl Offers {
         self.list.iter().map(|offer| offer.spec.clone()).collect()
     }
 
-    /// The names of the offered tools, for a model that asked for another one; `None` if there are
-    /// none.
+    /// The names of the tools that may be called, for a model that asked for another one; `None` if
+    /// there are none.
     pub fn names(&self) -> Option<String> {
-        let names: Vec<&str> = self.list.iter().map(|o| o.spec.name.as_str()).collect();
+        let callable = self.list.iter().filter(|_| !self.is_barred);
+        let names: Vec<&str> = callable.map(|o| o.spec.name.as_str()).collect();
         (!names.is_empty()).then(|| names.join(", "))
     }
 }

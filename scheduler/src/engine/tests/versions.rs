@@ -57,6 +57,90 @@ fn a_newer_version_is_not_read() {
     assert!(matches!(found, Err(LoadError::Version(version)) if version == DSL_VERSION + 1));
 }
 
+/// The agent of the leaf that a run of this spec starts, read in this version of the language.
+fn agent_of(spec: &Value, version: i32) -> mainspring_shared::agent::AgentSpec {
+    let plain = envelope(&agent("a", &json!({})));
+    let mut record = record(&plain, json!("in"), RunOptions::default());
+    record.spec = spec.clone();
+    record.dsl_version = version;
+    let fixture = Fixture::of(record);
+    fixture.live[0].start.agent.clone()
+}
+
+#[test]
+fn a_leaf_has_a_temperature_only_if_its_author_wrote_one() {
+    let plain = envelope(&agent("a", &json!({})));
+    assert_eq!(agent_of(&plain, DSL_VERSION).temperature, None);
+    let written = validate(&plain).expect("valid").to_value();
+    assert_eq!(agent_of(&written, DSL_VERSION).temperature, None);
+    for heat in [json!(0), json!(0.0), json!(0.7)] {
+        let mut own = agent("a", &json!({}));
+        own["spec"]["temperature"] = heat.clone();
+        let written = validate(&envelope(&own)).expect("valid").to_value();
+        assert_eq!(agent_of(&written, DSL_VERSION).temperature, heat.as_f64());
+    }
+}
+
+#[test]
+fn the_zero_that_older_versions_stored_for_every_leaf_is_no_temperature() {
+    let stored = |heat: f64| {
+        let mut leaf = agent("a", &json!({}));
+        leaf["spec"]["temperature"] = json!(heat);
+        envelope(&leaf)
+    };
+    for version in 1..4 {
+        assert_eq!(agent_of(&stored(0.0), version).temperature, None);
+        assert_eq!(agent_of(&stored(0.5), version).temperature, Some(0.5));
+    }
+    assert_eq!(agent_of(&stored(0.0), 4).temperature, Some(0.0));
+}
+
+#[test]
+fn a_leaf_says_how_its_model_is_called() {
+    let mut leaf = agent("a", &json!({}));
+    let spec = leaf["spec"].as_object_mut().expect("an object");
+    spec.insert("tools".into(), json!(["look"]));
+    spec.insert("top_p".into(), json!(0.5));
+    spec.insert("reasoning_effort".into(), json!("low"));
+    spec.insert("tool_choice".into(), json!({"name": "look"}));
+    spec.insert("parallel_tool_calls".into(), json!(false));
+    spec.insert("model_options".into(), json!({"seed": 7}));
+    let written = validate(&envelope(&leaf)).expect("valid").to_value();
+    let agent = agent_of(&written, DSL_VERSION);
+    let said = serde_json::to_value(&agent).expect("JSON");
+    for (name, value) in [
+        ("top_p", json!(0.5)),
+        ("reasoning_effort", json!("low")),
+        ("tool_choice", json!({"name": "look"})),
+        ("parallel_tool_calls", json!(false)),
+        ("model_options", json!({"seed": 7})),
+    ] {
+        assert_eq!(said[name], value, "{name}");
+    }
+}
+
+#[test]
+fn how_a_leaf_s_model_is_called_is_checked_with_pointers() {
+    let mut leaf = agent("a", &json!({}));
+    let spec = leaf["spec"].as_object_mut().expect("an object");
+    spec.insert("temperature".into(), json!(3));
+    spec.insert("tools".into(), json!(["look"]));
+    spec.insert("tool_choice".into(), json!({"name": "go"}));
+    spec.insert("model_options".into(), json!({"messages": []}));
+    spec.insert("reasoning_effort".into(), json!("huge"));
+    let problems = validate(&envelope(&leaf)).expect_err("faulty");
+    let found: Vec<_> = problems.iter().map(|one| one.pointer.as_str()).collect();
+    assert_eq!(
+        found,
+        [
+            "/root/spec/model_options/messages",
+            "/root/spec/reasoning_effort",
+            "/root/spec/temperature",
+            "/root/spec/tool_choice",
+        ]
+    );
+}
+
 #[test]
 fn an_ephemeral_session_goes_once_its_leaf_succeeded() {
     let mut retried = with_lifecycle("a", "ephemeral");

@@ -89,7 +89,9 @@ impl Resolver<'_> {
     /// Refuses options that would turn an agent that the key is bound to into another one.
     pub(super) fn admit_options(&self, options: &SendOptions) -> Result<(), Error> {
         let names_agents = self.binding.is_some_and(Binding::names_agents);
-        let is_other = options.model.is_some() || options.system_prompt.is_some();
+        let is_other = options.model.is_some()
+            || options.system_prompt.is_some()
+            || options.model_options.is_some();
         if names_agents && is_other {
             return Err(Error::outside(&Outside::Agent));
         }

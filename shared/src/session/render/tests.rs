@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::media::is_media;
 use super::*;
+use crate::agent::ToolChoice;
 use crate::model::FactsOverride;
 use crate::session::fold::{FoldKind, NewFold};
 use crate::session::window::from_seq;
@@ -76,6 +77,7 @@ fn asked(
         send: SendId(Uuid::nil()),
         agent: &agent,
         options: &options,
+        round: 0,
         tools: Vec::new(),
         said: Conversation {
             folds,
@@ -252,6 +254,7 @@ fn a_cut_answer_is_shown_and_asked_for_on() {
         send: SendId(Uuid::nil()),
         agent: &agent,
         options: &options,
+        round: 0,
         tools: Vec::new(),
         said: Conversation {
             folds: &[],
@@ -285,6 +288,7 @@ fn a_model_that_cannot_hold_to_a_schema_is_told_of_it_alone() {
             send: SendId(Uuid::nil()),
             agent: &agent,
             options: &options,
+            round: 0,
             tools: Vec::new(),
             said: Conversation {
                 folds: &[],
@@ -433,4 +437,103 @@ proptest! {
         let count: usize = pictures.iter().sum();
         prop_assert!(changes <= count / keep);
     }
+}
+
+/// What is asked in this round of a send of this agent, with these tools.
+fn asked_of(agent: &AgentSpec, round: u32, tools: &[&str], output: Option<&str>) -> Request {
+    let window = Window::empty();
+    let unsaid = [turn(Role::User, "hello", None)];
+    let options = SendOptions::default();
+    let output = output.map(|kind| OutputSpec::read(&json!({ "type": kind })).expect("a schema"));
+    let output = output.map(|(spec, _)| Arc::new(spec));
+    let tools = tools.iter().map(|name| {
+        Arc::new(ToolSpec {
+            name: (*name).to_owned(),
+            description: String::new(),
+            parameters: json!({}),
+        })
+    });
+    render(Inputs {
+        model: Reader {
+            name: "m".into(),
+            facts: &ModelFacts::unknown(),
+            native_schema: true,
+            sounds: &[],
+        },
+        session: SESSION,
+        send: SendId(Uuid::nil()),
+        agent,
+        options: &options,
+        round,
+        tools: tools.collect(),
+        said: Conversation {
+            folds: &[],
+            projections: &[],
+            messages: following(
+                &window,
+                1,
+                &unsaid,
+                (SendId(Uuid::nil()), Timestamp(0), &[]),
+            ),
+            aged_to: 0,
+            partial: None,
+        },
+        tail: Vec::new(),
+        output: output.as_ref(),
+    })
+}
+
+#[test]
+fn a_call_is_forced_in_the_first_round_only_and_only_of_a_tool_on_offer() {
+    let forced = |choice: ToolChoice, round, tools: &[&str]| {
+        let agent = AgentSpec {
+            tool_choice: Some(choice),
+            parallel_tool_calls: Some(false),
+            ..agent()
+        };
+        let request = asked_of(&agent, round, tools, None);
+        (request.tool_choice, request.parallel_tool_calls)
+    };
+    let look = || ToolChoice::Tool("look".into());
+    let (both, none) = (["look", "go"], []);
+    assert_eq!(forced(look(), 0, &both), (look(), Some(false)));
+    assert_eq!(forced(look(), 1, &both), (ToolChoice::Auto, Some(false)));
+    assert_eq!(forced(look(), 0, &["go"]).0, ToolChoice::Auto);
+    assert_eq!(
+        forced(ToolChoice::Required, 0, &both).0,
+        ToolChoice::Required
+    );
+    assert_eq!(forced(ToolChoice::Required, 3, &both).0, ToolChoice::Auto);
+    assert_eq!(forced(ToolChoice::None, 3, &both).0, ToolChoice::None);
+    assert_eq!(forced(ToolChoice::None, 0, &none), (ToolChoice::Auto, None));
+}
+
+#[test]
+fn any_json_object_needs_no_schema_but_is_asked_for_in_words() {
+    let any = asked_of(&agent(), 0, &[], Some("json_object"));
+    assert!(any.json_object && any.output.is_none());
+    let system = any.system.expect("a system prompt");
+    assert!(system.contains("JSON object"), "{system}");
+    let schema = asked_of(&agent(), 0, &[], Some("object"));
+    assert!(!schema.json_object && schema.output.is_some());
+}
+
+#[test]
+fn further_members_reach_the_request_and_change_its_digest() {
+    let plain = asked_of(&agent(), 0, &[], None);
+    let with = |options: Value| {
+        let own = AgentSpec {
+            model_options: serde_json::from_value(options).ok(),
+            ..agent()
+        };
+        asked_of(&own, 0, &[], None)
+    };
+    assert_eq!(with(json!({})), plain, "an empty object is none");
+    let seeded = with(json!({"seed": 7}));
+    assert_ne!(seeded.digest(), plain.digest());
+    let members = seeded.model_options.expect("members");
+    assert_eq!(
+        serde_json::to_value(&*members).ok(),
+        Some(json!({"seed": 7}))
+    );
 }

@@ -1,5 +1,6 @@
 //! A leaf that runs an agent.
 
+mod calls;
 mod skills;
 mod spec;
 
@@ -200,13 +201,19 @@ impl Agent {
     pub fn session_agent(&self, system_prompt: String, options: &RunOptions) -> AgentSpec {
         let spec = &self.spec;
         let heir = options.heir(spec.tools.as_deref());
+        let calls = spec.calls.clone();
         AgentSpec {
             name: Some(spec.name.clone()),
             system_prompt: Some(system_prompt),
             model: spec.model.clone().or_else(|| heir.model.clone()),
             max_rounds: Some(spec.max_rounds),
             max_tokens: Some(spec.max_tokens),
-            temperature: Some(spec.temperature),
+            temperature: calls.temperature,
+            top_p: calls.top_p,
+            reasoning_effort: calls.reasoning_effort,
+            tool_choice: calls.tool_choice,
+            parallel_tool_calls: calls.parallel_tool_calls,
+            model_options: calls.model_options,
             output_schema: self.schema().cloned(),
             pool: options.pool.clone().or_else(|| spec.pool.clone()),
             isolation: spec.isolation.stricter(heir.isolation),

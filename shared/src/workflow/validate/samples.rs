@@ -36,6 +36,11 @@ pub(crate) fn foreach(more: &Value) -> Value {
 pub(crate) fn samples() -> Vec<Value> {
     vec![
         envelope(&agent("a")),
+        envelope(
+            &json!({"type": "agent", "id": "a", "spec": {"name": "n", "system_prompt": "p",
+            "temperature": 0, "top_p": 0.9, "reasoning_effort": "high", "tools": ["look"],
+            "tool_choice": {"name": "look"}, "parallel_tool_calls": true, "model_options": {"seed": 1}}}),
+        ),
         serde_json::from_str(include_str!("../../../../examples/workflows/research.json"))
             .expect("JSON"),
         json!({"name": "all", "input": "x", "metadata": {"k": 1}, "timeout": 90,

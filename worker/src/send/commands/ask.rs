@@ -93,6 +93,9 @@ impl Run<'_> {
             let message = format!("the output schema {}: {fault}", fault.pointer);
             return Some(self.cannot(Failure::new(Code::SpecInvalid, message)));
         }
+        if let Some(fault) = self.prompt.offers.choice_fault(&self.send, round) {
+            return Some(self.cannot(Failure::new(Code::ToolNotFound, fault)));
+        }
         self.take_up(round);
         let before = self.asking.streaming.told.as_ref();
         let before = before.filter(|before| before.round == round);
@@ -239,6 +242,7 @@ impl Run<'_> {
         let output = self.prompt.output.as_ref().ok().and_then(Option::as_ref);
         Question {
             send: &self.send,
+            round: self.bill.totals.rounds,
             resolved,
             offers: &self.prompt.offers,
             shown: self.bill.totals.shown.as_ref(),

@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use super::{read_output_schema, skills};
-use crate::agent::Isolation;
+use super::{calls, read_output_schema, skills};
+use crate::agent::{CallSettings, Isolation};
 use crate::skill::SkillRef;
 use crate::tool::{self, ToolEntry};
 use crate::workflow::schema::{Object, maybe, object, whole};
@@ -36,8 +36,8 @@ pub struct LeafAgent {
     pub max_rounds: u32,
     /// Maximum number of tokens of one answer.
     pub max_tokens: u32,
-    /// Passed to the provider unchanged.
-    pub temperature: f64,
+    /// How its model is called besides; only what its author wrote.
+    pub calls: CallSettings,
     /// The model; that of the run's starter, or the workers' default, when absent.
     pub model: Option<String>,
     /// The schema of its answer.
@@ -109,10 +109,12 @@ pub(in crate::workflow) static AGENT_SPEC: LazyLock<Object> = LazyLock::new(|| {
             "max_tokens",
             whole(1, MAX_TOKENS_MAX.into(), json!(MAX_TOKENS_DEFAULT)),
         )
-        .with(
-            "temperature",
-            json!({"type": "number", "minimum": 0, "maximum": 2, "default": 0}),
-        )
+        .with("temperature", calls::temperature())
+        .with("top_p", calls::top_p())
+        .with("reasoning_effort", calls::reasoning_effort())
+        .hinted("tool_choice", calls::tool_choice(), calls::CHOICE_HINT)
+        .with("parallel_tool_calls", calls::parallel_tool_calls())
+        .with("model_options", calls::model_options())
         .hinted(
             "model",
             model,
@@ -153,7 +155,7 @@ impl LeafAgent {
             tools: None,
             max_rounds: MAX_ROUNDS_DEFAULT,
             max_tokens: MAX_TOKENS_DEFAULT,
-            temperature: 0.0,
+            calls: CallSettings::default(),
             model: None,
             output_schema: None,
             lifecycle: Lifecycle::default(),
@@ -209,7 +211,7 @@ impl LeafAgent {
         let tools = read_tools(reader, members);
         let max_rounds = read_rounds(reader, members);
         let max_tokens = reader.whole(members, "max_tokens", (1, MAX_TOKENS_MAX.into()));
-        let temperature = reader.number(members, "temperature", (0.0, 2.0));
+        let calls = calls::read(reader, members);
         let model = members.given("model");
         let model = model.map(|_| reader.label(members, "model"));
         let output_schema = read_output_schema(reader, members);
@@ -220,13 +222,14 @@ impl LeafAgent {
         let words = Isolation::ALL.map(Isolation::as_str);
         let isolation = reader.word(members, "isolation", &words);
         let skills = skills::read(reader, members);
+        calls::offered(reader, members, &calls, tools.as_deref());
         Some(Self {
             name: name?,
             system_prompt: system_prompt?,
             tools,
             max_rounds,
             max_tokens: max_tokens.map_or(MAX_TOKENS_DEFAULT, |tokens| tokens as u32),
-            temperature: temperature.unwrap_or_default(),
+            calls,
             model: model.flatten(),
             output_schema,
             lifecycle,
@@ -245,12 +248,12 @@ impl LeafAgent {
             "tools": self.tools,
             "max_rounds": self.max_rounds,
             "max_tokens": self.max_tokens,
-            "temperature": self.temperature,
             "model": self.model,
             "output_schema": self.output_schema,
             "lifecycle": self.lifecycle.as_str(),
             "metadata": self.metadata,
         });
+        calls::write(&self.calls, &mut out);
         if let Some(tokens) = self.budget {
             out["budget"] = json!({ "tokens": tokens });
         }
