@@ -251,6 +251,10 @@ pub(super) struct BatchBody {
 #[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SendOptions)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "they are the names of the API's members"
+)]
 pub(super) struct Options {
     /// A published agent for this send only, instead of its session's: `NAME`, `NAME@VERSION` or `NAME@ALIAS`. A plain
     /// name is its newest version when the send is accepted.

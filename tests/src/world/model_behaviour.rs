@@ -15,6 +15,8 @@ pub struct ModelBehaviour {
     pub counts: Option<f64>,
     /// Refuses requests with more tokens than this.
     pub window: Option<u64>,
+    /// Refuses every temperature but 1.
+    pub is_tempered: bool,
     /// How long it takes to answer.
     pub answer_takes: Duration,
     /// Length of its summaries, in characters.
@@ -28,6 +30,7 @@ impl Default for ModelBehaviour {
         Self {
             counts: None,
             window: None,
+            is_tempered: false,
             answer_takes: Duration::ZERO,
             summary_chars: 0,
             summary_takes: Duration::ZERO,
@@ -41,8 +44,13 @@ impl ModelBehaviour {
         (expect_request_tokens(request) as f64 * self.counts.unwrap_or(1.0)).ceil() as u64
     }
 
-    /// Fails if the request exceeds the window.
+    /// Fails if the request exceeds the window, or has a temperature that the model refuses.
     pub(super) fn admit(&self, request: &Request) -> Result<(), Error> {
+        if self.is_tempered && request.temperature.is_some_and(|heat| heat != 1.0) {
+            return Err(Error::InvalidRequest {
+                message: "temperature: only the default (1) is supported".to_owned(),
+            });
+        }
         let tokens = self.count(request);
         match self.window {
             Some(window) if tokens > window => Err(Error::ContextOverflow {

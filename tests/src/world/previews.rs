@@ -34,6 +34,21 @@ impl World {
         key: SessionKey,
         input: Option<Vec<ContentPart>>,
     ) -> Answered {
+        let options = SendOptions::default();
+        self.preview_with(worker, key, input, options).await
+    }
+
+    /// Like `preview_of`, for a send with these options.
+    ///
+    /// # Panics
+    /// If no such worker is alive.
+    pub async fn preview_with(
+        &self,
+        worker: &str,
+        key: SessionKey,
+        input: Option<Vec<ContentPart>>,
+        options: SendOptions,
+    ) -> Answered {
         let boots = self.store.list_boots().await.expect("never fails");
         let mut boots = boots.into_iter();
         let boot = boots.find(|boot| {
@@ -44,7 +59,7 @@ impl World {
             boot: boot.expect("a worker").id,
             key,
             input,
-            options: SendOptions::default(),
+            options,
             content: Vec::new(),
             with_request: true,
         };

@@ -11,6 +11,7 @@ mod blob_faults;
 mod blobs;
 mod budget;
 mod calibration;
+mod call_settings;
 mod checkpoints;
 mod clocks;
 mod context;

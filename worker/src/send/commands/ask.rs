@@ -89,12 +89,8 @@ impl Run<'_> {
         if left.is_some_and(|left| left.is_zero()) {
             return Some(self.failed(&Error::TotalTimeout));
         }
-        if let Err(fault) = &self.prompt.output {
-            let message = format!("the output schema {}: {fault}", fault.pointer);
-            return Some(self.cannot(Failure::new(Code::SpecInvalid, message)));
-        }
-        if let Some(fault) = self.prompt.offers.choice_fault(&self.send, round) {
-            return Some(self.cannot(Failure::new(Code::ToolNotFound, fault)));
+        if let Some(why) = self.unaskable(round) {
+            return Some(self.cannot(why));
         }
         self.take_up(round);
         let before = self.asking.streaming.told.as_ref();
@@ -176,6 +172,16 @@ impl Run<'_> {
         };
         self.asking.call = Some(Box::pin(receiver.answered(attempt)));
         None
+    }
+
+    /// Why no model can do what the send asks for in this round.
+    fn unaskable(&self, round: i32) -> Option<Failure> {
+        if let Err(fault) = &self.prompt.output {
+            let message = format!("the output schema {}: {fault}", fault.pointer);
+            return Some(Failure::new(Code::SpecInvalid, message));
+        }
+        let fault = self.prompt.offers.choice_fault(&self.send, round)?;
+        Some(Failure::new(Code::ToolNotFound, fault))
     }
 
     /// A client for the model, whose calls are traced.
