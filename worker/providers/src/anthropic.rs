@@ -15,6 +15,7 @@ use crate::gate::Gate;
 use crate::http::Endpoint;
 use crate::open::SetupError;
 use crate::settings::{ANTHROPIC_BASE_URL, ProviderSettings};
+use crate::tools::Tools;
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Chunk, Model, Reply, Request};
 
@@ -78,12 +79,15 @@ impl Model for Anthropic {
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
-        let body = || request::body(request, self.capabilities());
+        let rules = self.endpoint.rules(&request.model);
+        let body = || request::body(request, &rules, self.capabilities());
         let mut answer = Answer::new(self.endpoint.told());
         self.endpoint
             .ask(request, &body, &mut answer, &mut ChunkSink::new(on_chunk))
             .await?;
-        Ok(answer.reply(request))
+        let mut reply = answer.reply(request);
+        Tools::of(request, &rules).inward(&mut reply.tool_calls);
+        Ok(reply)
     }
 
     fn native_schema(&self) -> bool {
@@ -95,7 +99,8 @@ impl Model for Anthropic {
     }
 
     fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
-        let body = request::body(request, self.capabilities());
+        let rules = self.endpoint.rules(&request.model);
+        let body = request::body(request, &rules, self.capabilities());
         Some(self.endpoint.whole_body(request, body))
     }
 }

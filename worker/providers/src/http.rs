@@ -31,7 +31,8 @@ use crate::open::SetupError;
 use crate::rules::{RuleBook, Rules};
 use crate::settings::ProviderSettings;
 use crate::sse;
-use crate::status::{ProviderSecrets, Refusal, classify, header_wait};
+use crate::status::{ProviderSecrets, Refusal, classify};
+use mainspring_shared::retry::retry_after;
 use mainspring_worker::llm::{Error, Wait};
 use mainspring_worker::llm::{Request, json};
 
@@ -260,14 +261,13 @@ impl Endpoint {
             return Ok(response);
         }
         let headers = response.headers();
-        let now = self.clock.now();
-        let wait = header_wait(status.as_u16(), headers, now);
+        let wait = retry_after(|name| headers.get(name)?.to_str().ok(), self.clock.now());
         let body = timeout(REFUSAL_TIMEOUT, read_refusal(response))
             .await
             .unwrap_or_default();
         Err(classify(
             status.as_u16(),
-            &Refusal::from_body(&body, &self.told, now),
+            &Refusal::from_body(&body, &self.told),
             wait,
         ))
     }

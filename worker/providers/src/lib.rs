@@ -23,10 +23,12 @@ mod openai;
 mod probe;
 mod responses;
 pub mod rules;
+mod schema;
 mod settings;
 mod signature;
 mod sse;
 mod status;
+mod tools;
 mod transcript;
 mod usage;
 

@@ -4,6 +4,7 @@ use mainspring_worker::llm::Hold;
 
 const CIRCUIT: &str = "mainspring_provider_circuit";
 const HELD: &str = "mainspring_provider_waits_total";
+const TOOLS_LEFT_OUT: &str = "mainspring_provider_tools_left_out_total";
 
 /// 0 when closed, 1 when half-open, 2 when open.
 pub(super) fn circuit(provider: &str, level: u8) {
@@ -13,4 +14,9 @@ pub(super) fn circuit(provider: &str, level: u8) {
 pub(super) fn held(provider: &str, why: Hold) {
     metrics::counter!(HELD, "provider" => provider.to_owned(), "reason" => why.as_str())
         .increment(1);
+}
+
+/// A tool whose schema cannot be expressed in a dialect.
+pub(super) fn tool_left_out(dialect: &'static str) {
+    metrics::counter!(TOOLS_LEFT_OUT, "dialect" => dialect).increment(1);
 }

@@ -15,6 +15,7 @@ use crate::gate::Gate;
 use crate::http::Endpoint;
 use crate::open::SetupError;
 use crate::settings::ProviderSettings;
+use crate::tools::Tools;
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Chunk, Model, Reply, Request};
 
@@ -69,7 +70,9 @@ impl Model for OpenAi {
         self.endpoint
             .ask(request, &body, &mut answer, &mut ChunkSink::new(on_chunk))
             .await?;
-        Ok(answer.reply(request))
+        let mut reply = answer.reply(request);
+        Tools::of(request, &rules).inward(&mut reply.tool_calls);
+        Ok(reply)
     }
 
     fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {

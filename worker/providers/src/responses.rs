@@ -21,6 +21,7 @@ use crate::http::Endpoint;
 use crate::open::SetupError;
 use crate::openai::PUBLIC_HOST;
 use crate::settings::ProviderSettings;
+use crate::tools::Tools;
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Chunk, Model, Reply, Request};
 
@@ -90,7 +91,8 @@ impl Model for Responses {
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
-        let body = || request::body(request, self.wants.of(request));
+        let rules = self.endpoint.rules(&request.model);
+        let body = || request::body(request, &rules, self.wants.of(request));
         let wants = self.wants.of(request);
         let mut answer = Answer::new(self.endpoint.told(), wants.background);
         let mut sink = ChunkSink::new(on_chunk);
@@ -102,7 +104,9 @@ impl Model for Responses {
                 .await?;
         }
         if answer.is_final() {
-            Ok(answer.reply(request))
+            let mut reply = answer.reply(request);
+            Tools::of(request, &rules).inward(&mut reply.tool_calls);
+            Ok(reply)
         } else {
             Err(Error::bad("the answer is not finished"))
         }
@@ -113,7 +117,8 @@ impl Model for Responses {
     }
 
     fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
-        let body = request::body(request, self.wants.of(request));
+        let rules = self.endpoint.rules(&request.model);
+        let body = request::body(request, &rules, self.wants.of(request));
         Some(self.endpoint.whole_body(request, body))
     }
 

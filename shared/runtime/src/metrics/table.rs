@@ -459,6 +459,11 @@ pub const METRICS: &[Metric] = &[
         "The circuit breaker: 0 closed, 1 half-open, 2 open.",
     ),
     counter(
+        "mainspring_provider_tools_left_out_total",
+        &["dialect"],
+        "Tools left out of requests because their schema cannot be expressed in a dialect.",
+    ),
+    counter(
         "mainspring_provider_waits_total",
         &["provider", "reason"],
         "Model calls that waited for their provider.",

@@ -7,10 +7,11 @@ use mainspring_shared::message::{ContentPart, FileSource, ImageSource, Message, 
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::rules::Rules;
 use crate::signature::Signature;
+use crate::tools::{Tool, Tools};
 use crate::transcript::{PDF, ToolResult, Turn, has_media, not_taken, turns, wire_name};
-use mainspring_worker::llm::Error;
-use mainspring_worker::llm::{Request, ToolSpec};
+use mainspring_worker::llm::{Error, Request};
 
 /// The smallest `top_p` that is allowed together with thinking.
 const THINKING_TOP_P_MIN: f64 = 0.95;
@@ -209,7 +210,12 @@ pub(super) struct Capabilities {
 }
 
 /// The body of a request; the same request always gives the same bytes.
-pub(super) fn body(request: &Request, capabilities: Capabilities) -> Result<Vec<u8>, Error> {
+pub(super) fn body(
+    request: &Request,
+    rules: &Rules,
+    capabilities: Capabilities,
+) -> Result<Vec<u8>, Error> {
+    let tools = Tools::of(request, rules);
     let (thinking, effort) = if request.adaptive {
         (adaptive(request, capabilities.binding), effort(request))
     } else {
@@ -224,10 +230,10 @@ pub(super) fn body(request: &Request, capabilities: Capabilities) -> Result<Vec<
     });
     let is_sampled = thinking.is_none() && !request.adaptive;
     let system = request.system.as_deref().filter(|s| !s.trim().is_empty());
-    let (messages, places) = messages(request)?;
+    let (messages, places) = messages(request, &tools)?;
     let mut body = Body {
         model: &request.model,
-        tools: request.tools.iter().map(|spec| tool(spec).into()).collect(),
+        tools: tools.list().iter().map(|it| tool(it).into()).collect(),
         system: system.map(|system| [text(system).into()]),
         messages,
         max_tokens: request.max_tokens.max(1),
@@ -350,8 +356,11 @@ struct Places {
 }
 
 /// The messages, and the last blocks of the settled ones.
-fn messages(request: &Request) -> Result<(Vec<WireMessage<'_>>, Places), Error> {
-    let mut messages: Vec<WireMessage<'_>> = Vec::with_capacity(request.messages.len());
+fn messages<'a>(
+    request: &'a Request,
+    tools: &Tools<'_>,
+) -> Result<(Vec<WireMessage<'a>>, Places), Error> {
+    let mut messages: Vec<WireMessage<'a>> = Vec::with_capacity(request.messages.len());
     let last = |count: usize| request.messages.get(count.checked_sub(1)?);
     let settled = last(request.settled);
     let before = request.settled_before.and_then(last);
@@ -360,7 +369,7 @@ fn messages(request: &Request) -> Result<(Vec<WireMessage<'_>>, Places), Error> 
         let [settled, before] = [settled, before].map(|last| turn.behind(last?));
         let (role, blocks) = match turn {
             Turn::User { text, message } => (WireRole::User, user(text, message)?),
-            Turn::Assistant { message, .. } => (WireRole::Assistant, assistant(message)),
+            Turn::Assistant { message, .. } => (WireRole::Assistant, assistant(message, tools)),
             Turn::Results(results) => {
                 let results = results.into_iter().map(result);
                 (WireRole::User, results.collect::<Result<_, _>>()?)
@@ -460,7 +469,7 @@ fn shown(message: &Message) -> Result<Vec<Block<'_>>, Error> {
 }
 
 /// Reasoning and text as they came, followed by the calls.
-fn assistant(message: &Message) -> Vec<Block<'_>> {
+fn assistant<'a>(message: &'a Message, tools: &Tools<'_>) -> Vec<Block<'a>> {
     let parts = message.content.iter().filter_map(|part| match part {
         ContentPart::Text { text: said } if said.trim().is_empty() => None,
         ContentPart::Text { text: said } => Some(text(said)),
@@ -486,19 +495,15 @@ fn assistant(message: &Message) -> Vec<Block<'_>> {
         | ContentPart::Digest { .. }
         | ContentPart::Attached(_) => None,
     });
-    parts.chain(message.tool_calls.iter().map(call)).collect()
+    let calls = message.tool_calls.iter().map(|it| call(it, tools));
+    parts.chain(calls).collect()
 }
 
-fn call(call: &ToolCall) -> Block<'_> {
-    let input = match &call.arguments {
-        object @ Value::Object(_) => Cow::Borrowed(object),
-        Value::Null => Cow::Owned(json!({})),
-        other => Cow::Owned(json!({ "arguments": other })),
-    };
+fn call<'a>(call: &'a ToolCall, tools: &Tools<'_>) -> Block<'a> {
     Block::ToolUse {
         id: wire_name(&call.id),
-        name: wire_name(&call.name),
-        input,
+        name: tools.name(&call.name),
+        input: tools.arguments(call),
     }
 }
 
@@ -519,16 +524,12 @@ fn result(result: ToolResult<'_>) -> Result<Block<'_>, Error> {
     })
 }
 
-fn tool(tool: &ToolSpec) -> WireTool<'_> {
-    let input_schema = if tool.parameters.is_object() {
-        Cow::Borrowed(&tool.parameters)
-    } else {
-        Cow::Owned(json!({"type": "object"}))
-    };
+fn tool<'a>(tool: &'a Tool<'_>) -> WireTool<'a> {
+    let any_object = || Cow::Owned(json!({"type": "object"}));
     WireTool {
         name: &tool.name,
         description: &tool.description,
-        input_schema,
+        input_schema: tool.parameters().map_or_else(any_object, Cow::Borrowed),
     }
 }
 
@@ -550,7 +551,7 @@ mod tests {
                 binding,
                 native_schema: false,
             };
-            let body = body(&request, capabilities).expect("JSON");
+            let body = body(&request, &Rules::default(), capabilities).expect("JSON");
             let body: Value = serde_json::from_slice(&body).expect("JSON");
             body["thinking"].clone()
         };

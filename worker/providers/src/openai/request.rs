@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use mainspring_shared::agent::{OutputSpec, ReasoningEffort};
 use mainspring_shared::message::{ContentPart, FileSource, ImageSource, Message, ToolCall};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::rules::{OutputLimit, ReasoningBack, Rules};
+use crate::tools::{Tool, Tools};
 use crate::transcript::{PDF, Turn, file_text, has_media, not_taken, turns, wire_name};
-use mainspring_worker::llm::Error;
-use mainspring_worker::llm::{Request, ToolSpec};
+use mainspring_worker::llm::{Error, Request};
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -146,7 +146,8 @@ struct FunctionSpec<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     description: &'a str,
-    parameters: Cow<'a, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters: Option<&'a Value>,
 }
 
 /// The body of a request; the same request always gives the same bytes.
@@ -156,12 +157,13 @@ pub(super) fn body(
     native_schema: bool,
     stream: bool,
 ) -> Result<Vec<u8>, Error> {
+    let tools = Tools::of(request, rules);
     let mut messages = Vec::with_capacity(request.messages.len() + 1);
     if let Some(content) = request.system.as_deref().filter(|s| !s.trim().is_empty()) {
         messages.push(WireMessage::System { content });
     }
     for turn in turns(&request.messages) {
-        push(&mut messages, turn, rules)?;
+        push(&mut messages, turn, (rules, &tools))?;
     }
     if let Some(tail) = &request.tail {
         push_tail(&mut messages, tail);
@@ -186,8 +188,8 @@ pub(super) fn body(
         stream_options: (stream && rules.stream_options).then_some(StreamOptions {
             include_usage: true,
         }),
-        tools: request.tools.iter().map(|spec| tool(spec)).collect(),
-        tool_choice: (!request.tools.is_empty()).then_some("auto"),
+        tools: tools.list().iter().map(tool).collect(),
+        tool_choice: (!tools.is_empty()).then_some("auto"),
         response_format: output.map(|json_schema| ResponseFormat {
             r#type: "json_schema",
             json_schema,
@@ -202,7 +204,7 @@ pub(super) fn body(
 fn push<'a>(
     messages: &mut Vec<WireMessage<'a>>,
     turn: Turn<'a>,
-    rules: &Rules,
+    (rules, tools): (&Rules, &Tools<'_>),
 ) -> Result<(), Error> {
     match turn {
         Turn::User { text, message } => {
@@ -217,7 +219,11 @@ fn push<'a>(
             content: Some(text).filter(|text| !text.is_empty()),
             reasoning_content: reasoning(message)
                 .filter(|_| rules.reasoning_back != ReasoningBack::None),
-            tool_calls: message.tool_calls.iter().map(call).collect(),
+            tool_calls: message
+                .tool_calls
+                .iter()
+                .map(|it| call(it, tools))
+                .collect(),
         }),
         Turn::Results(results) => {
             // A tool message only takes text; other content follows after all of them.
@@ -337,16 +343,10 @@ fn reasoning(message: &Message) -> Option<String> {
     Some(thoughts.collect::<Vec<_>>().join("\n\n")).filter(|text| !text.is_empty())
 }
 
-fn call(call: &ToolCall) -> CallWithId<'_> {
-    let arguments = match &call.arguments {
-        object @ Value::Object(_) => object.to_string(),
-        Value::Null => "{}".to_owned(),
-        // Servers parse the text, and refuse the whole request if it is not an object.
-        other => json!({ "arguments": other }).to_string(),
-    };
+fn call<'a>(call: &'a ToolCall, tools: &Tools<'_>) -> CallWithId<'a> {
     let function = FunctionCall {
-        name: wire_name(&call.name),
-        arguments,
+        name: tools.name(&call.name),
+        arguments: tools.arguments(call).to_string(),
     };
     CallWithId {
         id: wire_name(&call.id),
@@ -357,16 +357,11 @@ fn call(call: &ToolCall) -> CallWithId<'_> {
     }
 }
 
-fn tool(tool: &ToolSpec) -> Typed<FunctionSpec<'_>> {
-    let parameters = if tool.parameters.is_object() {
-        Cow::Borrowed(&tool.parameters)
-    } else {
-        Cow::Owned(json!({"type": "object", "properties": {}}))
-    };
+fn tool<'a>(tool: &'a Tool<'_>) -> Typed<FunctionSpec<'a>> {
     let function = FunctionSpec {
         name: &tool.name,
         description: &tool.description,
-        parameters,
+        parameters: tool.parameters(),
     };
     Typed {
         r#type: "function",

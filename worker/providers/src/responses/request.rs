@@ -8,10 +8,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Wants;
+use crate::rules::Rules;
 use crate::signature::Signature;
+use crate::tools::{Tool, Tools};
 use crate::transcript::{PDF, ToolResult, Turn, file_text, has_media, not_taken, turns, wire_name};
-use mainspring_worker::llm::Error;
-use mainspring_worker::llm::{Request, ToolSpec};
+use mainspring_worker::llm::{Error, Request};
 
 /// The smallest `max_output_tokens` that the public API accepts.
 const OUTPUT_TOKENS_MIN: u32 = 16;
@@ -138,7 +139,8 @@ struct Function<'a> {
 }
 
 /// The body of a request; the same request always gives the same bytes.
-pub(super) fn body(request: &Request, wants: Wants) -> Result<Vec<u8>, Error> {
+pub(super) fn body(request: &Request, rules: &Rules, wants: Wants) -> Result<Vec<u8>, Error> {
+    let tools = Tools::of(request, rules);
     if !request.stop.is_empty() {
         return Err(Error::InvalidRequest {
             message: "the Responses API has no texts that end an answer (`stop`)".to_owned(),
@@ -146,7 +148,7 @@ pub(super) fn body(request: &Request, wants: Wants) -> Result<Vec<u8>, Error> {
     }
     let mut input = Vec::with_capacity(request.messages.len());
     for turn in turns(&request.messages) {
-        push(&mut input, turn, &request.model)?;
+        push(&mut input, turn, (&request.model, &tools))?;
     }
     if let Some(tail) = &request.tail {
         push_tail(&mut input, tail);
@@ -155,7 +157,7 @@ pub(super) fn body(request: &Request, wants: Wants) -> Result<Vec<u8>, Error> {
     let system = request.system.as_deref();
     let body = Body {
         model: &request.model,
-        tools: request.tools.iter().map(|spec| function(spec)).collect(),
+        tools: tools.list().iter().map(function).collect(),
         instructions: system.filter(|system| !system.trim().is_empty()),
         input,
         max_output_tokens: request.max_tokens.max(OUTPUT_TOKENS_MIN),
@@ -186,7 +188,11 @@ pub(super) fn may_reason(model: &str) -> bool {
     !plain.iter().any(|family| model.starts_with(family)) && !model.contains("-chat")
 }
 
-fn push<'a>(input: &mut Vec<Item<'a>>, turn: Turn<'a>, asked: &str) -> Result<(), Error> {
+fn push<'a>(
+    input: &mut Vec<Item<'a>>,
+    turn: Turn<'a>,
+    (asked, tools): (&str, &Tools<'_>),
+) -> Result<(), Error> {
     match turn {
         Turn::User { text, message } => input.push(Item::Message {
             role: WireRole::User,
@@ -196,7 +202,7 @@ fn push<'a>(input: &mut Vec<Item<'a>>, turn: Turn<'a>, asked: &str) -> Result<()
                 vec![Part::InputText { text }]
             },
         }),
-        Turn::Assistant { message, .. } => assistant(input, message, asked),
+        Turn::Assistant { message, .. } => assistant(input, message, (asked, tools)),
         Turn::Results(results) => {
             for result in results {
                 input.push(output(result)?);
@@ -207,7 +213,11 @@ fn push<'a>(input: &mut Vec<Item<'a>>, turn: Turn<'a>, asked: &str) -> Result<()
 }
 
 /// Reasoning and text as they came, followed by the calls.
-fn assistant<'a>(input: &mut Vec<Item<'a>>, message: &'a Message, asked: &str) {
+fn assistant<'a>(
+    input: &mut Vec<Item<'a>>,
+    message: &'a Message,
+    (asked, tools): (&str, &Tools<'_>),
+) {
     for part in &message.content {
         match part {
             ContentPart::Text { text } if text.trim().is_empty() => {}
@@ -250,7 +260,7 @@ fn assistant<'a>(input: &mut Vec<Item<'a>>, message: &'a Message, asked: &str) {
             | ContentPart::Attached(_) => {}
         }
     }
-    input.extend(message.tool_calls.iter().map(call));
+    input.extend(message.tool_calls.iter().map(|it| call(it, tools)));
 }
 
 /// Appends the tail to the user's turn.
@@ -309,16 +319,11 @@ fn parts(message: &Message) -> Result<Vec<Part<'_>>, Error> {
     Ok(parts)
 }
 
-fn call(call: &ToolCall) -> Item<'_> {
-    let arguments = match &call.arguments {
-        object @ Value::Object(_) => object.to_string(),
-        Value::Null => "{}".to_owned(),
-        other => json!({ "arguments": other }).to_string(),
-    };
+fn call<'a>(call: &'a ToolCall, tools: &Tools<'_>) -> Item<'a> {
     Item::FunctionCall {
         call_id: wire_name(&call.id),
-        name: wire_name(&call.name),
-        arguments,
+        name: tools.name(&call.name),
+        arguments: tools.arguments(call).to_string(),
     }
 }
 
@@ -334,17 +339,13 @@ fn output(result: ToolResult<'_>) -> Result<Item<'_>, Error> {
     })
 }
 
-fn function(tool: &ToolSpec) -> Function<'_> {
-    let parameters = if tool.parameters.is_object() {
-        Cow::Borrowed(&tool.parameters)
-    } else {
-        Cow::Owned(json!({"type": "object", "properties": {}}))
-    };
+fn function<'a>(tool: &'a Tool<'_>) -> Function<'a> {
+    let any_object = || Cow::Owned(json!({"type": "object", "properties": {}}));
     Function {
         r#type: "function",
         name: &tool.name,
         description: &tool.description,
-        parameters,
+        parameters: tool.parameters().map_or_else(any_object, Cow::Borrowed),
         strict: false,
     }
 }

@@ -99,6 +99,8 @@ members! {
     schema: SchemaDialect = SchemaDialect::OpenAi;
     /// The characters of a tool's description at most.
     tool_description_max: usize = 65_536;
+    /// The number of tools at most; further ones are left out.
+    tools_max: usize = 65_536;
     /// Whether tools and a schema of the answer may be given together.
     schema_with_tools: bool = true;
     /// How it can be held to a form of its answer.
