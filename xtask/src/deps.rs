@@ -51,6 +51,8 @@ const WALLS: &[(&str, &[&str])] = &[
             "mainspring-cli",
             "mainspring-tests",
             "mainspring-benches",
+            // Servers that others may use without any of ours.
+            "mainspring-vendors",
         ],
     ),
     ("jsonwebtoken", &["mainspring-cli"]),
@@ -82,7 +84,7 @@ fn may_know(name: &str) -> Option<&'static [&'static str]> {
             "mainspring-runtime",
             "mainspring-scheduler",
         ]),
-        "mainspring-shared" | "xtask" => Some(&[]),
+        "mainspring-shared" | "mainspring-vendors" | "xtask" => Some(&[]),
         "mainspring-store-mysql" | "mainspring-store-sqlite" => {
             Some(&["mainspring-shared", "mainspring-store-core"])
         }
