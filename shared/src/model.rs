@@ -65,6 +65,9 @@ pub struct Request {
     /// The same for the previous request, if that belongs to an earlier send and had fewer: a
     /// provider's cache holds this request up to there, and no further.
     pub settled_before: Option<usize>,
+    /// Maximum tokens of a request to the model and its answer together, as far as anybody knows; a
+    /// transport judges by it whether a refusal without a reason is one of length.
+    pub window: Option<u64>,
     /// Maximum number of tokens of the answer.
     pub max_tokens: u32,
     /// What is shown after the last message, at the end of the user's turn. It belongs to no

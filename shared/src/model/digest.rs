@@ -142,6 +142,7 @@ impl<'a> Canonical<'a> {
             tail,
             settled: _,
             settled_before: _,
+            window: _,
             cache_key: _,
             background: _,
             temperature,

@@ -135,6 +135,7 @@ pub fn render(inputs: Inputs<'_>) -> Request {
         tail: None,
         cache_key: Some(inputs.session.to_string()),
         background: InBackground::No,
+        window: Some(model.facts.window),
         max_tokens: answer_max(agent, model.facts),
         temperature: agent.temperature,
         top_p: agent.top_p,

@@ -126,7 +126,7 @@ fn spans(body: &[u8]) -> Vec<(Range<usize>, Range<usize>)> {
 }
 
 /// The end of the value that begins at `from`.
-fn end(body: &[u8], from: usize) -> usize {
+pub(crate) fn end(body: &[u8], from: usize) -> usize {
     let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
     for (at, byte) in body.iter().enumerate().skip(from) {
         if quoted {

@@ -24,6 +24,7 @@ use reqwest::{Client, Method, RequestBuilder, Response, Url};
 use serde_json::Value;
 use tokio::time::timeout;
 
+use crate::amend::{Amends, Protocol};
 use crate::answer::{ANSWER_BYTES_MAX, ChunkSink, too_large};
 use crate::extra::RequestExtra;
 use crate::gate::Gate;
@@ -31,8 +32,7 @@ use crate::open::SetupError;
 use crate::rules::{RuleBook, Rules};
 use crate::settings::ProviderSettings;
 use crate::sse;
-use crate::status::{ProviderSecrets, Refusal, classify};
-use mainspring_shared::retry::retry_after;
+use crate::status::{ProviderSecrets, Refusal, classify, header_wait};
 use mainspring_worker::llm::{Error, Wait};
 use mainspring_worker::llm::{Request, json};
 
@@ -70,6 +70,7 @@ pub(super) struct Endpoint {
     timeouts: Timeouts,
     uploads: upload::Uploads,
     extra: RequestExtra,
+    amends: Amends,
     rules: RuleBook,
     gate: Arc<Gate>,
     clock: Arc<dyn Clock>,
@@ -143,6 +144,7 @@ impl Endpoint {
             },
             uploads: upload::Uploads::new(),
             extra: settings.extra.clone(),
+            amends: Amends::new(&settings.name, protocol(path)),
             rules,
             gate: Arc::clone(gate),
             clock: Arc::clone(clock),
@@ -188,14 +190,30 @@ impl Endpoint {
         reader: &mut dyn Reader,
         sink: &mut ChunkSink<'_>,
     ) -> Result<(), Error> {
+        let model = &request.model;
+        let plain = || self.extra.add(model, body()?);
         self.attempt(async {
             let room = self.uploads.room(request).await;
-            let body = self.whole_body(request, body())?;
-            let sent = self.send(&request.model, upload::body(body, room));
+            let sent = self.amends.amended(model, plain()?);
+            let sent = self.send(model, upload::body(sent, room));
             // Boxed, so that the long wait for an answer's chunks holds no memory for the state of
             // the request.
-            let response = Box::pin(sent).await?;
-            self.read(response, reader, sink).await
+            let answered = match Box::pin(sent).await {
+                Ok(response) => self.read(response, reader, sink).await.map_err(inside),
+                Err(unanswered) => Err(unanswered),
+            };
+            match answered {
+                Ok(()) => {
+                    self.amends.went_through(model, || plain().ok());
+                    Ok(())
+                }
+                Err(Unanswered::Broken(error)) => Err(error),
+                Err(Unanswered::Refused(refused)) => {
+                    let said = (refused.status, &refused.refusal);
+                    let judged = self.amends.judge(request, &plain()?, said);
+                    Err(judged.unwrap_or(refused.error))
+                }
+            }
         })
         .await
     }
@@ -248,6 +266,14 @@ impl Endpoint {
         model: &str,
         request: RequestBuilder,
     ) -> Result<Response, Error> {
+        let answered = self.answered(model, request).await;
+        answered.map_err(|unanswered| match unanswered {
+            Unanswered::Broken(error) => error,
+            Unanswered::Refused(refused) => refused.error,
+        })
+    }
+
+    async fn answered(&self, model: &str, request: RequestBuilder) -> Result<Response, Unanswered> {
         let sent = Box::pin(request.send());
         let response = if self.stream {
             within(self.timeouts.first_byte, Wait::FirstByte, sent).await?
@@ -261,27 +287,29 @@ impl Endpoint {
             return Ok(response);
         }
         let headers = response.headers();
-        let wait = retry_after(|name| headers.get(name)?.to_str().ok(), self.clock.now());
+        let now = self.clock.now();
+        let wait = header_wait(status.as_u16(), headers, now);
         let body = timeout(REFUSAL_TIMEOUT, read_refusal(response))
             .await
             .unwrap_or_default();
-        Err(classify(
-            status.as_u16(),
-            &Refusal::from_body(&body, &self.told),
-            wait,
-        ))
+        let status = status.as_u16();
+        let refusal = Refusal::from_body(&body, &self.told, now);
+        let error = classify(status, &refusal, wait);
+        Err(Unanswered::refused(status, refusal, error))
     }
 
-    /// A request's body with the configured additional members.
+    /// A request's body with the configured additional members, and with everything that was learned
+    /// from refusals.
     pub(super) fn whole_body(
         &self,
         request: &Request,
         body: Result<Vec<u8>, Error>,
     ) -> Result<Vec<u8>, Error> {
-        self.extra.add(&request.model, body?)
+        let body = self.extra.add(&request.model, body?)?;
+        Ok(self.amends.amended(&request.model, body))
     }
 
-    async fn send(&self, model: &str, body: Bytes) -> Result<Response, Error> {
+    async fn send(&self, model: &str, body: Bytes) -> Result<Response, Unanswered> {
         // Unlike plain bytes, a wrapped body cannot be cloned: nothing keeps it for a retry, and it
         // is freed while the answer is awaited.
         let body = reqwest::Body::wrap(Full::new(body));
@@ -290,7 +318,7 @@ impl Endpoint {
             .post(self.url.clone())
             .headers(self.headers.clone())
             .body(body);
-        self.response(model, request).await
+        self.answered(model, request).await
     }
 
     /// Decided by the response's content type, since some servers ignore what was requested.
@@ -345,6 +373,54 @@ impl Endpoint {
                 return Ok(());
             }
         }
+    }
+}
+
+/// Why there is no answer.
+enum Unanswered {
+    Broken(Error),
+    /// Boxed, so that the way of an answer holds no memory for it.
+    Refused(Box<Refused>),
+}
+
+struct Refused {
+    status: u16,
+    refusal: Refusal,
+    error: Error,
+}
+
+impl Unanswered {
+    fn refused(status: u16, refusal: Refusal, error: Error) -> Self {
+        Self::Refused(Box::new(Refused {
+            status,
+            refusal,
+            error,
+        }))
+    }
+}
+
+impl From<Error> for Unanswered {
+    fn from(error: Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+/// A refusal inside an answer is one of the request.
+fn inside(error: Error) -> Unanswered {
+    match &error {
+        Error::InvalidRequest { message } => {
+            Unanswered::refused(400, Refusal::said(message), error)
+        }
+        _ => Unanswered::Broken(error),
+    }
+}
+
+/// The form of the requests at a path.
+fn protocol(path: &str) -> Protocol {
+    match path {
+        "/responses" => Protocol::Responses,
+        "/v1/messages" => Protocol::Messages,
+        _ => Protocol::Chat,
     }
 }
 

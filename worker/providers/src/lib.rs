@@ -10,6 +10,7 @@
 //!
 //! [`open()`] creates all configured providers.
 
+mod amend;
 mod answer;
 mod anthropic;
 mod demo;

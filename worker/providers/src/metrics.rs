@@ -3,6 +3,7 @@
 use mainspring_worker::llm::Hold;
 
 const CIRCUIT: &str = "mainspring_provider_circuit";
+const AMENDMENTS: &str = "mainspring_model_amendments_total";
 const HELD: &str = "mainspring_provider_waits_total";
 const TOOLS_LEFT_OUT: &str = "mainspring_provider_tools_left_out_total";
 
@@ -19,4 +20,9 @@ pub(super) fn held(provider: &str, why: Hold) {
 /// A tool whose schema cannot be expressed in a dialect.
 pub(super) fn tool_left_out(dialect: &'static str) {
     metrics::counter!(TOOLS_LEFT_OUT, "dialect" => dialect).increment(1);
+}
+
+/// A part of requests that a provider refused is left out or written otherwise from now on.
+pub(super) fn amended(provider: &str, part: &'static str) {
+    metrics::counter!(AMENDMENTS, "provider" => provider.to_owned(), "part" => part).increment(1);
 }

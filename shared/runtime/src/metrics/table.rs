@@ -468,4 +468,9 @@ pub const METRICS: &[Metric] = &[
         &["provider", "reason"],
         "Model calls that waited for their provider.",
     ),
+    counter(
+        "mainspring_model_amendments_total",
+        &["provider", "part"],
+        "Parts of requests that a provider refused and that are left out or written otherwise since.",
+    ),
 ];

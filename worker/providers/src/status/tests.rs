@@ -1,8 +1,14 @@
 use super::*;
 use mainspring_shared::error::Coded;
+use mainspring_worker::llm::Secret;
+
+use super::shown::MESSAGE_CHARS_MAX;
+use crate::settings::ProviderSettings;
+
+const NOW: Timestamp = Timestamp(1_764_000_000_000);
 
 fn code(status: u16, body: &str) -> String {
-    let refusal = Refusal::from_body(body.as_bytes(), &ProviderSecrets::default());
+    let refusal = Refusal::from_body(body.as_bytes(), &ProviderSecrets::default(), NOW);
     classify(status, &refusal, None).code().to_string()
 }
 
@@ -64,7 +70,7 @@ fn the_body_tells_an_overflow_a_filter_and_an_empty_purse_from_a_plain_refusal()
             r#"{"error":{"message":"Your credit balance is too low"}}"#,
             "llm.auth",
         ),
-        (400, r#"{"error":"no such model"}"#, "llm.invalid_request"),
+        (400, r#"{"error":"no such thing"}"#, "llm.invalid_request"),
         (400, "not json", "llm.invalid_request"),
     ];
     for (status, body, expected) in table {
@@ -102,7 +108,7 @@ fn an_error_inside_an_answer_is_judged_by_its_type() {
         (r#"{"error":"something"}"#, "llm.unavailable"),
     ];
     for (body, expected) in table {
-        let refusal = Refusal::from_body(body.as_bytes(), &ProviderSecrets::default());
+        let refusal = Refusal::from_body(body.as_bytes(), &ProviderSecrets::default(), NOW);
         assert_eq!(
             classify_inside(&refusal).code().to_string(),
             expected,
@@ -154,3 +160,5 @@ fn nothing_else_that_the_provider_was_told_is_shown() {
     let long = format!("{}a-header-01", "x ".repeat(2 * MESSAGE_CHARS_MAX - 3));
     assert!(!presentable(&long, &told).contains("a-h"));
 }
+
+mod vendors;

@@ -1,0 +1,396 @@
+//! What a provider refuses in requests is left out or written otherwise from then on.
+//!
+//! A request that is refused for good would be refused again with each send of its session. So a
+//! refusal is read for the part that it [names](named), or for what its words [mean](named); the
+//! part is changed in all requests to that model, and the caller is told to ask again. If nothing
+//! is named, parts are tried from the most to the least likely (see [`ladder`]), and what helped is
+//! kept. The changes are made in the finished body, so that they hold whatever put the part there;
+//! everything else in it stays the bytes that it was.
+//!
+//! Kept in this process, for one client of a provider: a refusal that is learned again costs one
+//! request that is not billed.
+
+mod apply;
+mod ladder;
+mod named;
+mod part;
+mod place;
+mod schema;
+mod tree;
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mainspring_worker::llm::{Error, Request, estimate_request_tokens};
+
+use self::named::{hashes, named};
+use self::part::{Amendment, FILES, PICTURES};
+use self::tree::Node;
+use crate::metrics;
+use crate::status::Refusal;
+
+pub(crate) use self::part::Protocol;
+
+/// How often one request is changed.
+const TRIES_MAX: u32 = 8;
+
+/// How many models are remembered, how many changes for each, and how many contents are left out.
+const MODELS_MAX: usize = 64;
+const AMENDMENTS_MAX: usize = 64;
+const CONTENTS_MAX: usize = 4_096;
+
+/// After so many refusals of reasoning, none goes back.
+const REASONING_REFUSED_MAX: u32 = 3;
+
+/// How many refused requests are remembered.
+const CALLS_MAX: usize = 256;
+
+/// After so many requests in a row for which nothing helped, nothing more is tried until one goes
+/// through.
+const HOPELESS_MAX: u32 = 3;
+
+/// A request with less than this is too long for nobody.
+const SMALL_BYTES: usize = 128 * 1024;
+
+/// What was learned about the models of a provider.
+#[derive(Debug)]
+pub(crate) struct Amends {
+    provider: String,
+    protocol: Protocol,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The least recently changed first.
+    models: Vec<(String, Learned)>,
+    calls: VecDeque<(u64, Progress)>,
+}
+
+/// What was learned about one model.
+#[derive(Debug, Clone, Default)]
+struct Learned {
+    list: Vec<Amendment>,
+    hopeless: u32,
+}
+
+/// How far the attempts to repair one request are.
+#[derive(Debug, Clone, Default)]
+struct Progress {
+    tries: u32,
+    /// What is being tried for this request alone.
+    trial: Vec<Amendment>,
+    /// The next step of the ladder.
+    step: usize,
+    /// Whether it was taken for too long.
+    suspected: bool,
+    /// Whether nothing helped.
+    over: bool,
+}
+
+impl Amends {
+    pub(crate) fn new(provider: &str, protocol: Protocol) -> Self {
+        Self {
+            provider: provider.to_owned(),
+            protocol,
+            state: Mutex::default(),
+        }
+    }
+
+    /// The body with everything that was learned.
+    pub(crate) fn amended(&self, model: &str, body: Vec<u8>) -> Vec<u8> {
+        let (learned, progress) = self.known(model, || fingerprint(&body));
+        if learned.list.is_empty() && progress.trial.is_empty() {
+            return body;
+        }
+        match std::str::from_utf8(&body).ok().and_then(Node::parse) {
+            Some(mut tree) => {
+                self.change(&mut tree, learned.list.iter().chain(&progress.trial));
+                tree.json().into_bytes()
+            }
+            None => body,
+        }
+    }
+
+    /// Keeps what helped a request that went through.
+    pub(crate) fn went_through(&self, model: &str, body: impl FnOnce() -> Option<Vec<u8>>) {
+        if self.lock().calls.is_empty() {
+            return;
+        }
+        let Some(mark) = body().map(|body| fingerprint(&body)) else {
+            return;
+        };
+        let mut state = self.lock();
+        let Some(at) = state.calls.iter().position(|(own, _)| *own == mark) else {
+            return;
+        };
+        let helped = state.calls.remove(at).map(|(_, progress)| progress.trial);
+        let learned = state.learned(model);
+        learned.hopeless = 0;
+        for amendment in helped.into_iter().flatten() {
+            learned.learn(amendment);
+        }
+    }
+
+    /// Judges the refusal of a request with this body, before anything that was learned. `None` if
+    /// the refusal stands.
+    pub(crate) fn judge(
+        &self,
+        request: &Request,
+        body: &[u8],
+        (status, refusal): (u16, &Refusal),
+    ) -> Option<Error> {
+        let model = &request.model;
+        let mark = fingerprint(body);
+        let (learned, mut progress) = self.known_of(model, mark);
+        let mut tree = std::str::from_utf8(body).ok().and_then(Node::parse)?;
+        self.change(&mut tree, &learned.list);
+        let message = format!("status {status}: {}", refusal.message);
+        if progress.tries >= TRIES_MAX {
+            self.give_up(model, mark, progress);
+            return None;
+        }
+        if may_be_a_part(status, refusal) {
+            let named = named(&tree, self.protocol, refusal);
+            if let Some(found) = named.into_iter().find(|each| self.changes(&tree, each)) {
+                progress.tries += 1;
+                progress.trial.clear();
+                let error = self.amends(model, &found, message);
+                self.keep(model, mark, Some(found), progress);
+                return Some(error);
+            }
+        }
+        // No change of the limit helps a request that alone exceeds the tokens of a minute.
+        if refusal.has(&["request too large for"]) {
+            return Some(Error::ContextOverflow { message });
+        }
+        if status == 413 {
+            return self.too_large(request, (body, &tree), (mark, progress), message);
+        }
+        if !matches!(status, 400 | 422) {
+            return None;
+        }
+        if !progress.suspected && is_long(request) {
+            progress.suspected = true;
+            self.keep(model, mark, None, progress);
+            let message = format!("{message} (its length is the most likely reason)");
+            return Some(Error::ContextOverflow { message });
+        }
+        self.ladder(request, &tree, (mark, progress, learned.hopeless), message)
+    }
+
+    /// Tries the next step for a request of which no part was named.
+    fn ladder(
+        &self,
+        request: &Request,
+        tree: &Node<'_>,
+        (mark, mut progress, hopeless): (u64, Progress, u32),
+        message: String,
+    ) -> Option<Error> {
+        let steps = ladder::steps(tree, self.protocol);
+        while hopeless < HOPELESS_MAX
+            && let Some(step) = steps.get(progress.step)
+        {
+            progress.step += 1;
+            let step: Vec<Amendment> = step
+                .iter()
+                .filter(|each| self.changes(tree, each))
+                .cloned()
+                .collect();
+            if let Some(first) = step.first() {
+                let error = self.amends(&request.model, first, message);
+                progress.tries += 1;
+                progress.trial = step;
+                self.keep(&request.model, mark, None, progress);
+                return Some(error);
+            }
+        }
+        progress.tries = TRIES_MAX;
+        self.give_up(&request.model, mark, progress);
+        None
+    }
+
+    fn give_up(&self, model: &str, mark: u64, mut progress: Progress) {
+        if !progress.over {
+            progress.over = true;
+            progress.trial.clear();
+            self.keep(model, mark, None, progress);
+            self.lock().learned(model).hopeless += 1;
+        }
+    }
+
+    /// A request of too many bytes.
+    fn too_large(
+        &self,
+        request: &Request,
+        (body, tree): (&[u8], &Node<'_>),
+        (mark, mut progress): (u64, Progress),
+        message: String,
+    ) -> Option<Error> {
+        let list = tree.list(self.protocol.conversation());
+        let media = [PICTURES.as_slice(), FILES.as_slice()].concat();
+        // The oldest is the one that is needed least.
+        if let Some(oldest) = hashes(list, &media).into_iter().next() {
+            let part = Amendment::Parts(vec![oldest]);
+            progress.tries += 1;
+            let error = self.amends(&request.model, &part, message);
+            self.keep(&request.model, mark, Some(part), progress);
+            return Some(error);
+        }
+        let is_small = body.len() < SMALL_BYTES && !is_long(request);
+        is_small.then(|| Error::InvalidRequest {
+            message: format!("{message} (the request has {} bytes)", body.len()),
+        })
+    }
+
+    /// The error that tells of a change, and what else tells of it.
+    fn amends(&self, model: &str, part: &Amendment, message: String) -> Error {
+        metrics::amended(&self.provider, part.kind());
+        tracing::warn!(
+            provider = self.provider,
+            model,
+            part = %part,
+            reason = message,
+            "a provider refused a part of a request, which is left out or written otherwise from now on"
+        );
+        Error::Amended {
+            part: part.to_string(),
+            message,
+        }
+    }
+
+    fn change<'p>(&self, tree: &mut Node<'_>, parts: impl IntoIterator<Item = &'p Amendment>) {
+        for part in parts {
+            part.apply(tree, self.protocol);
+        }
+    }
+
+    fn changes(&self, tree: &Node<'_>, part: &Amendment) -> bool {
+        let mut changed = tree.clone();
+        part.apply(&mut changed, self.protocol);
+        changed != *tree
+    }
+
+    fn known(&self, model: &str, mark: impl FnOnce() -> u64) -> (Learned, Progress) {
+        let state = self.lock();
+        if state.calls.is_empty() {
+            return (state.of(model), Progress::default());
+        }
+        drop(state);
+        self.known_of(model, mark())
+    }
+
+    fn known_of(&self, model: &str, mark: u64) -> (Learned, Progress) {
+        let state = self.lock();
+        let progress = state.calls.iter().find(|(own, _)| *own == mark);
+        let progress = progress.map(|(_, progress)| progress.clone());
+        (state.of(model), progress.unwrap_or_default())
+    }
+
+    fn keep(&self, model: &str, mark: u64, part: Option<Amendment>, progress: Progress) {
+        let mut state = self.lock();
+        state.calls.retain(|(own, _)| *own != mark);
+        if state.calls.len() >= CALLS_MAX {
+            state.calls.pop_front();
+        }
+        state.calls.push_back((mark, progress));
+        if let Some(part) = part {
+            state.learned(model).learn(part);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code under this lock can panic midway, so the value is never half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn of(&self, model: &str) -> Learned {
+        let found = self.models.iter().find(|(own, _)| own == model);
+        found
+            .map(|(_, learned)| learned.clone())
+            .unwrap_or_default()
+    }
+
+    fn learned(&mut self, model: &str) -> &mut Learned {
+        let at = self.models.iter().position(|(own, _)| own == model);
+        let entry = at.map(|at| self.models.remove(at));
+        if self.models.len() >= MODELS_MAX {
+            self.models.remove(0);
+        }
+        self.models
+            .push(entry.unwrap_or_else(|| (model.to_owned(), Learned::default())));
+        let (_, learned) = self.models.last_mut().expect("it was just pushed");
+        learned
+    }
+}
+
+impl Learned {
+    fn learn(&mut self, part: Amendment) {
+        let Some(own) = self.list.iter_mut().find(|own| own.replaced_by(&part)) else {
+            if self.list.len() >= AMENDMENTS_MAX {
+                self.list.remove(0);
+            }
+            self.list.push(part);
+            return;
+        };
+        match (&mut *own, &part) {
+            (Amendment::Parts(all), Amendment::Parts(new)) => add(all, new),
+            (Amendment::Reasoning(_, times), _) if *times + 1 >= REASONING_REFUSED_MAX => {
+                *own = Amendment::NoReasoning;
+            }
+            (Amendment::Reasoning(all, times), Amendment::Reasoning(new, _)) => {
+                *times += 1;
+                add(all, new);
+            }
+            _ => *own = part,
+        }
+    }
+}
+
+/// Adds contents, and forgets the oldest.
+fn add(all: &mut Vec<u64>, new: &[u64]) {
+    for hash in new {
+        if !all.contains(hash) {
+            all.push(*hash);
+        }
+    }
+    let excess = all.len().saturating_sub(CONTENTS_MAX);
+    all.drain(..excess);
+}
+
+/// Whether the refusal may be about a part of the request.
+fn may_be_a_part(status: u16, refusal: &Refusal) -> bool {
+    match status {
+        400 | 422 | 501 => true,
+        404 => refusal.has(&["support"]),
+        405..=407 | 411..=424 | 429 => refusal.has(&["request too large for", "image", "support"]),
+        // llama.cpp and others that render a template.
+        500 => refusal.has(&[
+            "jinja",
+            "chat template",
+            "system message must be",
+            "roles must alternate",
+        ]),
+        _ => false,
+    }
+}
+
+/// Whether a request fills so much of the model's window that its length is the likely reason for
+/// a refusal that gives none.
+fn is_long(request: &Request) -> bool {
+    request.window.is_some_and(|window| {
+        estimate_request_tokens(request).saturating_mul(10) >= window.saturating_mul(7)
+    })
+}
+
+fn fingerprint(body: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    body.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests;
