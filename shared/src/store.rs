@@ -23,6 +23,7 @@ mod inspect;
 mod keys;
 mod leases;
 mod lists;
+mod mcp_lists;
 mod memories;
 mod money;
 mod paid;
@@ -76,6 +77,7 @@ pub use leases::{
     ReleaseSession, Resumed, SendTotals, StartedSend,
 };
 pub use lists::{ListOutcome, Lists, WriteList};
+pub use mcp_lists::{MCP_LIST_BYTES_MAX, McpList, McpLists};
 pub use memories::{
     CANDIDATES_MAX, ChangeMemory, ClaimUnembedded, EraseMemories, ErasedMemories, Erasure,
     ListErasures, ListMemories, MEMORIES_ERASED_AT_ONCE, Memories, NewMemory, PaidVectors,
@@ -139,7 +141,7 @@ pub use webhooks::{
 pub mod prelude {
     pub use super::{
         Agents as _, BlobRows as _, Boots as _, Calibrations as _, Calls as _, Extractions as _,
-        Keys as _, Leases as _, Lists as _, Memories as _, Money as _, Pauses as _,
+        Keys as _, Leases as _, Lists as _, McpLists as _, Memories as _, Money as _, Pauses as _,
         ProviderKeys as _, Reads as _, Runs as _, Sends as _, Sessions as _, Skills as _,
         Sweeps as _, TenantErasures as _, Tenants as _, Timers as _, Webhooks as _,
     };
@@ -162,6 +164,7 @@ pub trait Store:
     + Keys
     + Leases
     + Lists
+    + McpLists
     + Memories
     + Money
     + Pauses
@@ -190,6 +193,7 @@ impl<T> Store for T where
         + Keys
         + Leases
         + Lists
+        + McpLists
         + Memories
         + Money
         + Pauses
@@ -221,6 +225,7 @@ macro_rules! store_methods {
         $crate::lists_methods!($apply);
         $crate::skills_methods!($apply);
         $crate::extractions_methods!($apply);
+        $crate::mcp_lists_methods!($apply);
         $crate::memories_methods!($apply);
         $crate::money_methods!($apply);
         $crate::pauses_methods!($apply);

@@ -31,6 +31,7 @@ mod import;
 mod inbox;
 mod keys;
 mod leases;
+mod mcp_lists;
 mod memories;
 mod money;
 mod park;

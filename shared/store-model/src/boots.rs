@@ -24,6 +24,8 @@ pub(crate) struct ProcessTables {
     pub(crate) tools: BTreeMap<BootId, Published>,
     /// What workers learned about providers' token counts, by provider and model.
     pub(crate) calibrations: BTreeMap<(String, String), Known>,
+    /// The last lists of MCP servers.
+    pub(crate) mcp_lists: BTreeMap<String, String>,
 }
 
 #[async_trait]

@@ -19,6 +19,7 @@ mod inbox;
 mod keys;
 mod leases;
 mod lists;
+mod mcp_lists;
 mod memories;
 mod money;
 mod pauses;

@@ -12,6 +12,7 @@ const TEXTS: &[&str] = &[
     include_str!("../sql/audit.sql"),
     include_str!("../sql/boots.sql"),
     include_str!("../sql/calibrations.sql"),
+    include_str!("../sql/mcp_lists.sql"),
     include_str!("../sql/calls.sql"),
     include_str!("../sql/inbox.sql"),
     include_str!("../sql/lists.sql"),

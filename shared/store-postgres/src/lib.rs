@@ -21,6 +21,7 @@ mod import;
 mod keys;
 mod leases;
 mod lists;
+mod mcp_lists;
 mod memories;
 mod park;
 mod pauses;

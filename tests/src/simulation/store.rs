@@ -7,8 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mainspring_shared::store::{
     Agents, BlobRows, Boots, Calibrations, Calls, Error, Extractions, Keys, Leases, Lists,
-    Memories, Money, Pauses, ProviderKeys, Reads, Result, Runs, Sends, Sessions, Skills, Sweeps,
-    TenantErasures, Tenants, Timers, Webhooks,
+    McpLists, Memories, Money, Pauses, ProviderKeys, Reads, Result, Runs, Sends, Sessions, Skills,
+    Sweeps, TenantErasures, Tenants, Timers, Webhooks,
 };
 use mainspring_shared::time::Timestamp;
 

@@ -43,6 +43,7 @@ pub mod idempotency;
 pub mod inbox;
 pub mod keepers;
 pub mod lists;
+pub mod mcp_lists;
 pub mod memories;
 pub mod money;
 pub mod park;
@@ -111,6 +112,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("inbox", include_str!("store/inbox.rs")),
     ("keepers", include_str!("store/keepers.rs")),
     ("lists", include_str!("store/lists.rs")),
+    ("mcp_lists", include_str!("store/mcp_lists.rs")),
     ("memories", include_str!("store/memories.rs")),
     ("money", include_str!("store/money.rs")),
     ("park", include_str!("store/park.rs")),

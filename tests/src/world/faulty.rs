@@ -9,8 +9,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use mainspring_shared::store::{
     Agents, BlobRows, Boots, Calibrations, Calls, Error, Extractions, Keys, Leases, Lists,
-    Memories, Money, Pauses, ProviderKeys, Reads, Result, Runs, Sends, Sessions, Skills, Store,
-    Sweeps, TenantErasures, Tenants, Timers, Webhooks,
+    McpLists, Memories, Money, Pauses, ProviderKeys, Reads, Result, Runs, Sends, Sessions, Skills,
+    Store, Sweeps, TenantErasures, Tenants, Timers, Webhooks,
 };
 use tokio::sync::watch;
 

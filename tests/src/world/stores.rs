@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{
     Agents, BlobRows, Boots, Calibrations, Calls, Dump, Extractions, Inspect, Keys, Leases, Lists,
-    Memories, Money, Pauses, ProviderKeys, Reads, Result, Runs, Sends, Sessions, Skills, Sweeps,
-    TenantErasures, Tenants, Timers, Webhooks,
+    McpLists, Memories, Money, Pauses, ProviderKeys, Reads, Result, Runs, Sends, Sessions, Skills,
+    Sweeps, TenantErasures, Tenants, Timers, Webhooks,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_store_model::ModelStore;

@@ -10,9 +10,9 @@ use mainspring_runtime::SystemClock;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{
     AcceptOutcome, Agents, BlobRows, Boots, Calibrations, Calls, CancelOutcome, DeliverOutcome,
-    Dump, Error, Extractions, Inspect, Keys, Leases, Lists, Memories, Money, Pauses, PostOutcome,
-    ProviderKeys, Reads, Result, Runs, Sends, Sessions, Skills, Sweeps, TenantErasures, Tenants,
-    Timers, Webhooks,
+    Dump, Error, Extractions, Inspect, Keys, Leases, Lists, McpLists, Memories, Money, Pauses,
+    PostOutcome, ProviderKeys, Reads, Result, Runs, Sends, Sessions, Skills, Sweeps,
+    TenantErasures, Tenants, Timers, Webhooks,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_store_model::ModelStore;

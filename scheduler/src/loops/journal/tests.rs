@@ -12,9 +12,9 @@ use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Agents, BlobRows, Boots, Calibrations, Calls, Error, Extractions,
-    FindSteps, Inspect, Keys, Leases, Lists, Memories, Money, NewSession, Pauses, ProviderKeys,
-    ReadMessages, Reads, Result, Runs, Sends, Sessions, Skills, Sweeps, Target, TenantErasures,
-    Tenants, Timers, Webhooks,
+    FindSteps, Inspect, Keys, Leases, Lists, McpLists, Memories, Money, NewSession, Pauses,
+    ProviderKeys, ReadMessages, Reads, Result, Runs, Sends, Sessions, Skills, Sweeps, Target,
+    TenantErasures, Tenants, Timers, Webhooks,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_store_model::ModelStore;

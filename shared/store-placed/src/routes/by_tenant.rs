@@ -14,10 +14,11 @@ use mainspring_shared::store::{
     Agents, AliasOutcome, BeginBlob, BlobRecord, BlobRows, CalibrationRecord, Calibrations,
     ChangeMemory, ClaimExtractions, ClaimUnembedded, EndExtraction, EraseMemories, ErasedMemories,
     Erasure, Extraction, Extractions, ListAgentVersions, ListAgents, ListErasures, ListMemories,
-    ListOutcome, ListProviderKeys, ListSkills, Lists, Memories, NewBlob, NewExtraction, Page,
-    PaidVectors, ProviderKeys, PublishAgent, PublishOutcome, PublishSkill, PublishSkillOutcome,
-    Result, RetireBlobs, RetiredBlobs, SaveMemory, SaveMemoryOutcome, SearchMemories, SetAlias,
-    SetEmbedding, SetProviderKey, SkillVersion, Skills, Unembedded, WriteList,
+    ListOutcome, ListProviderKeys, ListSkills, Lists, McpList, McpLists, Memories, NewBlob,
+    NewExtraction, Page, PaidVectors, ProviderKeys, PublishAgent, PublishOutcome, PublishSkill,
+    PublishSkillOutcome, Result, RetireBlobs, RetiredBlobs, SaveMemory, SaveMemoryOutcome,
+    SearchMemories, SetAlias, SetEmbedding, SetProviderKey, SkillVersion, Skills, Unembedded,
+    WriteList,
 };
 use std::collections::BTreeMap;
 
@@ -91,6 +92,11 @@ placed! { BlobRows:
 placed! { Calibrations:
     fn save_calibrations(learned: Vec<CalibrationRecord>) -> () = home ();
     fn list_calibrations(limit: u32) -> Vec<CalibrationRecord> = home ();
+}
+
+placed! { McpLists:
+    fn save_mcp_list(list: McpList) -> () = home ();
+    fn read_mcp_list(server: String) -> Option<String> = home ();
 }
 
 placed! { Extractions:

@@ -39,6 +39,7 @@ use super::calibrations::learned;
 use super::extractions::{claiming, ending_with, owed};
 use super::folds::new_fold;
 use super::harness::Opened;
+use super::mcp_lists::mcp_list;
 use super::money;
 use super::pauses::{agent_key as paused_agent, awaiting, parked, pausing};
 use super::prelude::*;
@@ -109,6 +110,8 @@ writes! {
     stop_boot: |store| claimed(store).await, |store, _c| store.at(time(NOW)).stop_boot(boot(1)).await;
     save_calibrations: |_store| None,
         |store, _c| store.at(time(NOW)).save_calibrations(vec![learned("m", 1_500_000, 1)]).await;
+    save_mcp_list: |_store| None,
+        |store, _c| store.at(time(NOW)).save_mcp_list(mcp_list("a", "[]")).await;
     create_sessions: |_store| None,
         |store, _c| store.at(time(NOW)).create_sessions(vec![(new_session(1), None)]).await;
     import_session: |_store| None, |store, _c| store.at(time(NOW)).import_session(ImportSession {

@@ -141,6 +141,9 @@ macro_rules! installation_cases {
                 copies_bring_their_lists,
                 only_so_many_writes_are_remembered,
             }
+            mcp_lists {
+                the_last_list_of_each_server_is_kept,
+            }
             memories {
                 an_entry_is_kept_whole,
                 what_is_entered_twice_is_there_once,
