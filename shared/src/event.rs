@@ -216,6 +216,20 @@ pub enum LiveKind {
         #[serde(default)]
         arguments: Value,
     },
+    /// A call that is being made reports how far it is.
+    #[serde(rename = "tool_call.progress")]
+    ToolCallProgress {
+        /// The call's id.
+        id: String,
+        /// What is done, in a unit of the tool's own.
+        progress: f64,
+        /// All that is to be done, in the same unit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        total: Option<f64>,
+        /// What the tool says of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
 }
 
 impl LiveKind {
@@ -228,6 +242,7 @@ impl LiveKind {
             Self::ReasoningDelta(_) => "reasoning.delta",
             Self::MessageReset { .. } => "message.reset",
             Self::ToolCallStarted { .. } => "tool_call.started",
+            Self::ToolCallProgress { .. } => "tool_call.progress",
         }
     }
 }

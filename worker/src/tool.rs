@@ -5,8 +5,11 @@
 //! A custom tool is an implementation of [`Tool`] that is passed to [`Tools::insert`]. Agents can
 //! then name it like a built-in one.
 
+mod gathered;
 mod isolation;
+mod kept;
 mod offer;
+mod progress;
 mod registry;
 
 use std::fmt::Debug;
@@ -26,7 +29,10 @@ use tokio_util::sync::CancellationToken;
 pub use crate::llm::ToolSpec;
 
 pub use isolation::{Cell, CellOwner, Isolator, NoCell};
+pub(crate) use kept::Keep;
+pub use kept::Kept;
 pub use offer::{Executor, Offer, Offers};
+pub use progress::{Progress, ProgressReport};
 pub use registry::{Tools, ToolsError};
 
 /// How long a call may take unless its tool says otherwise.
@@ -147,6 +153,10 @@ pub struct Invocation {
     pub skills: Skills,
     /// Where model calls made by the tool are entered, so that the send pays for them.
     pub account: Account,
+    /// Where the tool may report how far the call is.
+    pub progress: Progress,
+    /// What the tool keeps of the call beyond the life of this worker.
+    pub kept: Kept,
 }
 
 /// The skills of an agent in one send.

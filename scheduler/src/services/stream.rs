@@ -445,7 +445,9 @@ impl Progress {
             LiveKind::MessageDelta(delta) | LiveKind::ReasoningDelta(delta) => {
                 delta.round > durable
             }
-            LiveKind::ToolCallStarted { .. } => durable < i32::MAX,
+            LiveKind::ToolCallStarted { .. } | LiveKind::ToolCallProgress { .. } => {
+                durable < i32::MAX
+            }
         }
     }
 }

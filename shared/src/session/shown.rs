@@ -1,6 +1,9 @@
 //! What the model is shown in a send's rounds besides the transcript.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::memory::Namespace;
 use crate::message::ContentPart;
@@ -62,6 +65,10 @@ pub struct Shown {
     /// The messages that hooks injected in a round that is not stored yet, though the messages are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub injected: Option<SaidInRound>,
+    /// What tools keep of calls that are being made, by the calls' ids: the handle of work that goes
+    /// on elsewhere. The worker that continues takes the calls up with them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub handles: BTreeMap<String, Value>,
 }
 
 impl Shown {

@@ -13,7 +13,8 @@ use mainspring_shared::tool::schema::any_object;
 use mainspring_tools::{agents, memory};
 use mainspring_worker::memory::Memories;
 use mainspring_worker::tool::{
-    Concurrency, Invocation, OnInterrupt, Output, Tool, ToolError, ToolSpec, Tools, Traits,
+    Concurrency, Invocation, OnInterrupt, Output, ProgressReport, Tool, ToolError, ToolSpec, Tools,
+    Traits,
 };
 
 /// The text repeated by a tool told to `lie`.
@@ -54,7 +55,8 @@ impl Acts {
 /// A tool that obeys its arguments: `ms` is how long it works; `fail` makes it fail; `abort` ends
 /// the send; `panic` makes it panic; `deaf` makes it ignore a request to stop; `lie` makes it
 /// return megabytes of nonsense; `image` a picture with that many characters of base64; `chars`
-/// that many characters of text, which differs for each value of `n`.
+/// that many characters of text, which differs for each value of `n`; `handle` makes it keep a
+/// handle, and take up the work that an earlier attempt left with one.
 #[derive(Debug)]
 struct Fake {
     name: &'static str,
@@ -95,6 +97,18 @@ impl Tool for Fake {
                 .and_then(serde_json::Value::as_u64)
         };
         let asked = |name: &str| invocation.arguments.get(name).is_some_and(|v| v == true);
+        if asked("handle") {
+            if let Some(handle) = invocation.kept.handle() {
+                return Ok(Output::text(format!("took up {handle}")));
+            }
+            let handle = serde_json::json!(invocation.call_id);
+            let kept = invocation.kept.keep(handle).await;
+            invocation.progress.report(ProgressReport {
+                progress: f64::from(u8::from(kept)),
+                total: Some(1.0),
+                message: Some("begun elsewhere".to_owned()),
+            });
+        }
         let work = self
             .clock
             .sleep(Duration::from_millis(number("ms").unwrap_or(0)));

@@ -289,6 +289,8 @@ async fn called(world: &World, told: &Arc<Told>, (key, send): (SessionKey, SendI
             stop: CancellationToken::new(),
             skills: Skills::default(),
             account: Account::default(),
+            progress: mainspring_worker::tool::Progress::default(),
+            kept: mainspring_worker::tool::Kept::default(),
         };
         let tool = tools.get(name).expect("it is registered");
         tool.call(invocation).await.expect("an answer");

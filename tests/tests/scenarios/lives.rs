@@ -78,7 +78,8 @@ fn followed(live: &[LiveKind]) -> (i32, String) {
             LiveKind::SendStarted
             | LiveKind::RoundStarted { .. }
             | LiveKind::ReasoningDelta(_)
-            | LiveKind::ToolCallStarted { .. } => continue,
+            | LiveKind::ToolCallStarted { .. }
+            | LiveKind::ToolCallProgress { .. } => continue,
         };
         if place < at {
             continue;
@@ -105,7 +106,8 @@ fn resets(live: &[LiveKind]) -> Vec<(i32, String)> {
         | LiveKind::RoundStarted { .. }
         | LiveKind::MessageDelta(_)
         | LiveKind::ReasoningDelta(_)
-        | LiveKind::ToolCallStarted { .. } => None,
+        | LiveKind::ToolCallStarted { .. }
+        | LiveKind::ToolCallProgress { .. } => None,
     };
     live.iter().filter_map(reset).collect()
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use mainspring_shared::agent::{AgentSpec, OnBusy};
 use mainspring_shared::error::Code;
+use mainspring_shared::event::LiveKind;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::message::Role::{self, Assistant, Tool, User};
 use mainspring_shared::message::plain_text;
@@ -511,6 +512,49 @@ async fn a_call_in_doubt_is_never_made_twice_and_the_model_is_told() {
     assert_eq!(puts.len(), 2);
     assert_eq!(puts[0].call_id, puts[1].call_id);
     assert_eq!((puts[0].attempt, puts[1].attempt), (1, 2));
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_goes_on_elsewhere_is_taken_up_by_its_handle_and_not_begun_again() {
+    let (world, key) = start().await;
+    let store = Arc::new(Faulty::new(world.store.clone(), FaultPlan::NEVER));
+    let _first = world.worker("first", store.clone());
+    let calls = json!([
+        [["act", {"ms": 3000, "handle": true}], ["act", {"ms": 3000}]],
+        [["act", {"ms": 10, "handle": true}]],
+    ]);
+    let id = world.send(key, &plan(&calls)).await;
+    world.pass(Duration::from_secs(1)).await;
+    store.kill();
+    world.pass(Duration::from_secs(1)).await;
+    let _second = world.worker("second", world.store.clone());
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed);
+    let session = session(&world).await;
+    let first = call_id(id, 0, 0);
+    let expected = format!("took up \"{first}\"");
+    assert_eq!(results(&session)[0], expected);
+    let code = |place: usize| session.calls[place].result.as_ref().and_then(|r| r.code);
+    assert_eq!((code(0), code(1)), (None, Some(Code::ToolUnknownOutcome)));
+    let attempts: Vec<i32> = world
+        .acts
+        .all()
+        .iter()
+        .filter(|act| act.call_id == first)
+        .map(|act| act.attempt)
+        .collect();
+    assert_eq!(attempts, [1, 2]);
+    // What was kept goes with the results; the call of the next round finds nothing of it.
+    assert_eq!(results(&session)[2], "act did 0");
+    let shown = record.shown.map(|shown| shown.handles).unwrap_or_default();
+    assert!(shown.len() <= 1 && !shown.contains_key(&first), "{shown:?}");
+    let reports = world.live(key).into_iter().filter_map(|event| match event {
+        LiveKind::ToolCallProgress { id, progress, .. } => Some((id, progress > 0.0)),
+        _ => None,
+    });
+    let reports: Vec<_> = reports.collect();
+    assert_eq!(reports, [(first, true), (call_id(id, 1, 0), true)]);
     world.audit().await;
 }
 

@@ -64,6 +64,8 @@ impl Notebook {
             stop: self.stop.clone(),
             skills: Skills::default(),
             account: Account::default(),
+            progress: crate::tool::Progress::default(),
+            kept: crate::tool::Kept::default(),
         };
         if let Err(error) = tool.call(invocation).await {
             tracing::warn!(send.id = %self.at.send, %error, "could not save a note of a fold");

@@ -64,6 +64,8 @@ pub(crate) async fn ask(
         stop: CancellationToken::new(),
         skills: Skills::default(),
         account: Account::default(),
+        progress: crate::tool::Progress::default(),
+        kept: crate::tool::Kept::default(),
     };
     let output = tool.call(invocation).await;
     let output = output.map_err(|error| Fault::Service(error.to_string()))?;

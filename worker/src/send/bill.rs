@@ -108,6 +108,24 @@ impl<'a> Bill<'a> {
         std::mem::replace(&mut shown.background, open)
     }
 
+    /// Records what a tool keeps of a call.
+    pub(super) fn keep_handle(&mut self, call_id: String, handle: Value) {
+        let shown = self.totals.shown.get_or_insert_default();
+        shown.handles.insert(call_id, handle);
+    }
+
+    /// What a tool has kept of a call.
+    pub(super) fn handle(&self, call_id: &str) -> Option<&Value> {
+        self.totals.shown.as_ref()?.handles.get(call_id)
+    }
+
+    /// Forgets what tools have kept of calls, which are all over.
+    pub(super) fn forget_handles(&mut self) {
+        if let Some(shown) = &mut self.totals.shown {
+            shown.handles.clear();
+        }
+    }
+
     fn spend(&mut self, totals: &SendTotals) {
         if let Some(spent) = totals.session {
             *self.spent = spent;

@@ -15,13 +15,19 @@ use mainspring_shared::message::{ContentPart, digest_of, plain_text};
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::{CallRecord, CallResult, Repeat, bounded};
 use serde_json::{Map, Value};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::content::Content;
 use crate::hook::{At, Hooks, OnFailure, RETRIES_MAX, ToolCall};
 use crate::metrics;
-use crate::tool::{Invocation, Offer, OnInterrupt, Output, Skills, Tool, ToolError, Traits};
+use crate::tool::{
+    Invocation, Keep, Kept, Offer, OnInterrupt, Output, Progress, Skills, Tool, ToolError, Traits,
+};
+
+/// Handles on their way to the run: a tool has one at a time.
+const KEPT_WAITING_MAX: usize = 16;
 
 /// The outcome of a call.
 #[derive(Debug)]
@@ -53,6 +59,7 @@ pub(super) struct Calls {
     stops: Vec<(OnInterrupt, CancellationToken)>,
     /// What each call paid providers, by its place.
     accounts: BTreeMap<usize, Account>,
+    keeper: Keeper,
 }
 
 /// A call to begin.
@@ -70,6 +77,33 @@ pub(super) struct Begin {
     pub(super) content: Arc<Content>,
     /// Whether traces contain its arguments and its result.
     pub(super) tells: bool,
+    /// Where it reports how far it is.
+    pub(super) progress: Progress,
+    /// What an earlier attempt kept of it.
+    pub(super) handle: Option<Value>,
+}
+
+/// Handles of calls on their way to the run, which stores them.
+#[derive(Debug)]
+struct Keeper {
+    sender: mpsc::Sender<Keep>,
+    receiver: mpsc::Receiver<Keep>,
+}
+
+impl Default for Keeper {
+    fn default() -> Self {
+        let (sender, receiver) = mpsc::channel(KEPT_WAITING_MAX);
+        Self { sender, receiver }
+    }
+}
+
+/// What calls in flight want of the run.
+#[derive(Debug)]
+pub(super) enum Stirring {
+    /// The call of this place is over.
+    Over(usize, CallOutcome),
+    /// A tool wants a handle stored.
+    Keep(Keep),
 }
 
 impl Calls {
@@ -88,6 +122,12 @@ impl Calls {
         self.accounts.insert(begin.place, account.clone());
         let invocation = Invocation {
             account,
+            progress: begin.progress.clone(),
+            kept: Kept::new(
+                &record.call_id,
+                begin.handle.clone(),
+                self.keeper.sender.clone(),
+            ),
             call_id: record.call_id.clone(),
             arguments: Map::new(),
             session: key,
@@ -130,11 +170,17 @@ impl Calls {
         self.running.is_empty()
     }
 
-    /// The next call that finishes; pending forever while none is running.
-    pub(super) async fn next(&mut self) -> (usize, CallOutcome) {
-        match self.running.next().await {
-            Some(over) => over,
-            None => std::future::pending().await,
+    /// The next call that finishes or wants something stored; pending forever while none is
+    /// running.
+    pub(super) async fn next(&mut self) -> Stirring {
+        if self.running.is_empty() {
+            return std::future::pending().await;
+        }
+        tokio::select! {
+            biased;
+            Some(keep) = self.keeper.receiver.recv() => Stirring::Keep(keep),
+            Some((place, over)) = self.running.next() => Stirring::Over(place, over),
+            else => std::future::pending().await,
         }
     }
 

@@ -58,6 +58,7 @@ impl Run<'_> {
         if let Some(mut answers) = answers(&self.round.records) {
             let results = self.round.records.iter();
             answers.extend(results.flat_map(beside));
+            self.bill.forget_handles();
             self.prompt.pending_messages.answers(answers, changes);
             let hooked = !self.kernel.parts.hooks.is_empty();
             self.round.passed = self.passes();

@@ -24,7 +24,7 @@ use tracing::{Instrument as _, Span};
 
 use super::background::told;
 use super::bill::Bill;
-use super::calls::CallOutcome;
+use super::calls::Stirring;
 use super::cell::CellState;
 use super::commands::{Beside, Folding};
 use super::deciding::Deciding;
@@ -414,7 +414,8 @@ impl<'a> Run<'a> {
             Happening::Decided(wish) => self.decided(wish).map(Some).boxed(),
             Happening::Written(written) => self.written(written).map(Some).boxed(),
             Happening::Beside(written) => self.written_beside(written).boxed(),
-            Happening::CallOutcome(place, over) => self.call_over(place, over).boxed(),
+            Happening::Call(Stirring::Over(place, over)) => self.call_over(place, over).boxed(),
+            Happening::Call(Stirring::Keep(keep)) => self.keep_handle(keep).boxed(),
             Happening::Background(id) => self.note_background(id).boxed(),
             // The signal stays raised until the next step: the item that raised it may be known
             // already.
@@ -492,7 +493,7 @@ impl<'a> Run<'a> {
             written = written(&mut self.folding.writing) => return Happening::Written(written),
             written = beside(&mut self.folding.beside) => return Happening::Beside(written),
             id = told(&mut self.asking.background) => return Happening::Background(id),
-            (place, over) = self.round.calls.next() => return Happening::CallOutcome(place, over),
+            stirring = self.round.calls.next() => return Happening::Call(stirring),
             () = flush => return Happening::Flush,
             () = keep => return Happening::Keep,
         };
@@ -559,7 +560,7 @@ enum Happening {
     Decided(Option<GoOn>),
     Written(Result<Written, Fault>),
     Beside(Result<Written, Fault>),
-    CallOutcome(usize, CallOutcome),
+    Call(Stirring),
     Background(String),
     Interrupt,
     Flush,

@@ -1,7 +1,6 @@
 //! The tools of a worker by name, and how an agent's list becomes what its model is offered.
 
-use std::collections::btree_map::{BTreeMap, Entry};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use mainspring_shared::tool::schema::{self, Schema, SchemaFault};
 use mainspring_shared::tool::{DeclaredTool, Published, Repeat, ToolEntry, preset};
 use serde_json::Value;
 
+use super::gathered::Gathered;
 use super::isolation::{Cell, CellOwner, Isolator, NoCell};
 use super::offer::{Executor, Offer, Offers};
 use super::{Away, Effect, PerSend, Tool, ToolSource, ToolSpec, Traits};
@@ -443,12 +443,14 @@ impl Tools {
                 let schema = self.schemas.compile(clock, &spec.parameters).await;
                 let offer =
                     |schema| outside(spec, schema, WaitingOn::Tool, deadline, tool.approval);
-                offers.add_valid(schema.map(offer));
+                offers.add_valid(&tool.name, schema.map(offer));
             }
             DeclaredTool::Worker(wanted) => self.ours(offers, &wanted.name, wanted.approval),
             DeclaredTool::Http(tool) => self.sourced(clock, offers, declared, tool.approval).await,
             DeclaredTool::Mcp(tools) => {
+                offers.server = Some(tools.server.clone());
                 self.sourced(clock, offers, declared, tools.approval).await;
+                offers.server = None;
             }
         }
     }
@@ -469,7 +471,8 @@ impl Tools {
             }
             Some(Ok(tools)) => {
                 for tool in tools {
-                    offers.add_valid(self.schemas.offer(clock, tool, approval).await);
+                    let name = tool.spec().name;
+                    offers.add_valid(&name, self.schemas.offer(clock, tool, approval).await);
                 }
             }
             Some(Err(Away { which, why })) => {
@@ -512,38 +515,5 @@ fn outside(
         traits: Traits::new(Repeat::Keyed),
         approval,
         place: Executor::Outside { on, deadline },
-    }
-}
-
-/// Offers being collected; the first one of a name wins.
-#[derive(Debug, Default)]
-struct Gathered {
-    /// Each name with the place of its entry in the agent's list.
-    names: BTreeMap<String, usize>,
-    list: Vec<Offer>,
-    /// Names that this worker lacks.
-    missing: Vec<String>,
-    /// Sources that are unavailable; logged where that is noticed.
-    away: Vec<String>,
-    /// The place of the entry whose offers are being added.
-    place: usize,
-    /// Where tools that reach beyond the database are made; in this process if absent.
-    cell: Option<Arc<dyn Cell>>,
-}
-
-impl Gathered {
-    /// Adds an offer, unless its schema is invalid.
-    fn add_valid(&mut self, offer: Result<Offer, String>) {
-        match offer {
-            Ok(offer) => self.add(offer),
-            Err(detail) => tracing::warn!(detail, "leaving out a tool: its schema is invalid"),
-        }
-    }
-
-    fn add(&mut self, offer: Offer) {
-        if let Entry::Vacant(vacant) = self.names.entry(offer.spec.name.clone()) {
-            vacant.insert(self.place);
-            self.list.push(offer);
-        }
     }
 }

@@ -208,6 +208,8 @@ impl HttpPolicy {
             stop: CancellationToken::new(),
             skills: mainspring_worker::tool::Skills::default(),
             account: Account::default(),
+            progress: mainspring_worker::tool::Progress::default(),
+            kept: mainspring_worker::tool::Kept::default(),
         };
         let output = self.tool.call(invocation).await;
         output.map_err(|error| match error {

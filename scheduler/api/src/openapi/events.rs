@@ -22,6 +22,7 @@ const OF_SENDS: &[(&str, &str)] = &[
     ("memory.recalled", "RecalledEvent"),
     ("message.completed", "Message"),
     ("tool_call.started", "CallEvent"),
+    ("tool_call.progress", "ProgressEvent"),
     ("tool_call.completed", "CallEvent"),
     ("tool_call.failed", "CallEvent"),
     ("send.completed", "SendView"),
@@ -72,6 +73,12 @@ pub(super) fn add(schemas: &mut Map<String, Value>) {
         of("RecalledEvent", data("What was recalled from the memory for a send.", &["count", "tokens"], json!({
             "send_id": send(), "count": number("Entries that the model is shown."),
             "tokens": number("Tokens of them, estimated."), "note": text("Why there are none, if something went wrong."),
+        }))),
+        of("ProgressEvent", data("How far a tool call is.", &["id", "progress"], json!({
+            "send_id": send(), "id": text("The call."),
+            "progress": { "type": "number", "description": "What is done, in a unit of the tool's own." },
+            "total": { "type": "number", "description": "All that is to be done, if that is known." },
+            "message": text("What the tool says of it."),
         }))),
         of("CallEvent", data("A tool call.", &["id", "name"], json!({
             "send_id": send(), "id": text("The call."), "name": text("The tool."),

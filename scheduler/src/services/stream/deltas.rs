@@ -49,7 +49,8 @@ impl DeltaTracker {
             LiveKind::MessageReset { round, attempt, .. } => (*round, *attempt),
             LiveKind::SendStarted
             | LiveKind::RoundStarted { .. }
-            | LiveKind::ToolCallStarted { .. } => return Verdict::Pass(event),
+            | LiveKind::ToolCallStarted { .. }
+            | LiveKind::ToolCallProgress { .. } => return Verdict::Pass(event),
         };
         let offsets = self.offsets(event.send_id);
         if (round, attempt) < (offsets.round, offsets.attempt) {
@@ -70,7 +71,8 @@ impl DeltaTracker {
             LiveKind::SendStarted
             | LiveKind::RoundStarted { .. }
             | LiveKind::MessageReset { .. }
-            | LiveKind::ToolCallStarted { .. } => Some(true),
+            | LiveKind::ToolCallStarted { .. }
+            | LiveKind::ToolCallProgress { .. } => Some(true),
         };
         match trimmed {
             Some(true) => Verdict::Pass(event),

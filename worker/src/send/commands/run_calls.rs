@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use mainspring_shared::error::{Code, Failure};
-use mainspring_shared::event::LiveKind;
+use mainspring_shared::event::{LiveEvent, LiveKind};
 use mainspring_shared::send::machine::{Event, Open};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{Approval, CallResult, CallState};
+use mainspring_shared::tool::{Approval, CallRecord, CallResult, CallState, Repeat};
 use serde_json::Value;
 
 use crate::send::calls::{Begin, CallOutcome, Calls};
 use crate::send::plan;
 use crate::send::run::Run;
-use crate::tool::Executor;
+use crate::tool::{Executor, Keep, Progress};
 
 /// How long a result waits for those of other calls before it is stored by itself.
 const FLUSH_AFTER: Duration = Duration::from_millis(500);
@@ -37,8 +37,13 @@ impl Run<'_> {
         }
         for place in 0..self.round.records.len() {
             let record = &self.round.records[place];
+            // A tool that kept a handle takes up its own work, which begins nothing again.
+            let taken_up = self.bill.handle(&record.call_id).map(|_| CallRecord {
+                repeat: Repeat::Keyed,
+                ..record.clone()
+            });
             if let Some(result) = plan::verdict(
-                record,
+                taken_up.as_ref().unwrap_or(record),
                 &self.prompt.offers,
                 self.lease_state.lease.epoch,
                 now,
@@ -123,11 +128,39 @@ impl Run<'_> {
             skills: self.prompt.offers.skills(&self.send.agent),
             content: self.kernel.kept.content.clone(),
             tells: self.kernel.parts.config.trace_content,
+            progress: self.progress_of(&record.call_id),
+            handle: self.bill.handle(&record.call_id).cloned(),
         };
         self.announce_call(place);
         let clock = self.kernel.parts.clock.clone();
         let asking = (self.send.record.key, self.lease_state.lease.boot);
         self.round.calls.begin(clock, asking, &record, begin);
+    }
+
+    /// Stores what a tool keeps of a call, and tells it; returns an event if that failed.
+    pub(in crate::send) async fn keep_handle(&mut self, keep: Keep) -> Option<Event> {
+        self.bill.keep_handle(keep.call_id, keep.handle);
+        let event = self.store_changes(Vec::new()).await;
+        if event.is_none() {
+            // The call may be over by now.
+            let _ = keep.stored.send(());
+        }
+        event
+    }
+
+    /// Where a call reports how far it is: to those who read the send's events.
+    fn progress_of(&self, call_id: &str) -> Progress {
+        let (live, id) = (self.kernel.live.clone(), call_id.to_owned());
+        let (key, send_id) = (self.send.record.key, self.send.record.id);
+        Progress::new(self.kernel.parts.clock.clone(), move |report| {
+            let kind = LiveKind::ToolCallProgress {
+                id: id.clone(),
+                progress: report.progress,
+                total: report.total,
+                message: report.message,
+            };
+            live.send(key, LiveEvent { send_id, kind });
+        })
     }
 
     /// Tells readers of the round's calls that are waited for outside.

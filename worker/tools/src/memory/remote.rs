@@ -112,6 +112,8 @@ impl Question {
             stop: CancellationToken::new(),
             skills: Skills::default(),
             account: Account::default(),
+            progress: mainspring_worker::tool::Progress::default(),
+            kept: mainspring_worker::tool::Kept::default(),
         };
         let output = tool.call(invocation).await.map_err(|error| match error {
             ToolError::Reply { message, .. }

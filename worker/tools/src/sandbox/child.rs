@@ -139,6 +139,8 @@ fn begun(
                 stop: stop.clone(),
                 skills: Skills::default(),
                 account: Account::default(),
+                progress: mainspring_worker::tool::Progress::default(),
+                kept: mainspring_worker::tool::Kept::default(),
             };
             let work = async move {
                 let called = kit.call(&tool, declared.as_deref(), invocation);

@@ -139,6 +139,8 @@ impl Bed {
             stop: CancellationToken::new(),
             skills: mainspring_worker::tool::Skills::default(),
             account: Account::default(),
+            progress: mainspring_worker::tool::Progress::default(),
+            kept: mainspring_worker::tool::Kept::default(),
         }
     }
 

@@ -115,6 +115,8 @@ impl Cell {
             stop: CancellationToken::new(),
             skills: mainspring_worker::tool::Skills::default(),
             account: Account::default(),
+            progress: mainspring_worker::tool::Progress::default(),
+            kept: mainspring_worker::tool::Kept::default(),
         }
     }
 

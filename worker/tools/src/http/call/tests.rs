@@ -167,6 +167,8 @@ fn invocation() -> Invocation {
         stop: CancellationToken::new(),
         skills: mainspring_worker::tool::Skills::default(),
         account: Account::default(),
+        progress: mainspring_worker::tool::Progress::default(),
+        kept: mainspring_worker::tool::Kept::default(),
     }
 }
 
