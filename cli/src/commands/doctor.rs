@@ -318,6 +318,8 @@ async fn mcp_servers(config: &Config, clock: &Arc<dyn Clock>) -> Vec<Finding> {
     };
     let all = config.mcp.keys().map(async |name| {
         let wanted = McpTools {
+            resources: false,
+            prompts: false,
             server: name.clone(),
             tools: None,
             prefix: String::new(),

@@ -120,8 +120,26 @@ settings! {
         url: Option<String> => Key::url("mcp.*.url", HTTP);
         /// Headers of every request to it.
         headers: BTreeMap<String, Secret> => Key::secret("mcp.*.headers.*");
-        /// How long one call may take.
+        /// Files with the values of further headers.
+        header_files: BTreeMap<String, String> => Key::text("mcp.*.header_files.*");
+        /// A program that prints further headers.
+        headers_command: Vec<String> => Key::list("mcp.*.headers_command");
+        /// The client's id at an authorization server.
+        oauth_client_id: Option<String> => Key::text("mcp.*.oauth_client_id");
+        /// Its secret there.
+        oauth_client_secret: Option<Secret> => Key::secret("mcp.*.oauth_client_secret");
+        /// A refresh token, in place of the client's own credentials.
+        oauth_refresh_token: Option<Secret> => Key::secret("mcp.*.oauth_refresh_token");
+        /// The scopes of tokens.
+        oauth_scopes: Vec<String> => Key::list("mcp.*.oauth_scopes");
+        /// Where tokens are given.
+        oauth_token_url: Option<String> => Key::url("mcp.*.oauth_token_url", HTTP);
+        /// The only authorization server that may be asked.
+        oauth_issuer: Option<String> => Key::url("mcp.*.oauth_issuer", HTTP);
+        /// How long one call may take, from its last report of progress.
         timeout: Option<Duration> => Key::span("mcp.*.timeout", MS, DAY);
+        /// How long one call may take in total.
+        timeout_max: Option<Duration> => Key::span("mcp.*.timeout_max", MS, DAY);
         /// From its start to the list of its tools.
         start_timeout: Option<Duration> => Key::span("mcp.*.start_timeout", MS, DAY);
     }

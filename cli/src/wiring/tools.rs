@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{Config, ShellKind};
+use crate::config::{Config, McpServer, ShellKind};
 use mainspring_runtime::{Environment, Lifecycle};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::time::Clock;
 use mainspring_tools::HttpPolicy;
 use mainspring_tools::agents::workflow;
 use mainspring_tools::http::{Caller, CallerSettings};
-use mainspring_tools::mcp::{Pool, ServerSettings, Transport};
+use mainspring_tools::mcp::{HeaderSources, OAuthSettings, Pool, ServerSettings, Transport};
 use mainspring_tools::skills::Shelf;
 use mainspring_tools::{agents, builtin, memory, skills};
 use mainspring_worker::hook::Hooks;
@@ -170,6 +170,7 @@ fn server_settings(config: &Config) -> Result<BTreeMap<String, ServerSettings>, 
                     .iter()
                     .map(|(name, value)| (name.clone(), secret(value)))
                     .collect(),
+                sources: Box::new(header_sources(name, server, &config.tools.allow_private)?),
             },
             _ => {
                 let message = format!("[mcp.{name}] needs a command or a url");
@@ -179,12 +180,50 @@ fn server_settings(config: &Config) -> Result<BTreeMap<String, ServerSettings>, 
         let base = ServerSettings::new(transport);
         let server = ServerSettings {
             timeout: server.timeout.unwrap_or(base.timeout),
+            timeout_max: server.timeout_max.unwrap_or(base.timeout_max),
             start_timeout: server.start_timeout.unwrap_or(base.start_timeout),
             ..base
         };
         servers.insert(name.clone(), server);
     }
     Ok(servers)
+}
+
+/// Where the headers of a server come from besides those in the settings.
+fn header_sources(
+    name: &str,
+    server: &McpServer,
+    allow_private: &[String],
+) -> Result<HeaderSources, Failure> {
+    let secret = |secret: &mainspring_runtime::Secret| Secret::new(secret.reveal());
+    let files = server.header_files.iter();
+    let asks = server.oauth_client_secret.is_some()
+        || server.oauth_refresh_token.is_some()
+        || server.oauth_token_url.is_some()
+        || server.oauth_issuer.is_some();
+    let oauth = match &server.oauth_client_id {
+        Some(client_id) => Some(OAuthSettings {
+            client_id: client_id.clone(),
+            client_secret: server.oauth_client_secret.as_ref().map(secret),
+            refresh_token: server.oauth_refresh_token.as_ref().map(secret),
+            scopes: server.oauth_scopes.clone(),
+            token_url: server.oauth_token_url.clone(),
+            issuer: server.oauth_issuer.clone(),
+            allow_private: allow_private.to_vec(),
+        }),
+        None if asks => {
+            let message = format!("[mcp.{name}] has settings of OAuth and no oauth_client_id");
+            return Err(usage_text(message, "give oauth_client_id"));
+        }
+        None => None,
+    };
+    Ok(HeaderSources {
+        files: files
+            .map(|(name, path)| (name.clone(), path.into()))
+            .collect(),
+        command: server.headers_command.clone(),
+        oauth,
+    })
 }
 
 /// Every tool that agents may name, and how the tools that they declare are called.
@@ -201,7 +240,8 @@ pub(crate) fn tools(
         clock,
         entropy,
     )?;
-    let pool = mcp_servers(config, clock)?;
+    let pool = Pool::keeping(server_settings(config)?, clock, Some(&background.store));
+    let pool = pool.map_err(usage)?;
     let mut tools = Tools::default();
     tools.add_source(Arc::new(caller));
     tools.add_source(Arc::new(pool));

@@ -177,6 +177,12 @@ pub struct McpTools {
     /// Whether a person has to approve each call.
     #[serde(default)]
     pub approval: bool,
+    /// Whether the model can list and read the server's resources.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resources: bool,
+    /// Whether the model can list and read the server's prompts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prompts: bool,
     /// The workers that are configured with it; sends of an agent with it run there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,

@@ -7,10 +7,17 @@
 )]
 
 mod common;
+mod credentials;
 mod everything;
 mod http;
+mod keeping;
+mod lists;
+mod misbehaving;
+mod progress;
+mod script;
 mod server;
 mod stdio;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -31,6 +38,9 @@ use uuid::Uuid;
 
 /// Generous upper bound; nothing that works takes this long.
 const LONG: Duration = Duration::from_mins(1);
+
+/// The time in which a call ends whatever progress it reports.
+const TOTAL_MAX: Duration = Duration::from_secs(5);
 
 /// A clock on which every sleep returns at once, and time advances only by sleeps.
 #[derive(Debug, Default)]
@@ -73,6 +83,7 @@ fn pool_at(
     let _ = rustls::crypto::ring::default_provider().install_default();
     let settings = ServerSettings {
         timeout,
+        timeout_max: timeout.max(TOTAL_MAX),
         start_timeout,
         ..ServerSettings::new(transport)
     };
@@ -87,6 +98,8 @@ fn wanted(prefix: &str, tools: Option<&[&str]>) -> McpTools {
         tools: tools.map(|names| names.iter().map(|&name| name.to_owned()).collect()),
         prefix: prefix.to_owned(),
         approval: false,
+        resources: false,
+        prompts: false,
         pool: None,
         extra: mainspring_shared::stored::Extra::default(),
     }
@@ -127,6 +140,8 @@ fn invocation(arguments: Value) -> Invocation {
         stop: CancellationToken::new(),
         skills: mainspring_worker::tool::Skills::default(),
         account: Account::default(),
+        progress: mainspring_worker::tool::Progress::default(),
+        kept: mainspring_worker::tool::Kept::default(),
     }
 }
 

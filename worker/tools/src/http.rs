@@ -156,6 +156,44 @@ impl ToolSource for Caller {
     }
 }
 
+/// The rule of which addresses may be called, for requests of other parts of this crate whose
+/// addresses somebody else chose.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    addresses: Addresses,
+}
+
+impl Guard {
+    /// Public addresses, and the private ones in `entries`, which come from `setting`.
+    pub(crate) fn allowing(entries: &[String], setting: &'static str) -> Result<Self, SetupError> {
+        let addresses = Addresses::allowing(entries, setting)?;
+        Ok(Self { addresses })
+    }
+
+    /// Whether an address may be called; why not.
+    pub(crate) fn check(&self, address: std::net::IpAddr) -> Result<(), String> {
+        self.addresses.check(address).map_err(|why| why.to_string())
+    }
+
+    /// A client that connects to names only at addresses that may be called, follows no redirects,
+    /// and gives up after `timeout`. Addresses that stand in a URL themselves must be checked.
+    pub(crate) fn client(&self, timeout: Duration) -> Option<Client> {
+        let lookup: Arc<dyn Lookup> = Arc::new(System::new());
+        let resolver = dns::Guarded::new(lookup, self.addresses.clone());
+        Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .referer(false)
+            .no_proxy()
+            .user_agent(concat!("mainspring/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(timeout)
+            .dns_resolver(Arc::new(resolver))
+            .build()
+            .ok()
+    }
+}
+
 /// State that all calls share.
 #[derive(Debug)]
 struct Shared {

@@ -5,14 +5,24 @@
 //! that keeps failing. Meanwhile its tools stay on offer, so that prompts stay the same, and calls
 //! to them fail. Whatever a server does, a call ends within its time limit.
 
+mod client;
 mod connection;
+mod credentials;
+mod envelope;
 mod fault;
 mod http;
+mod keeping;
+mod lines;
+mod listing;
 mod names;
+mod oauth;
 mod output;
+mod post;
 mod process;
+mod reading;
 mod server;
 mod settings;
+mod tasks;
 mod tool;
 
 use std::collections::BTreeMap;
@@ -21,6 +31,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::secrets::Secrets;
+use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::{DeclaredTool, McpTools};
 
@@ -28,6 +39,8 @@ use self::server::Server;
 use self::tool::McpTool;
 use mainspring_worker::tool::{Away, Tool, ToolSource};
 
+pub use self::credentials::HeaderSources;
+pub use self::oauth::OAuthSettings;
 pub use self::settings::{ServerSettings, SetupError, Transport};
 
 /// Why a server's tools are not on offer.
@@ -86,15 +99,28 @@ pub struct Pool {
     servers: BTreeMap<String, Arc<Server>>,
 }
 
+/// Where the last lists of servers are kept.
+pub type Kept = Arc<dyn Store>;
+
 impl Pool {
     /// A pool of these servers by name. Does not start any.
     pub fn new(
         servers: BTreeMap<String, ServerSettings>,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, SetupError> {
+        Self::keeping(servers, clock, None)
+    }
+
+    /// The same, with a place where the servers' lists are kept: a worker that has just started
+    /// offers the last list of a server that it cannot reach.
+    pub fn keeping(
+        servers: BTreeMap<String, ServerSettings>,
+        clock: &Arc<dyn Clock>,
+        kept: Option<&Kept>,
+    ) -> Result<Self, SetupError> {
         let server = |(name, settings): (String, ServerSettings)| {
             settings.check(&name)?;
-            let server = Server::new(name.clone(), settings, clock.clone());
+            let server = Server::new(name.clone(), settings, clock.clone(), kept.cloned());
             Ok((name, Arc::new(server)))
         };
         let servers = servers.into_iter().map(server).collect::<Result<_, _>>()?;
@@ -122,8 +148,9 @@ impl Pool {
             Some((remote, tool))
         });
         let mut all: BTreeMap<&str, Arc<dyn Tool>> = all.collect();
+        let readers = reading::tools(server, wanted);
         let Some(list) = &wanted.tools else {
-            return Ok(all.into_values().collect());
+            return Ok(all.into_values().chain(readers).collect());
         };
         let mut tools = Vec::new();
         for name in list {
@@ -137,6 +164,7 @@ impl Pool {
                 );
             }
         }
+        tools.extend(readers);
         Ok(tools)
     }
 }

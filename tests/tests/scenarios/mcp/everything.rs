@@ -188,6 +188,7 @@ async fn served(program: &std::path::Path) -> (Child, Transport) {
         let transport = Transport::Http {
             url: format!("http://127.0.0.1:{port}/mcp"),
             headers: Vec::new(),
+            sources: Box::default(),
         };
         return (child, transport);
     }

@@ -48,6 +48,7 @@ impl Served {
         Transport::Http {
             url: format!("http://{}/mcp", self.address),
             headers,
+            sources: Box::default(),
         }
     }
 
@@ -123,6 +124,7 @@ async fn nobody_there_is_told_without_the_address() {
     let transport = Transport::Http {
         url: format!("http://user:secret@{address}/mcp?key=secret"),
         headers: Vec::new(),
+        sources: Box::default(),
     };
     let error = tools(&pool(transport, LONG, LONG))
         .await
@@ -186,6 +188,7 @@ async fn what_is_no_mcp_server_is_told_so() {
         let transport = Transport::Http {
             url: format!("http://{address}/"),
             headers: vec![("x-key".to_owned(), Secret::new("sk-secret"))],
+            sources: Box::default(),
         };
         let error = tools(&pool(transport, LONG, LONG)).await.expect_err(answer);
         let expected = format!("the MCP server it cannot be used: {detail}");
@@ -201,6 +204,7 @@ async fn a_server_that_says_nothing_is_left_in_time() {
     let transport = Transport::Http {
         url: format!("http://{}/", listener.local_addr().unwrap()),
         headers: Vec::new(),
+        sources: Box::default(),
     };
     let pool = pool(transport, LONG, Duration::from_millis(200));
     let error = tools(&pool).await.expect_err("no server");

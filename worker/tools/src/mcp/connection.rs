@@ -1,32 +1,34 @@
 //! One connection to an MCP server, from its start to its end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use mainspring_runtime::telemetry::{self, TRACEPARENT, spans};
 use mainspring_shared::error::Code;
-use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation,
-    JsonObject, MetaObject, PaginatedRequestParams, ProtocolVersion, RequestMetaObject, Tool,
-};
-use rmcp::service::{NotificationContext, RunningService};
+use mainspring_worker::tool::Invocation;
+use rmcp::model::{JsonObject, ProtocolVersion};
 use rmcp::transport::IntoTransport;
-use rmcp::{ClientCacheConfig, ClientHandler, RoleClient, serve_client};
-use serde_json::Value;
+use rmcp::{ClientCacheConfig, RoleClient, serve_client};
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
+use super::client::{self, Ask, Client, Limits, Service};
+use super::envelope::TASKS;
 use super::fault::{Fault, describe};
+use super::listing::{self, Described};
 use super::process::Process;
-use super::settings::{ServerSettings, Transport};
+use super::server::Server;
+use super::settings::Transport;
 use super::{Error, http};
 
-/// Limits on the tools of one server and on the pages of their listing; more than any model can
-/// tell apart.
+/// Limit on the tools of one server; more than any model can tell apart.
 const TOOLS_MAX: usize = 1_000;
-const PAGES_MAX: usize = 100;
+
+/// Elements of a list that are looked at, so that a few odd ones do not cost tools.
+const ELEMENTS_MAX: usize = 2 * TOOLS_MAX;
 
 /// How long an agent waits for a changed tool list before it gets the known one.
 const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,16 +36,20 @@ const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Consecutive unanswered calls after which a connection is given up.
 const SILENCES_MAX: u32 = 3;
 
+/// Characters of a version that are shown.
+const VERSION_CHARS_MAX: usize = 40;
+
 /// The `_meta` key of the call's id, for a server that wants to recognize repeated calls.
 const CALL_ID: &str = "mainspring/call-id";
 
 /// The tools of a server, by name.
-pub(super) type Listing = Arc<[Tool]>;
+pub(super) type Listing = Arc<[Described]>;
 
 /// An open connection. Dropping it closes it and kills the server if that is a child.
 #[derive(Debug)]
 pub(super) struct Connection {
-    service: RunningService<RoleClient, Client>,
+    name: String,
+    service: Service,
     /// The tools, and the number of change notifications seen before they were listed.
     listing: Mutex<(Listing, u64)>,
     silences: AtomicU32,
@@ -53,43 +59,20 @@ pub(super) struct Connection {
     _process: Option<Process>,
 }
 
-/// Our side of the protocol: offers servers nothing, and listens for changes of their tools.
-#[derive(Debug, Clone, Default)]
-struct Client {
-    changes: Arc<AtomicU64>,
-}
-
-impl ClientHandler for Client {
-    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.changes.fetch_add(1, Ordering::SeqCst);
-    }
-
-    fn get_info(&self) -> ClientConfig {
-        let us = Implementation::new("mainspring", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(ClientCapabilities::default(), us)
-            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
-    }
-}
-
-type Service = RunningService<RoleClient, Client>;
-
 impl Connection {
     /// Starts or reaches a server and lists its tools. `now` is the monotonic clock's reading.
-    pub(super) async fn open(
-        server: &str,
-        settings: &ServerSettings,
-        now: Duration,
-    ) -> Result<Self, Error> {
+    pub(super) async fn open(of: &Server, now: Duration) -> Result<Self, Error> {
+        let (server, settings) = (of.name(), &of.settings);
         let limit = settings.start_timeout;
-        let secrets = settings.transport.secrets();
         let (service, listing, process) = match &settings.transport {
             Transport::Stdio { command, args, env } => {
+                let secrets = of.secrets().now();
                 let started = Process::start(server, command, args, env, secrets);
                 let (process, pipes) = started.map_err(|error| Error::Start {
                     server: server.to_owned(),
                     detail: format!("{command:?} does not start: {error}"),
                 })?;
-                match timeout(limit, begin(pipes)).await {
+                match timeout(limit, begin(server, pipes)).await {
                     Ok(Ok((service, listing))) => (service, listing, Some(process)),
                     Ok(Err(detail)) => {
                         let detail = detail + &process.last_words().await;
@@ -101,10 +84,13 @@ impl Connection {
                     }
                 }
             }
-            Transport::Http { url, headers } => {
-                let transport = http::transport(url, headers, secrets);
+            Transport::Http { url, .. } => {
+                let credentials = of.credentials().cloned();
+                let transport = credentials.ok_or_else(|| "its URL is none".to_owned());
+                let transport =
+                    transport.and_then(|own| http::transport(url, own, of.secrets().clone()));
                 let transport = transport.map_err(|detail| failed(server, detail))?;
-                match timeout(limit, begin(transport)).await {
+                match timeout(limit, begin(server, transport)).await {
                     Ok(Ok((service, listing))) => (service, listing, None),
                     Ok(Err(detail)) => return Err(failed(server, detail)),
                     Err(_) => return Err(slow(server, limit, String::new())),
@@ -112,6 +98,7 @@ impl Connection {
             }
         };
         Ok(Self {
+            name: server.to_owned(),
             service,
             listing: Mutex::new((listing, 0)),
             silences: AtomicU32::new(0),
@@ -136,9 +123,9 @@ impl Connection {
     pub(super) async fn listing(&self) -> Listing {
         let mut listing = self.listing.lock().await;
         // Read before listing, so that a change in between triggers another listing.
-        let changes = self.service.service().changes.load(Ordering::SeqCst);
+        let changes = self.service.service().changes();
         if listing.1 != changes {
-            match timeout(REFRESH_TIMEOUT, list(&self.service)).await {
+            match timeout(REFRESH_TIMEOUT, list(&self.name, &self.service)).await {
                 Ok(Ok(new)) => *listing = (new, changes),
                 failed => {
                     // The error's text may contain anything, so it is not logged.
@@ -153,15 +140,26 @@ impl Connection {
         listing.0.clone()
     }
 
-    /// Makes a call. Dropping the future cancels the request at the server.
+    /// Makes a call, and returns its result as the server wrote it. Dropping the future cancels the
+    /// request at the server.
+    /// With `as_task`, the server may answer with a task, which it need not keep longer than that.
     pub(super) async fn call(
         &self,
-        tool: String,
-        call_id: &str,
-        arguments: JsonObject,
-    ) -> Result<CallToolResponse, Fault> {
-        let span = spans::call_mcp(&tool, call_id);
-        let called = self.call_traced(tool, call_id, arguments);
+        tool: &str,
+        invocation: &Invocation,
+        limits: Limits,
+        as_task: Option<Duration>,
+    ) -> Result<Value, Fault> {
+        let span = spans::call_mcp(tool, &invocation.call_id);
+        let mut params = JsonObject::new();
+        params.insert("name".to_owned(), Value::from(tool));
+        let arguments = Value::Object(invocation.arguments.clone());
+        params.insert("arguments".to_owned(), arguments);
+        if let Some(keep) = as_task {
+            let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
+            params.insert("task".to_owned(), json!({ "ttl": keep }));
+        }
+        let called = self.request("tools/call", params, invocation, limits);
         let answer = called.instrument(span.clone()).await;
         if answer.is_err() {
             spans::failed(&span, Code::ToolFailed);
@@ -169,22 +167,63 @@ impl Connection {
         answer
     }
 
-    async fn call_traced(
+    /// Makes a request about a task.
+    pub(super) async fn of_task(
         &self,
-        tool: String,
-        call_id: &str,
-        arguments: JsonObject,
-    ) -> Result<CallToolResponse, Fault> {
-        let mut params = CallToolRequestParams::new(tool).with_arguments(arguments);
+        method: &'static str,
+        id: &str,
+        invocation: &Invocation,
+        limits: Limits,
+    ) -> Result<Value, Fault> {
+        let params = JsonObject::from_iter([("taskId".to_owned(), Value::from(id))]);
+        self.request(method, params, invocation, limits).await
+    }
+
+    /// The elements of a list, whatever they are.
+    pub(super) async fn list(
+        &self,
+        method: &'static str,
+        member: &'static str,
+        elements_max: usize,
+    ) -> Result<Vec<Value>, Fault> {
+        client::list(&self.service, method, member, elements_max).await
+    }
+
+    /// Whether calls can be tasks.
+    pub(super) fn has_tasks(&self) -> bool {
+        let info = self.service.peer().peer_info();
+        let kept = info
+            .as_ref()
+            .and_then(|info| info.capabilities.experimental.as_ref());
+        let tasks = kept.and_then(|kept| kept.get(TASKS));
+        let requests = tasks.and_then(|tasks| tasks.get("requests"));
+        let calls = requests.and_then(|of| of.get("tools")?.get("call"));
+        calls.is_some_and(Value::is_object)
+    }
+
+    /// Makes a request for a call, and returns its result as the server wrote it.
+    pub(super) async fn request(
+        &self,
+        method: &'static str,
+        params: JsonObject,
+        invocation: &Invocation,
+        limits: Limits,
+    ) -> Result<Value, Fault> {
         let mut meta = JsonObject::new();
-        meta.insert(CALL_ID.to_owned(), Value::from(call_id));
+        let call_id = Value::from(&*invocation.call_id);
+        meta.insert(CALL_ID.to_owned(), call_id);
         // Also for servers not reached over HTTP; over HTTP it is a header, too.
         if let Some(traceparent) = telemetry::traceparent() {
             meta.insert(TRACEPARENT.to_owned(), Value::from(traceparent));
         }
-        params.meta = Some(RequestMetaObject(MetaObject(meta)));
-        let answer = self.service.peer().call_tool_once(params).await;
-        let answer = answer.map_err(Fault::of);
+        let ask = Ask {
+            method,
+            params,
+            meta,
+            limits: Some(limits),
+            progress: &invocation.progress,
+        };
+        let answer = client::ask(&self.service, ask).await;
         if matches!(answer, Ok(_) | Err(Fault::Refused(..))) {
             self.silences.store(0, Ordering::SeqCst);
             self.proven.store(true, Ordering::SeqCst);
@@ -213,46 +252,40 @@ fn slow(server: &str, limit: Duration, detail: String) -> Error {
     }
 }
 
-async fn begin<T, E, A>(transport: T) -> Result<(Service, Listing), String>
+async fn begin<T, E, A>(server: &str, transport: T) -> Result<(Service, Listing), String>
 where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
     let service = serve_client(Client::default(), transport).await;
     let service = service.map_err(|error| describe(&error))?;
-    // We keep our own cache until the server reports a change.
     let peer = service.peer();
+    if let Some(version) = peer.peer_info().map(|info| info.protocol_version.clone())
+        && version.as_str() > ProtocolVersion::LATEST.as_str()
+    {
+        let version: String = version.as_str().chars().take(VERSION_CHARS_MAX).collect();
+        return Err(format!(
+            "it speaks version {version:?} of the protocol, which is newer than any known here"
+        ));
+    }
+    // We keep our own cache until the server reports a change.
     peer.set_response_cache_config(ClientCacheConfig::disabled())
         .await;
-    let listing = list(&service).await.map_err(|fault| match fault {
-        Fault::Unreached(said) | Fault::Broken(said) | Fault::Failed(said) => said,
+    let listing = list(server, &service).await.map_err(|fault| match fault {
+        Fault::Unreached(said) | Fault::Broken(said) | Fault::Failed(said) | Fault::Away(said) => {
+            said
+        }
         Fault::Refused(_, said) => format!("it does not tell its tools: {said}"),
+        Fault::Silent(limit) => format!("it does not tell its tools within {limit:?}"),
     })?;
     Ok((service, listing))
 }
 
-async fn list(service: &Service) -> Result<Listing, Fault> {
+async fn list(server: &str, service: &Service) -> Result<Listing, Fault> {
     let offered = service.peer().peer_info();
     if offered.is_some_and(|info| info.capabilities.tools.is_none()) {
         return Ok(Listing::default());
     }
-    let mut tools = Vec::new();
-    let mut cursor = None;
-    for _ in 0..PAGES_MAX {
-        let page = PaginatedRequestParams::default().with_cursor(cursor.take());
-        let page = service
-            .peer()
-            .list_tools(Some(page))
-            .await
-            .map_err(Fault::of)?;
-        tools.extend(page.tools);
-        cursor = page.next_cursor.filter(|cursor| !cursor.is_empty());
-        if cursor.is_none() || tools.len() >= TOOLS_MAX {
-            break;
-        }
-    }
-    tools.sort_by(|a, b| a.name.cmp(&b.name));
-    tools.dedup_by(|a, b| a.name == b.name);
-    tools.truncate(TOOLS_MAX);
-    Ok(tools.into())
+    let elements = client::list(service, "tools/list", "tools", ELEMENTS_MAX).await?;
+    Ok(listing::tools(server, elements, TOOLS_MAX).into())
 }

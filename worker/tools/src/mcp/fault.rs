@@ -1,17 +1,30 @@
 //! The ways in which a request to an MCP server can fail.
 
+use std::error::Error as StdError;
+use std::fmt::Write as _;
 use std::io;
+use std::time::Duration;
 
 use mainspring_shared::error::Code;
-use rmcp::model::ErrorCode;
+use rmcp::model::{ErrorCode, ErrorData};
 use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
+use super::http::NoCredentials;
+
 const CLOSED: &str = "it closed the connection";
+const UNREACHED: &str = "there is no connection to its server";
 
 /// Characters of a server's message that are put into our own error.
 const SAID_CHARS_MAX: usize = 500;
+
+/// The error of a call that needs a person to open an address first.
+const URL_NEEDED: ErrorCode = ErrorCode(-32042);
+
+/// Addresses of such an error that are told, and characters of each.
+const URLS_MAX: usize = 5;
+const URL_CHARS_MAX: usize = 2_000;
 
 /// Why a request got no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +37,10 @@ pub(super) enum Fault {
     Failed(String),
     /// The server refused the request.
     Refused(Code, String),
+    /// There was no answer for this long.
+    Silent(Duration),
+    /// There is no connection to the server, and it is not tried again at once.
+    Away(String),
 }
 
 impl Fault {
@@ -35,25 +52,71 @@ impl Fault {
                 } else {
                     Code::ToolFailed
                 };
-                Self::Refused(code, error.message.into_owned())
+                Self::Refused(code, said(&error))
             }
             ServiceError::TransportSend(error) => of_transport(&error),
-            ServiceError::TransportClosed => {
-                Self::Broken("the connection to its server ended".to_owned())
-            }
+            ServiceError::TransportClosed => Self::closed(),
             ServiceError::UnexpectedResponse => {
                 Self::Failed("its server answered something else than was asked".to_owned())
             }
             other => Self::Failed(other.to_string()),
         }
     }
+
+    /// The connection ended before the answer came.
+    pub(super) fn closed() -> Self {
+        Self::Broken("the connection to its server ended".to_owned())
+    }
+}
+
+/// What an error says, with the addresses that a person must open first.
+fn said(error: &ErrorData) -> String {
+    let message = error.message.trim();
+    let mut said = if message.is_empty() {
+        format!("error {}", error.code.0)
+    } else {
+        message.to_owned()
+    };
+    if error.code != URL_NEEDED {
+        return said;
+    }
+    let wanted = error
+        .data
+        .as_ref()
+        .and_then(|data| data.get("elicitations"));
+    let wanted = wanted.and_then(serde_json::Value::as_array);
+    for one in wanted.into_iter().flatten().take(URLS_MAX) {
+        let word = |name: &str| one.get(name).and_then(serde_json::Value::as_str);
+        let Some(url) = word("url") else { continue };
+        let url: String = url.chars().take(URL_CHARS_MAX).collect();
+        let why: String = word("message")
+            .unwrap_or_default()
+            .chars()
+            .take(SAID_CHARS_MAX)
+            .collect();
+        // Writing to a string cannot fail.
+        let _ = write!(said, "\na person must open {url} first, then call again");
+        if !why.is_empty() {
+            let _ = write!(said, " ({why})");
+        }
+    }
+    said
+}
+
+/// Whether there were no headers for the request, so that it was not made.
+fn is_credentials(error: &io::Error) -> bool {
+    let why: Option<&(dyn StdError + Send + Sync)> = error.get_ref();
+    why.is_some_and(<dyn StdError + Send + Sync>::is::<NoCredentials>)
 }
 
 fn of_transport(error: &DynamicTransportError) -> Fault {
     type Http = StreamableHttpError<reqwest::Error>;
     match error.error.downcast_ref::<Http>() {
-        Some(Http::Client(error)) if error.is_connect() => {
-            Fault::Unreached("there is no connection to its server".to_owned())
+        Some(Http::Client(error)) if error.is_connect() => Fault::Unreached(UNREACHED.to_owned()),
+        Some(Http::Io(error)) if is_credentials(error) => Fault::Unreached(error.to_string()),
+        // The server has not looked at the request.
+        Some(Http::SessionExpired) => {
+            Fault::Unreached("its server does not know the session, not even a new one".to_owned())
         }
         Some(Http::AuthRequired(_) | Http::InsufficientScope(_)) => {
             let said = "its server asks for authorization";
@@ -61,7 +124,7 @@ fn of_transport(error: &DynamicTransportError) -> Fault {
         }
         Some(Http::HttpStatus(status)) => {
             let said = format!("its server answered {}", status.status);
-            if status.status == 429 {
+            if matches!(status.status, 403 | 429) {
                 Fault::Refused(Code::ToolFailed, said)
             } else {
                 Fault::Failed(said)
@@ -85,9 +148,13 @@ pub(super) fn describe(error: &ClientInitializeError) -> String {
             format!("it refuses: {said}")
         }
         ClientInitializeError::TransportError { error, .. } => match of_transport(error) {
-            Fault::Unreached(_) => "there is no connection to it".to_owned(),
-            Fault::Refused(_, said) | Fault::Failed(said) => said,
-            Fault::Broken(_) => "it does not answer as an MCP server".to_owned(),
+            Fault::Unreached(said) if said == UNREACHED => {
+                "there is no connection to it".to_owned()
+            }
+            Fault::Unreached(said) | Fault::Refused(_, said) | Fault::Failed(said) => said,
+            Fault::Broken(_) | Fault::Silent(_) | Fault::Away(_) => {
+                "it does not answer as an MCP server".to_owned()
+            }
         },
         ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
             "it speaks another version of the protocol".to_owned()

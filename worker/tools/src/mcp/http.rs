@@ -1,6 +1,6 @@
 //! The transport to a server over streamable HTTP.
 
-use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use mainspring_runtime::telemetry::TRACEPARENT;
 use mainspring_shared::secrets::Secrets;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Client, StatusCode, Url};
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, JsonRpcRequest};
+use rmcp::model::{ClientJsonRpcMessage, GetMeta as _, JsonRpcMessage};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::common::client_side_sse::{BoxedSseResponse, ExponentialBackoff};
 use rmcp::transport::streamable_http_client::{
@@ -17,8 +17,9 @@ use rmcp::transport::streamable_http_client::{
 };
 use serde_json::Value;
 
-use super::settings::{address, header, is_loopback};
-use mainspring_worker::llm::Secret;
+use super::credentials::{Credentials, Headers, KnownSecrets};
+use super::post::{self, Post};
+use super::settings::{address, is_loopback};
 
 /// Covers everything from the first packet to the end of the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,30 +32,32 @@ const STREAM_ATTEMPTS_MAX: usize = 5;
 const STREAM_WAIT_BASE: Duration = Duration::from_millis(200);
 const STREAM_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// A transport to the server at `url`, which may quote `secrets`; an error says what is wrong.
+/// Bytes of one event.
+const EVENT_BYTES_MAX: usize = 16 << 20;
+
+/// A transport to the server at `url`, which may quote the secrets; an error says what is wrong.
 pub(super) fn transport(
     url: &str,
-    headers: &[(String, Secret)],
-    secrets: Secrets,
+    credentials: Arc<Credentials>,
+    secrets: KnownSecrets,
 ) -> Result<StreamableHttpClientTransport<Requests>, String> {
     let target = address(url).ok_or("its URL is not one of http or https")?;
-    let custom: HashMap<HeaderName, HeaderValue> = headers
-        .iter()
-        .filter_map(|(name, value)| header(name, value))
-        .collect();
     let mut streams = ExponentialBackoff::default();
     streams.max_times = Some(STREAM_ATTEMPTS_MAX);
     streams.base_duration = STREAM_WAIT_BASE;
     streams.max_delay = Some(STREAM_WAIT_MAX);
     let mut config = StreamableHttpClientTransportConfig::with_uri(target.as_str())
-        .max_concurrent_requests(REQUESTS_MAX)
-        .custom_headers(custom);
+        .max_concurrent_requests(REQUESTS_MAX);
     config.retry_config = Arc::new(streams);
     let client = client(&target).map_err(|error| {
         tracing::error!(%error, "could not create the HTTP client for an MCP server");
         "this worker has no HTTP client"
     })?;
-    let requests = Requests { client, secrets };
+    let requests = Requests {
+        client,
+        credentials,
+        secrets,
+    };
     Ok(StreamableHttpClientTransport::with_client(requests, config))
 }
 
@@ -72,20 +75,37 @@ fn client(target: &Url) -> Result<Client, reqwest::Error> {
     builder.build()
 }
 
-/// Requests as the protocol defines them, with two differences: their errors can be shown, and the
-/// event stream of a session that the server has forgotten is not requested again. A call that
-/// waits for such a stream fails at once, not after all attempts.
+/// Requests as the protocol defines them. Their errors can be shown; results are sealed; headers are
+/// read again when the server refuses them; and the event stream of a session that the server has
+/// forgotten is not requested again, so that a call that waits for it fails at once, not after all
+/// attempts.
 #[derive(Debug, Clone)]
 pub(super) struct Requests {
-    client: Client,
+    pub(super) client: Client,
+    pub(super) credentials: Arc<Credentials>,
     /// Secrets that the server knows, may quote, and nobody else may see.
-    secrets: Secrets,
+    secrets: KnownSecrets,
 }
 
-type Outcome<T> = Result<T, Error>;
-type Headers = HashMap<HeaderName, HeaderValue>;
+pub(super) type Outcome<T> = Result<T, Error>;
 
-type Error = StreamableHttpError<reqwest::Error>;
+pub(super) type Error = StreamableHttpError<reqwest::Error>;
+
+/// Why there are no headers for a request, which is not made then.
+#[derive(Debug)]
+pub(super) struct NoCredentials(pub(super) String);
+
+impl fmt::Display for NoCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NoCredentials {}
+
+pub(super) fn of_credentials(why: String) -> Error {
+    StreamableHttpError::Io(std::io::Error::other(NoCredentials(why)))
+}
 
 /// The error without the URL, which may contain a key, and with secrets hidden in what the server
 /// quotes: errors of this kind end up in logs.
@@ -127,14 +147,7 @@ fn of_stream(error: Error, secrets: &Secrets) -> Error {
 /// makes the call.
 fn joined(mut headers: Headers, message: &ClientJsonRpcMessage) -> Headers {
     let traceparent = match message {
-        JsonRpcMessage::Request(JsonRpcRequest {
-            request: ClientRequest::CallToolRequest(call),
-            ..
-        }) => call
-            .params
-            .meta
-            .as_ref()
-            .and_then(|meta| meta.0.0.get(TRACEPARENT)),
+        JsonRpcMessage::Request(request) => request.request.get_meta().0.0.get(TRACEPARENT),
         _ => None,
     };
     let value = traceparent
@@ -157,13 +170,15 @@ impl StreamableHttpClient for Requests {
         token: Option<String>,
         headers: Headers,
     ) -> Outcome<StreamableHttpPostResponse> {
-        let headers = joined(headers, &message);
-        let answer = self
-            .client
-            .post_message(uri, message, session, token, headers);
-        answer
-            .await
-            .map_err(|error| presentable(error, &self.secrets))
+        self.post_message_with_max_sse_event_size(
+            uri,
+            message,
+            session,
+            token,
+            headers,
+            EVENT_BYTES_MAX,
+        )
+        .await
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -171,22 +186,19 @@ impl StreamableHttpClient for Requests {
         uri: Arc<str>,
         message: ClientJsonRpcMessage,
         session: Option<Arc<str>>,
-        token: Option<String>,
+        _: Option<String>,
         headers: Headers,
         event_bytes_max: usize,
     ) -> Outcome<StreamableHttpPostResponse> {
-        let headers = joined(headers, &message);
-        let answer = self.client.post_message_with_max_sse_event_size(
-            uri,
-            message,
-            session,
-            token,
-            headers,
+        let post = Post {
+            uri: &uri,
+            headers: joined(headers, &message),
+            message: &message,
+            session: session.as_deref(),
             event_bytes_max,
-        );
-        answer
-            .await
-            .map_err(|error| presentable(error, &self.secrets))
+        };
+        let answer = self.post(post).await;
+        answer.map_err(|error| presentable(error, &self.secrets.now()))
     }
 
     async fn delete_session(
@@ -196,10 +208,10 @@ impl StreamableHttpClient for Requests {
         token: Option<String>,
         headers: Headers,
     ) -> Outcome<()> {
+        let headers = self.with_own(headers).await?;
         let answer = self.client.delete_session(uri, session, token, headers);
-        answer
-            .await
-            .map_err(|error| presentable(error, &self.secrets))
+        let answer = answer.await;
+        answer.map_err(|error| presentable(error, &self.secrets.now()))
     }
 
     async fn get_stream(
@@ -210,12 +222,9 @@ impl StreamableHttpClient for Requests {
         token: Option<String>,
         headers: Headers,
     ) -> Outcome<BoxedSseResponse> {
-        let stream = self
-            .client
-            .get_stream(uri, session, last_event_id, token, headers);
-        stream
+        let bytes = EVENT_BYTES_MAX;
+        self.get_stream_with_max_sse_event_size(uri, session, last_event_id, token, headers, bytes)
             .await
-            .map_err(|error| of_stream(error, &self.secrets))
     }
 
     async fn get_stream_with_max_sse_event_size(
@@ -227,6 +236,7 @@ impl StreamableHttpClient for Requests {
         headers: Headers,
         event_bytes_max: usize,
     ) -> Outcome<BoxedSseResponse> {
+        let headers = self.with_own(headers).await?;
         let stream = self.client.get_stream_with_max_sse_event_size(
             uri,
             session,
@@ -235,16 +245,26 @@ impl StreamableHttpClient for Requests {
             headers,
             event_bytes_max,
         );
-        stream
-            .await
-            .map_err(|error| of_stream(error, &self.secrets))
+        match stream.await {
+            Ok(stream) => Ok(post::sealed(stream, None)),
+            Err(error) => Err(of_stream(error, &self.secrets.now())),
+        }
+    }
+}
+
+impl Requests {
+    /// The headers of the protocol, with those of this server.
+    async fn with_own(&self, headers: Headers) -> Outcome<Headers> {
+        let (mut own, _) = self.credentials.headers().await.map_err(of_credentials)?;
+        own.extend(headers);
+        Ok(own)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use rmcp::model::{
-        CallToolRequestParams, JsonObject, MetaObject, NumberOrString, PingRequest, Request,
+        ClientRequest, CustomRequest, JsonObject, MetaObject, NumberOrString, PingRequest,
         RequestMetaObject,
     };
 
@@ -261,10 +281,10 @@ mod tests {
 
     #[test]
     fn a_call_has_its_trace_in_a_header_and_nothing_else_has() {
-        let call = |meta| {
-            let mut params = CallToolRequestParams::new("tell");
-            params.meta = meta;
-            header(ClientRequest::CallToolRequest(Request::new(params)))
+        let call = |meta: Option<RequestMetaObject>| {
+            let mut request = CustomRequest::new("tools/call", None);
+            request.extensions.insert(meta.unwrap_or_default());
+            header(ClientRequest::CustomRequest(request))
         };
         let mut meta = JsonObject::new();
         meta.insert(TRACEPARENT.to_owned(), TRACE.into());

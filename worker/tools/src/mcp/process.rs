@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::io::{AsyncRead, AsyncReadExt, DuplexStream};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::lines;
 use mainspring_shared::secrets::Secrets;
 use mainspring_worker::llm::Secret;
 
@@ -42,8 +43,8 @@ pub(super) struct Process {
     secrets: Secrets,
 }
 
-/// The pipes of a server.
-pub(super) type Pipes = (ChildStdout, ChildStdin);
+/// What a server writes, with its results sealed, and the pipe to it.
+pub(super) type Pipes = (DuplexStream, ChildStdin);
 
 impl Process {
     /// Starts a program with its own environment. Its output may quote `secrets`.
@@ -76,7 +77,7 @@ impl Process {
             said,
             secrets,
         };
-        Ok((process, (stdout, stdin)))
+        Ok((process, (lines::sealed(stdout), stdin)))
     }
 
     /// Kills it, and returns its exit status and last output, fit to be shown.
@@ -102,7 +103,7 @@ impl Process {
     }
 }
 
-fn inherited() -> impl Iterator<Item = (&'static str, OsString)> {
+pub(super) fn inherited() -> impl Iterator<Item = (&'static str, OsString)> {
     let value = |name: &&'static str| Some((*name, std::env::var_os(name)?));
     INHERITED.iter().filter_map(value)
 }

@@ -3,13 +3,14 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use mainspring_shared::secrets::Secrets;
 use mainspring_shared::time::Clock;
 use tokio::sync::Mutex;
 
-use super::Error;
 use super::connection::{Connection, Listing};
-use super::settings::ServerSettings;
+use super::credentials::{Credentials, KnownSecrets};
+use super::keeping::Keeping;
+use super::settings::{ServerSettings, Transport, address};
+use super::{Error, Kept};
 
 /// The backoff after the first failure; doubles with each consecutive failure.
 const WAIT_BASE: Duration = Duration::from_millis(500);
@@ -29,12 +30,16 @@ pub(super) struct Server {
     name: String,
     pub(super) settings: ServerSettings,
     /// Secrets that the server knows, may quote, and nobody else may see.
-    secrets: Secrets,
+    secrets: KnownSecrets,
+    /// The headers of requests to it, if it is behind a URL.
+    credentials: Option<Arc<Credentials>>,
     clock: Arc<dyn Clock>,
     /// Held while a connection is being opened: other callers wait for the same one.
     link: Mutex<Link>,
     /// Its tools when they were last known.
     known: std::sync::Mutex<Option<Listing>>,
+    /// Where its list is kept for workers that do not know it.
+    keeping: Option<Keeping>,
 }
 
 #[derive(Debug, Default)]
@@ -47,10 +52,30 @@ struct Link {
 }
 
 impl Server {
-    pub(super) fn new(name: String, settings: ServerSettings, clock: Arc<dyn Clock>) -> Self {
+    pub(super) fn new(
+        name: String,
+        settings: ServerSettings,
+        clock: Arc<dyn Clock>,
+        kept: Option<Kept>,
+    ) -> Self {
+        let secrets = KnownSecrets::new(settings.transport.secrets());
+        let credentials = match &settings.transport {
+            Transport::Stdio { .. } => None,
+            Transport::Http {
+                url,
+                headers,
+                sources,
+            } => address(url).map(|target| {
+                let clock = clock.clone();
+                let known = secrets.clone();
+                Arc::new(Credentials::new(&target, headers, sources, known, clock))
+            }),
+        };
         Self {
+            keeping: kept.map(|kept| Keeping::new(kept, &name, &settings.transport)),
             name,
-            secrets: settings.transport.secrets(),
+            secrets,
+            credentials,
             settings,
             clock,
             link: Mutex::default(),
@@ -63,6 +88,20 @@ impl Server {
         self.secrets.hidden(said)
     }
 
+    pub(super) fn clock(&self) -> &dyn Clock {
+        self.clock.as_ref()
+    }
+
+    /// The secrets that it knows.
+    pub(super) fn secrets(&self) -> &KnownSecrets {
+        &self.secrets
+    }
+
+    /// The headers of requests to it, if it is behind a URL.
+    pub(super) fn credentials(&self) -> Option<&Arc<Credentials>> {
+        self.credentials.as_ref()
+    }
+
     /// The server's name.
     pub(super) fn name(&self) -> &str {
         &self.name
@@ -73,8 +112,7 @@ impl Server {
         let listing = match self.connection().await {
             Ok(connection) => connection.listing().await,
             Err(error) => {
-                let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-                let Some(known) = known.as_ref() else {
+                let Some(known) = self.last_known().await else {
                     return Err(error);
                 };
                 tracing::warn!(
@@ -82,12 +120,33 @@ impl Server {
                     %error,
                     "an MCP server is unavailable; offering its last known tools"
                 );
-                return Ok(known.clone());
+                return Ok(known);
             }
         };
+        if let Some(keeping) = &self.keeping {
+            keeping
+                .save(&self.name, &listing, self.clock.as_ref())
+                .await;
+        }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         *known = Some(listing.clone());
         Ok(listing)
+    }
+
+    /// The last list that this worker has seen, or else any worker.
+    async fn last_known(&self) -> Option<Listing> {
+        let known = self
+            .known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        if known.is_some() {
+            return known;
+        }
+        let read = self.keeping.as_ref()?.read(self.clock.as_ref()).await?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some(read.clone());
+        Some(read)
     }
 
     /// The connection; opened if there is none and the backoff is nearly over.
@@ -111,7 +170,7 @@ impl Server {
             self.clock.sleep(wait).await;
         }
         let now = self.clock.monotonic();
-        match Connection::open(&self.name, &self.settings, now).await {
+        match Connection::open(self, now).await {
             Ok(connection) => {
                 tracing::info!(mcp.server = self.name, "connected to an MCP server");
                 let connection = Arc::new(connection);
@@ -120,7 +179,7 @@ impl Server {
             }
             Err(error) => {
                 self.failed(&mut link);
-                Err(error.without(&self.secrets))
+                Err(error.without(&self.secrets.now()))
             }
         }
     }

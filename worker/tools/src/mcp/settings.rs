@@ -7,6 +7,7 @@ use std::time::Duration;
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 
+use super::credentials::HeaderSources;
 use mainspring_shared::secrets::Secrets;
 use mainspring_worker::llm::Secret;
 
@@ -15,8 +16,10 @@ use mainspring_worker::llm::Secret;
 pub struct ServerSettings {
     /// The transport to the server.
     pub transport: Transport,
-    /// How long one call may take.
+    /// How long one call may take, and how long it may take after each report of its progress.
     pub timeout: Duration,
+    /// How long one call may take in total, whatever progress it reports.
+    pub timeout_max: Duration,
     /// How long the server may take from its start to the list of its tools.
     pub start_timeout: Duration,
 }
@@ -39,6 +42,8 @@ pub enum Transport {
         url: String,
         /// Headers sent with every request. Their values are not shown.
         headers: Vec<(String, Secret)>,
+        /// Where further headers come from.
+        sources: Box<HeaderSources>,
     },
 }
 
@@ -48,7 +53,7 @@ impl Transport {
         let none = Secrets::default();
         match self {
             Self::Stdio { env, .. } => env.values().map(Secret::expose).fold(none, Secrets::and),
-            Self::Http { url, headers } => headers
+            Self::Http { url, headers, .. } => headers
                 .iter()
                 .map(|(_, value)| value.expose())
                 .fold(none.and_of_url(url), Secrets::and),
@@ -62,6 +67,7 @@ impl ServerSettings {
         Self {
             transport,
             timeout: Duration::from_mins(1),
+            timeout_max: Duration::from_mins(30),
             // Package runners download the program first.
             start_timeout: Duration::from_secs(30),
         }
@@ -83,7 +89,21 @@ impl ServerSettings {
                     None => Ok(()),
                 }
             }
-            Transport::Http { url, headers } => {
+            Transport::Http {
+                url,
+                headers,
+                sources,
+            } => {
+                let files = sources.files.keys();
+                if let Some(wrong) = files
+                    .into_iter()
+                    .find(|name| header(name, &plain()).is_none())
+                {
+                    return Err(SetupError::Header {
+                        server: server(),
+                        header: wrong.clone(),
+                    });
+                }
                 address(url).ok_or_else(|| SetupError::Url { server: server() })?;
                 for (name, value) in headers {
                     header(name, value).ok_or_else(|| SetupError::Header {
@@ -142,6 +162,10 @@ pub(super) fn is_loopback(url: &Url) -> bool {
     host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
+fn plain() -> Secret {
+    Secret::new("x")
+}
+
 /// Converts a header to HTTP types.
 pub(super) fn header(name: &str, value: &Secret) -> Option<(HeaderName, HeaderValue)> {
     let name = HeaderName::try_from(name).ok()?;
@@ -158,6 +182,7 @@ mod tests {
         ServerSettings::new(Transport::Http {
             url: url.to_owned(),
             headers: vec![(header.to_owned(), Secret::new(value))],
+            sources: Box::default(),
         })
     }
 

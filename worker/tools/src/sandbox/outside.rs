@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use mainspring_shared::tool::{DeclaredTool, ToolEntry};
 use serde::{Deserialize, Serialize};
 
 use crate::http::{Caller, CallerSettings};
-use crate::mcp::{Pool, ServerSettings, Transport};
+use crate::mcp::{HeaderSources, OAuthSettings, Pool, ServerSettings, Transport};
 use mainspring_worker::llm::Secret;
 
 /// How HTTP tools and MCP servers are reached.
@@ -74,6 +75,7 @@ struct WireCaller {
 struct WireServer {
     transport: WireTransport,
     timeout: Duration,
+    timeout_max: Duration,
     start_timeout: Duration,
 }
 
@@ -88,7 +90,49 @@ enum WireTransport {
     Http {
         url: String,
         headers: Vec<(String, Hidden)>,
+        files: BTreeMap<String, PathBuf>,
+        command: Vec<String>,
+        oauth: Option<Box<WireOAuth>>,
     },
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireOAuth {
+    client_id: String,
+    client_secret: Option<Hidden>,
+    refresh_token: Option<Hidden>,
+    scopes: Vec<String>,
+    token_url: Option<String>,
+    issuer: Option<String>,
+    allow_private: Vec<String>,
+}
+
+impl WireOAuth {
+    fn of(settings: &OAuthSettings) -> Self {
+        let hidden = |secret: &Option<Secret>| secret.as_ref().map(Hidden::from);
+        Self {
+            client_id: settings.client_id.clone(),
+            client_secret: hidden(&settings.client_secret),
+            refresh_token: hidden(&settings.refresh_token),
+            scopes: settings.scopes.clone(),
+            token_url: settings.token_url.clone(),
+            issuer: settings.issuer.clone(),
+            allow_private: settings.allow_private.clone(),
+        }
+    }
+
+    fn settings(self) -> OAuthSettings {
+        OAuthSettings {
+            client_id: self.client_id,
+            client_secret: self.client_secret.as_ref().map(Secret::from),
+            refresh_token: self.refresh_token.as_ref().map(Secret::from),
+            scopes: self.scopes,
+            token_url: self.token_url,
+            issuer: self.issuer,
+            allow_private: self.allow_private,
+        }
+    }
 }
 
 impl WireCell {
@@ -167,18 +211,26 @@ impl WireServer {
                     env: env.collect(),
                 }
             }
-            Transport::Http { url, headers } => {
+            Transport::Http {
+                url,
+                headers,
+                sources,
+            } => {
                 let headers = headers.iter();
                 let headers = headers.map(|(name, value)| (name.clone(), Hidden::from(value)));
                 WireTransport::Http {
                     url: url.clone(),
                     headers: headers.collect(),
+                    files: sources.files.clone(),
+                    command: sources.command.clone(),
+                    oauth: sources.oauth.as_ref().map(WireOAuth::of).map(Box::new),
                 }
             }
         };
         Self {
             transport,
             timeout: settings.timeout,
+            timeout_max: settings.timeout_max,
             start_timeout: settings.start_timeout,
         }
     }
@@ -194,18 +246,31 @@ impl WireServer {
                     env: env.collect(),
                 }
             }
-            WireTransport::Http { url, headers } => {
+            WireTransport::Http {
+                url,
+                headers,
+                files,
+                command,
+                oauth,
+            } => {
                 let headers = headers.iter();
                 let headers = headers.map(|(name, value)| (name.clone(), Secret::from(value)));
+                let sources = HeaderSources {
+                    files,
+                    command,
+                    oauth: oauth.map(|oauth| oauth.settings()),
+                };
                 Transport::Http {
                     url,
                     headers: headers.collect(),
+                    sources: Box::new(sources),
                 }
             }
         };
         ServerSettings {
             transport,
             timeout: self.timeout,
+            timeout_max: self.timeout_max,
             start_timeout: self.start_timeout,
         }
     }
@@ -222,6 +287,7 @@ mod tests {
             ServerSettings::new(Transport::Http {
                 url: "https://mcp.example/".to_owned(),
                 headers: vec![("authorization".to_owned(), Secret::new(key))],
+                sources: Box::default(),
             })
         };
         Outside {

@@ -1,0 +1,434 @@
+//! Bearer tokens from an authorization server: by client credentials or a refresh token. The server
+//! is found by the metadata of the protected resource, or named by the operator. Tokens are kept in
+//! memory only and never shown.
+
+use std::net::IpAddr;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use mainspring_worker::llm::Secret;
+use reqwest::{Client, Response, Url};
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+use super::credentials::KnownSecrets;
+use super::settings::is_loopback;
+use crate::http::Guard;
+
+/// How long one request to an authorization server may take.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Bytes of an answer.
+const BYTES_MAX: usize = 256 << 10;
+
+/// How long before its end a token counts as over.
+const MARGIN: Duration = Duration::from_secs(30);
+
+/// Characters of an error's code that are shown.
+const CODE_CHARS_MAX: usize = 60;
+
+/// How to get tokens for a server.
+#[derive(Debug, Clone, Default)]
+pub struct OAuthSettings {
+    /// The client's id.
+    pub client_id: String,
+    /// Its secret, if it has one.
+    pub client_secret: Option<Secret>,
+    /// A refresh token; without one, the client's own credentials get tokens.
+    pub refresh_token: Option<Secret>,
+    /// The scopes to ask for; those that the server names if empty.
+    pub scopes: Vec<String>,
+    /// Where tokens are given; looked up if absent.
+    pub token_url: Option<String>,
+    /// The only authorization server that the client's secret may be sent to; the one that the
+    /// server names if absent.
+    pub issuer: Option<String>,
+    /// Private addresses that may be called.
+    pub allow_private: Vec<String>,
+}
+
+/// A token.
+pub(super) struct Token {
+    pub(super) access: String,
+    /// How long it may be used.
+    pub(super) lasts: Option<Duration>,
+}
+
+/// The tokens of one server.
+#[derive(Debug)]
+pub(super) struct OAuth {
+    target: Url,
+    settings: OAuthSettings,
+    secrets: KnownSecrets,
+    /// Built by the first request: building it reads the system's certificates.
+    client: OnceLock<Option<Client>>,
+    guard: Option<Guard>,
+    /// The refresh token, which the authorization server may replace.
+    refresh: Mutex<Option<Secret>>,
+    found: OnceCell<Found>,
+}
+
+/// Where and how tokens are given.
+#[derive(Debug, Clone)]
+struct Found {
+    token_url: Url,
+    /// Whether the client's secret goes into the body.
+    in_body: bool,
+    scopes: Vec<String>,
+}
+
+impl OAuth {
+    pub(super) fn new(target: Url, settings: OAuthSettings, secrets: KnownSecrets) -> Self {
+        let secret = [&settings.client_secret, &settings.refresh_token];
+        for secret in secret.into_iter().flatten() {
+            secrets.add(secret.expose());
+        }
+        let mut allowed = settings.allow_private.clone();
+        if is_loopback(&target) {
+            // A server on this machine may have its authorization server there, too.
+            allowed.extend(["127.0.0.0/8", "::1"].map(str::to_owned));
+        }
+        let guard = Guard::allowing(&allowed, "tools.allow_private").ok();
+        let refresh = settings.refresh_token.clone();
+        Self {
+            client: OnceLock::new(),
+            guard,
+            target,
+            settings,
+            secrets,
+            refresh: Mutex::new(refresh),
+            found: OnceCell::new(),
+        }
+    }
+
+    /// A new token. `challenge` is what the server said when it refused the last one.
+    pub(super) async fn token(&self, challenge: Option<&str>) -> Result<Token, String> {
+        let found = self.found.get_or_try_init(|| self.find(challenge)).await?;
+        let kept = self
+            .refresh
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let mut form = vec![("resource", self.resource())];
+        match &kept {
+            Some(token) => {
+                form.push(("grant_type", "refresh_token".to_owned()));
+                form.push(("refresh_token", token.expose().to_owned()));
+            }
+            None => form.push(("grant_type", "client_credentials".to_owned())),
+        }
+        let asked = asked_scopes(challenge);
+        let scopes = [&self.settings.scopes, &asked, &found.scopes];
+        if let Some(scopes) = scopes.into_iter().find(|scopes| !scopes.is_empty()) {
+            form.push(("scope", scopes.join(" ")));
+        }
+        let client = self.client()?;
+        let mut request = client.post(found.token_url.clone());
+        let id = &self.settings.client_id;
+        match &self.settings.client_secret {
+            Some(secret) if !found.in_body => {
+                request = request.basic_auth(id, Some(secret.expose()));
+            }
+            Some(secret) => {
+                form.push(("client_id", id.clone()));
+                form.push(("client_secret", secret.expose().to_owned()));
+            }
+            None => form.push(("client_id", id.clone())),
+        }
+        let body = request.body(encoded(&form)).header(
+            reqwest::header::CONTENT_TYPE,
+            "application/x-www-form-urlencoded",
+        );
+        let answer = body
+            .header(reqwest::header::ACCEPT, "application/json")
+            .send()
+            .await;
+        let answer = answer.map_err(|_| "the authorization server does not answer".to_owned())?;
+        self.granted(answer).await
+    }
+
+    async fn granted(&self, answer: Response) -> Result<Token, String> {
+        let status = answer.status();
+        let body = json(answer).await.unwrap_or_default();
+        let word = |name: &str| body.get(name).and_then(Value::as_str);
+        if !status.is_success() {
+            let code: String = word("error")
+                .unwrap_or_default()
+                .chars()
+                .take(CODE_CHARS_MAX)
+                .collect();
+            let code = self.secrets.hidden(&code);
+            return Err(format!("the authorization server refuses: {status} {code}")
+                .trim()
+                .to_owned());
+        }
+        let access = word("access_token").filter(|token| !token.is_empty());
+        let access = access
+            .ok_or("the authorization server gives no token")?
+            .to_owned();
+        self.secrets.add(&access);
+        if let Some(refresh) = word("refresh_token") {
+            self.secrets.add(refresh);
+            let mut kept = self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
+            if kept.is_some() {
+                *kept = Some(Secret::new(refresh));
+            }
+        }
+        let lasts = body.get("expires_in").and_then(Value::as_f64);
+        let lasts = lasts.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        Ok(Token {
+            access,
+            lasts: lasts.map(|lasts| lasts.saturating_sub(MARGIN.min(lasts / 2))),
+        })
+    }
+
+    fn client(&self) -> Result<&Client, String> {
+        let build = || self.guard.as_ref()?.client(TIMEOUT);
+        let client = self.client.get_or_init(build).as_ref();
+        client.ok_or_else(|| "this worker has no HTTP client".to_owned())
+    }
+
+    /// The server as the token's audience.
+    fn resource(&self) -> String {
+        let mut url = self.target.clone();
+        // Neither belongs to the resource, and both may be secret.
+        url.set_query(None);
+        let _ = url.set_password(None);
+        let _ = url.set_username("");
+        url.set_fragment(None);
+        url.to_string()
+    }
+
+    async fn find(&self, challenge: Option<&str>) -> Result<Found, String> {
+        if let Some(url) = &self.settings.token_url {
+            return Ok(Found {
+                token_url: self.permitted(url)?,
+                in_body: false,
+                scopes: Vec::new(),
+            });
+        }
+        let about = self.about(challenge).await?;
+        let named = about
+            .get("authorization_servers")
+            .and_then(|named| named.get(0));
+        let issuer = match (&self.settings.issuer, named.and_then(Value::as_str)) {
+            (Some(pinned), Some(named)) if !same(pinned, named) => {
+                let text = "the server names another authorization server than the settings allow";
+                return Err(text.to_owned());
+            }
+            (Some(issuer), _) => issuer.clone(),
+            (None, Some(issuer)) => issuer.to_owned(),
+            // Servers of the first versions were their own authorization servers.
+            (None, None) => self.target.origin().ascii_serialization(),
+        };
+        let metadata = self.metadata(&issuer).await?;
+        let token_url = metadata.get("token_endpoint").and_then(Value::as_str);
+        let token_url = token_url.ok_or("the authorization server names no token endpoint")?;
+        let ways = metadata.get("token_endpoint_auth_methods_supported");
+        let ways = ways.and_then(Value::as_array);
+        let has = |way: &str| ways.is_some_and(|ways| ways.iter().any(|one| one == way));
+        Ok(Found {
+            token_url: self.permitted(token_url)?,
+            in_body: has("client_secret_post") && !has("client_secret_basic"),
+            scopes: words(about.get("scopes_supported")),
+        })
+    }
+
+    /// What the server says of itself as a protected resource; nothing if it says nothing.
+    async fn about(&self, challenge: Option<&str>) -> Result<Value, String> {
+        let told = challenge.and_then(|said| parameter(said, "resource_metadata"));
+        let path = self.target.path().trim_end_matches('/');
+        let base = self.target.origin().ascii_serialization();
+        let well_known = format!("{base}/.well-known/oauth-protected-resource");
+        let mut places: Vec<String> = told.into_iter().collect();
+        places.push(format!("{well_known}{path}"));
+        if !path.is_empty() {
+            places.push(well_known);
+        }
+        for place in places {
+            let Some(about) = self.get(&place).await? else {
+                continue;
+            };
+            let resource = about.get("resource").and_then(Value::as_str);
+            let is_its = |resource: &str| {
+                Url::parse(resource).is_ok_and(|url| url.origin() == self.target.origin())
+            };
+            if !resource.is_none_or(is_its) {
+                return Err("the server's metadata are those of another resource".to_owned());
+            }
+            return Ok(about);
+        }
+        Ok(Value::Null)
+    }
+
+    async fn metadata(&self, issuer: &str) -> Result<Value, String> {
+        let parsed = self.permitted(issuer)?;
+        let (base, path) = (
+            parsed.origin().ascii_serialization(),
+            parsed.path().trim_end_matches('/'),
+        );
+        let places = [
+            format!("{base}/.well-known/oauth-authorization-server{path}"),
+            format!("{base}/.well-known/openid-configuration{path}"),
+            format!("{base}{path}/.well-known/openid-configuration"),
+        ];
+        for place in places {
+            let Some(metadata) = self.get(&place).await? else {
+                continue;
+            };
+            let said = metadata.get("issuer").and_then(Value::as_str);
+            if !said.is_some_and(|said| same(said, issuer)) {
+                return Err("the authorization server's metadata are another one's".to_owned());
+            }
+            return Ok(metadata);
+        }
+        Err("the authorization server does not describe itself".to_owned())
+    }
+
+    /// The JSON at an address, if there is any.
+    async fn get(&self, url: &str) -> Result<Option<Value>, String> {
+        let url = self.permitted(url)?;
+        let client = self.client()?;
+        let answer = client
+            .get(url)
+            .header(reqwest::header::ACCEPT, "application/json");
+        let answer = answer.send().await;
+        let answer = answer.map_err(|_| "the authorization metadata cannot be read".to_owned())?;
+        if !answer.status().is_success() {
+            return Ok(None);
+        }
+        Ok(json(answer).await.filter(Value::is_object))
+    }
+
+    /// The address, if it may be called. A server may name any, and requests to it carry secrets.
+    fn permitted(&self, url: &str) -> Result<Url, String> {
+        let refused = |why: &str| format!("an address for authorization may not be called: {why}");
+        let url = Url::parse(url).map_err(|_| refused("it is none"))?;
+        let here = is_loopback(&self.target) && is_loopback(&url);
+        if url.scheme() != "https" && !(url.scheme() == "http" && here) {
+            return Err(refused("it is not one of https"));
+        }
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        if let Ok(address) = host.parse::<IpAddr>()
+            && let Some(guard) = &self.guard
+        {
+            guard.check(address).map_err(|why| refused(&why))?;
+        }
+        Ok(url)
+    }
+}
+
+fn same(one: &str, other: &str) -> bool {
+    one.trim_end_matches('/') == other.trim_end_matches('/')
+}
+
+fn words(list: Option<&Value>) -> Vec<String> {
+    let list = list.and_then(Value::as_array);
+    let words = list.into_iter().flatten().filter_map(Value::as_str);
+    words.map(str::to_owned).collect()
+}
+
+/// The scopes that a challenge asks for.
+fn asked_scopes(challenge: Option<&str>) -> Vec<String> {
+    let asked = challenge.and_then(|said| parameter(said, "scope"));
+    let asked = asked.unwrap_or_default();
+    asked.split_whitespace().map(str::to_owned).collect()
+}
+
+/// A parameter of a challenge such as `Bearer realm="x", scope="a b"`.
+fn parameter(challenge: &str, name: &str) -> Option<String> {
+    let mut rest = challenge;
+    while let Some(at) = rest.find(name) {
+        let before = rest[..at].chars().next_back();
+        let after = rest[at + name.len()..].trim_start();
+        rest = &rest[at + name.len()..];
+        let starts = before.is_none_or(|c| c == ' ' || c == ',');
+        let Some(value) = after.strip_prefix('=').filter(|_| starts) else {
+            continue;
+        };
+        let value = value.trim_start();
+        return Some(match value.strip_prefix('"') {
+            Some(quoted) => quoted.split('"').next().unwrap_or_default().to_owned(),
+            None => value
+                .split([',', ' '])
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
+        });
+    }
+    None
+}
+
+fn encoded(form: &[(&str, String)]) -> String {
+    // Its query is encoded as a form is.
+    let mut url = Url::parse("http://form/").expect("a URL was written");
+    url.query_pairs_mut().extend_pairs(form);
+    url.query().unwrap_or_default().to_owned()
+}
+
+async fn json(mut answer: Response) -> Option<Value> {
+    let mut body = Vec::new();
+    while let Ok(Some(piece)) = answer.chunk().await {
+        if body.len() + piece.len() > BYTES_MAX {
+            return None;
+        }
+        body.extend_from_slice(&piece);
+    }
+    serde_json::from_slice(&body).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_of_challenges_are_found_by_their_whole_names() {
+        let said = r#"Bearer realm="x", xscope="no", resource_metadata="https://a.example/m", scope="a b", error=invalid_token"#;
+        assert_eq!(parameter(said, "scope").as_deref(), Some("a b"));
+        assert_eq!(
+            parameter(said, "resource_metadata").as_deref(),
+            Some("https://a.example/m")
+        );
+        assert_eq!(parameter(said, "error").as_deref(), Some("invalid_token"));
+        assert_eq!(parameter(said, "nothing"), None);
+        assert_eq!(asked_scopes(Some(said)), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_server_cannot_have_secrets_sent_to_private_addresses_or_in_the_clear() {
+        let oauth = |target: &str| {
+            let target = Url::parse(target).expect("a URL");
+            OAuth::new(target, OAuthSettings::default(), KnownSecrets::default())
+        };
+        let public = oauth("https://mcp.example/mcp?key=x");
+        assert_eq!(public.resource(), "https://mcp.example/mcp");
+        assert!(public.permitted("https://login.example/token").is_ok());
+        for refused in [
+            "http://login.example/token",
+            "http://127.0.0.1/token",
+            "https://127.0.0.1/token",
+            "https://169.254.169.254/latest",
+            "https://[::1]/token",
+            "https://10.0.0.1/token",
+            "file:///etc/passwd",
+            "no address",
+        ] {
+            assert!(public.permitted(refused).is_err(), "{refused}");
+        }
+        let here = oauth("http://127.0.0.1:1/mcp");
+        assert!(here.permitted("http://127.0.0.1:2/token").is_ok());
+        assert!(here.permitted("http://10.0.0.1/token").is_err());
+    }
+
+    #[test]
+    fn forms_are_encoded() {
+        let form = [
+            ("scope", "a b".to_owned()),
+            ("resource", "https://x/?a&b".to_owned()),
+        ];
+        assert_eq!(
+            encoded(&form),
+            "scope=a+b&resource=https%3A%2F%2Fx%2F%3Fa%26b"
+        );
+    }
+}
