@@ -1,7 +1,16 @@
 //! What all transports do with the chunks of an answer.
 
-use mainspring_shared::message::{ContentPart, ToolCall};
+use std::borrow::Cow;
+
+use mainspring_shared::message::{
+    Attached, CallAttached, ContentPart, Origin, ToolCall, json_weight,
+};
 use mainspring_shared::usage::Usage;
+use serde_json::{Map, Value};
+
+use crate::http::Endpoint;
+use crate::status::ProviderSecrets;
+use crate::surrogates;
 
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{
@@ -18,10 +27,36 @@ const CALL_BYTES: usize = 256;
 /// Maximum characters kept of a provider-specific finish reason.
 const REASON_CHARS_MAX: usize = 64;
 
+/// Where an answer comes from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source<'a> {
+    /// The secrets that the provider was sent, to be removed from what it says.
+    pub(super) told: &'a ProviderSecrets,
+    /// The protocol's name in the configuration.
+    pub(super) protocol: &'static str,
+    pub(super) host: &'a str,
+}
+
+impl Source<'_> {
+    /// The origin of what a model of this source gives.
+    pub(super) fn origin(&self, model: &str, member: Option<&str>) -> Origin {
+        Origin {
+            protocol: self.protocol.to_owned(),
+            host: self.host.to_owned(),
+            model: model.to_owned(),
+            member: member.map(str::to_owned),
+        }
+    }
+}
+
 /// Passes chunks on to the listener, and counts them towards the limit.
 pub(super) struct ChunkSink<'a> {
     on_chunk: &'a mut (dyn FnMut(Chunk<'_>) + Send),
     left: usize,
+    /// Whether the event being read contains halves of surrogate pairs.
+    halves: bool,
+    /// The half that the last piece of a text ended with, and the length of that text.
+    held: Option<(usize, u16)>,
 }
 
 impl<'a> ChunkSink<'a> {
@@ -29,13 +64,50 @@ impl<'a> ChunkSink<'a> {
         Self {
             on_chunk,
             left: ANSWER_BYTES_MAX,
+            halves: false,
+            held: None,
         }
+    }
+
+    /// Reads an event.
+    pub(super) fn parse(&mut self, data: &str) -> Option<Value> {
+        self.halves = false;
+        if let Ok(value) = serde_json::from_str(data) {
+            return Some(value);
+        }
+        let marked = surrogates::marked(data);
+        self.halves = matches!(marked, Cow::Owned(_));
+        self.halves.then(|| serde_json::from_str(&marked).ok())?
+    }
+
+    /// Whether the event that was read last has halves of characters.
+    pub(super) const fn has_halves(&self) -> bool {
+        self.halves
+    }
+
+    /// The piece as it is appended to the text: without halves of characters, the first of which may have ended the
+    /// text's last piece.
+    fn whole_characters<'p>(&mut self, text: &str, piece: &'p str) -> Cow<'p, str> {
+        let held = self.held.filter(|(len, _)| *len == text.len());
+        let holds = self.halves && surrogates::may_hold(piece);
+        if held.is_none() && !holds {
+            return json::clean(piece);
+        }
+        let piece = json::clean(piece);
+        let (whole, held) = if self.halves {
+            surrogates::joined(held.map(|(_, unit)| unit), &piece)
+        } else {
+            // Nothing in it is a half.
+            (format!("{}{piece}", char::REPLACEMENT_CHARACTER), None)
+        };
+        self.held = held.map(|unit| (text.len() + whole.len(), unit));
+        Cow::Owned(whole)
     }
 
     /// Appends a chunk of text.
     pub(super) fn text(&mut self, text: &mut String, piece: &str) -> Result<(), Error> {
+        let piece = self.whole_characters(text, piece);
         if !piece.is_empty() {
-            let piece = json::clean(piece);
             self.charge(piece.len())?;
             text.push_str(&piece);
             (self.on_chunk)(Chunk::Text(&piece));
@@ -45,8 +117,8 @@ impl<'a> ChunkSink<'a> {
 
     /// Appends a chunk of reasoning.
     pub(super) fn reasoning(&mut self, text: &mut String, piece: &str) -> Result<(), Error> {
+        let piece = self.whole_characters(text, piece);
         if !piece.is_empty() {
-            let piece = json::clean(piece);
             self.charge(piece.len())?;
             text.push_str(&piece);
             (self.on_chunk)(Chunk::Reasoning(&piece));
@@ -62,8 +134,18 @@ impl<'a> ChunkSink<'a> {
     /// Appends data that is not streamed: a signature, or a part of arguments.
     pub(super) fn silent(&mut self, text: &mut String, piece: &str) -> Result<(), Error> {
         self.charge(piece.len())?;
-        text.push_str(piece);
+        if self.halves && surrogates::may_hold(piece) || self.held.is_some() {
+            let piece = self.whole_characters(text, piece);
+            text.push_str(&piece);
+        } else {
+            text.push_str(piece);
+        }
         Ok(())
+    }
+
+    /// Counts data that is kept as it came.
+    pub(super) fn keeps(&mut self, value: &Value) -> Result<(), Error> {
+        self.charge(CALL_BYTES + json_weight(value))
     }
 
     /// Counts a new call or block.
@@ -84,12 +166,7 @@ pub(super) fn too_large() -> Error {
 }
 
 /// A complete call, at index `place` of the reply.
-pub(super) fn tool_call(
-    place: usize,
-    id: &str,
-    name: &str,
-    arguments: serde_json::Value,
-) -> ToolCall {
+pub(super) fn tool_call(place: usize, id: &str, name: &str, arguments: Value) -> ToolCall {
     let id = if id.is_empty() {
         format!("call_{place}")
     } else {
@@ -98,8 +175,142 @@ pub(super) fn tool_call(
     ToolCall::new(id, json::clean(name).into_owned(), arguments)
 }
 
+/// The failure for an event that is not JSON: the provider's own words, if it says that it is an error.
+pub(super) fn unreadable(event: &str, data: &str, told: &ProviderSecrets) -> Error {
+    if event == "error" {
+        Endpoint::refusal(told, &Value::String(data.to_owned()))
+    } else {
+        Error::bad("an event is not JSON")
+    }
+}
+
+/// Replaces a member with its latest value, if it has one.
+pub(super) fn replace(
+    kept: &mut String,
+    said: &str,
+    sink: &mut ChunkSink<'_>,
+) -> Result<(), Error> {
+    if said.is_empty() || said == kept {
+        return Ok(());
+    }
+    kept.clear();
+    sink.silent(kept, said)
+}
+
+/// A call with what its provider attached to it: its own id, and further members.
+pub(super) fn attach(call: &mut ToolCall, origin: Origin, id: &str, members: &Map<String, Value>) {
+    if id.is_empty() && members.is_empty() {
+        return;
+    }
+    let json = (!members.is_empty()).then(|| stored(members));
+    call.attached = Some(Box::new(CallAttached {
+        origin,
+        id: (!id.is_empty()).then(|| json::clean(id).into_owned()),
+        json,
+    }));
+}
+
+/// Something else that a provider gave, at its place among the parts.
+pub(super) fn attached(origin: Origin, value: &Value) -> ContentPart {
+    ContentPart::Attached(Attached {
+        origin: Box::new(origin),
+        json: stored(value),
+    })
+}
+
+/// JSON has no U+0000 but escaped, so a database can store its text.
+fn stored(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// Forgets the places of calls behind which nothing follows: that is where calls are anyway.
+fn placed(content: &[ContentPart], calls: &mut [ToolCall]) {
+    for call in calls {
+        call.after = call.after.filter(|after| (*after as usize) < content.len());
+    }
+}
+
+/// What reasons for an answer's end mean, whoever says them, in lower case.
+///
+/// Public reports and documentation, as of 2026-11: `sensitive`, `network_error` and
+/// `model_context_window_exceeded` of Z.ai; `insufficient_system_resource` of DeepSeek; `abort` of vLLM;
+/// `malformed_function_call`, `prohibited_content`, `blocklist`, `spii`, `recitation`, `safety` and `max_tokens` of
+/// Gemini, also in its own spelling; `model_length` of Mistral; `eos` of Together; `pause_turn` of Anthropic.
+const REASONS: &[(&str, Means)] = &[
+    ("stop", Means::Done),
+    ("tool_calls", Means::Done),
+    ("tool_call", Means::Done),
+    ("function_call", Means::Done),
+    ("tool_use", Means::Done),
+    ("end_turn", Means::Done),
+    ("stop_sequence", Means::Done),
+    ("eos", Means::Done),
+    ("eos_token", Means::Done),
+    ("completed", Means::Done),
+    ("complete", Means::Done),
+    ("length", Means::Cut),
+    ("max_tokens", Means::Cut),
+    ("max_output_tokens", Means::Cut),
+    ("max_length", Means::Cut),
+    ("model_length", Means::Cut),
+    ("model_context_window_exceeded", Means::Cut),
+    ("content_filter", Means::Declined),
+    ("content_filtered", Means::Declined),
+    ("refusal", Means::Declined),
+    ("sensitive", Means::Declined),
+    ("safety", Means::Declined),
+    ("prohibited_content", Means::Declined),
+    ("blocklist", Means::Declined),
+    ("spii", Means::Declined),
+    ("recitation", Means::Declined),
+    ("image_safety", Means::Declined),
+    ("pause_turn", Means::Paused),
+    ("network_error", Means::Failed),
+    ("insufficient_system_resource", Means::Failed),
+    ("abort", Means::Failed),
+    ("aborted", Means::Failed),
+    ("cancelled", Means::Failed),
+    ("error", Means::Failed),
+    ("malformed_function_call", Means::Failed),
+    ("unexpected_tool_call", Means::Failed),
+    ("too_many_tool_calls", Means::Failed),
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Means {
+    Done,
+    Cut,
+    Declined,
+    Paused,
+    Failed,
+}
+
+/// Why an answer ended, by what its provider says; without a word it is taken for done.
+pub(super) fn finish(reason: Option<&str>, has_calls: bool) -> Finish {
+    let done = || {
+        if has_calls {
+            Finish::ToolCalls
+        } else {
+            Finish::Stop
+        }
+    };
+    let Some(reason) = reason else {
+        return done();
+    };
+    let known = reason.to_ascii_lowercase();
+    match REASONS.iter().find(|(name, _)| *name == known) {
+        // Not every server sets the reason for calls when it makes them, or makes them when it sets it.
+        Some((_, Means::Done)) => done(),
+        Some((_, Means::Cut)) => Finish::Length,
+        Some((_, Means::Declined)) => Finish::Refused,
+        Some((_, Means::Paused)) => Finish::Paused,
+        Some((_, Means::Failed)) => Finish::Failed(known),
+        None => other(reason),
+    }
+}
+
 /// A finish reason that has no variant of its own.
-pub(super) fn other(reason: &str) -> Finish {
+fn other(reason: &str) -> Finish {
     Finish::Other(json::clean(reason).chars().take(REASON_CHARS_MAX).collect())
 }
 
@@ -107,11 +318,12 @@ pub(super) fn other(reason: &str) -> Finish {
 pub(super) fn reply(
     request: &Request,
     content: Vec<ContentPart>,
-    tool_calls: Vec<ToolCall>,
+    mut tool_calls: Vec<ToolCall>,
     finish: Finish,
     usage: Option<Usage>,
     model: Option<String>,
 ) -> Reply {
+    placed(&content, &mut tool_calls);
     let mut usage = usage.unwrap_or_default();
     let said = estimate_answer_tokens(&content, &tool_calls);
     // Every request has tokens, and so has every text; a provider that reports 0 has not counted.
@@ -135,7 +347,19 @@ pub(super) fn reply(
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
+
+    static TOLD: LazyLock<ProviderSecrets> = LazyLock::new(ProviderSecrets::default);
+
+    pub(crate) fn source() -> Source<'static> {
+        Source {
+            told: &TOLD,
+            protocol: "openai",
+            host: "models.example",
+        }
+    }
 
     pub(crate) fn request() -> Request {
         Request {

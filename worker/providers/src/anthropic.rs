@@ -8,13 +8,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mainspring_shared::time::Clock;
 
-use self::reader::Answer;
+pub(crate) use self::reader::Answer;
 use self::request::{BINDING_BETA, Capabilities};
 use crate::answer::ChunkSink;
 use crate::gate::Gate;
 use crate::http::Endpoint;
 use crate::open::SetupError;
-use crate::settings::{ANTHROPIC_BASE_URL, ProviderSettings};
+use crate::settings::{ANTHROPIC_BASE_URL, Kind, ProviderSettings};
 use crate::tools::Tools;
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Chunk, Model, Reply, Request};
@@ -81,7 +81,7 @@ impl Model for Anthropic {
     ) -> Result<Reply, Error> {
         let rules = self.endpoint.rules(&request.model);
         let body = || request::body(request, &rules, self.capabilities());
-        let mut answer = Answer::new(self.endpoint.told());
+        let mut answer = Answer::new(self.endpoint.source(Kind::Anthropic));
         self.endpoint
             .ask(request, &body, &mut answer, &mut ChunkSink::new(on_chunk))
             .await?;

@@ -25,12 +25,12 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::amend::{Amends, Protocol};
-use crate::answer::{ANSWER_BYTES_MAX, ChunkSink, too_large};
+use crate::answer::{ANSWER_BYTES_MAX, ChunkSink, Source, too_large};
 use crate::extra::RequestExtra;
 use crate::gate::Gate;
 use crate::open::SetupError;
 use crate::rules::{RuleBook, Rules};
-use crate::settings::ProviderSettings;
+use crate::settings::{Kind, ProviderSettings};
 use crate::sse;
 use crate::status::{ProviderSecrets, Refusal, classify, header_wait};
 use mainspring_worker::llm::{Error, Wait};
@@ -171,14 +171,18 @@ impl Endpoint {
         self.rules.of(model)
     }
 
+    /// Where its answers come from, by this protocol.
+    pub(super) fn source(&self, kind: Kind) -> Source<'_> {
+        Source {
+            told: &self.told,
+            protocol: kind.as_str(),
+            host: self.host(),
+        }
+    }
+
     /// The error for an error object inside an answer.
     pub(super) fn refusal(told: &ProviderSecrets, error: &Value) -> Error {
         super::status::classify_inside(&Refusal::from_value(error, told))
-    }
-
-    /// The secrets that it is sent, to be removed from whatever is shown.
-    pub(super) fn told(&self) -> &ProviderSecrets {
-        &self.told
     }
 
     /// Sends the `body` of `request` and feeds the answer to `reader`, all within the attempt's

@@ -13,6 +13,8 @@
 mod amend;
 mod answer;
 mod anthropic;
+#[cfg(test)]
+mod chunkings;
 mod demo;
 mod embeddings;
 mod extra;
@@ -29,6 +31,7 @@ mod settings;
 mod signature;
 mod sse;
 mod status;
+mod surrogates;
 mod tools;
 mod transcript;
 mod usage;

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use mainspring_shared::time::Clock;
 
-use self::reader::Answer;
+pub(crate) use self::reader::Answer;
 use crate::answer::ChunkSink;
 use crate::gate::Gate;
 use crate::http::Endpoint;
 use crate::open::SetupError;
-use crate::settings::ProviderSettings;
+use crate::settings::{Kind, ProviderSettings};
 use crate::tools::Tools;
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Chunk, Model, Reply, Request};
@@ -66,7 +66,8 @@ impl Model for OpenAi {
         let native = self.native_schema;
         let rules = self.endpoint.rules(&request.model);
         let body = || request::body(request, &rules, native, self.endpoint.streams());
-        let mut answer = Answer::new(self.endpoint.told());
+        let source = self.endpoint.source(Kind::OpenAi);
+        let mut answer = Answer::new(source, rules.thoughts_only_in_total);
         self.endpoint
             .ask(request, &body, &mut answer, &mut ChunkSink::new(on_chunk))
             .await?;

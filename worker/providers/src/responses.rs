@@ -14,13 +14,13 @@ use async_trait::async_trait;
 use mainspring_shared::model::InBackground;
 use mainspring_shared::time::Clock;
 
-use self::reader::Answer;
+pub(crate) use self::reader::Answer;
 use crate::answer::ChunkSink;
 use crate::gate::Gate;
 use crate::http::Endpoint;
 use crate::open::SetupError;
 use crate::openai::PUBLIC_HOST;
-use crate::settings::ProviderSettings;
+use crate::settings::{Kind, ProviderSettings};
 use crate::tools::Tools;
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Chunk, Model, Reply, Request};
@@ -94,7 +94,8 @@ impl Model for Responses {
         let rules = self.endpoint.rules(&request.model);
         let body = || request::body(request, &rules, self.wants.of(request));
         let wants = self.wants.of(request);
-        let mut answer = Answer::new(self.endpoint.told(), wants.background);
+        let source = self.endpoint.source(Kind::OpenAiResponses);
+        let mut answer = Answer::new(source, wants.background);
         let mut sink = ChunkSink::new(on_chunk);
         if wants.background {
             background::answer(&self.endpoint, request, &body, &mut answer, &mut sink).await?;

@@ -37,6 +37,12 @@ const CACHED: &[&str] = &[
     "prompt_cached_tokens",
 ];
 const CACHED_DETAILS: &[&str] = &["cached_tokens", "cache_hit_tokens", "cacheHitTokens"];
+/// OpenAI since GPT-5.6 and OpenRouter (2026-07), DashScope, LiteLLM.
+const WRITTEN_DETAILS: &[&str] = &[
+    "cache_write_tokens",
+    "cache_creation_input_tokens",
+    "cache_creation_tokens",
+];
 const REASONING: &[&str] = &[
     "reasoning_tokens",
     "reasoning_token",
@@ -95,6 +101,11 @@ impl Counts {
                 let read =
                     first(usage, CACHED).or_else(|| within(usage, INPUT_DETAILS, CACHED_DETAILS));
                 keep(&mut self.cache_read, read);
+                let written = within(usage, INPUT_DETAILS, WRITTEN_DETAILS);
+                keep(
+                    &mut self.cache_written,
+                    written.or_else(|| first(usage, WRITTEN_DETAILS)),
+                );
             }
             CacheCount::OnTop => {
                 keep(
@@ -112,6 +123,18 @@ impl Counts {
             .and_then(Value::as_f64)
             .filter(|cost| *cost >= 0.0);
         self.cost_usd = cost.or(self.cost_usd);
+    }
+
+    /// Counts what only the total has as output: thoughts, at providers that count them nowhere else.
+    pub(super) fn count_thoughts_in_total(&mut self) {
+        if let (Some(total), Some(input)) = (self.total, self.input) {
+            let rest = total.saturating_sub(input);
+            let thoughts = rest.saturating_sub(self.output.unwrap_or(0));
+            if thoughts > 0 {
+                keep(&mut self.reasoning, Some(thoughts));
+                self.output = Some(rest);
+            }
+        }
     }
 
     /// The usage, or `None` if neither side was counted.

@@ -1,15 +1,14 @@
 //! Reads a Messages answer: blocks, either whole or as a start, deltas and an end.
 
 use mainspring_shared::message::{ContentPart, ToolCall};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::answer::{self, ChunkSink};
+use crate::answer::{self, ChunkSink, Source};
 use crate::http::{Endpoint, Reader};
 use crate::signature::Signature;
-use crate::status::ProviderSecrets;
 use crate::usage::{CacheCount, Counts};
 use mainspring_worker::llm::Error;
-use mainspring_worker::llm::{Finish, Reply, Request, json};
+use mainspring_worker::llm::{Reply, Request, json};
 
 #[derive(Debug)]
 enum Block {
@@ -24,15 +23,35 @@ enum Block {
         name: String,
         input: Option<Value>,
         json: String,
+        /// Further members.
+        attached: Map<String, Value>,
     },
-    /// A block of a tool that the provider runs itself, or of an unknown kind.
-    Unknown,
+    /// A block of a tool that the provider runs itself, or of an unknown kind: it goes back as it came.
+    Other {
+        block: Value,
+        json: String,
+    },
 }
+
+impl Block {
+    /// Whether a delta of this kind continues it.
+    fn takes(&self, kind: &str) -> bool {
+        match self {
+            Self::Text(_) => matches!(kind, "text_delta" | "citations_delta"),
+            Self::Thinking { .. } => matches!(kind, "thinking_delta" | "signature_delta"),
+            Self::Call { .. } | Self::Other { .. } => kind == "input_json_delta",
+            Self::Redacted(_) => false,
+        }
+    }
+}
+
+/// The members of a call that are read; any other is kept as it came.
+const OF_CALL: &[&str] = &["type", "id", "name", "input"];
 
 /// The part of an answer that has been read.
 #[derive(Debug)]
-pub(super) struct Answer<'a> {
-    told: &'a ProviderSecrets,
+pub(crate) struct Answer<'a> {
+    source: Source<'a>,
     blocks: Vec<(u64, Block)>,
     stop_reason: Option<String>,
     counts: Counts,
@@ -41,9 +60,9 @@ pub(super) struct Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
-    pub(super) fn new(told: &'a ProviderSecrets) -> Self {
+    pub(crate) fn new(source: Source<'a>) -> Self {
         Self {
-            told,
+            source,
             blocks: Vec::new(),
             stop_reason: None,
             counts: Counts::default(),
@@ -104,14 +123,28 @@ impl<'a> Answer<'a> {
                 let (mut id, mut name) = (String::new(), String::new());
                 sink.silent(&mut id, text_of(block, "id"))?;
                 sink.silent(&mut name, text_of(block, "name"))?;
+                let members = block.as_object().into_iter().flatten();
+                let attached: Map<String, Value> = members
+                    .filter(|(name, value)| !OF_CALL.contains(&name.as_str()) && !value.is_null())
+                    .map(|(name, value)| (name.clone(), value.clone()))
+                    .collect();
+                sink.keeps(block)?;
                 Block::Call {
                     id,
                     name,
                     input: block.get("input").cloned(),
                     json: String::new(),
+                    attached,
                 }
             }
-            _ => Block::Unknown,
+            "" => return Ok(()),
+            _ => {
+                sink.keeps(block)?;
+                Block::Other {
+                    block: block.clone(),
+                    json: String::new(),
+                }
+            }
         };
         self.blocks.push((index, block));
         Ok(())
@@ -119,7 +152,8 @@ impl<'a> Answer<'a> {
 
     fn delta(&mut self, index: u64, delta: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         let kind = text_of(delta, "type");
-        let at = match self.blocks.iter().rposition(|(i, _)| *i == index) {
+        let fits = |(of, block): &(u64, Block)| *of == index && block.takes(kind);
+        let at = match self.blocks.iter().rposition(fits) {
             Some(at) => at,
             // Some compatible servers omit the start of a block if it adds nothing.
             None => match kind {
@@ -142,10 +176,10 @@ impl<'a> Answer<'a> {
             ("signature_delta", Block::Thinking { signature, .. }) => {
                 sink.silent(signature, text_of(delta, "signature"))
             }
-            ("input_json_delta", Block::Call { json, .. }) => {
+            ("input_json_delta", Block::Call { json, .. } | Block::Other { json, .. }) => {
                 sink.silent(json, text_of(delta, "partial_json"))
             }
-            // Citations, and unknown kinds.
+            // Citations.
             _ => Ok(()),
         }
     }
@@ -157,15 +191,18 @@ impl<'a> Answer<'a> {
     }
 
     /// The reply; only valid for a complete answer.
-    pub(super) fn reply(self, request: &Request) -> Reply {
+    pub(crate) fn reply(self, request: &Request) -> Reply {
+        let origin = || self.source.origin(&request.model, None);
         let mut content: Vec<ContentPart> = Vec::new();
         let mut tool_calls: Vec<ToolCall> = Vec::new();
+        // Whether the last block was text: citations split one text into several blocks.
+        let mut in_text = false;
         for (_, block) in self.blocks {
+            let goes_on = std::mem::replace(&mut in_text, matches!(block, Block::Text(_)));
             match block {
-                // Citations split one text into several blocks.
                 Block::Text(more) => match content.last_mut() {
-                    _ if more.is_empty() => {}
-                    Some(ContentPart::Text { text }) => text.push_str(&more),
+                    _ if more.is_empty() => in_text = goes_on,
+                    Some(ContentPart::Text { text }) if goes_on => text.push_str(&more),
                     _ => content.push(ContentPart::Text { text: more }),
                 },
                 Block::Thinking { text, signature } => {
@@ -175,48 +212,48 @@ impl<'a> Answer<'a> {
                         content.push(ContentPart::Reasoning {
                             text,
                             signature,
-                            origin: None,
+                            origin: Some(Box::new(origin())),
                         });
                     }
                 }
-                Block::Redacted(data) => {
-                    content.push(ContentPart::Reasoning {
-                        text: String::new(),
-                        signature: Some(Signature::Redacted(&data).store()),
-                        origin: None,
-                    });
-                }
+                Block::Redacted(data) => content.push(ContentPart::Reasoning {
+                    text: String::new(),
+                    signature: Some(Signature::Redacted(&data).store()),
+                    origin: Some(Box::new(origin())),
+                }),
                 Block::Call {
                     id,
                     name,
                     input,
-                    json: text,
+                    json,
+                    attached,
                 } => {
-                    let arguments = match input {
-                        Some(input) if text.trim().is_empty() && !input.is_null() => {
-                            json::clean_value(input)
-                        }
-                        _ => json::arguments(&text),
-                    };
-                    tool_calls.push(answer::tool_call(tool_calls.len(), &id, &name, arguments));
+                    let arguments = arguments(input, &json);
+                    let mut call = answer::tool_call(tool_calls.len(), &id, &name, arguments);
+                    answer::attach(&mut call, origin(), &id, &attached);
+                    call.after = u32::try_from(content.len()).ok();
+                    tool_calls.push(call);
                 }
-                Block::Unknown => {}
+                Block::Other { mut block, json } => {
+                    if let Some(input) = json::parse(&json) {
+                        block["input"] = input;
+                    }
+                    content.push(answer::attached(origin(), &block));
+                }
             }
         }
-        let finish = match self.stop_reason.as_deref() {
-            Some("refusal") => Finish::Refused,
-            Some("max_tokens" | "model_context_window_exceeded") => Finish::Length,
-            None | Some("end_turn" | "stop_sequence" | "tool_use") => {
-                if tool_calls.is_empty() {
-                    Finish::Stop
-                } else {
-                    Finish::ToolCalls
-                }
-            }
-            Some(reason) => answer::other(reason),
-        };
+        let finish = answer::finish(self.stop_reason.as_deref(), !tool_calls.is_empty());
         let usage = self.counts.usage(CacheCount::OnTop);
         answer::reply(request, content, tool_calls, finish, usage, self.model)
+    }
+}
+
+/// A call's arguments: those of its deltas, or else of its start, where some gateways give them as the text of JSON.
+fn arguments(input: Option<Value>, deltas: &str) -> Value {
+    match input {
+        Some(Value::String(text)) if deltas.trim().is_empty() => json::arguments(&text),
+        Some(input) if deltas.trim().is_empty() && !input.is_null() => json::clean_value(input),
+        _ => json::arguments(deltas),
     }
 }
 
@@ -225,8 +262,15 @@ impl Reader for Answer<'_> {
         if data.trim().is_empty() {
             return Ok(());
         }
+        // Gateways to other protocols end a stream with this, or append it.
+        if data.trim() == "[DONE]" && self.complete() {
+            self.ended = true;
+            return Ok(());
+        }
         // Skipping an unreadable event would silently lose a part of the answer.
-        let value = json::parse(data).ok_or_else(|| Error::bad("an event is not JSON"))?;
+        let Some(value) = sink.parse(data) else {
+            return Err(answer::unreadable(event, data, self.source.told));
+        };
         let kind = Some(text_of(&value, "type"))
             .filter(|t| !t.is_empty())
             .unwrap_or(event);
@@ -251,7 +295,7 @@ impl Reader for Answer<'_> {
                     Ok(())
                 }
             }
-            "error" => Err(Endpoint::refusal(self.told, &value)),
+            "error" => Err(Endpoint::refusal(self.source.told, &value)),
             // The end of a block, a keep-alive, or an unknown event.
             _ => Ok(()),
         }
@@ -259,7 +303,7 @@ impl Reader for Answer<'_> {
 
     fn whole(&mut self, body: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         if body.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(Endpoint::refusal(self.told, body));
+            return Err(Endpoint::refusal(self.source.told, body));
         }
         if !body.get("content").is_some_and(Value::is_array) {
             return Err(Error::bad("it has no content"));

@@ -1,14 +1,16 @@
 //! Reads an answer in the chat completions format, whole or as deltas, which have the same members.
 
-use mainspring_shared::message::ContentPart;
-use serde_json::Value;
+mod attachments;
 
-use crate::answer::{self, ChunkSink};
+use mainspring_shared::message::ContentPart;
+use serde_json::{Value, json};
+
+use self::attachments::Attachments;
+use crate::answer::{self, ChunkSink, Source};
 use crate::http::{Endpoint, Reader};
-use crate::status::ProviderSecrets;
 use crate::usage::{CacheCount, Counts};
 use mainspring_worker::llm::Error;
-use mainspring_worker::llm::{Finish, Reply, Request, json};
+use mainspring_worker::llm::{Finish, Reply, Request, json as texts};
 
 use super::calls::Calls;
 
@@ -24,37 +26,52 @@ const REASONING: &[&str] = &[
 
 /// The part of an answer that has been read.
 #[derive(Debug)]
-pub(super) struct Answer<'a> {
-    told: &'a ProviderSecrets,
+pub(crate) struct Answer<'a> {
+    source: Source<'a>,
     text: String,
     reasoning: String,
+    /// The member that the reasoning came in.
+    reasoning_member: Option<&'static str>,
+    attachments: Attachments,
     refused: bool,
     calls: Calls,
     finish: Option<String>,
     counts: Counts,
     model: Option<String>,
     ended: bool,
+    /// Whether something came that is no part of an answer.
+    strange: bool,
+    /// Whether only the total counts thoughts.
+    thoughts_only_in_total: bool,
 }
 
 impl<'a> Answer<'a> {
-    pub(super) fn new(told: &'a ProviderSecrets) -> Self {
+    pub(crate) fn new(source: Source<'a>, thoughts_only_in_total: bool) -> Self {
         Self {
-            told,
+            source,
             text: String::new(),
             reasoning: String::new(),
+            reasoning_member: None,
+            attachments: Attachments::default(),
             refused: false,
             calls: Calls::default(),
             finish: None,
             counts: Counts::default(),
             model: None,
             ended: false,
+            strange: false,
+            thoughts_only_in_total,
         }
     }
 
     fn object(&mut self, value: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
-        if value.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(Endpoint::refusal(self.told, value));
+        if let Some(refusal) = refusal(value) {
+            return Err(Endpoint::refusal(self.source.told, &refusal));
         }
+        self.strange |= value.get("choices").is_none()
+            && ["message", "detail", "code", "msg"]
+                .iter()
+                .any(|name| value.get(name).is_some());
         for name in ["usage", "x_openai_usage", "x_usage"] {
             if let Some(usage) = value.get(name) {
                 self.counts.read(usage, CacheCount::Included);
@@ -65,7 +82,7 @@ impl<'a> Answer<'a> {
                 .get("model")
                 .and_then(Value::as_str)
                 .filter(|m| !m.is_empty());
-            self.model = model.map(|model| json::clean(model).into_owned());
+            self.model = model.map(|model| texts::clean(model).into_owned());
         }
         // Absent or empty choices are legal: usage only, or a keep-alive.
         let choices = value
@@ -81,7 +98,7 @@ impl<'a> Answer<'a> {
 
     fn choice(&mut self, choice: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         if choice.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(Endpoint::refusal(self.told, choice));
+            return Err(Endpoint::refusal(self.source.told, choice));
         }
         if let Some(delta) = ["delta", "message"]
             .iter()
@@ -109,9 +126,21 @@ impl<'a> Answer<'a> {
                 .and_then(Value::as_str)
                 .filter(|t| !t.is_empty())
         };
-        if let Some(piece) = REASONING.iter().find_map(text_of) {
-            sink.reasoning(&mut self.reasoning, piece)?;
+        let thought = REASONING
+            .iter()
+            .find_map(|name| Some((*name, text_of(name)?)));
+        match thought {
+            Some((name, piece)) => {
+                self.reasoning_member.get_or_insert(name);
+                sink.reasoning(&mut self.reasoning, piece)?;
+            }
+            None => {
+                for piece in Attachments::thoughts(delta) {
+                    sink.reasoning(&mut self.reasoning, piece)?;
+                }
+            }
         }
+        self.attachments.read(delta, sink)?;
         match delta.get("content") {
             Some(Value::String(piece)) => sink.text(&mut self.text, piece)?,
             Some(Value::Array(blocks)) => {
@@ -170,6 +199,7 @@ impl<'a> Answer<'a> {
             .find(|text| !text.is_empty());
         for piece in own.into_iter().chain(inner) {
             if thought {
+                self.reasoning_member.get_or_insert("content");
                 sink.reasoning(&mut self.reasoning, piece)?;
             } else {
                 sink.text(&mut self.text, piece)?;
@@ -179,37 +209,52 @@ impl<'a> Answer<'a> {
     }
 
     /// The reply; only valid for a complete answer.
-    pub(super) fn reply(self, request: &Request) -> Reply {
-        let tool_calls = self.calls.finish();
-        let finish = match self.finish.as_deref() {
-            _ if self.refused => Finish::Refused,
-            Some("content_filter" | "refusal") => Finish::Refused,
-            Some("length" | "max_tokens" | "max_output_tokens" | "model_length") => Finish::Length,
-            // Not every server sets this reason when it calls tools, or calls tools when it sets
-            // it.
-            None | Some("stop" | "tool_calls" | "function_call" | "end_turn" | "eos") => {
-                if tool_calls.is_empty() {
-                    Finish::Stop
-                } else {
-                    Finish::ToolCalls
-                }
-            }
-            Some(reason) => answer::other(reason),
+    pub(crate) fn reply(mut self, request: &Request) -> Reply {
+        let origin = |member: Option<&str>| self.source.origin(&request.model, member);
+        let tool_calls = self.calls.finish(&origin(None));
+        let finish = if self.refused {
+            Finish::Refused
+        } else {
+            answer::finish(self.finish.as_deref(), !tool_calls.is_empty())
         };
         let mut content = Vec::new();
+        let members = self.attachments.into_members();
+        content.extend(members.map(|(name, value)| answer::attached(origin(Some(&name)), &value)));
         if !self.reasoning.is_empty() {
             content.push(ContentPart::Reasoning {
                 text: self.reasoning,
                 signature: None,
-                origin: None,
+                origin: Some(Box::new(origin(self.reasoning_member))),
             });
         }
         if !self.text.is_empty() {
             content.push(ContentPart::Text { text: self.text });
         }
+        if self.thoughts_only_in_total {
+            self.counts.count_thoughts_in_total();
+        }
         let usage = self.counts.usage(CacheCount::Included);
         answer::reply(request, content, tool_calls, finish, usage, self.model)
     }
+}
+
+/// What an object says that is an error, if it is one: under `error` at most servers; by its kind at vLLM, up to 0.10;
+/// beside an answer without choices at MiniMax, with a status other than 0.
+fn refusal(value: &Value) -> Option<Value> {
+    if value.get("error").is_some_and(|error| !error.is_null())
+        || value.get("object").and_then(Value::as_str) == Some("error")
+    {
+        return Some(value.clone());
+    }
+    let base = value.get("base_resp")?;
+    let code = base
+        .get("status_code")?
+        .as_i64()
+        .filter(|code| *code != 0)?;
+    let message = base.get("status_msg").and_then(Value::as_str);
+    Some(json!({"error": {
+        "message": message.unwrap_or("it gave no reason"), "code": code.to_string(),
+    }}))
 }
 
 impl Reader for Answer<'_> {
@@ -217,9 +262,16 @@ impl Reader for Answer<'_> {
         let data = data.trim();
         if data == "[DONE]" {
             self.ended = true;
+            if self.finish.is_some() {
+                return Ok(());
+            }
+            // Some servers never give a reason. Whatever else came may have been one for an end too soon.
+            if self.strange || self.calls.broke_off() {
+                return Err(Error::unavailable("it broke off inside the answer"));
+            }
             let said =
                 !self.text.is_empty() || !self.reasoning.is_empty() || !self.calls.is_empty();
-            return if said || self.finish.is_some() {
+            return if said {
                 Ok(())
             } else {
                 Err(Error::bad("it is empty"))
@@ -229,9 +281,11 @@ impl Reader for Answer<'_> {
             return Ok(());
         }
         // Skipping an unreadable event would silently lose a part of the answer.
-        let value = json::parse(data).ok_or_else(|| Error::bad("an event is not JSON"))?;
+        let Some(value) = sink.parse(data) else {
+            return Err(answer::unreadable(event, data, self.source.told));
+        };
         if event == "error" {
-            return Err(Endpoint::refusal(self.told, &value));
+            return Err(Endpoint::refusal(self.source.told, &value));
         }
         self.object(&value, sink)
     }
