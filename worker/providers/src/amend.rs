@@ -122,14 +122,24 @@ impl Amends {
             return;
         };
         let mut state = self.lock();
+        if state.of(model).hopeless > 0 {
+            state.learned(model).hopeless = 0;
+        }
         let Some(at) = state.calls.iter().position(|(own, _)| *own == mark) else {
             return;
         };
         let helped = state.calls.remove(at).map(|(_, progress)| progress.trial);
-        let learned = state.learned(model);
-        learned.hopeless = 0;
-        for amendment in helped.into_iter().flatten() {
-            learned.learn(amendment);
+        let helped = helped.unwrap_or_default();
+        if !helped.is_empty() {
+            tracing::warn!(
+                provider = self.provider,
+                model,
+                parts = %listed(&helped),
+                "a request went through without what a provider may have refused, which is left out from now on"
+            );
+        }
+        for amendment in helped {
+            state.learned(model).learn(amendment);
         }
     }
 
@@ -156,7 +166,7 @@ impl Amends {
             if let Some(found) = named.into_iter().find(|each| self.changes(&tree, each)) {
                 progress.tries += 1;
                 progress.trial.clear();
-                let error = self.amends(model, &found, message);
+                let error = self.amends(model, std::slice::from_ref(&found), message);
                 self.keep(model, mark, Some(found), progress);
                 return Some(error);
             }
@@ -198,8 +208,8 @@ impl Amends {
                 .filter(|each| self.changes(tree, each))
                 .cloned()
                 .collect();
-            if let Some(first) = step.first() {
-                let error = self.amends(&request.model, first, message);
+            if !step.is_empty() {
+                let error = self.amends(&request.model, &step, message);
                 progress.tries += 1;
                 progress.trial = step;
                 self.keep(&request.model, mark, None, progress);
@@ -234,7 +244,7 @@ impl Amends {
         if let Some(oldest) = hashes(list, &media).into_iter().next() {
             let part = Amendment::Parts(vec![oldest]);
             progress.tries += 1;
-            let error = self.amends(&request.model, &part, message);
+            let error = self.amends(&request.model, std::slice::from_ref(&part), message);
             self.keep(&request.model, mark, Some(part), progress);
             return Some(error);
         }
@@ -245,19 +255,22 @@ impl Amends {
     }
 
     /// The error that tells of a change, and what else tells of it.
-    fn amends(&self, model: &str, part: &Amendment, message: String) -> Error {
-        metrics::amended(&self.provider, part.kind());
+    fn amends(&self, model: &str, parts: &[Amendment], message: String) -> Error {
+        let mut kinds: Vec<&'static str> = parts.iter().map(Amendment::kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        for kind in kinds {
+            metrics::amended(&self.provider, kind);
+        }
+        let part = listed(parts);
         tracing::warn!(
             provider = self.provider,
             model,
-            part = %part,
+            part,
             reason = message,
-            "a provider refused a part of a request, which is left out or written otherwise from now on"
+            "a provider refused a request; it is sent again without this part of it, or with another form of it"
         );
-        Error::Amended {
-            part: part.to_string(),
-            message,
-        }
+        Error::Amended { part, message }
     }
 
     fn change<'p>(&self, tree: &mut Node<'_>, parts: impl IntoIterator<Item = &'p Amendment>) {
@@ -359,6 +372,12 @@ fn add(all: &mut Vec<u64>, new: &[u64]) {
     }
     let excess = all.len().saturating_sub(CONTENTS_MAX);
     all.drain(..excess);
+}
+
+/// Parts in a sentence.
+fn listed(parts: &[Amendment]) -> String {
+    let parts: Vec<String> = parts.iter().map(ToString::to_string).collect();
+    parts.join(", ")
 }
 
 /// Whether the refusal may be about a part of the request.

@@ -51,8 +51,16 @@ impl Amendment {
                 body.remove("temperature");
                 body.remove("top_p");
             }
+            Self::NoThinkingInLoop => {
+                if waits_without_thinking(body) {
+                    body.remove("thinking");
+                }
+            }
             Self::Member(name) => {
-                for member in [protocol.conversation(), "system", "tools"] {
+                // Elsewhere are no others of the names that messages can do without.
+                let everywhere = [protocol.conversation(), "system", "tools"];
+                let places = if name == "cache_control" { 3 } else { 1 };
+                for member in &everywhere[..places] {
                     if let Some(node) = body.get_mut(member) {
                         strip(node, name, 0);
                     }
@@ -173,6 +181,17 @@ fn without(body: &mut Node<'_>, path: &str) {
             body.remove(outer);
         }
     }
+}
+
+/// Whether the last answer has calls, but does not begin with thinking.
+fn waits_without_thinking(body: &Node<'_>) -> bool {
+    let answers = body.list("messages").iter().rev();
+    let mut answers = answers.filter(|message| message.is("role", "assistant"));
+    answers.next().is_some_and(|last| {
+        let blocks = last.list("content");
+        let begins = blocks.first().is_some_and(|first| is_of(first, &REASONING));
+        !begins && blocks.iter().any(|block| block.is("type", "tool_use"))
+    })
 }
 
 fn rename_limit(body: &mut Node<'_>, name: &'static str) {

@@ -117,7 +117,7 @@ const ESSENTIAL: [&str; 9] = [
 ];
 
 /// Members of messages without which there are none.
-const ESSENTIAL_OF_MESSAGE: [&str; 14] = [
+const ESSENTIAL_OF_MESSAGE: [&str; 22] = [
     "role",
     "content",
     "type",
@@ -132,6 +132,14 @@ const ESSENTIAL_OF_MESSAGE: [&str; 14] = [
     "image_url",
     "file",
     "name",
+    "id",
+    "tool_call_id",
+    "tool_use_id",
+    "call_id",
+    "signature",
+    "thinking",
+    "encrypted_content",
+    "summary",
 ];
 
 /// What may be changed, the most likely first.
@@ -183,7 +191,10 @@ impl Read<'_, '_> {
         match remedy {
             Remedy::DummySignatures => vec![Amendment::DummySignatures],
             Remedy::EmptyReasoning => vec![Amendment::EmptyReasoning],
-            Remedy::NoThinking => vec![Amendment::Without("thinking".to_owned())],
+            Remedy::NoThinking => vec![
+                Amendment::NoThinkingInLoop,
+                Amendment::Without("thinking".to_owned()),
+            ],
             Remedy::Reasoning => {
                 let hashes = hashes(self.list(), &REASONING);
                 vec![Amendment::Reasoning(hashes, 1), Amendment::NoReasoning]
@@ -332,8 +343,6 @@ impl Read<'_, '_> {
             } else {
                 found.push(Amendment::Member(last.to_owned()));
             }
-        } else if last == Some("name") && self.is_unknown() {
-            found.push(Amendment::Member("name".to_owned()));
         } else if last == Some("content") {
             found.push(Amendment::NoEmpty);
         }

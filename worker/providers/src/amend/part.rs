@@ -63,6 +63,8 @@ pub(super) enum Amendment {
     Whole,
     /// The model decides how much it thinks.
     Adaptive,
+    /// The model does not think while it waits for results of calls before which it did not.
+    NoThinkingInLoop,
     /// Messages, parts and calls do not have this member.
     Member(String),
     /// Tools do not have this member.
@@ -131,7 +133,7 @@ impl Amendment {
         match self {
             Self::Without(_) => "member",
             Self::LimitName(_) | Self::LimitMax(_) | Self::Together { .. } => "token_limit",
-            Self::Effort(_) | Self::Adaptive => "effort",
+            Self::Effort(_) | Self::Adaptive | Self::NoThinkingInLoop => "effort",
             Self::Whole => "stream",
             Self::Member(_) => "message_member",
             Self::ToolMember(_) | Self::Descriptions(_) => "tool_member",
@@ -176,6 +178,7 @@ impl fmt::Display for Amendment {
             }
             Self::Effort(_) => f.write_str("the reasoning effort"),
             Self::Whole => f.write_str("the stream"),
+            Self::NoThinkingInLoop => f.write_str("thinking between calls"),
             Self::Adaptive => f.write_str("the number of thinking tokens"),
             Self::Member(name) => write!(f, "the member {name:?} of messages"),
             Self::ToolMember(name) => write!(f, "the member {name:?} of tools"),

@@ -15,7 +15,7 @@ use mainspring_shared::message::{
 };
 use mainspring_shared::model::ToolSpec;
 use mainspring_shared::time::{Clock, Timestamp};
-use mainspring_worker::llm::{Model, Share};
+use mainspring_worker::llm::{Model, Secret, Share};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -354,6 +354,86 @@ async fn reasoning_that_is_refused_again_is_left_out_for_good() {
                 let parts = repaired(&*model, &next).await.expect("it is taken");
                 assert_eq!(parts.len(), usize::from(signature == "bmV3ZXI"));
             }
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_tool_that_is_left_out_is_told_to_the_model_and_nothing_else_is_lost() {
+    for protocol in [Protocol::Chat, Protocol::Messages, Protocol::Responses] {
+        let server = Server::new(protocol).await;
+        let model = server.model(|settings| settings.api_key = Secret::new("the-key-0123456789"));
+        server.rule(Box::new(|body| {
+            let list = body["tools"].as_array().expect("tools");
+            let place = list
+                .iter()
+                .position(|tool| tool.to_string().contains(r#""name":"odd""#))?;
+            let text = format!("tools[{place}].parameters: no, the-key-0123456789");
+            Some((400, json!({"error": {"message": text}}).to_string()))
+        }));
+        server
+            .during(async {
+                let request = rich(protocol);
+                let error = ask(&*model, &request).await.expect_err("it is refused");
+                assert!(!format!("{error:?}").contains("0123456789"), "{error:?}");
+                assert!(repaired(&*model, &request).await.is_ok());
+                let taken = server.taken.lock().expect("nobody panics")[0].clone();
+                assert!(
+                    taken
+                        .to_string()
+                        .contains("The tool odd is not available now.")
+                );
+                let mut plain = plain_body(&*server.model(|_| {}), &request);
+                for name in ["search", "read", "write"] {
+                    assert!(
+                        taken["tools"]
+                            .to_string()
+                            .contains(&format!(r#""name":"{name}""#))
+                    );
+                }
+                let mut taken = taken;
+                for body in [&mut plain, &mut taken] {
+                    let body = body.as_object_mut().expect("an object");
+                    for name in ["tools", "system", "instructions"] {
+                        body.remove(name);
+                    }
+                    if protocol == Protocol::Chat {
+                        let list = body["messages"].as_array_mut().expect("a list");
+                        list.remove(0);
+                    }
+                }
+                assert_eq!(taken, plain);
+            })
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn thinking_is_off_only_while_calls_are_open_before_which_the_model_did_not_think() {
+    let server = Server::new(Protocol::Messages).await;
+    let model = server.model(|_| {});
+    server.rule(Box::new(|body| {
+        let list = body["messages"].as_array().expect("a list");
+        let last = list.iter().rev().find(|message| message["role"] == "assistant")?;
+        let breaks = last.to_string().contains("tool_use") && last["content"][0]["type"] != "thinking";
+        (breaks && body.get("thinking").is_some()).then(|| {
+            let text = "messages.3.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` is enabled, a final `assistant` message must start with a thinking block";
+            (400, json!({"type": "error", "error": {"type": "invalid_request_error", "message": text}}).to_string())
+        })
+    }));
+    server
+        .during(async {
+            let mut request = rich(Protocol::Messages);
+            request.adaptive = true;
+            let at = request.messages.len() - 3;
+            let mut answer = Message::clone(&request.messages[at]);
+            answer.content.clear();
+            request.messages[at] = Arc::new(answer);
+            let parts = repaired(&*model, &request).await.expect("it is taken");
+            assert_eq!(parts, ["thinking between calls"]);
+            assert_eq!(repaired(&*model, &later(&request)).await, Ok(Vec::new()));
+            let taken = server.taken.lock().expect("nobody panics");
+            assert!(taken[0].get("thinking").is_none() && taken[1].get("thinking").is_some());
         })
         .await;
 }
