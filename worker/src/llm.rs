@@ -111,9 +111,10 @@ pub trait Model: Send + Sync + Debug {
         Ok(())
     }
 
-    /// Whether the provider enforces [`Request::output`], so that the prompt need not mention it.
-    /// Answers are checked either way.
-    fn native_schema(&self) -> bool {
+    /// Whether the provider enforces [`Request::output`] for this model, in a request with or without
+    /// tools, so that the prompt need not mention it. Answers are checked either way.
+    fn native_schema(&self, model: &str, tools: bool) -> bool {
+        let _ = (model, tools);
         false
     }
 

@@ -90,7 +90,7 @@ impl Model for Anthropic {
         Ok(reply)
     }
 
-    fn native_schema(&self) -> bool {
+    fn native_schema(&self, _model: &str, _tools: bool) -> bool {
         self.native_schema
     }
 

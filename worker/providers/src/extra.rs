@@ -62,20 +62,30 @@ impl RequestExtra {
         Ok(())
     }
 
-    /// Adds the members to a body. Members of the request itself stay unchanged; objects are
-    /// merged. The order is kept, so that requests with a common prefix still have one.
-    pub(super) fn add(&self, model: &str, body: Vec<u8>) -> Result<Vec<u8>, Error> {
-        let own = self.by_model.get(model);
-        if self.all.is_empty() && own.is_none_or(Map::is_empty) {
-            return Ok(body);
-        }
-        let mut extra = self.all.clone();
-        for (name, value) in own.into_iter().flatten() {
+    /// Adds the members to a body, and those that the agent's author gave. Members of the request itself stay
+    /// unchanged, and the configuration takes precedence over the author; objects are merged. The order is kept, so
+    /// that requests with a common prefix still have one.
+    pub(super) fn add(
+        &self,
+        model: &str,
+        authors: Option<&Map<String, Value>>,
+        body: Vec<u8>,
+    ) -> Result<Vec<u8>, Error> {
+        let own = self.by_model.get(model).into_iter().flatten();
+        let authors = authors.into_iter().flatten();
+        let mut extra: Map<String, Value> = authors
+            .filter(|(name, _)| !RESERVED.contains(&name.as_str()))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        for (name, value) in self.all.iter().chain(own) {
             let merged = match extra.remove(name) {
                 Some(general) => merge(value.clone(), general),
                 None => value.clone(),
             };
             extra.insert(name.clone(), merged);
+        }
+        if extra.is_empty() {
+            return Ok(body);
         }
         let broken = |error: serde_json::Error| Error::InvalidRequest {
             message: format!("its further members cannot be added: {error}"),
@@ -183,7 +193,7 @@ mod tests {
     use super::*;
 
     fn added(extra: &RequestExtra, model: &str, body: &str) -> String {
-        let body = extra.add(model, body.as_bytes().to_vec());
+        let body = extra.add(model, None, body.as_bytes().to_vec());
         String::from_utf8(body.expect("it is an object")).expect("text")
     }
 
@@ -216,7 +226,7 @@ mod tests {
         let mut wanted = body;
         wanted["z"] = serde_json::json!([1, {"y": "}"}]);
         assert_eq!(added, wanted);
-        let added = extra.add("m", b"{}".to_vec()).expect("members");
+        let added = extra.add("m", None, b"{}".to_vec()).expect("members");
         assert_eq!(added, br#"{"z":[1,{"y":"}"}]}"#);
     }
 
@@ -234,6 +244,21 @@ mod tests {
         );
         let none = RequestExtra::default();
         assert_eq!(added(&none, "m", "untouched"), "untouched");
+    }
+
+    #[test]
+    fn an_author_adds_members_but_replaces_none_of_the_request_or_of_the_operator() {
+        let extra = RequestExtra::read(r#"{"service_tier": "flex"}"#).expect("members");
+        let authors = serde_json::json!({
+            "service_tier": "priority", "seed": 7, "temperature": 1, "messages": [], "stream": false,
+        });
+        let body = br#"{"model":"m","temperature":0.5}"#.to_vec();
+        let added = extra.add("m", authors.as_object(), body);
+        let added = String::from_utf8(added.expect("an object")).expect("text");
+        assert_eq!(
+            added,
+            r#"{"model":"m","temperature":0.5,"seed":7,"service_tier":"flex"}"#
+        );
     }
 
     #[test]

@@ -246,8 +246,8 @@ impl<M: Model> Model for Guarded<M> {
         self.model.keeps_prompts()
     }
 
-    fn native_schema(&self) -> bool {
-        self.model.native_schema()
+    fn native_schema(&self, model: &str, tools: bool) -> bool {
+        self.model.native_schema(model, tools)
     }
 
     fn sounds(&self) -> &'static [&'static str] {

@@ -195,7 +195,8 @@ impl Endpoint {
         sink: &mut ChunkSink<'_>,
     ) -> Result<(), Error> {
         let model = &request.model;
-        let plain = || self.extra.add(model, body()?);
+        let authors = request.model_options.as_deref();
+        let plain = || self.extra.add(model, authors, body()?);
         self.attempt(async {
             let room = self.uploads.room(request).await;
             let sent = self.amends.amended(model, plain()?);
@@ -302,14 +303,15 @@ impl Endpoint {
         Err(Unanswered::refused(status, refusal, error))
     }
 
-    /// A request's body with the configured additional members, and with everything that was learned
-    /// from refusals.
+    /// A request's body with the additional members of the configuration and of the agent, and with
+    /// everything that was learned from refusals.
     pub(super) fn whole_body(
         &self,
         request: &Request,
         body: Result<Vec<u8>, Error>,
     ) -> Result<Vec<u8>, Error> {
-        let body = self.extra.add(&request.model, body?)?;
+        let authors = request.model_options.as_deref();
+        let body = self.extra.add(&request.model, authors, body?)?;
         Ok(self.amends.amended(&request.model, body))
     }
 

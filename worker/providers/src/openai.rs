@@ -4,16 +4,19 @@ mod calls;
 mod reader;
 mod request;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use mainspring_shared::time::Clock;
 
 pub(crate) use self::reader::Answer;
+use self::request::{Place, enforces_schema};
 use crate::answer::ChunkSink;
 use crate::gate::Gate;
 use crate::http::Endpoint;
 use crate::open::SetupError;
+use crate::responses::Responses;
 use crate::settings::{Kind, ProviderSettings};
 use crate::tools::Tools;
 use mainspring_worker::llm::Error;
@@ -27,6 +30,8 @@ pub(super) const PUBLIC_HOST: &str = "api.openai.com";
 pub(super) struct OpenAi {
     endpoint: Endpoint,
     native_schema: bool,
+    /// The same provider's Responses API, for models that take tools only there.
+    responses: Responses,
 }
 
 impl OpenAi {
@@ -49,9 +54,41 @@ impl OpenAi {
             &headers,
             (gate, clock),
         )?;
+        let responses = ProviderSettings {
+            kind: Kind::OpenAiResponses,
+            background: false,
+            ..settings.clone()
+        };
         Ok(Self {
             endpoint,
             native_schema: settings.native_schema,
+            responses: Responses::new(&responses, gate, clock)?,
+        })
+    }
+
+    fn body(&self, request: &Request) -> Result<Vec<u8>, Error> {
+        let place = Place {
+            host: self.endpoint.host(),
+            rules: &self.endpoint.rules(&request.model),
+            native_schema: self.native_schema,
+            stream: self.endpoint.streams(),
+        };
+        request::body(request, place)
+    }
+
+    /// The request for the Responses API, if it has to go there. What that has no member for is left out: here, such
+    /// models have none either.
+    fn for_responses<'r>(&self, request: &'r Request) -> Option<Cow<'r, Request>> {
+        let rules = self.endpoint.rules(&request.model);
+        let must = !request.tools.is_empty() && rules.needs_responses(request.reasoning_effort);
+        must.then(|| {
+            if request.stop.is_empty() {
+                return Cow::Borrowed(request);
+            }
+            Cow::Owned(Request {
+                stop: Vec::new(),
+                ..request.clone()
+            })
         })
     }
 }
@@ -63,9 +100,11 @@ impl Model for OpenAi {
         request: &Request,
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
-        let native = self.native_schema;
+        if let Some(request) = self.for_responses(request) {
+            return self.responses.complete(&request, on_chunk).await;
+        }
         let rules = self.endpoint.rules(&request.model);
-        let body = || request::body(request, &rules, native, self.endpoint.streams());
+        let body = || self.body(request);
         let source = self.endpoint.source(Kind::OpenAi);
         let mut answer = Answer::new(source, rules.thoughts_only_in_total);
         self.endpoint
@@ -77,17 +116,20 @@ impl Model for OpenAi {
     }
 
     fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
-        let streams = self.endpoint.streams();
-        let rules = self.endpoint.rules(&request.model);
-        let body = request::body(request, &rules, self.native_schema, streams);
-        Some(self.endpoint.whole_body(request, body))
+        if let Some(request) = self.for_responses(request) {
+            return self.responses.wire(&request);
+        }
+        Some(self.endpoint.whole_body(request, self.body(request)))
     }
 
     fn sounds(&self) -> &'static [&'static str] {
         request::SOUNDS
     }
 
-    fn native_schema(&self) -> bool {
-        self.native_schema
+    fn native_schema(&self, model: &str, tools: bool) -> bool {
+        self.native_schema && enforces_schema(&self.endpoint.rules(model), tools)
     }
 }
+
+#[cfg(test)]
+mod tests;

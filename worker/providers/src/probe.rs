@@ -108,7 +108,7 @@ pub async fn probe(model: &dyn Model, name: &str) -> Result<Probed, Error> {
     probed.thinks = Some(reply.usage.reasoning_tokens > 0 || reply.content.iter().any(thought));
     let asking = Prober { model, name };
     probed.calls_tools = asking.tools(&mut probed.failed).await;
-    if model.native_schema() {
+    if model.native_schema(name, false) {
         probed.native_schema = asking.schema(&mut probed.failed).await;
     }
     probed.takes_images = asking.image(&mut probed.failed).await;

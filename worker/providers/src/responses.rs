@@ -123,7 +123,7 @@ impl Model for Responses {
         Some(self.endpoint.whole_body(request, body))
     }
 
-    fn native_schema(&self) -> bool {
+    fn native_schema(&self, _model: &str, _tools: bool) -> bool {
         self.wants.native_schema
     }
 }

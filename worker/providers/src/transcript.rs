@@ -5,11 +5,15 @@
 //! may have been imported. A provider refuses such a request as a whole, so whatever does not fit
 //! is left out here, and missing results are replaced with a placeholder.
 
+mod ids;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use mainspring_shared::message::{ContentPart, Message, Role, ToolCall, plain_text};
 use mainspring_worker::llm::Error;
+
+pub(super) use self::ids::Receiver;
 
 /// The only kind of file, besides text, that providers accept.
 pub(super) const PDF: &str = "application/pdf";

@@ -115,11 +115,12 @@ pub(crate) struct Question<'a> {
 pub(crate) fn request(question: Question<'_>) -> Request {
     let Question { send, resolved, .. } = question;
     let missing = question.offers.missing();
+    let has_tools = !question.offers.specs().is_empty();
     render(Inputs {
         model: Reader {
             name: resolved.model.clone(),
             facts: &resolved.facts,
-            native_schema: resolved.client.native_schema(),
+            native_schema: resolved.client.native_schema(&resolved.model, has_tools),
             sounds: resolved.client.sounds(),
         },
         session: send.record.key.session,

@@ -311,7 +311,7 @@ async fn chat_completions_are_told_the_shape_of_the_answer_unless_they_cannot_ho
     for native in [true, false] {
         settings.native_schema = native;
         let model = model(&settings);
-        assert_eq!(model.native_schema(), native);
+        assert_eq!(model.native_schema("m", false), native);
         let _ = ask(&*model, &shaped()).await;
     }
     let bodies = server.received();
@@ -333,10 +333,10 @@ async fn chat_completions_are_told_the_shape_of_the_answer_unless_they_cannot_ho
 async fn messages_are_told_the_shape_of_the_answer_where_it_is_configured() {
     let server = Server::start(Answer::new(500, "text/plain", b"no", 100)).await;
     let mut settings = settings(Kind::Anthropic, &server.url("/v1"));
-    assert!(!model(&settings).native_schema(), "by default");
+    assert!(!model(&settings).native_schema("m", false), "by default");
     for native in [false, true] {
         settings.native_schema = native;
-        assert_eq!(model(&settings).native_schema(), native);
+        assert_eq!(model(&settings).native_schema("m", false), native);
         let _ = ask(&*model(&settings), &shaped()).await;
     }
     let bodies = server.received();

@@ -1,16 +1,24 @@
 //! Builds chat completions requests.
 
+mod messages;
+mod parts;
+
 use std::borrow::Cow;
 
-use mainspring_shared::agent::{OutputSpec, ReasoningEffort};
-use mainspring_shared::message::{ContentPart, FileSource, ImageSource, Message, ToolCall};
+use mainspring_shared::agent::{OutputSpec, ReasoningEffort, ToolChoice};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::rules::{OutputLimit, ReasoningBack, Rules};
+use self::messages::{WireMessage, messages};
+pub(super) use self::parts::SOUNDS;
+use crate::rules::{OutputLimit, ResponseFormat, Rules, ThinkingSwitch, ToolChoiceWord};
+use crate::settings::Kind;
 use crate::tools::{Tool, Tools};
-use crate::transcript::{PDF, Turn, file_text, has_media, not_taken, turns, wire_name};
+use crate::transcript::Receiver;
 use mainspring_worker::llm::{Error, Request};
+
+/// Some servers only answer with a JSON object if the prompt has this word.
+const JSON: &str = "Answer with a JSON object.";
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -25,6 +33,10 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_effort: Option<ReasoningEffort>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Typed>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enable_thinking: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_completion_tokens: Option<u32>,
@@ -32,20 +44,28 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Typed<FunctionSpec<'a>>>,
-    /// Some servers refuse this member if there are no tools.
+    tools: Vec<WireTool<'a>>,
+    /// Left out where the model decides: that is the default, and some servers refuse it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<&'static str>,
+    tool_choice: Option<WireChoice<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    response_format: Option<ResponseFormat<'a>>,
+    parallel_tool_calls: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<WireFormat<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_cache_key: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-struct ResponseFormat<'a> {
+struct Typed {
     r#type: &'static str,
-    json_schema: &'a OutputSpec,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum WireFormat<'a> {
+    JsonSchema { json_schema: &'a OutputSpec },
+    JsonObject,
 }
 
 #[derive(Serialize)]
@@ -54,91 +74,9 @@ struct StreamOptions {
 }
 
 #[derive(Serialize)]
-#[serde(tag = "role", rename_all = "lowercase")]
-enum WireMessage<'a> {
-    System {
-        content: &'a str,
-    },
-    User {
-        content: Content<'a>,
-    },
-    Assistant {
-        /// Always present, even if empty: some servers require the member.
-        content: Option<Cow<'a, str>>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reasoning_content: Option<String>,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        tool_calls: Vec<CallWithId<'a>>,
-    },
-    Tool {
-        tool_call_id: Cow<'a, str>,
-        content: Cow<'a, str>,
-    },
-}
-
-/// Serializes text-only content as a string, which servers accept that know of nothing else.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Content<'a> {
-    Text(Cow<'a, str>),
-    Parts(Vec<Part<'a>>),
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Part<'a> {
-    Text { text: Cow<'a, str> },
-    ImageUrl { image_url: ImageUrl<'a> },
-    File { file: FileData<'a> },
-    InputAudio { input_audio: Sound<'a> },
-}
-
-#[derive(Serialize)]
-struct Sound<'a> {
-    data: &'a str,
-    format: &'static str,
-}
-
-/// The media types of audio that the protocol supports.
-pub(super) const SOUNDS: &[&str] = &["audio/wav", "audio/x-wav", "audio/mpeg", "audio/mp3"];
-
-/// The protocol's name for audio of this type.
-fn sound(media_type: &str) -> Option<&'static str> {
-    match media_type {
-        "audio/wav" | "audio/x-wav" => Some("wav"),
-        "audio/mpeg" | "audio/mp3" => Some("mp3"),
-        _ => None,
-    }
-}
-
-#[derive(Serialize)]
-struct ImageUrl<'a> {
-    url: Cow<'a, str>,
-}
-
-#[derive(Serialize)]
-struct FileData<'a> {
-    filename: &'a str,
-    file_data: String,
-}
-
-#[derive(Serialize)]
-struct CallWithId<'a> {
-    id: Cow<'a, str>,
-    #[serde(flatten)]
-    call: Typed<FunctionCall<'a>>,
-}
-
-#[derive(Serialize)]
-struct Typed<T> {
+struct WireTool<'a> {
     r#type: &'static str,
-    function: T,
-}
-
-#[derive(Serialize)]
-struct FunctionCall<'a> {
-    name: Cow<'a, str>,
-    arguments: String,
+    function: FunctionSpec<'a>,
 }
 
 #[derive(Serialize)]
@@ -150,37 +88,62 @@ struct FunctionSpec<'a> {
     parameters: Option<&'a Value>,
 }
 
+#[derive(Serialize)]
+#[serde(untagged)]
+enum WireChoice<'a> {
+    Word(&'static str),
+    Named {
+        r#type: &'static str,
+        function: Name<'a>,
+    },
+}
+
+#[derive(Serialize)]
+struct Name<'a> {
+    name: &'a str,
+}
+
+/// What a provider's requests have in common.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) host: &'a str,
+    pub(super) rules: &'a Rules,
+    /// Whether the provider is given the answer's schema.
+    pub(super) native_schema: bool,
+    pub(super) stream: bool,
+}
+
+/// Whether the endpoint itself holds an answer to a schema, given the tools of the request.
+pub(super) fn enforces_schema(rules: &Rules, tools: bool) -> bool {
+    rules.response_format == ResponseFormat::JsonSchema && (rules.schema_with_tools || !tools)
+}
+
 /// The body of a request; the same request always gives the same bytes.
-pub(super) fn body(
-    request: &Request,
-    rules: &Rules,
-    native_schema: bool,
-    stream: bool,
-) -> Result<Vec<u8>, Error> {
-    let tools = Tools::of(request, rules);
-    let mut messages = Vec::with_capacity(request.messages.len() + 1);
-    if let Some(content) = request.system.as_deref().filter(|s| !s.trim().is_empty()) {
-        messages.push(WireMessage::System { content });
-    }
-    for turn in turns(&request.messages) {
-        push(&mut messages, turn, (rules, &tools))?;
-    }
-    if let Some(tail) = &request.tail {
-        push_tail(&mut messages, tail);
-    }
-    let cache_key = request.cache_key.as_deref();
-    let most = Some(request.max_tokens).filter(|max| *max > 0);
-    let output = request.output.as_deref().filter(|_| native_schema);
+pub(super) fn body(request: &Request, place: Place<'_>) -> Result<Vec<u8>, Error> {
+    let Place { rules, stream, .. } = place;
+    let response_format = format(request, place);
+    let system = request.system.as_deref().filter(|s| !s.trim().is_empty());
+    let system = system.map(Cow::Borrowed);
+    let system = match &response_format {
+        Some(WireFormat::JsonObject) => Some(with_json(system, request)),
+        Some(WireFormat::JsonSchema { .. }) | None => system,
+    };
+    let receiver = Receiver::new(rules, Kind::OpenAi.as_str(), place.host, &request.model);
     let effort = request.reasoning_effort;
     let effort = effort.and_then(|effort| rules.effort(effort));
     let temperature = rules.temperature(request.temperature, effort);
+    let most = Some(request.max_tokens).filter(|max| *max > 0);
+    let known = Tools::of(request, rules);
+    let (tools, tool_choice) = offered(request, &known, rules);
     let body = Body {
         model: &request.model,
-        messages,
+        messages: messages(request, system, (rules, &known), receiver)?,
         temperature,
         top_p: rules.top_p(request.top_p, temperature, effort),
         stop: if rules.stop { &request.stop } else { &[] },
         reasoning_effort: effort,
+        thinking: thinking(request, rules),
+        enable_thinking: enable_thinking(request, rules, stream),
         max_tokens: most.filter(|_| rules.output_limit == OutputLimit::MaxTokens),
         max_completion_tokens: most
             .filter(|_| rules.output_limit == OutputLimit::MaxCompletionTokens),
@@ -188,183 +151,127 @@ pub(super) fn body(
         stream_options: (stream && rules.stream_options).then_some(StreamOptions {
             include_usage: true,
         }),
-        tools: tools.list().iter().map(tool).collect(),
-        tool_choice: (!tools.is_empty()).then_some("auto"),
-        response_format: output.map(|json_schema| ResponseFormat {
-            r#type: "json_schema",
-            json_schema,
-        }),
-        prompt_cache_key: cache_key.filter(|_| rules.prompt_cache_key),
+        // Refused without tools.
+        parallel_tool_calls: request
+            .parallel_tool_calls
+            .filter(|_| rules.parallel_tool_calls && !tools.is_empty()),
+        tools,
+        tool_choice,
+        response_format,
+        prompt_cache_key: request
+            .cache_key
+            .as_deref()
+            .filter(|_| rules.prompt_cache_key),
     };
     serde_json::to_vec(&body).map_err(|error| Error::InvalidRequest {
         message: format!("it is not JSON: {error}"),
     })
 }
 
-fn push<'a>(
-    messages: &mut Vec<WireMessage<'a>>,
-    turn: Turn<'a>,
-    (rules, tools): (&Rules, &Tools<'_>),
-) -> Result<(), Error> {
-    match turn {
-        Turn::User { text, message } => {
-            let content = if has_media(message) {
-                Content::Parts(parts(&message.content)?)
-            } else {
-                Content::Text(text)
-            };
-            messages.push(WireMessage::User { content });
-        }
-        Turn::Assistant { text, message } => messages.push(WireMessage::Assistant {
-            content: Some(text).filter(|text| !text.is_empty()),
-            reasoning_content: reasoning(message)
-                .filter(|_| rules.reasoning_back != ReasoningBack::None),
-            tool_calls: message
-                .tool_calls
-                .iter()
-                .map(|it| call(it, tools))
-                .collect(),
-        }),
-        Turn::Results(results) => {
-            // A tool message only takes text; other content follows after all of them.
-            let mut shown = Vec::new();
-            for result in results {
-                let message = result.message.filter(|message| has_media(message));
-                let mut content = result.text;
-                if let Some(message) = message {
-                    let id = wire_name(&result.call.id);
-                    let text = Cow::Owned(format!("[non-text output of the call {id}]"));
-                    shown.push(Part::Text { text });
-                    let media = message.content.iter();
-                    let media = media.filter(|part| !matches!(part, ContentPart::Text { .. }));
-                    shown.extend(parts(media)?);
-                    if content.trim().is_empty() {
-                        content = Cow::Borrowed("[see the next message]");
-                    }
-                }
-                messages.push(WireMessage::Tool {
-                    tool_call_id: wire_name(&result.call.id),
-                    content,
-                });
-            }
-            if !shown.is_empty() {
-                let content = Content::Parts(shown);
-                messages.push(WireMessage::User { content });
-            }
-        }
+/// How the answer is held to its form. A schema that the endpoint doesn't enforce is in the prompt.
+fn format<'a>(request: &'a Request, place: Place<'_>) -> Option<WireFormat<'a>> {
+    let Place { rules, .. } = place;
+    let tools = !request.tools.is_empty();
+    let output = request.output.as_deref();
+    let schema = output.filter(|_| place.native_schema && enforces_schema(rules, tools));
+    if let Some(json_schema) = schema {
+        return Some(WireFormat::JsonSchema { json_schema });
     }
-    Ok(())
+    let instead = output.is_some()
+        && place.native_schema
+        && rules.response_format == ResponseFormat::JsonObject;
+    let wanted = request.json_object || instead;
+    (wanted && rules.json_object && (rules.schema_with_tools || !tools))
+        .then_some(WireFormat::JsonObject)
 }
 
-/// Appends the tail to the user's turn. Tool messages only take results, so a new turn is begun
-/// after them.
-fn push_tail<'a>(messages: &mut Vec<WireMessage<'a>>, tail: &'a str) {
-    match messages.last_mut() {
-        Some(WireMessage::User {
-            content: Content::Text(text),
-        }) => {
-            let text = text.to_mut();
-            text.push_str("\n\n");
-            text.push_str(tail);
-        }
-        Some(WireMessage::User {
-            content: Content::Parts(parts),
-        }) => parts.push(Part::Text {
-            text: Cow::Borrowed(tail),
-        }),
-        _ => messages.push(WireMessage::User {
-            content: Content::Text(Cow::Borrowed(tail)),
-        }),
+/// The system prompt, which says that the answer is JSON unless something does.
+fn with_json<'a>(system: Option<Cow<'a, str>>, request: &Request) -> Cow<'a, str> {
+    let says = |text: &str| text.contains("JSON") || text.contains("json");
+    let said = system.as_deref().is_some_and(says) || request.tail.as_deref().is_some_and(says);
+    match system {
+        Some(system) if said => system,
+        Some(system) => Cow::Owned(format!("{system}\n\n{JSON}")),
+        None => Cow::Borrowed(JSON),
     }
 }
 
-/// The content parts, in order.
-fn parts<'a>(content: impl IntoIterator<Item = &'a ContentPart>) -> Result<Vec<Part<'a>>, Error> {
-    let mut parts = Vec::new();
-    for part in content {
-        parts.push(match part {
-            ContentPart::Reasoning { .. }
-            | ContentPart::Digest { .. }
-            | ContentPart::Attached(_) => continue,
-            ContentPart::Text { text } => Part::Text {
-                text: Cow::Borrowed(text),
-            },
-            ContentPart::Image { source } => Part::ImageUrl {
-                image_url: ImageUrl {
-                    url: match source {
-                        ImageSource::Url { url } => Cow::Borrowed(url),
-                        ImageSource::Blob { media_type, .. } => {
-                            return Err(not_taken("image", media_type));
-                        }
-                        ImageSource::Base64 { media_type, data } => {
-                            Cow::Owned(format!("data:{media_type};base64,{data}"))
-                        }
-                    },
-                },
-            },
-            ContentPart::File { name, source } => match source {
-                FileSource::Text { text } => Part::Text {
-                    text: Cow::Owned(file_text(name, text)),
-                },
-                FileSource::Base64 { media_type, data } if media_type == PDF => Part::File {
-                    file: FileData {
-                        filename: name,
-                        file_data: format!("data:{media_type};base64,{data}"),
-                    },
-                },
-                FileSource::Base64 { media_type, data } => match sound(media_type) {
-                    Some(format) => Part::InputAudio {
-                        input_audio: Sound { data, format },
-                    },
-                    None => return Err(not_taken(name, media_type)),
-                },
-                FileSource::Blob { media_type, .. } => return Err(not_taken(name, media_type)),
-            },
-        });
+/// Whether the model is told to think, or not to; `None` if it is left to it.
+fn thinks(request: &Request) -> Option<bool> {
+    request
+        .reasoning_effort
+        .map(|effort| effort != ReasoningEffort::None)
+}
+
+fn thinking(request: &Request, rules: &Rules) -> Option<Typed> {
+    let thinks = thinks(request).filter(|_| rules.thinking_switch == ThinkingSwitch::Thinking)?;
+    Some(Typed {
+        r#type: if thinks { "enabled" } else { "disabled" },
+    })
+}
+
+fn enable_thinking(request: &Request, rules: &Rules, stream: bool) -> Option<bool> {
+    if rules.thinking_switch != ThinkingSwitch::EnableThinking {
+        return None;
     }
-    Ok(parts)
+    // Thinking is refused unless the answer is streamed.
+    if stream { thinks(request) } else { Some(false) }
 }
 
-/// The reasoning of a model with this protocol. Signed reasoning is from another protocol.
-fn reasoning(message: &Message) -> Option<String> {
-    let thoughts = message.content.iter().filter_map(|part| match part {
-        ContentPart::Reasoning {
-            text,
-            signature: None,
-            ..
-        } => Some(text.as_str()),
-        ContentPart::Reasoning { .. }
-        | ContentPart::Text { .. }
-        | ContentPart::Image { .. }
-        | ContentPart::File { .. }
-        | ContentPart::Digest { .. }
-        | ContentPart::Attached(_) => None,
-    });
-    Some(thoughts.collect::<Vec<_>>().join("\n\n")).filter(|text| !text.is_empty())
-}
-
-fn call<'a>(call: &'a ToolCall, tools: &Tools<'_>) -> CallWithId<'a> {
-    let function = FunctionCall {
-        name: tools.name(&call.name),
-        arguments: tools.arguments(call).to_string(),
+/// The tools, and what is said about the choice among them. A choice that the endpoint doesn't accept is made by what
+/// is on offer, as far as that is possible.
+fn offered<'a>(
+    request: &Request,
+    tools: &'a Tools<'_>,
+    rules: &Rules,
+) -> (Vec<WireTool<'a>>, Option<WireChoice<'a>>) {
+    let accepts = |word| rules.tool_choice.contains(&word);
+    let thinking = request.reasoning_effort != Some(ReasoningEffort::None);
+    let may_force = rules.forced_while_thinking || !thinking;
+    let required = || {
+        [ToolChoiceWord::Required, ToolChoiceWord::Any]
+            .into_iter()
+            .find(|word| may_force && accepts(*word))
+            .map(|word| WireChoice::Word(word.as_str()))
     };
-    CallWithId {
-        id: wire_name(&call.id),
-        call: Typed {
-            r#type: "function",
-            function,
+    let all = || tools.list().iter().map(tool).collect();
+    if tools.is_empty() {
+        return (Vec::new(), None);
+    }
+    match &request.tool_choice {
+        ToolChoice::Auto => (all(), None),
+        ToolChoice::None if accepts(ToolChoiceWord::None) => {
+            (all(), Some(WireChoice::Word("none")))
+        }
+        ToolChoice::None => (Vec::new(), None),
+        ToolChoice::Required => (all(), required()),
+        ToolChoice::Tool(name) => {
+            let name = tools.name(name);
+            let Some(named) = tools.list().iter().find(|tool| tool.name == name) else {
+                return (all(), required());
+            };
+            if may_force && accepts(ToolChoiceWord::Named) {
+                let choice = WireChoice::Named {
+                    r#type: "function",
+                    function: Name { name: &named.name },
+                };
+                return (all(), Some(choice));
+            }
+            (vec![tool(named)], required())
+        }
+    }
+}
+
+fn tool<'a>(tool: &'a Tool<'_>) -> WireTool<'a> {
+    WireTool {
+        r#type: "function",
+        function: FunctionSpec {
+            name: &tool.name,
+            description: &tool.description,
+            parameters: tool.parameters(),
         },
     }
 }
 
-fn tool<'a>(tool: &'a Tool<'_>) -> Typed<FunctionSpec<'a>> {
-    let function = FunctionSpec {
-        name: &tool.name,
-        description: &tool.description,
-        parameters: tool.parameters(),
-    };
-    Typed {
-        r#type: "function",
-        function,
-    }
-}
+#[cfg(test)]
+mod tests;

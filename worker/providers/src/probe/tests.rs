@@ -80,7 +80,7 @@ impl Model for Endpoint {
         Ok(reply)
     }
 
-    fn native_schema(&self) -> bool {
+    fn native_schema(&self, _model: &str, _tools: bool) -> bool {
         true
     }
 }

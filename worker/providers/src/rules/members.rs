@@ -83,6 +83,8 @@ members! {
     reasoning_empty: bool = false;
     /// What must be the same for an attachment, or a call's own id, to go back.
     attached_back: AttachedBack = AttachedBack::Host;
+    /// The members of a message or call that it attaches and wants back, besides reasoning.
+    attachments: Vec<String> = ["extra_content", "reasoning_details"].map(str::to_owned).to_vec();
     /// What calls get which lack the signature that the model attaches to its own.
     unsigned_calls: UnsignedCalls = UnsignedCalls::AsTheyAre;
     /// The form that ids of calls must have which the endpoint didn't give.
@@ -105,6 +107,8 @@ members! {
     schema_with_tools: bool = true;
     /// How it can be held to a form of its answer.
     response_format: ResponseFormat = ResponseFormat::JsonSchema;
+    /// Whether it can be held to a JSON object of any form.
+    json_object: bool = true;
     /// Whether requests with tools must go to the Responses API of the same address.
     tools_at_responses: ToolsAtResponses = ToolsAtResponses::Never;
     /// The ways to choose a tool that are accepted, besides leaving it to the model.

@@ -233,7 +233,8 @@ impl Run<'_> {
     /// The request of the model call.
     fn request(&mut self, resolved: &Resolved) -> Request {
         if let Ok(Some(output)) = &mut self.prompt.output {
-            let can = resolved.client.native_schema();
+            let tools = !self.prompt.offers.specs().is_empty();
+            let can = resolved.client.native_schema(&resolved.model, tools);
             output.told = !resolved.facts.enforces_schema(can);
         }
         load::request(self.question(resolved))
