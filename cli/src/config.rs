@@ -6,6 +6,7 @@ mod memory;
 mod model;
 mod oidc;
 mod provider;
+mod rules;
 mod tools;
 mod validate;
 
@@ -24,7 +25,7 @@ use mainspring_worker::{RetrySettings, WorkerConfig};
 pub(crate) use blobs::{BlobStore, BlobsConfig};
 pub(crate) use memory::{EmbeddingsConfig, MemoryServer};
 pub(crate) use oidc::OidcIssuer;
-pub(crate) use provider::{Provider, ProviderKind, extra};
+pub(crate) use provider::{Provider, ProviderKind, extra, rule_settings};
 pub(crate) use tools::{HooksConfig, McpServer, ShellKind, SkillsConfig, ToolsConfig};
 pub(crate) use validate::{Backend, Purpose};
 

@@ -28,7 +28,7 @@ use mainspring_store_sqlite::{MigratePolicy, SqliteOptions};
 pub(crate) use self::bounds::{scheduler_config, worker_config};
 pub(crate) use self::databases::{mover, others as other_databases};
 pub(crate) use self::memories::memories;
-pub(crate) use self::models::providers;
+pub(crate) use self::models::{provider_settings, providers};
 pub(crate) use self::oidc::verifier as issuers;
 pub(crate) use self::tools::{hooks, mcp_servers, tools};
 pub(crate) use self::webhooks::{webhooks, with_own_key, with_printed_key};

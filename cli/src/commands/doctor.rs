@@ -1,11 +1,14 @@
 //! `mainspring doctor`: reports what is wrong, one line per check.
 
+mod rules;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{Backend, Config, Migrate, Provider, ProviderKind, Purpose};
 use mainspring_providers::probe;
+use mainspring_providers::rules::Said;
 use mainspring_runtime::Choice as _;
 use mainspring_shared::agent::{DEFAULT_POOL, Priority};
 use mainspring_shared::error::Coded;
@@ -17,6 +20,7 @@ use mainspring_shared::tool::McpTools;
 use mainspring_worker::llm::Providers;
 use serde_json::{Value, json};
 
+use self::rules::{Learner, pasteable_rules};
 use crate::args::{DoctorArgs, Format};
 use crate::failure::{Exit, Failure, causes, next_of};
 use crate::{output, wiring};
@@ -38,6 +42,8 @@ struct Finding {
     next: Option<String>,
     /// What was found out about a model, under the name that the configuration uses.
     facts: Option<(String, FactsOverride)>,
+    /// In what an endpoint differs from what is known of it, under the name of its table in the configuration.
+    rules: Option<(String, Said)>,
 }
 
 /// The severity.
@@ -67,6 +73,7 @@ impl Finding {
             detail: detail.into(),
             next: None,
             facts: None,
+            rules: None,
         }
     }
 
@@ -105,6 +112,7 @@ pub(crate) async fn run(args: &DoctorArgs, format: Format, config: &Config) -> R
                 next,
                 status,
                 facts,
+                rules,
             } = it;
             let mut row = json!({
                 "status": status.as_str(), "check": check, "detail": detail, "next": next,
@@ -112,6 +120,9 @@ pub(crate) async fn run(args: &DoctorArgs, format: Format, config: &Config) -> R
             if let Some((model, facts)) = facts {
                 row["model"] = json!(model);
                 row["facts"] = json!(facts);
+            }
+            if let Some((_, said)) = rules {
+                row["rules"] = json!(said);
             }
             row
         })
@@ -128,7 +139,10 @@ pub(crate) async fn run(args: &DoctorArgs, format: Format, config: &Config) -> R
                 it.check,
                 it.detail
             ))?;
-            it.facts.as_ref().map_or(Ok(()), pasteable)
+            it.facts.as_ref().map_or(Ok(()), pasteable)?;
+            it.rules
+                .as_ref()
+                .map_or(Ok(()), |(table, said)| pasteable_rules(table, said))
         })?,
         Format::Json | Format::Jsonl => output::list(format, &[], &rows)?,
     }
@@ -404,8 +418,9 @@ async fn providers(config: &Config, clock: &Arc<dyn Clock>, args: &DoctorArgs) -
             )];
         }
     };
+    let learner = Learner { config, clock };
     if let Some(model) = &args.model {
-        return vec![probed(&wired, model, model).await];
+        return vec![probed(&wired, &learner, model, model).await];
     }
     let mut findings = Vec::new();
     let named = config
@@ -413,7 +428,8 @@ async fn providers(config: &Config, clock: &Arc<dyn Clock>, args: &DoctorArgs) -
         .iter()
         .map(|(name, it)| (format!("{name}/"), it));
     for (name, provider) in std::iter::once((String::new(), &config.llm)).chain(named) {
-        findings.push(provider_finding(&name, provider, &wired, args.probe).await);
+        let wired = (&wired, &learner);
+        findings.push(provider_finding(&name, provider, wired, args.probe).await);
     }
     findings
 }
@@ -421,7 +437,7 @@ async fn providers(config: &Config, clock: &Arc<dyn Clock>, args: &DoctorArgs) -
 async fn provider_finding(
     name: &str,
     provider: &Provider,
-    wired: &Providers,
+    (wired, learner): (&Providers, &Learner<'_>),
     probe: bool,
 ) -> Finding {
     let shown = match name.strip_suffix('/') {
@@ -450,11 +466,11 @@ async fn provider_finding(
         };
         return Finding::good("provider", format!("{shown}: model {model}, {how}"));
     }
-    probed(wired, name, &format!("{shown}: model {model}")).await
+    probed(wired, learner, name, &format!("{shown}: model {model}")).await
 }
 
 /// Probes what a model can do. `shown` is its name for people.
-async fn probed(wired: &Providers, name: &str, shown: &str) -> Finding {
+async fn probed(wired: &Providers, learner: &Learner<'_>, name: &str, shown: &str) -> Finding {
     let failed = |error: &mainspring_worker::llm::Error| {
         let detail = format!("{shown}: {} ({})", causes(error), error.code());
         Finding::bad("provider", detail, next_of(error.code()))
@@ -463,10 +479,12 @@ async fn probed(wired: &Providers, name: &str, shown: &str) -> Finding {
         Ok(resolved) => resolved,
         Err(error) => return failed(&error),
     };
-    let probed = match probe(resolved.client.as_ref(), &resolved.model).await {
+    let mut probed = match probe(resolved.client.as_ref(), &resolved.model).await {
         Ok(probed) => probed,
         Err(error) => return failed(&error),
     };
+    let (rules, unlearnt) = learner.learn(&resolved.provider, &resolved.model).await;
+    probed.failed.extend(unlearnt);
     let able = [
         ("streams", probed.streams),
         ("counts tokens", probed.counts),
@@ -491,6 +509,7 @@ async fn probed(wired: &Providers, name: &str, shown: &str) -> Finding {
     let facts = Some((model, probed.facts(resolved.facts.takes)));
     let findings = Finding {
         facts,
+        rules,
         ..Finding::good("provider", detail)
     };
     match probed.failed.as_slice() {

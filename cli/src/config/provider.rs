@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mainspring_runtime::{
-    Choice as _, DEFAULTS, Environment, Key, Layers, Secret, choice, settings,
+    Choice as _, DEFAULTS, Environment, Key, Layers, Named, Secret, choice, settings,
 };
 
+use mainspring_providers::rules::{RuleSettings, Said, VENDORS};
 use mainspring_providers::{ExtraFault, RequestExtra};
 
-use super::{DAY, HTTP, MS};
+use super::{DAY, HTTP, MS, rules};
 
 settings! {
     /// The settings of a model provider.
-    #[derive(Debug, Clone, PartialEq, Eq)]
+    #[derive(Debug, Clone, PartialEq)]
     pub(crate) struct Provider {
         /// The protocol it speaks.
         kind: ProviderKind = ProviderKind::Demo => Key::choice("llm.provider", ProviderKind::WORDS);
@@ -51,6 +52,10 @@ settings! {
         request_extra: Option<String> => Key::text("llm.request_extra");
         /// The same per model, which takes precedence.
         model_extra: BTreeMap<String, String> => Key::text("llm.model_extra.*");
+        /// The vendor or server whose rules apply, where its host doesn't tell.
+        vendor: Option<String> => Key::choice("llm.vendor", VENDORS);
+        /// What it accepts, by the model's name or a pattern of it, where that differs from what is built in.
+        rules: Named<Said> = Named::default() => Key::table("llm.rules.*", rules::MEMBERS);
         /// Requests per minute of one worker; no limit on our side when 0.
         requests_per_minute: u32 = 0 => Key::integer("llm.requests_per_minute", 0, 1_000_000_000);
         /// Input tokens per minute of one worker, likewise.
@@ -229,6 +234,14 @@ pub(crate) fn extra(provider: &Provider) -> Result<RequestExtra, ExtraFault> {
         extra.insert(model, members)?;
     }
     Ok(extra)
+}
+
+/// What the configuration says about what a provider accepts.
+pub(crate) fn rule_settings(provider: &Provider) -> RuleSettings {
+    RuleSettings {
+        vendor: provider.vendor.clone(),
+        by_model: provider.rules.0.clone(),
+    }
 }
 
 /// Replaces `api_key_env` with the key in that variable.

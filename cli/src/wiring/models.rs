@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::config::{Config, Provider, ProviderKind, extra};
+use crate::config::{Config, Provider, ProviderKind, extra, rule_settings};
 use mainspring_providers::{Kind, Limits, ProviderSettings};
 use mainspring_runtime::Choice as _;
 use mainspring_shared::budget::Price;
@@ -17,6 +17,14 @@ use crate::failure::{Failure, usage};
 
 /// Every configured provider; the default one is named after its kind.
 pub(crate) fn providers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Providers, Failure> {
+    let (settings, default) = provider_settings(config);
+    let providers = mainspring_providers::open(&settings, default, clock).map_err(usage)?;
+    let sealer = sealer(config)?.map(Arc::new);
+    Ok(providers.with_facts(facts(config)).with_sealer(sealer))
+}
+
+/// The settings of all providers, and the name of the default one.
+pub(crate) fn provider_settings(config: &Config) -> (Vec<ProviderSettings>, &'static str) {
     let default = config.llm.kind.as_str();
     let mut settings: Vec<ProviderSettings> = config
         .providers
@@ -31,9 +39,7 @@ pub(crate) fn providers(config: &Config, clock: &Arc<dyn Clock>) -> Result<Provi
         default
     };
     settings.push(waiting(default, &config.llm, config));
-    let providers = mainspring_providers::open(&settings, default, clock).map_err(usage)?;
-    let sealer = sealer(config)?.map(Arc::new);
-    Ok(providers.with_facts(facts(config)).with_sealer(sealer))
+    (settings, default)
 }
 
 /// What the configuration says about models: `prices` and `[models]`, which takes precedence.
@@ -89,7 +95,7 @@ pub(super) fn settings_of(name: &str, provider: &Provider) -> ProviderSettings {
             .collect(),
         // Malformed members were already refused when the configuration was validated.
         extra: extra(provider).unwrap_or_default(),
-        rules: base.rules,
+        rules: rule_settings(provider),
         limits: Limits {
             requests_per_minute: NonZeroU32::new(provider.requests_per_minute),
             tokens_per_minute: NonZeroU32::new(provider.tokens_per_minute),

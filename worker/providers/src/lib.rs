@@ -40,5 +40,5 @@ pub use demo::Demo;
 pub use embeddings::Embeddings;
 pub use extra::{ExtraFault, RequestExtra};
 pub use open::{SetupError, open};
-pub use probe::{Probed, probe};
+pub use probe::{Learned, Probed, learn, probe};
 pub use settings::{ANTHROPIC_BASE_URL, Kind, Limits, OPENAI_BASE_URL, ProviderSettings};

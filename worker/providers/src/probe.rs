@@ -3,6 +3,7 @@
 //! Each request costs some tokens; the one about the prompt cache costs some thousands. The
 //! endpoint's limits are read from its refusal of a request that no model could answer.
 
+mod learn;
 mod limits;
 
 use std::sync::Arc;
@@ -16,6 +17,8 @@ use mainspring_shared::time::Timestamp;
 use mainspring_worker::llm::{Error, Model, Reply, Request};
 use serde_json::json;
 use uuid::Uuid;
+
+pub use self::learn::{Learned, learn};
 
 /// Answer tokens that suffice for each request, including some reasoning.
 const ANSWER_TOKENS: u32 = 512;
@@ -131,15 +134,7 @@ impl Prober<'_> {
 
     async fn tools(&self, failed: &mut Vec<(&'static str, String)>) -> Option<bool> {
         let mut request = request(self.name, "Call the tool `note` with the text \"ok\".");
-        request.tools.push(Arc::new(ToolSpec {
-            name: "note".to_owned(),
-            description: "Notes a text.".to_owned(),
-            parameters: json!({
-                "type": "object",
-                "properties": { "text": { "type": "string" } },
-                "required": ["text"],
-            }),
-        }));
+        request.tools.push(note());
         let calls = |reply: Reply| reply.tool_calls.iter().any(|call| call.name == "note");
         settled("tools", self.ask(&request).await.map(calls), failed)
     }
@@ -237,6 +232,19 @@ fn settled(
             None
         }
     }
+}
+
+/// A tool that is easily called.
+fn note() -> Arc<ToolSpec> {
+    Arc::new(ToolSpec {
+        name: "note".to_owned(),
+        description: "Notes a text.".to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": { "text": { "type": "string" } },
+            "required": ["text"],
+        }),
+    })
 }
 
 fn request(model: &str, text: &str) -> Request {

@@ -105,9 +105,7 @@ impl Place<'_> {
 pub struct RuleSettings {
     /// The vendor or server, where the host doesn't tell it.
     pub vendor: Option<String>,
-    /// Of all models.
-    pub all: Said,
-    /// Of the models that match a pattern; longer patterns take precedence.
+    /// Of the models that match a pattern, `*` for all; longer patterns take precedence.
     pub by_model: BTreeMap<String, Said>,
 }
 
@@ -115,7 +113,6 @@ pub struct RuleSettings {
 #[derive(Debug)]
 pub struct RuleBook {
     entries: Vec<&'static Entry>,
-    all: Said,
     by_model: Vec<(String, Said)>,
     kept: Mutex<BTreeMap<String, Arc<Rules>>>,
 }
@@ -129,7 +126,6 @@ impl RuleBook {
         by_model.sort_by_key(|(pattern, _)| pattern.len());
         Self {
             entries: ENTRIES.iter().filter(|it| it.is_of(kind, &place)).collect(),
-            all: said.all.clone(),
             by_model,
             kept: Mutex::default(),
         }
@@ -164,7 +160,6 @@ impl RuleBook {
         for entry in self.entries.iter().filter(|entry| entry.is_for(&names)) {
             rules.lay(&entry.says);
         }
-        rules.lay(&self.all);
         for said in said {
             rules.lay(said);
         }
@@ -173,12 +168,32 @@ impl RuleBook {
 }
 
 /// The vendors and servers that an operator can name.
-pub fn vendors() -> Vec<&'static str> {
-    let mut vendors: Vec<_> = ENTRIES.iter().filter_map(|e| e.vendor.as_deref()).collect();
-    vendors.sort_unstable();
-    vendors.dedup();
-    vendors
-}
+pub const VENDORS: &[&str] = &[
+    "anthropic",
+    "azure",
+    "cerebras",
+    "copilot",
+    "dashscope",
+    "deepseek",
+    "fireworks",
+    "google",
+    "groq",
+    "litellm",
+    "llamacpp",
+    "lmstudio",
+    "minimax",
+    "mistral",
+    "moonshot",
+    "ollama",
+    "openai",
+    "openrouter",
+    "perplexity",
+    "sglang",
+    "together",
+    "vllm",
+    "xai",
+    "zai",
+];
 
 #[cfg(test)]
 mod tests;

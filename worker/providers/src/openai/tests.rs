@@ -26,6 +26,13 @@ fn armed(model: &str, effort: Option<ReasoningEffort>) -> Request {
     }
 }
 
+fn of_all(said: Said) -> RuleSettings {
+    RuleSettings {
+        by_model: BTreeMap::from([("*".to_owned(), said)]),
+        ..RuleSettings::default()
+    }
+}
+
 /// The request as it would go out.
 fn wire(base_url: &str, rules: RuleSettings, request: &Request) -> Value {
     // May be installed already, by this or another test.
@@ -87,10 +94,7 @@ fn an_operator_decides_otherwise_and_routers_route_by_themselves() {
         tools_at_responses: Some(ToolsAtResponses::Never),
         ..Said::default()
     };
-    let said = RuleSettings {
-        all: stay,
-        ..RuleSettings::default()
-    };
+    let said = of_all(stay);
     let request = armed("gpt-5.6-sol", None);
     assert!(!is_for_responses(&wire(
         "https://gateway.example/v1",
@@ -130,10 +134,7 @@ fn each_member_that_an_operator_sets_is_what_goes_out() {
         tool_description_max = 3
     "#;
     let all: Said = toml::from_str(text).expect("members");
-    let said = RuleSettings {
-        all,
-        ..RuleSettings::default()
-    };
+    let said = of_all(all);
     let request = armed("m", Some(ReasoningEffort::Max));
     let body = wire("http://10.0.0.7:9/v1", said, &request);
     assert_eq!(body["max_completion_tokens"], 16);

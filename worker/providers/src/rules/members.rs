@@ -48,6 +48,12 @@ macro_rules! members {
         impl Said {
             /// The names of all members.
             pub const MEMBERS: &[&str] = &["like", $(stringify!($name),)+];
+
+            /// Replaces whatever `said` says.
+            pub fn lay(&mut self, said: &Self) {
+                if said.like.is_some() { self.like.clone_from(&said.like); }
+                $(if said.$name.is_some() { self.$name.clone_from(&said.$name); })+
+            }
         }
     };
 }
