@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use mainspring_providers::ProviderSettings;
 use mainspring_runtime::Lifecycle;
 use mainspring_scheduler::services::webhooks::WebhookParts;
 use mainspring_shared::agent::{AgentSpec, OnBusy, Priority, SendOptions};
@@ -155,6 +156,8 @@ pub struct World {
     pub hooks: Hooks,
     /// Model facts that the workers started from now on are configured with.
     pub facts: BTreeMap<String, FactsOverride>,
+    /// Model providers of the workers started from now on, besides the script.
+    pub providers: Vec<ProviderSettings>,
     /// Memory providers of the workers started from now on, besides the store's own.
     pub memories: Vec<(String, Arc<dyn Memory>)>,
     /// The embedder of the workers started from now on, for the memory entries in the store.
@@ -218,6 +221,7 @@ impl World {
             memories: Vec::new(),
             embedder: None,
             facts: BTreeMap::new(),
+            providers: Vec::new(),
             webhooks: WebhookParts::default(),
             blobs,
             blobs_of_next: None,

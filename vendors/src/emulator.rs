@@ -12,7 +12,7 @@ use crate::judge::{self, Breach, Case};
 use crate::ledger::{Judgement, Ledger, Row, Verdict};
 use crate::memory::{Answer, Memory, Signed, digest, pieces, prefix};
 use crate::refusal::render;
-use crate::rules::{Model, Protocol, Refusal, Rules, Thinks};
+use crate::rules::{Model, Protocol, Refusal, Role, Rules, Thinks};
 use crate::script::{self, Plan};
 use crate::view::View;
 
@@ -156,6 +156,7 @@ impl Emulator {
             vendor: self.rules.name.clone(),
             model: value.to_owned(),
             conversation: String::new(),
+            said: String::new(),
             verdict: Verdict::Refused,
             rules: vec![rule.to_owned()],
             at: String::new(),
@@ -178,6 +179,7 @@ impl Emulator {
             vendor: self.rules.name.clone(),
             model: asked.view.model.to_owned(),
             conversation: asked.conversation.clone(),
+            said: said(&asked.view),
             verdict,
             rules: breaches
                 .iter()
@@ -446,6 +448,19 @@ impl Emulator {
     }
 }
 
+/// The beginning of the text that a request is about.
+fn said(view: &View<'_>) -> String {
+    let users = view
+        .turns
+        .iter()
+        .rev()
+        .filter(|turn| turn.role == Role::User);
+    let texts: Vec<&str> = users.flat_map(|turn| turn.texts.iter().copied()).collect();
+    let scripted = texts.iter().find(|text| script::has_directives(text));
+    let text = scripted.or(texts.first()).copied().unwrap_or_default();
+    text.chars().take(100).collect()
+}
+
 fn last_signature(body: &Value) -> Option<String> {
     let messages = body["messages"].as_array()?;
     let blocks = messages
@@ -463,7 +478,7 @@ pub fn conversation(view: &View<'_>) -> String {
     let first = view
         .turns
         .iter()
-        .find(|turn| turn.role == crate::rules::Role::User)
+        .find(|turn| turn.role == Role::User)
         .and_then(|turn| turn.texts.first());
     digest(&[first.unwrap_or(&"")])[..12].to_owned()
 }

@@ -30,6 +30,8 @@ pub struct Judgement {
     pub model: String,
     pub conversation: String,
     pub verdict: Verdict,
+    /// The beginning of the user's text with the script, or of the last one.
+    pub said: String,
     /// The rules that it breaks, the one that it was refused for first.
     pub rules: Vec<String>,
     /// Where it breaks the first.

@@ -87,12 +87,13 @@ impl Memory {
         places.filter_map(|place| self.at(*place)).collect()
     }
 
-    /// The last answer of a conversation with these very calls.
-    pub fn of_calls(&self, conversation: &str, calls: &[(String, Value)]) -> Option<&Answer> {
+    /// The answers of a conversation with these very calls, the last one first.
+    pub fn of_calls(&self, conversation: &str, calls: &[(String, Value)]) -> Vec<&Answer> {
         self.answers
             .iter()
             .rev()
-            .find(|answer| answer.conversation == conversation && answer.calls == calls)
+            .filter(|answer| answer.conversation == conversation && answer.calls == calls)
+            .collect()
     }
 
     fn at(&self, place: usize) -> Option<&Answer> {

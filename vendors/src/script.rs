@@ -69,7 +69,7 @@ const DIRECTIVES: [&str; 9] = [
     "!call ", "!calls ", "!think", "!say ", "!len", "!empty", "!error ", "!break", "!then",
 ];
 
-fn has_directives(text: &str) -> bool {
+pub(crate) fn has_directives(text: &str) -> bool {
     text.lines().any(is_directive)
 }
 

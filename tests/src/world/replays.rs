@@ -27,7 +27,11 @@ impl World {
     /// The providers of a worker.
     pub(super) fn providers(&self, worker: &str) -> Providers {
         // `open` needs a provider of this name, which is then replaced by the script.
-        let settings = ["script", "demo"].map(|name| ProviderSettings::new(name, Kind::Demo));
+        let named = ["script", "demo"].map(|name| ProviderSettings::new(name, Kind::Demo));
+        let settings: Vec<_> = named
+            .into_iter()
+            .chain(self.providers.iter().cloned())
+            .collect();
         let asked = AskedBy {
             script: self.script.clone(),
             worker: worker.to_owned(),

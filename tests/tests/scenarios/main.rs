@@ -52,5 +52,6 @@ mod tools;
 mod transports;
 mod truncation;
 mod vectors;
+mod vendors;
 mod webhooks;
 mod windows;

@@ -121,11 +121,10 @@ fn given<'a>(message: &Value, conversation: &str, memory: &'a Memory) -> Vec<&'a
     if ids.is_empty() {
         return memory.of_text(&text);
     }
-    ids.iter()
-        .find_map(|id| memory.of_id(id))
-        .or_else(|| memory.of_calls(conversation, &calls))
-        .into_iter()
-        .collect()
+    match ids.iter().find_map(|id| memory.of_id(id)) {
+        Some(answer) => vec![answer],
+        None => memory.of_calls(conversation, &calls),
+    }
 }
 
 /// Ids and calls of an assistant message of any protocol, and its text.
