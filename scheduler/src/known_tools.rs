@@ -17,6 +17,10 @@ use mainspring_shared::tool::ToolFault;
 /// read.
 const SENDS_READ_EVERY: Duration = Duration::from_secs(30);
 
+/// Maximum age of the cache before a model is refused for its price: a worker that knows it may have
+/// started.
+const PRICES_READ_EVERY: Duration = Duration::from_secs(1);
+
 /// A cache of the published tools. A name found in the cache is not looked up again.
 #[derive(Debug, Default)]
 pub(crate) struct KnownTools(Mutex<Cache>);
@@ -73,6 +77,27 @@ impl KnownTools {
         let pools = pools.into_iter().map(|pool| (pool.pool.clone(), pool));
         self.lock().pools = pools.collect();
         self.faults(agent).unwrap_or_default()
+    }
+
+    /// The model that an agent names, as `PROVIDER/MODEL`, if the workers of this pool say that they
+    /// do not know what calls of it cost. `None` if one of them knows, if none of them is known, if
+    /// one does not say, or if the database is unavailable.
+    pub(crate) async fn lacks_price(
+        &self,
+        store: &dyn Store,
+        clock: &dyn Clock,
+        (pool, model): (&str, Option<&str>),
+    ) -> Option<String> {
+        let known = |cache: &Cache| Some(cache.pools.get(pool)?.lacks_price(model));
+        let cached = known(&self.lock());
+        if cached == Some(None) || !self.is_due(clock.monotonic(), PRICES_READ_EVERY) {
+            return cached.flatten();
+        }
+        let pools = store.list_tools().await.ok()?;
+        let pools = pools.into_iter().map(|pool| (pool.pool.clone(), pool));
+        let mut cache = self.lock();
+        cache.pools = pools.collect();
+        known(&cache).flatten()
     }
 
     /// Whether the caller has to refresh the cache, because no refresh has started within `every`.

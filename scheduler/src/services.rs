@@ -14,6 +14,7 @@ pub mod pauses;
 pub mod pools;
 pub mod pressure;
 pub mod preview;
+pub mod prices;
 pub mod recovery;
 pub mod registration;
 pub mod results;

@@ -380,8 +380,17 @@ pub enum Short {
     #[error("the response was truncated at the remaining token budget")]
     Cut,
     /// Money is limited, and the model's price is unknown.
-    #[error("the budget is in dollars, and the workers' price table lacks the model")]
+    #[error("the budget is in dollars, and the price of the model is not known")]
     Price,
+}
+
+/// What is said of a model without a price, named as `PROVIDER/MODEL`, whose calls are to be held to
+/// a limit in dollars.
+pub fn no_price(model: &str) -> String {
+    format!(
+        "the budget is in dollars, and the price of {model:?} is not known: give it one in \
+         [models.\"{model}\"] of the workers' configuration, name another model, or limit tokens"
+    )
 }
 
 #[cfg(test)]

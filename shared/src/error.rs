@@ -207,6 +207,8 @@ codes! {
     PolicyUnavailable = "policy.unavailable", Unavailable, 503;
     /// A budget is spent.
     BudgetExceeded = "budget.exceeded", Limit, 422;
+    /// A budget is in dollars, and the model's price is unknown.
+    BudgetNoPrice = "budget.no_price", Invalid, 422;
     /// The model's answer contains no JSON.
     OutputNoJson = "output.no_json", Invalid, 422;
     /// The model's answer is not JSON.

@@ -8,6 +8,8 @@ mod digest;
 mod estimate;
 mod facts;
 mod measured;
+mod names;
+mod published;
 
 use std::sync::Arc;
 
@@ -24,6 +26,7 @@ pub use self::estimate::{
 };
 pub use self::facts::{FactsOverride, Medium, ModelFacts, Takes, Thinking};
 pub use self::measured::Measured;
+pub use self::published::PublishedModels;
 
 /// A tool on offer.
 #[derive(Debug, Clone, PartialEq)]

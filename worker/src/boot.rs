@@ -11,6 +11,7 @@ use std::time::Duration;
 use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::store::{NewBoot, Renewal, Role};
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::Published;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -304,7 +305,10 @@ async fn register(parts: &Parts) -> mainspring_shared::store::Result<Option<Life
         concurrency: config.concurrency,
         ttl: config.lease_ttl,
         protocol: mainspring_shared::store::PROTOCOL,
-        tools: parts.tools.published(),
+        tools: Published {
+            models: Some(parts.providers.published()),
+            ..parts.tools.published()
+        },
     };
     parts.store.register_boot(boot).await?;
     if parts.clock.monotonic() >= fence_at {

@@ -19,6 +19,8 @@ pub(super) const MEMBERS: &[(&str, Kind)] = &[
     ("adaptive", Kind::Switch),
     ("tokens", Kind::Number),
     ("price", PRICE),
+    ("as_of", Kind::Text),
+    ("source", Kind::Text),
 ];
 
 /// The members of a price.

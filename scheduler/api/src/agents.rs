@@ -10,8 +10,9 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
-use mainspring_scheduler::services::agents::admit_agent;
+use mainspring_scheduler::services::agents::{Resolver, admit_agent};
 use mainspring_scheduler::services::pools;
+use mainspring_scheduler::services::prices::{self, Written};
 use mainspring_scheduler::services::skills::pin;
 use mainspring_shared::agent::{
     AgentKey, AgentLimits, AgentName, AgentSpec, AgentVersion, AgentVersionView, Alias, NamedAgent,
@@ -145,6 +146,12 @@ pub(super) async fn publish(
         return Err(Error::new(Code::AuthBinding, detail).into());
     }
     pools::admit_agent(&app, tenant, &spec, "/spec").await?;
+    if let Err(error) = prices::admit_agent(&app, &spec, Written::Whole("/spec")).await {
+        let resolver = Resolver::new(&app, tenant, caller.binding());
+        if !resolver.is_known(idempotency.as_ref()).await? {
+            return Err(error.into());
+        }
+    }
     pin(app.store.as_ref(), tenant, &mut spec, "/spec").await?;
     let item = PublishAgent {
         key: AgentKey { tenant, name },

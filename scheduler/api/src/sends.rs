@@ -68,6 +68,8 @@ pub(super) async fn create_in_session(
     let mut agents = Resolver::new(&app, key.tenant, caller.binding());
     let options = agents.options_inside(ask, key, idempotency.as_ref());
     let options = options.await?;
+    let admitted = agents.admit_prices(&options, (key, None), idempotency.as_ref());
+    admitted.await?;
     let target = Target::Existing(key);
     accept(
         &app,
@@ -195,6 +197,7 @@ impl SendAsk {
                     session: session_id(&text)?,
                 };
                 let options = agents.options_in(self.options, session, key).await?;
+                agents.admit_prices(&options, (session, None), key).await?;
                 (Target::Existing(session), options)
             }
             SendTo::New(ask) => {
@@ -203,6 +206,8 @@ impl SendAsk {
                 let options = agents
                     .options_with(self.options, session.key.session, agent, metadata, key)
                     .await?;
+                let of = (session.key, Some(agent));
+                agents.admit_prices(&options, of, key).await?;
                 (Target::New(Box::new(session)), options)
             }
         };

@@ -157,6 +157,12 @@ impl Acceptor {
         self.tools.missing(store, clock, agent).await
     }
 
+    /// The model, as `PROVIDER/MODEL`, if the workers of this pool do not know its price.
+    pub(crate) async fn lacks_price(&self, app: &App, of: (&str, Option<&str>)) -> Option<String> {
+        let (store, clock) = (app.store.as_ref(), app.clock.as_ref());
+        self.tools.lacks_price(store, clock, of).await
+    }
+
     /// Whether this kind of work is refused because the database is slow or too many sends wait for
     /// it.
     pub fn refuses(&self, work: Work) -> bool {

@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::error::{Error, FieldError};
+use crate::services::prices::{self, Written};
 use crate::services::{pools, skills};
 
 pub use self::bound::admit_agent;
@@ -112,8 +113,9 @@ impl<'a> Resolver<'a> {
         metadata: &Map<String, Value>,
     ) -> Result<AgentSpec, Error> {
         let (spec, reference) = self.spec(taken.agent).await?;
-        self.admit_pool(&spec, &format!("{}/agent", taken.at))
-            .await?;
+        let at = format!("{}/agent", taken.at);
+        self.admit_pool(&spec, &at).await?;
+        self.admit_price(&spec, reference.as_ref(), &at).await?;
         bind(spec, reference, taken.variables, metadata)
             .map_err(|faults| invalid(&taken.at, faults))
     }
@@ -129,6 +131,8 @@ impl<'a> Resolver<'a> {
     ) -> Result<AgentSpec, Error> {
         let (spec, reference) = self.spec(agent).await?;
         self.admit_pool(&spec, "/agent").await?;
+        self.admit_price(&spec, reference.as_ref(), "/agent")
+            .await?;
         let bound = match variables {
             Some(variables) => bind(spec, reference, variables, metadata),
             None => take_over(spec, reference, before, metadata),
@@ -156,6 +160,25 @@ impl<'a> Resolver<'a> {
         pools::admit_agent(self.app, self.tenant, agent, at).await
     }
 
+    /// Refuses an agent with a budget in dollars whose models have no price. `at` points to it.
+    async fn admit_price(
+        &self,
+        agent: &AgentSpec,
+        reference: Option<&AgentRef>,
+        at: &str,
+    ) -> Result<(), Error> {
+        let written = match reference {
+            Some(_) => Written::Named(at),
+            None => Written::Whole(at),
+        };
+        prices::admit_agent(self.app, agent, written).await
+    }
+
+    /// The scheduler that it finds them for.
+    pub(super) fn app(&self) -> &App {
+        self.app
+    }
+
     /// Refuses a run with a leaf that would run in such a pool, unless its idempotency key was used
     /// before, because then it starts nothing. `at` points to the run.
     pub async fn admit_run(
@@ -164,10 +187,12 @@ impl<'a> Resolver<'a> {
         options: &RunOptions,
         (at, key): (&str, Option<&IdempotencyKey>),
     ) -> Result<(), Error> {
-        match pools::admit_run(self.app, self.tenant, (spec, options), at).await {
-            Err(error) if error.code() == Code::RequestInvalid && self.is_known(key).await? => {
-                Ok(())
-            }
+        let admitted = async {
+            pools::admit_run(self.app, self.tenant, (spec, options), at).await?;
+            prices::admit_run(self.app, options, at).await
+        };
+        match admitted.await {
+            Err(error) if is_about_agents(error.code()) && self.is_known(key).await? => Ok(()),
             outcome => outcome,
         }
     }
@@ -234,7 +259,10 @@ fn invalid(at: &str, faults: Vec<PromptFault>) -> Error {
 }
 
 fn is_about_agents(code: Code) -> bool {
-    matches!(code, Code::AgentNotFound | Code::RequestInvalid)
+    matches!(
+        code,
+        Code::AgentNotFound | Code::RequestInvalid | Code::BudgetNoPrice
+    )
 }
 
 fn not_found(query: &AgentQuery) -> Error {

@@ -7,11 +7,21 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
+use super::digest::Digest;
+use super::names;
 use crate::budget::Price;
 
 /// The window assumed for an unknown model: the minimum of current models.
 const WINDOW_UNKNOWN: u64 = 128_000;
+
+/// The window assumed for an unknown model of Anthropic's, likewise.
+const WINDOW_CLAUDE: u64 = 200_000;
+
+/// The models of Anthropic's that were there before its models decided how much they think, and have
+/// no facts.
+const OLD_CLAUDE: &[&str] = &["claude-2", "claude-3", "claude-instant"];
 
 /// The built-in facts.
 const BUILT_IN: &str = include_str!("facts.toml");
@@ -113,6 +123,12 @@ pub struct FactsOverride {
     /// See [`ModelFacts::price`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
+    /// The day on which its source said so, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<String>,
+    /// Where this is from, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 impl ModelFacts {
@@ -136,15 +152,44 @@ impl ModelFacts {
         }
     }
 
+    /// What is assumed of a model of Anthropic's that is not known: all since Opus 4.7 decide by
+    /// themselves how much they think, and refuse to be told.
+    const fn unknown_claude() -> Self {
+        Self {
+            window: WINDOW_CLAUDE,
+            takes: Takes {
+                image: true,
+                pdf: true,
+                audio: false,
+            },
+            thinking: Some(Thinking::Optional),
+            adaptive: true,
+            ..Self::unknown()
+        }
+    }
+
+    /// The facts of the model with this name: the built-in ones, or what is assumed.
+    pub fn of(model: &str) -> Self {
+        Self::built_in(model).unwrap_or_else(|| {
+            let name = names::spoken(model);
+            if name.starts_with("claude-") && !OLD_CLAUDE.iter().any(|old| name.starts_with(old)) {
+                Self::unknown_claude()
+            } else {
+                Self::unknown()
+            }
+        })
+    }
+
     /// The built-in facts of the model with this name. Vendors' names also cover their dated
-    /// versions (`gpt-5-2025-08-07`), and routers' names (`anthropic/claude-opus-4.5`).
+    /// versions (`gpt-5-2025-08-07`), the names of routers (`anthropic/claude-opus-4.5:free`) and
+    /// those of clouds (`us.anthropic.claude-opus-4-8-v1:0`, `claude-opus-4-8@20260528`).
     pub fn built_in(model: &str) -> Option<Self> {
-        let name = model.rsplit('/').next().unwrap_or(model);
-        let name = name.trim().to_ascii_lowercase();
-        let undated = without_date(&name);
-        let vendors = undated.replace('.', "-");
-        let names = [name.as_str(), undated, &vendors];
-        names.into_iter().find_map(|name| KNOWN.get(name)).copied()
+        names::of(model).find_map(|name| KNOWN.get(&name)).copied()
+    }
+
+    /// Identifies the built-in facts of this release.
+    pub fn edition() -> String {
+        Digest(Sha256::digest(BUILT_IN).into()).to_string()
     }
 
     /// The facts with the configuration's overrides.
@@ -206,73 +251,174 @@ impl<'de> Deserialize<'de> for ModelFacts {
     }
 }
 
-/// A name without a trailing date or `latest`.
-fn without_date(name: &str) -> &str {
-    let name = name.strip_suffix("-latest").unwrap_or(name);
-    let is_digits = |part: &str, count: usize| {
-        part.len() == count && part.bytes().all(|byte| byte.is_ascii_digit())
-    };
-    let Some((rest, last)) = name.rsplit_once('-') else {
-        return name;
-    };
-    if is_digits(last, 8) {
-        return rest;
-    }
-    let date = rest.rsplit_once('-').and_then(|(rest, month)| {
-        let (rest, year) = rest.rsplit_once('-')?;
-        (is_digits(last, 2) && is_digits(month, 2) && is_digits(year, 4)).then_some(rest)
-    });
-    date.unwrap_or(name)
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::budget::LongPrice;
+    use crate::time::Timestamp;
     use crate::usage::Usage;
 
+    /// What is missing or implausible in an entry.
+    fn faults(name: &str, said: &FactsOverride) -> Vec<String> {
+        let mut faults = Vec::new();
+        let mut check = |holds: bool, what: &str| {
+            if !holds {
+                faults.push(format!("{name}: {what}"));
+            }
+        };
+        let date = said.as_of.as_deref().unwrap_or_default();
+        let day = serde_json::from_value::<Timestamp>(json!(format!("{date}T00:00:00Z")));
+        check(
+            date.len() == 10 && day.is_ok(),
+            "as_of is a day like 2026-11-24",
+        );
+        let source = said.source.as_deref().unwrap_or_default();
+        check(source.len() > 5, "source says where it is from");
+        let window = said.window.unwrap_or_default();
+        if name.starts_with("text-embedding-") {
+            // They write nothing.
+            let price = said.price.unwrap_or_default();
+            check(
+                window > 1_000 && price.input > price.output,
+                "price and window",
+            );
+            return faults;
+        }
+        check((16_000..=20_000_000).contains(&window), "window");
+        let output = said.output_max.unwrap_or_default();
+        check((4_000..=window).contains(&output), "output_max");
+        check(said.input_max.is_none_or(|max| max < window), "input_max");
+        check(said.input.is_some(), "input, if need be []");
+        check(said.native_schema.is_some(), "native_schema");
+        check(said.thinking.is_some(), "thinking");
+        let tokens = said.tokens.unwrap_or(1.0);
+        check((0.5..=2.0).contains(&tokens), "tokens");
+        if matches!(name, "demo" | "direct") {
+            return faults;
+        }
+        let Some(price) = said.price else {
+            check(false, "price");
+            return faults;
+        };
+        check(
+            0.0 < price.input && price.input < price.output,
+            "price: input, output",
+        );
+        check(price.output < 1_000.0, "price: for a million tokens");
+        let read = price.cache_read.unwrap_or_default();
+        check(0.0 < read && read <= price.input, "price: cache_read");
+        let is_dearer = price.cache_write.is_none_or(|write| write > price.input);
+        check(
+            is_dearer,
+            "price: cache_write is left out unless it costs more than input",
+        );
+        let writes = ["claude-", "gpt-6", "gpt-5.6", "qwen3.7"];
+        if writes.iter().any(|vendor| name.starts_with(vendor)) {
+            check(
+                price.cache_write.is_some(),
+                "price: cache_write, which its vendor charges for",
+            );
+        }
+        let is_above = |long: LongPrice| (1_000..window).contains(&long.above) && long.input > 1.0;
+        check(price.long.is_none_or(is_above), "price: long");
+        faults
+    }
+
     #[test]
-    fn every_entry_is_read_and_makes_sense() {
+    fn every_entry_is_whole_and_plausible() {
         let table: toml::Table = BUILT_IN.parse().expect("TOML");
-        assert!(table.len() > 30);
-        for (name, value) in table {
-            let said: FactsOverride = value.try_into().expect(&name);
-            if name.starts_with("text-embedding-") {
-                // Embedding models have no answers.
-                let facts = ModelFacts::built_in(&name).expect(&name);
-                let price = facts.price.expect("it is known");
-                assert!(price.input > price.output, "{name}");
-                continue;
-            }
-            assert!(said.window.is_some() && said.output_max.is_some(), "{name}");
-            assert!(
-                said.native_schema.is_some() && said.thinking.is_some(),
-                "{name}"
-            );
-            let facts = ModelFacts::built_in(&name).expect(&name);
+        let entries: BTreeMap<String, FactsOverride> = table.try_into().expect("entries");
+        let faults = entries.iter().flat_map(|(name, said)| faults(name, said));
+        let faults: Vec<_> = faults.collect();
+        assert!(faults.is_empty(), "{faults:#?}");
+        for name in entries.keys() {
+            let facts = ModelFacts::built_in(name).expect(name);
             assert!(facts.known, "{name}");
-            assert!((16_000..=20_000_000).contains(&facts.window), "{name}");
             assert!(
-                facts.output_max.is_some_and(|max| max <= facts.window),
+                facts.budget_for(8_000) > 8_000 || facts.window < 16_000,
                 "{name}"
             );
+        }
+    }
+
+    #[test]
+    fn the_most_used_models_of_all_vendors_are_known_with_their_prices() {
+        let all = |vendor: &str| {
+            let priced = |facts: &&ModelFacts| facts.price.is_some();
+            let of_vendor = KNOWN.iter().filter(|(name, _)| name.starts_with(vendor));
+            of_vendor.filter(|(_, facts)| priced(facts)).count()
+        };
+        for (vendor, count) in [
+            ("gpt-", 20),
+            ("claude-", 15),
+            ("gemini-", 5),
+            ("grok-", 3),
+            ("deepseek-", 2),
+            ("kimi-", 3),
+            ("glm-", 3),
+            ("qwen", 3),
+            ("minimax-", 1),
+            ("mistral-", 3),
+            ("gpt-oss-", 1),
+            ("llama-", 1),
+        ] {
+            assert!(all(vendor) >= count, "{vendor}: {}", all(vendor));
+        }
+        assert!(KNOWN.values().filter(|facts| facts.price.is_some()).count() >= 60);
+    }
+
+    #[test]
+    fn an_entry_that_is_not_whole_is_named_with_what_it_lacks() {
+        let said = FactsOverride {
+            as_of: Some("24.11.2026".into()),
+            window: Some(200_000),
+            price: Some(Price {
+                input: 5.0,
+                output: 1.0,
+                ..Price::default()
+            }),
+            ..FactsOverride::default()
+        };
+        let found = faults("claude-x", &said);
+        for what in [
+            "as_of",
+            "source",
+            "output_max",
+            "thinking",
+            "input, output",
+            "cache_write",
+        ] {
             assert!(
-                facts.input_max.is_none_or(|max| max < facts.window),
+                found.iter().any(|fault| fault.contains(what)),
+                "{what}: {found:#?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_model_of_anthropic_is_one_that_decides_how_much_it_thinks() {
+        for name in [
+            "claude-opus-6",
+            "anthropic/claude-opus-6",
+            "eu.anthropic.claude-opus-6-v1:0",
+            "claude-opus-6@20270101",
+            "claude-opus-4-9",
+        ] {
+            let facts = ModelFacts::of(name);
+            assert!(
+                facts.adaptive && !facts.known && facts.price.is_none(),
                 "{name}"
             );
-            assert!((0.5..=2.0).contains(&facts.tokens), "{name}");
-            assert!(facts.budget_for(8_000) > 8_000, "{name}");
-            if let Some(price) = facts.price {
-                let read = price.cache_read.expect("vendors have a price for it");
-                assert!(0.0 < read && read < price.input, "{name}");
-                assert!(
-                    price.input < price.output && price.output < 1_000.0,
-                    "{name}"
-                );
-                assert!(
-                    price.cache_write.is_none_or(|write| write > price.input),
-                    "{name}"
-                );
-            }
+        }
+        for name in [
+            "claude-3-5-haiku-20241022",
+            "claude-opus-4-20250514",
+            "gpt-9",
+            "my-claude",
+        ] {
+            assert!(!ModelFacts::of(name).adaptive, "{name}");
         }
     }
 
@@ -283,6 +429,8 @@ mod tests {
         assert_eq!(adaptive("anthropic/claude-sonnet-5"), Some(true));
         assert_eq!(adaptive("claude-opus-4-6"), Some(false));
         assert_eq!(adaptive("gpt-5.4"), Some(false));
+        let output = ModelFacts::built_in("claude-sonnet-4-6").and_then(|facts| facts.output_max);
+        assert_eq!(output, Some(128_000));
         let said = FactsOverride {
             adaptive: Some(true),
             ..FactsOverride::default()
@@ -301,6 +449,31 @@ mod tests {
             ("claude-opus-4-5-20251101", Some(200_000)),
             ("claude-opus-4-5-latest", Some(200_000)),
             ("anthropic/claude-opus-4.5", Some(200_000)),
+            ("claude-opus-4.5:free", Some(200_000)),
+            ("anthropic.claude-opus-4-8-v1:0", Some(1_000_000)),
+            ("us.anthropic.claude-opus-4-8-v1:0", Some(1_000_000)),
+            ("anthropic.claude-haiku-4-5-20251001-v1:0", Some(200_000)),
+            (
+                "arn:aws:bedrock:us-east-1::foundation-model/anthropic.claude-opus-4-8-v1:0",
+                Some(1_000_000),
+            ),
+            ("claude-opus-4-8@20260528", Some(1_000_000)),
+            ("models/gemini-2.5-pro", Some(1_048_576)),
+            ("google/gemini-2.5-flash-preview-09-2025", Some(1_048_576)),
+            ("gemini-2.5-pro-preview-06-05", Some(1_048_576)),
+            ("gemini-3.1-pro-preview", Some(1_048_576)),
+            ("openai/gpt-oss-120b", Some(131_072)),
+            ("openai.gpt-oss-120b-1:0", Some(131_072)),
+            ("gpt-oss:120b", Some(131_072)),
+            ("llama-3.3-70b-versatile", Some(131_072)),
+            ("meta-llama/Llama-3.3-70B-Instruct-Turbo", Some(131_072)),
+            ("MiniMax-M3", Some(1_000_000)),
+            ("deepseek/deepseek-v4-pro-0813", Some(1_000_000)),
+            ("z-ai/glm-4.7", Some(204_800)),
+            ("moonshotai/Kimi-K2.6", Some(262_144)),
+            ("mistral-large-2512", Some(262_144)),
+            ("mistral-large-2411", None),
+            ("claude-opus-4-9", None),
             ("gpt-5-mini-tuned", None),
             ("gpt-5-12345678", Some(400_000)),
             ("-20251101", None),
@@ -349,6 +522,21 @@ mod tests {
             ..facts
         };
         assert_eq!(wide.budget_for(100_000), 860_000);
+    }
+
+    #[test]
+    fn what_is_written_to_a_cache_costs_its_own_price() {
+        let price = ModelFacts::built_in("claude-opus-5-5").and_then(|facts| facts.price);
+        let price = price.expect("a price");
+        let usage = Usage {
+            input_tokens: 1_000_000,
+            cache_read_tokens: 300_000,
+            cache_write_tokens: 500_000,
+            output_tokens: 100_000,
+            ..Usage::default()
+        };
+        // 200 000 fresh at 4 $, 300 000 read at 0.2 $, 500 000 written at 5 $, 100 000 out at 20 $.
+        assert!((price.of(&usage) - (0.8 + 0.06 + 2.5 + 2.0)).abs() < 1e-9);
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use super::Result;
 use crate::id::SessionKey;
 use crate::id::{BootId, LeaseToken};
+use crate::model::PublishedModels;
 use crate::time::Timestamp;
 use crate::tool::Published;
 use async_trait::async_trait;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The current use of one of a process's database connection pools.
@@ -143,9 +144,21 @@ pub struct PoolTools {
     pub tools: Published,
     /// Whether one of them publishes nothing, like workers of older releases: it may have any tools.
     pub silent: bool,
+    /// The models of its workers, each worker's once; `None` if one of them does not say.
+    pub models: Option<BTreeSet<PublishedModels>>,
 }
 
 impl PoolTools {
+    /// The model that an agent names, as `PROVIDER/MODEL`, if no worker of the pool can tell what a
+    /// call of it costs.
+    pub fn lacks_price(&self, model: Option<&str>) -> Option<String> {
+        let mut lacking = None;
+        for own in self.models.as_ref()? {
+            lacking = Some(own.lacks_price(model)?);
+        }
+        lacking
+    }
+
     /// Merges what each worker publishes, by pool.
     pub fn of(workers: impl IntoIterator<Item = (String, Published)>) -> Vec<Self> {
         let mut pools: BTreeMap<String, Self> = BTreeMap::new();
@@ -154,6 +167,12 @@ impl PoolTools {
                 pool,
                 tools: Published::default(),
                 silent: false,
+                models: Some(BTreeSet::new()),
+            });
+            let models = found.models.take();
+            found.models = models.zip(tools.models.clone()).map(|(mut all, own)| {
+                all.insert(own);
+                all
             });
             found.silent |= tools.is_silent();
             found.tools.join(&tools);

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::declared::{DeclaredTool, ToolEntry, ToolFault};
 use super::preset;
+use crate::model::PublishedModels;
 use crate::stored::Extra;
 use crate::words::nearest;
 
@@ -24,6 +25,9 @@ pub struct Published {
     /// The MCP servers that it is configured with.
     #[serde(default)]
     pub servers: Vec<String>,
+    /// Its models; absent from workers of older releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub models: Option<PublishedModels>,
     /// Fields that this release does not know.
     #[serde(flatten)]
     pub extra: Extra,
@@ -42,7 +46,7 @@ impl Published {
         self.tools.is_empty() && self.servers.is_empty()
     }
 
-    /// Adds the tools of another worker.
+    /// Adds the tools of another worker. Models are no set: each worker's stand for themselves.
     pub fn join(&mut self, other: &Self) {
         for (name, says) in &other.tools {
             if !self.tools.contains_key(name) {

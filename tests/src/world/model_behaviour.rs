@@ -15,6 +15,8 @@ pub struct ModelBehaviour {
     pub counts: Option<f64>,
     /// Refuses requests with more tokens than this.
     pub window: Option<u64>,
+    /// How many tokens of its input it reads from a cache, and how many it writes to one.
+    pub caches: Option<(u64, u64)>,
     /// Refuses every temperature but 1.
     pub is_tempered: bool,
     /// How long it takes to answer.
@@ -30,6 +32,7 @@ impl Default for ModelBehaviour {
         Self {
             counts: None,
             window: None,
+            caches: None,
             is_tempered: false,
             answer_takes: Duration::ZERO,
             summary_chars: 0,

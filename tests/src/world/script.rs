@@ -369,6 +369,10 @@ impl Script {
             // Output beyond the request's limit is never charged.
             reply.usage.output_tokens = said.min(u64::from(request.max_tokens));
         }
+        if let Some((read, written)) = behaviour.caches {
+            reply.usage.cache_read_tokens = read;
+            reply.usage.cache_write_tokens = written;
+        }
         Ok(reply)
     }
 }

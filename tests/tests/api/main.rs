@@ -37,6 +37,7 @@ mod operations;
 mod outage;
 mod pauses;
 mod pools;
+mod prices;
 mod provider_keys;
 mod prune;
 mod refused_runs;

@@ -121,8 +121,10 @@ async fn money_without_a_price_is_refused() {
     };
     let id = world.send_with(key, "hi", within(budget)).await;
     let record = world.settle(&[id]).await.remove(0);
-    assert_stopped(&record);
-    assert!(record.error.expect("it failed").message.contains("price"));
+    assert_eq!(record.stop_reason, Some(StopReason::Budget));
+    let failure = record.error.expect("it failed");
+    assert_eq!(failure.code, Code::BudgetNoPrice);
+    assert!(failure.message.contains("[models."), "{}", failure.message);
     assert_eq!(world.script.ledger().len(), 0);
 }
 

@@ -12,7 +12,7 @@ use mainspring_shared::model::FactsOverride;
 use mainspring_shared::send::{SendRecord, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::store::TenantPatch;
 use mainspring_shared::tenant::{Limits, Usd};
-use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
+use mainspring_tests::world::{Fault, FaultPlan, Faulty, ModelBehaviour, World};
 
 /// Millionths of a dollar that a token of an answer costs; questions cost nothing.
 pub(super) const TOKEN: u64 = 1_000;
@@ -78,6 +78,44 @@ fn assert_spent(record: &SendRecord) {
     let error = record.error.as_ref().expect("it failed");
     assert_eq!(error.code, Code::BudgetExceeded);
     assert!(error.message.contains("usd_per_day"), "{}", error.message);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_to_a_cache_is_charged_at_its_own_price() {
+    let mut world = World::new().await;
+    let facts = FactsOverride {
+        price: Some(Price {
+            input: 1.0,
+            output: 10.0,
+            cache_read: Some(0.1),
+            cache_write: Some(100.0),
+            ..Price::default()
+        }),
+        ..FactsOverride::default()
+    };
+    world.facts.insert("model".to_owned(), facts);
+    world.script.set_behaviour(ModelBehaviour {
+        caches: Some((2, 3)),
+        ..ModelBehaviour::default()
+    });
+    limit(&world, Some(1_000)).await;
+    let _worker = world.worker("w", world.store.clone());
+    let ids = sends(&world, &["hello"]).await;
+    let record = world.settle(&ids).await.remove(0);
+    let usage = record.usage;
+    assert_eq!((usage.cache_read_tokens, usage.cache_write_tokens), (2, 3));
+    let fresh = (usage.input_tokens - 5) as f64;
+    let millionths = fresh + 2.0 * 0.1 + 3.0 * 100.0 + usage.output_tokens as f64 * 10.0;
+    let cost = usage.cost_usd.expect("a price");
+    assert!((cost * 1e6 - millionths).abs() < 1e-6, "{usage:?}");
+    let dump = world.dump().await;
+    let spent: u64 = dump.money_days.iter().map(|(_, _, spent)| spent).sum();
+    assert_eq!(
+        spent,
+        (millionths * 1e3).round() as u64,
+        "the ledger agrees"
+    );
+    world.audit().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -187,7 +187,7 @@ async fn money_is_set_aside_for_runs_too() {
     let refused = world.settle(&[refused]).await.remove(0);
     assert_eq!(
         refused.error.map(|error| error.code),
-        Some(Code::BudgetExceeded)
+        Some(Code::BudgetNoPrice)
     );
 }
 

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mainspring_runtime::Sealer;
+use mainspring_shared::budget::no_price;
+use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::memory::Embedder;
-use mainspring_shared::model::{FactsOverride, ModelFacts};
+use mainspring_shared::model::{FactsOverride, ModelFacts, PublishedModels};
 
 use super::Model;
 use super::calibrations::Calibrations;
@@ -37,6 +39,14 @@ pub struct Resolved {
     pub model: String,
     /// The facts of the model.
     pub facts: ModelFacts,
+}
+
+impl Resolved {
+    /// Why it cannot be called within a budget in dollars: its price is not known.
+    pub(crate) fn without_price(&self) -> Failure {
+        let name = format!("{}/{}", self.provider, self.model);
+        Failure::new(Code::BudgetNoPrice, no_price(&name))
+    }
 }
 
 #[derive(Debug)]
@@ -153,7 +163,7 @@ impl Providers {
     /// The facts of a provider's model.
     fn facts(&self, provider: &str, model: &str) -> ModelFacts {
         let full = format!("{provider}/{model}");
-        let mut facts = ModelFacts::built_in(model).unwrap_or(ModelFacts::unknown());
+        let mut facts = ModelFacts::of(model);
         for name in [model, &full] {
             if let Some(said) = self.facts.get(name) {
                 facts = facts.with(said);
@@ -209,6 +219,22 @@ impl Providers {
             client: Arc::clone(&provider.client),
             model: model.to_owned(),
         })
+    }
+
+    /// What schedulers are told of them.
+    pub(crate) fn published(&self) -> PublishedModels {
+        let providers = self.by_name.iter();
+        let providers = providers.filter(|(name, _)| ***name != *direct::PROVIDER);
+        let priced = self.facts.iter();
+        let priced = priced.filter(|(_, said)| said.price.is_some());
+        PublishedModels {
+            edition: ModelFacts::edition(),
+            default: self.default.clone(),
+            providers: providers
+                .map(|(name, provider)| (name.to_string(), provider.model.clone()))
+                .collect(),
+            priced: priced.map(|(name, _)| name.clone()).collect(),
+        }
     }
 
     /// The configured names, in order, without the provider that runs the leaves of workflows.
@@ -268,6 +294,20 @@ mod tests {
         assert!(facts("gpt-5").expect("a model").price.is_some());
         assert_eq!(facts("other/mine").expect("a model").window, 3);
         assert_eq!(facts("gpt-4o").expect("a model").window, 128_000);
+        let published = providers.published();
+        for name in [
+            "gpt-5",
+            "other/gpt-5",
+            "mine",
+            "other/mine",
+            "strange",
+            "vendor/gpt-4o",
+        ] {
+            let resolved = providers.resolve(Some(name)).expect("a model");
+            let full = format!("{}/{}", resolved.provider, resolved.model);
+            let lacking = resolved.facts.price.is_none().then_some(full);
+            assert_eq!(published.lacks_price(Some(name)), lacking, "{name}");
+        }
         let strange = facts("strange").expect("a model");
         assert!(!strange.known && strange.price.is_none());
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use mainspring_shared::budget::{Held, Spent};
+use mainspring_shared::budget::{Held, Short, Spent};
 use mainspring_shared::error::{Code, Coded as _};
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::message::Role;
@@ -281,6 +281,11 @@ pub(super) async fn budget_limits(
     }
     let allowed = left.answer(tokens, u64::from(answer), facts.price.as_ref());
     let short = allowed.err();
-    let limits = short.map(|short| limit(Code::BudgetExceeded, short.to_string()));
+    let limits = short.map(|short| match short {
+        Short::Price => limit(Code::BudgetNoPrice, short.to_string()),
+        Short::Tokens | Short::Money | Short::Rounds | Short::Wall | Short::Cut => {
+            limit(Code::BudgetExceeded, short.to_string())
+        }
+    });
     Ok(limits.into_iter().collect())
 }

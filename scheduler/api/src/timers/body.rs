@@ -109,9 +109,9 @@ impl TimerBody {
         refuse_options(&mut checks, &options.options);
         checks.finish()?;
         let session = session.ok_or_else(Error::session_not_found)?;
-        let mut options = agents
-            .options_in(options, SessionKey { tenant, session }, key)
-            .await?;
+        let of = SessionKey { tenant, session };
+        let mut options = agents.options_in(options, of, key).await?;
+        agents.admit_prices(&options, (of, None), key).await?;
         options.traceparent = telemetry::traceparent();
         Ok(NewTimer {
             id: TimerId(app.entropy.ordered_id()),

@@ -1,5 +1,6 @@
 //! The lifecycle of processes.
 
+use mainspring_shared::model::PublishedModels;
 use mainspring_shared::store::{
     AfterSend, BootRecord, Inspect, NewBoot, PoolTools, Renewal, Resumed, Role,
 };
@@ -210,9 +211,27 @@ pub async fn what_workers_have_is_listed_by_pool(store: &dyn Inspect) {
         }
         published
     };
+    let models = |provider: &str| PublishedModels {
+        default: provider.to_owned(),
+        ..PublishedModels::default()
+    };
+    let with = |provider: &str, published: Published| Published {
+        models: Some(models(provider)),
+        ..published
+    };
     let workers = [
-        (1, "default", Role::Worker, published(&["look", "put"])),
-        (2, "default", Role::Worker, published(&["put", "act"])),
+        (
+            1,
+            "default",
+            Role::Worker,
+            with("a", published(&["look", "put"])),
+        ),
+        (
+            2,
+            "default",
+            Role::Worker,
+            with("b", published(&["put", "act"])),
+        ),
         (3, "gpu", Role::Worker, Published::default()),
         (4, "other", Role::Scheduler, published(&["none"])),
     ];
@@ -237,14 +256,16 @@ pub async fn what_workers_have_is_listed_by_pool(store: &dyn Inspect) {
             .await
             .expect("the store answers")
     };
-    let of = |pool: &str, tools, silent| PoolTools {
+    let of = |pool: &str, tools, providers: &[&str]| PoolTools {
         pool: pool.to_owned(),
         tools,
-        silent,
+        silent: providers.is_empty(),
+        models: (!providers.is_empty())
+            .then(|| providers.iter().map(|name| models(name)).collect()),
     };
     let all = published(&["act", "look", "put"]);
-    let silent = of("gpu", Published::default(), true);
-    let expected = [of("default", all, false), silent];
+    let silent = of("gpu", Published::default(), &[]);
+    let expected = [of("default", all, &["a", "b"]), silent];
     assert_eq!(list(1).await, expected);
     stop(store, 10, 1).await;
     assert_eq!(
@@ -253,6 +274,6 @@ pub async fn what_workers_have_is_listed_by_pool(store: &dyn Inspect) {
         "one that restarts is away for a while"
     );
     renew(store, 600_000, 2, 0).await;
-    let left = [of("default", published(&["act", "put"]), false)];
+    let left = [of("default", published(&["act", "put"]), &["b"])];
     assert_eq!(list(700_000).await, left);
 }

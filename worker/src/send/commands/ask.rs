@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use mainspring_shared::agent::OnTruncation;
+use mainspring_shared::budget::Short;
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::event::LiveKind;
 use mainspring_shared::message::{ContentPart, plain_text};
@@ -119,6 +120,7 @@ impl Run<'_> {
         self.note_question(&request);
         let capped = match self.bill.allow(&mut request, &resolved) {
             Ok(capped) => capped,
+            Err(Short::Price) => return Some(self.cannot(resolved.without_price())),
             Err(short) => return Some(self.short(short)),
         };
         if let Some(shown) = &mut self.bill.totals.shown {

@@ -181,7 +181,7 @@ fn failed(round: u32, attempt: u32, draining: bool, event: Event, rules: &Rules)
         rules.retry.wait(tries, retry_after, fraction)
     };
     match wait {
-        None if code == Code::BudgetExceeded => {
+        None if is_of_budget(code) => {
             let why = End::Failed(reason_of(code), code);
             finish((round, attempt), round, why, draining, rules)
         }
@@ -249,8 +249,13 @@ fn own(round: u32, attempt: u32, rules: &Rules) -> u32 {
     attempt.saturating_sub(lost)
 }
 
+/// Whether a send fails with this code because of its budget: then its answers so far stand.
+fn is_of_budget(code: Code) -> bool {
+    matches!(code, Code::BudgetExceeded | Code::BudgetNoPrice)
+}
+
 fn reason_of(code: Code) -> StopReason {
-    if code == Code::BudgetExceeded {
+    if is_of_budget(code) {
         StopReason::Budget
     } else if code == Code::LlmTruncated {
         StopReason::Length

@@ -1,0 +1,98 @@
+//! What a worker says of its models when it starts, so that a scheduler, which may have another
+//! configuration or none, can tell whether a model has a price.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::ModelFacts;
+
+/// The providers and prices that one worker is configured with. No keys, and no addresses.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub struct PublishedModels {
+    /// The [edition](ModelFacts::edition) of the facts that are built into it.
+    #[serde(default)]
+    pub edition: String,
+    /// The provider of models without a provider's name.
+    #[serde(default)]
+    pub default: String,
+    /// Each provider with its default model, which may be empty.
+    #[serde(default)]
+    pub providers: BTreeMap<String, String>,
+    /// The models, as `MODEL` or `PROVIDER/MODEL`, that its configuration gives a price.
+    #[serde(default)]
+    pub priced: BTreeSet<String>,
+}
+
+impl PublishedModels {
+    /// Whether the worker can tell what a call of this model costs, and which model that is; agents
+    /// name it as `MODEL` or `PROVIDER/MODEL`. `None` if this release cannot know: the worker may
+    /// know more models, or has none by that name.
+    pub fn lacks_price(&self, model: Option<&str>) -> Option<String> {
+        let model = model.unwrap_or_default().trim();
+        let named = model.split_once('/');
+        let named = named.filter(|(provider, _)| self.providers.contains_key(*provider));
+        let (provider, rest) = named.unwrap_or((&self.default, model));
+        let own = self.providers.get(provider)?;
+        let name = if rest.is_empty() { own.as_str() } else { rest };
+        if name.is_empty() || self.edition != ModelFacts::edition() {
+            return None;
+        }
+        let full = format!("{provider}/{name}");
+        let is_known = ModelFacts::built_in(name).is_some_and(|facts| facts.price.is_some());
+        let is_set = self.priced.contains(name) || self.priced.contains(&full);
+        (!is_known && !is_set).then_some(full)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn published() -> PublishedModels {
+        let own = |name: &str| (name.to_owned(), String::new());
+        PublishedModels {
+            edition: ModelFacts::edition(),
+            default: "main".into(),
+            providers: [
+                ("main".to_owned(), "mine".to_owned()),
+                own("local"),
+                own("other"),
+            ]
+            .into(),
+            priced: ["local/llama3".to_owned(), "cheap".to_owned()].into(),
+        }
+    }
+
+    #[test]
+    fn a_model_has_the_price_that_is_built_in_or_configured() {
+        let published = published();
+        let lacks = |model: &str| published.lacks_price(Some(model));
+        for priced in [
+            "gpt-5-mini",
+            "openai/gpt-5-mini",
+            "other/gpt-5-mini",
+            "local/llama3",
+            "other/cheap",
+        ] {
+            assert_eq!(lacks(priced), None, "{priced}");
+        }
+        assert_eq!(lacks("llama3").as_deref(), Some("main/llama3"));
+        assert_eq!(lacks("other/llama3").as_deref(), Some("other/llama3"));
+        assert_eq!(published.lacks_price(None).as_deref(), Some("main/mine"));
+    }
+
+    #[test]
+    fn what_cannot_be_known_is_not_held_against_a_model() {
+        let newer = PublishedModels {
+            edition: "another".into(),
+            ..published()
+        };
+        assert_eq!(newer.lacks_price(Some("llama3")), None);
+        assert_eq!(
+            published().lacks_price(Some("local/")),
+            None,
+            "no such model"
+        );
+    }
+}
