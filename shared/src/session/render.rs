@@ -255,12 +255,13 @@ pub fn forgetting_steps(
     older::steps(projections, messages, running, last, context)
 }
 
-/// The message that shows a fold in place of the messages it replaces.
+/// The message that shows a fold in place of the messages it replaces. Its send is nil, and its time is when the fold
+/// was made: what was said before that followed other messages.
 fn recap(fold: &Fold) -> Message {
     let range = format!(" messages=\"{}-{}\"", fold.from_seq, fold.to_seq);
     let text = fenced("summary", &range, &fold.text);
     let said = NewMessage::user(vec![ContentPart::text(text)], 0);
-    said.at(fold.from_seq, SendId(Uuid::nil()), Timestamp(0), 0)
+    said.at(fold.from_seq, SendId(Uuid::nil()), fold.created_at, 0)
 }
 
 /// Shows the model the beginning of its answer and asks it to continue.

@@ -22,9 +22,6 @@ use crate::tools::Tools;
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{Chunk, Model, Reply, Request};
 
-/// The host of the public API, which is stricter than compatible servers.
-pub(super) const PUBLIC_HOST: &str = "api.openai.com";
-
 /// A provider at `{base_url}/chat/completions`.
 #[derive(Debug)]
 pub(super) struct OpenAi {

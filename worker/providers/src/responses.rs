@@ -15,11 +15,11 @@ use mainspring_shared::model::InBackground;
 use mainspring_shared::time::Clock;
 
 pub(crate) use self::reader::Answer;
+use self::request::Place;
 use crate::answer::ChunkSink;
 use crate::gate::Gate;
 use crate::http::Endpoint;
 use crate::open::SetupError;
-use crate::openai::PUBLIC_HOST;
 use crate::settings::{Kind, ProviderSettings};
 use crate::tools::Tools;
 use mainspring_worker::llm::Error;
@@ -41,8 +41,6 @@ pub(super) struct Responses {
 struct Wants {
     /// Whether the provider is given the answer's schema.
     native_schema: bool,
-    /// Whether it is the public API, which knows all members.
-    public: bool,
     stream: bool,
     /// Whether the provider works on answers in the background.
     background: bool,
@@ -76,11 +74,19 @@ impl Responses {
         let endpoint = Endpoint::new(settings, base, "/responses", &headers, (gate, clock))?;
         let wants = Wants {
             native_schema: settings.native_schema,
-            public: endpoint.host() == PUBLIC_HOST,
             stream: endpoint.streams(),
             background: settings.background,
         };
         Ok(Self { endpoint, wants })
+    }
+
+    fn body(&self, request: &Request) -> Result<Vec<u8>, Error> {
+        let place = Place {
+            host: self.endpoint.host(),
+            rules: &self.endpoint.rules(&request.model),
+            wants: self.wants.of(request),
+        };
+        request::body(request, place)
     }
 }
 
@@ -92,7 +98,7 @@ impl Model for Responses {
         on_chunk: &mut (dyn for<'c> FnMut(Chunk<'c>) + Send),
     ) -> Result<Reply, Error> {
         let rules = self.endpoint.rules(&request.model);
-        let body = || request::body(request, &rules, self.wants.of(request));
+        let body = || self.body(request);
         let wants = self.wants.of(request);
         let source = self.endpoint.source(Kind::OpenAiResponses);
         let mut answer = Answer::new(source, wants.background);
@@ -118,9 +124,7 @@ impl Model for Responses {
     }
 
     fn wire(&self, request: &Request) -> Option<Result<Vec<u8>, Error>> {
-        let rules = self.endpoint.rules(&request.model);
-        let body = request::body(request, &rules, self.wants.of(request));
-        Some(self.endpoint.whole_body(request, body))
+        Some(self.endpoint.whole_body(request, self.body(request)))
     }
 
     fn native_schema(&self, _model: &str, _tools: bool) -> bool {

@@ -16,6 +16,9 @@ mod node;
 mod settle;
 mod words;
 
+use std::borrow::Cow;
+
+use mainspring_shared::agent::OutputSpec;
 use serde_json::{Map, Value, json};
 
 use self::dialect::Form;
@@ -77,6 +80,22 @@ pub(super) fn fit(schema: &Value, dialect: SchemaDialect) -> Result<Fitted, Unfi
         }
     }
     Err(Unfit::TooLarge)
+}
+
+/// Cuts the schema of an answer to a dialect. What must be enforced to the letter stays as its author wrote it, and so
+/// does one whose members would be renamed.
+pub(super) fn output(output: &OutputSpec, dialect: SchemaDialect) -> Cow<'_, Value> {
+    let fitted = (!output.strict)
+        .then(|| fit(&output.schema, dialect).ok())
+        .flatten();
+    match fitted {
+        Some(Fitted {
+            schema: Some(schema),
+            names,
+            ..
+        }) if names.is_empty() => Cow::Owned(schema),
+        _ => Cow::Borrowed(&output.schema),
+    }
 }
 
 /// A schema that only says at its root that it is for objects, if it doesn't already.

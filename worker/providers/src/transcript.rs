@@ -92,6 +92,14 @@ pub(super) fn file_text(name: &str, text: &str) -> String {
 /// Puts messages into the order that providers accept. Assistant turns without text and calls are
 /// left out: reasoning alone is no turn.
 pub(super) fn turns(messages: &[Arc<Message>]) -> Vec<Turn<'_>> {
+    turns_with(messages, &|_| false)
+}
+
+/// The same, but assistant turns stay that have something else of which `attached` says that it goes back.
+pub(super) fn turns_with<'a>(
+    messages: &'a [Arc<Message>],
+    attached: &dyn Fn(&Message) -> bool,
+) -> Vec<Turn<'a>> {
     let mut turns = Vec::with_capacity(messages.len());
     for (at, message) in messages.iter().enumerate() {
         match message.role {
@@ -103,7 +111,8 @@ pub(super) fn turns(messages: &[Arc<Message>]) -> Vec<Turn<'_>> {
             Role::Tool => {}
             Role::Assistant => {
                 let text = text(message);
-                if text.trim().is_empty() && message.tool_calls.is_empty() {
+                let is_empty = text.trim().is_empty() && message.tool_calls.is_empty();
+                if is_empty && !attached(message) {
                     continue;
                 }
                 turns.push(Turn::Assistant { text, message });
