@@ -9,7 +9,8 @@ use crate::id::SendId;
 use crate::time::Timestamp;
 
 pub use media::{
-    FILE_BYTES_MAX, FileSource, IMAGE_BYTES_MAX, ImageSource, MediaFault, is_media_type,
+    FILE_BYTES_MAX, FileSource, IMAGE_BYTES_MAX, IMAGE_SHOWN_BYTES_MAX, ImageSource, MediaFault,
+    is_media_type,
 };
 
 /// Who speaks.

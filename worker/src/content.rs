@@ -11,7 +11,7 @@ use lru::LruCache;
 use mainspring_shared::blob::{self, BlobHash, Depot, Unstored, absent, filled};
 use mainspring_shared::error::Coded as _;
 use mainspring_shared::id::{SessionKey, TenantId};
-use mainspring_shared::message::{ContentPart, ImageSource, Message};
+use mainspring_shared::message::{ContentPart, IMAGE_SHOWN_BYTES_MAX, ImageSource, Message};
 use mainspring_shared::tool::CallResult;
 use tokio::sync::Semaphore;
 
@@ -21,6 +21,10 @@ use crate::metrics;
 
 /// How many images are scaled at once: each may take half a gigabyte and one core.
 static SCALING: Semaphore = Semaphore::const_new(1);
+
+/// With more pictures than this in one request, Messages takes none with a longer edge than the other number.
+const FREE_PICTURES_MAX: usize = 20;
+const MANY_PICTURES_EDGE: u32 = 2_000;
 
 /// A cache of recently read blobs, bounded by bytes, over the deployment's blob store. Content
 /// never changes under its hash, so cached content needs no check.
@@ -61,7 +65,7 @@ impl Content {
     }
 
     /// Replaces references with the content that the model is shown, and scales down images that
-    /// are larger than the request allows. Missing or damaged content is replaced with a text that
+    /// are larger than the request or providers allow. Missing or damaged content is replaced with a text that
     /// says so. If the blob store is down, the attempt fails and is retried as if the provider were
     /// down.
     pub(crate) async fn fill(
@@ -79,9 +83,16 @@ impl Content {
         request: &mut Arc<Request>,
         unstored: &Unstored,
     ) -> Result<(), Error> {
-        let edge = request.images_max_edge;
+        let pictures = request.messages.iter().flat_map(|message| &message.content);
+        let pictures = pictures.filter(|part| matches!(part, ContentPart::Image { .. }));
+        let edge = if pictures.count() > FREE_PICTURES_MAX {
+            let edge = request.images_max_edge.unwrap_or(MANY_PICTURES_EDGE);
+            Some(edge.min(MANY_PICTURES_EDGE))
+        } else {
+            request.images_max_edge
+        };
         let changes = |part: &ContentPart| {
-            part.blob().is_some() || (edge.is_some() && part.inline().is_some())
+            part.blob().is_some() || (part.inline().is_some() && (edge.is_some() || is_heavy(part)))
         };
         let changed = |message: &Arc<Message>| message.content.iter().any(changes);
         if !request.messages.iter().any(changed) {
@@ -112,7 +123,10 @@ impl Content {
         let Some(sha256) = part.blob() else {
             return Ok(self.inline(tenant, part, edge).await);
         };
-        let edge = edge.filter(|_| matches!(part, ContentPart::Image { .. }));
+        let is_picture = matches!(part, ContentPart::Image { .. });
+        let edge = edge
+            .or(is_heavy(part).then_some(u32::MAX))
+            .filter(|_| is_picture);
         let key = edge.map(|edge| (tenant, sha256, edge));
         let known = key.and_then(|key| self.known_fit(key));
         // An image that was scaled before need not be read again.
@@ -143,6 +157,7 @@ impl Content {
 
     /// Shows a part that refers to no blob.
     async fn inline(&self, tenant: TenantId, part: &ContentPart, edge: Option<u32>) -> ContentPart {
+        let edge = edge.or(is_heavy(part).then_some(u32::MAX));
         let (
             ContentPart::Image {
                 source: ImageSource::Base64 { data, .. },
@@ -237,6 +252,18 @@ impl Kept {
                 Self::Fit(Ok(Some(scaled))) => scaled.data.len(),
                 Self::Fit(Ok(None) | Err(_)) => 0,
             }
+    }
+}
+
+/// Whether an image has more bytes than every provider accepts.
+fn is_heavy(part: &ContentPart) -> bool {
+    let ContentPart::Image { source } = part else {
+        return false;
+    };
+    match source {
+        ImageSource::Base64 { data, .. } => data.len() / 4 * 3 > IMAGE_SHOWN_BYTES_MAX,
+        ImageSource::Blob { bytes, .. } => *bytes > IMAGE_SHOWN_BYTES_MAX as u64,
+        ImageSource::Url { .. } => false,
     }
 }
 
@@ -385,6 +412,24 @@ mod tests {
             broken,
         ];
         assert_eq!(all, expected);
+    }
+
+    #[tokio::test]
+    async fn what_providers_refuse_is_scaled_or_told_in_words_without_anybody_asking() {
+        let store = Arc::new(ModelStore::open(Arc::new(SystemClock::new())));
+        let depot = Arc::new(Depot::in_database(store, Arc::new(OsEntropy)));
+        // One that is fine by itself, and too wide among many.
+        let wide = inline(&picture(2_100, 20));
+        let few = vec![wide.clone(); FREE_PICTURES_MAX];
+        assert_eq!(shown(&depot, &few, None).await, few);
+        let many = vec![wide; FREE_PICTURES_MAX + 1];
+        let all = shown(&depot, &many, None).await;
+        assert!(all.iter().all(|part| size(part).0 == MANY_PICTURES_EDGE));
+        // More bytes than providers take, though they are fewer than a message may have.
+        let heavy = inline(&vec![1; IMAGE_SHOWN_BYTES_MAX + 3]);
+        assert_eq!(heavy.media_fault(), None);
+        let all = shown(&depot, &[heavy], None).await;
+        assert!(matches!(&all[0], ContentPart::Text { .. }));
     }
 
     #[tokio::test]

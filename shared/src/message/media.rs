@@ -7,8 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::ContentPart;
 use crate::blob::{BlobHash, BlobRef};
 
-/// Maximum size of an image in bytes; every provider accepts this.
+/// Maximum size of an image in bytes. A larger one than providers accept is scaled down before it is shown.
 pub const IMAGE_BYTES_MAX: usize = 5 << 20;
+
+/// Maximum size of an image in bytes that every provider accepts: 5 MiB as Base64, which has four characters for three
+/// bytes.
+pub const IMAGE_SHOWN_BYTES_MAX: usize = (5 << 20) / 4 * 3;
 
 /// Maximum size of a file in bytes.
 pub const FILE_BYTES_MAX: usize = 10 << 20;

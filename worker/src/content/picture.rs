@@ -1,4 +1,4 @@
-//! Scales down images that are larger than a model is to be shown them.
+//! Scales down images that are larger than a model is to be shown them, in pixels or in bytes.
 //!
 //! The same input bytes always give the same output bytes, because a provider's prompt cache and
 //! previews depend on it. So nothing here depends on time, on threads or on what was scaled before.
@@ -10,7 +10,7 @@ use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::{CompressionType, FilterType as Rows, PngEncoder};
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageDecoder as _, ImageFormat, ImageReader, ImageResult, Limits};
-use mainspring_shared::message::IMAGE_BYTES_MAX;
+use mainspring_shared::message::IMAGE_SHOWN_BYTES_MAX as BYTES_MAX;
 
 /// Maximum number of pixels of an image that is scaled: what today's cameras make. A few bytes can
 /// claim to be many more.
@@ -48,8 +48,11 @@ impl Fault {
     }
 }
 
-/// Scales an image to a longer edge of `edge` pixels; `None` if it is no larger and is shown
-/// unchanged. Of an animation only the first frame is kept.
+/// How often an image is made smaller by a quarter until it has few enough bytes.
+const TRIES_MAX: u32 = 8;
+
+/// Scales an image to a longer edge of `edge` pixels, or less if it has too many bytes then; `None` if it is no larger
+/// and is shown unchanged. Of an animation only the first frame is kept.
 pub(super) fn scaled(data: &[u8], edge: u32) -> Result<Option<Scaled>, Fault> {
     let mut reader = ImageReader::new(Cursor::new(data))
         .with_guessed_format()
@@ -60,9 +63,10 @@ pub(super) fn scaled(data: &[u8], edge: u32) -> Result<Option<Scaled>, Fault> {
     reader.limits(limits);
     let mut decoder = reader.into_decoder().map_err(|error| fault(&error))?;
     let (width, height) = decoder.dimensions();
-    if width.max(height) <= edge {
+    if width.max(height) <= edge && data.len() <= BYTES_MAX {
         return Ok(None);
     }
+    let edge = edge.min(width.max(height)).max(1);
     if u64::from(width) * u64::from(height) > PIXELS_MAX || decoder.total_bytes() > ALLOC_MAX {
         return Err(Fault::TooLarge);
     }
@@ -81,26 +85,38 @@ pub(super) fn scaled(data: &[u8], edge: u32) -> Result<Option<Scaled>, Fault> {
     } else {
         DynamicImage::ImageRgb8(whole.into_rgb8())
     };
-    // Consists only of sums and products, which are the same on every machine.
-    let mut small = whole.resize(edge, edge, FilterType::CatmullRom);
-    if let Ok(orientation) = orientation {
-        small.apply_orientation(orientation);
-    }
     let is_photograph = match format {
         ImageFormat::Jpeg => true,
-        ImageFormat::WebP => !small.color().has_alpha(),
+        ImageFormat::WebP => !whole.color().has_alpha(),
         _ => false,
     };
+    let mut edge = edge;
+    for _ in 0..TRIES_MAX {
+        // Consists only of sums and products, which are the same on every machine.
+        let mut small = whole.resize(edge, edge, FilterType::CatmullRom);
+        if let Ok(orientation) = orientation {
+            small.apply_orientation(orientation);
+        }
+        if let Some(scaled) = written(small, is_photograph)? {
+            return Ok(Some(scaled));
+        }
+        edge = (edge / 4 * 3).max(1);
+    }
+    Err(Fault::TooLarge)
+}
+
+/// An image in its new format; `None` if it has too many bytes.
+fn written(image: DynamicImage, is_photograph: bool) -> Result<Option<Scaled>, Fault> {
     if !is_photograph {
-        let data = png(&small).map_err(|error| fault(&error))?;
-        if data.len() <= IMAGE_BYTES_MAX {
+        let data = png(&image).map_err(|error| fault(&error))?;
+        if data.len() <= BYTES_MAX {
             let media_type = "image/png";
             return Ok(Some(Scaled { media_type, data }));
         }
     }
-    let data = jpeg(small).map_err(|error| fault(&error))?;
+    let data = jpeg(image).map_err(|error| fault(&error))?;
     let media_type = "image/jpeg";
-    Ok(Some(Scaled { media_type, data }))
+    Ok((data.len() <= BYTES_MAX).then_some(Scaled { media_type, data }))
 }
 
 fn png(image: &DynamicImage) -> ImageResult<Bytes> {
@@ -144,7 +160,7 @@ mod tests {
         RgbaImage::from_fn(width, height, pixel).into()
     }
 
-    fn written(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
+    fn file(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
         let mut data = Cursor::new(Vec::new());
         image.write_to(&mut data, format).expect("is written");
         data.into_inner()
@@ -165,7 +181,7 @@ mod tests {
             (drawing(900, 300), ImageFormat::WebP, "image/png"),
             (drawing(900, 300), ImageFormat::Gif, "image/png"),
         ] {
-            let data = written(&image, format);
+            let data = file(&image, format);
             let small = scaled(&data, 300).expect("can be read").expect("is larger");
             assert_eq!(small.media_type, media_type, "{format:?}");
             let image = read(&small);
@@ -182,7 +198,7 @@ mod tests {
     #[test]
     fn the_bytes_are_those_of_the_last_release() {
         let of = |image: &DynamicImage, format| {
-            let small = scaled(&written(image, format), 64).expect("can be read");
+            let small = scaled(&file(image, format), 64).expect("can be read");
             BlobHash::of(&small.expect("is larger").data).to_string()
         };
         let found = [
@@ -202,15 +218,34 @@ mod tests {
 
     #[test]
     fn what_is_no_larger_stays_as_it_is() {
-        let data = written(&photograph(300, 200), ImageFormat::Png);
+        let data = file(&photograph(300, 200), ImageFormat::Png);
         assert!(scaled(&data, 300).expect("can be read").is_none());
         assert!(scaled(&data, 299).expect("can be read").is_some());
     }
 
     #[test]
+    fn what_has_too_many_bytes_is_made_smaller_however_many_pixels_it_may_have() {
+        // Without any order, so that nothing can be saved.
+        let mut state = 1_u32;
+        let noise = RgbImage::from_fn(1_500, 1_000, |_, _| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            Rgb([(state >> 24) as u8, (state >> 16) as u8, (state >> 8) as u8])
+        });
+        let data = file(&noise.into(), ImageFormat::Png);
+        assert!(data.len() > BYTES_MAX);
+        let small = scaled(&data, u32::MAX)
+            .expect("can be read")
+            .expect("is larger");
+        assert!(small.data.len() <= BYTES_MAX, "{} bytes", small.data.len());
+        assert!(small.data.len().div_ceil(3) * 4 <= 5 << 20);
+        let image = read(&small);
+        assert_eq!((image.width(), image.height()), (1_500, 1_000));
+    }
+
+    #[test]
     fn a_photograph_that_lies_on_its_side_is_turned() {
         let upright = photograph(300, 100);
-        let mut data = written(&upright, ImageFormat::Jpeg);
+        let mut data = file(&upright, ImageFormat::Jpeg);
         // After the JPEG start marker: metadata that says "rotate by a quarter turn".
         let exif = [
             &b"\xff\xe1\x00\x22Exif\0\0MM\0\x2a\0\0\0\x08\0\x01"[..],
@@ -227,14 +262,14 @@ mod tests {
     #[test]
     fn a_picture_whose_rows_take_too_much_to_scale_is_not() {
         let line = RgbImage::from_pixel((ALLOC_MAX / 16) as u32 + 1, 1, Rgb([1, 2, 3]));
-        let data = written(&line.into(), ImageFormat::Png);
+        let data = file(&line.into(), ImageFormat::Png);
         assert!(data.len() < 1 << 20, "{} bytes", data.len());
         assert_eq!(scaled(&data, 2_048).err(), Some(Fault::TooLarge));
     }
 
     #[test]
     fn what_cannot_be_read_says_why() {
-        let whole = written(&photograph(300, 200), ImageFormat::Png);
+        let whole = file(&photograph(300, 200), ImageFormat::Png);
         assert_eq!(scaled(b"a picture", 64).err(), Some(Fault::Unreadable));
         assert_eq!(scaled(b"", 64).err(), Some(Fault::Unreadable));
         let half = &whole[..whole.len() / 2];
@@ -267,7 +302,7 @@ mod tests {
         ) {
             let formats = [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::Gif, ImageFormat::WebP];
             let format = formats[format];
-            let mut data = written(&photograph(40, 30), format);
+            let mut data = file(&photograph(40, 30), format);
             for (place, byte) in places {
                 let place = place.index(data.len());
                 data[place] = byte;
