@@ -112,8 +112,8 @@ impl Model for Anthropic {
         Ok(reply)
     }
 
-    fn native_schema(&self, _model: &str, _tools: bool) -> bool {
-        self.native_schema
+    fn native_schema(&self, model: &str, tools: bool) -> bool {
+        self.native_schema && self.endpoint.rules(model).enforces_schema(tools)
     }
 
     fn keeps_prompts(&self) -> bool {

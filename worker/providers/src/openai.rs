@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use mainspring_shared::time::Clock;
 
 pub(crate) use self::reader::Answer;
-use self::request::{Place, enforces_schema};
+use self::request::Place;
 use crate::answer::ChunkSink;
 use crate::gate::Gate;
 use crate::http::Endpoint;
@@ -124,7 +124,7 @@ impl Model for OpenAi {
     }
 
     fn native_schema(&self, model: &str, tools: bool) -> bool {
-        self.native_schema && enforces_schema(&self.endpoint.rules(model), tools)
+        self.native_schema && self.endpoint.rules(model).enforces_schema(tools)
     }
 }
 

@@ -34,10 +34,6 @@ pub(super) struct Responses {
 
 /// The options of all requests to a provider.
 #[derive(Debug, Clone, Copy)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a setting of its own"
-)]
 struct Wants {
     /// Whether the provider is given the answer's schema.
     native_schema: bool,
@@ -127,7 +123,7 @@ impl Model for Responses {
         Some(self.endpoint.whole_body(request, self.body(request)))
     }
 
-    fn native_schema(&self, _model: &str, _tools: bool) -> bool {
-        self.wants.native_schema
+    fn native_schema(&self, model: &str, tools: bool) -> bool {
+        self.wants.native_schema && self.endpoint.rules(model).enforces_schema(tools)
     }
 }

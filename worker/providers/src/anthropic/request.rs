@@ -14,7 +14,7 @@ use self::messages::{
     Block, OwnBlock, Places, WireMessage, WireRole, Writer, acts_without_thinking, push_tail,
 };
 use self::thinking::{Asked, Back, Thinking};
-use crate::rules::{ResponseFormat, Rules};
+use crate::rules::Rules;
 use crate::schema;
 use crate::settings::Kind;
 use crate::tools::{Choice, Tool, Tools};
@@ -151,11 +151,6 @@ pub(super) struct Place<'a> {
     pub(super) native_schema: bool,
 }
 
-/// Whether the endpoint itself holds an answer to a schema, given the tools of the request.
-pub(super) fn enforces_schema(rules: &Rules, tools: bool) -> bool {
-    rules.response_format == ResponseFormat::JsonSchema && (rules.schema_with_tools || !tools)
-}
-
 /// The body of a request; the same request always gives the same bytes.
 pub(super) fn body(request: &Request, place: Place<'_>) -> Result<Vec<u8>, Error> {
     let rules = place.rules;
@@ -171,7 +166,7 @@ pub(super) fn body(request: &Request, place: Place<'_>) -> Result<Vec<u8>, Error
     if acts_without_thinking(&messages) && messages.last().is_some_and(WireMessage::has_results) {
         asked.not_within_an_answer();
     }
-    let native = place.native_schema && enforces_schema(rules, !tools.is_empty());
+    let native = place.native_schema && rules.enforces_schema(!tools.is_empty());
     let output = request.output.as_deref().filter(|_| native);
     let format = output.map(|output| Format::JsonSchema {
         schema: schema::output(output, rules.schema),

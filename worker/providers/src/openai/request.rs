@@ -113,11 +113,6 @@ pub(super) struct Place<'a> {
     pub(super) stream: bool,
 }
 
-/// Whether the endpoint itself holds an answer to a schema, given the tools of the request.
-pub(super) fn enforces_schema(rules: &Rules, tools: bool) -> bool {
-    rules.response_format == ResponseFormat::JsonSchema && (rules.schema_with_tools || !tools)
-}
-
 /// The body of a request; the same request always gives the same bytes.
 pub(super) fn body(request: &Request, place: Place<'_>) -> Result<Vec<u8>, Error> {
     let Place { rules, stream, .. } = place;
@@ -173,7 +168,7 @@ fn format<'a>(request: &'a Request, place: Place<'_>) -> Option<WireFormat<'a>> 
     let Place { rules, .. } = place;
     let tools = !request.tools.is_empty();
     let output = request.output.as_deref();
-    let schema = output.filter(|_| place.native_schema && enforces_schema(rules, tools));
+    let schema = output.filter(|_| place.native_schema && rules.enforces_schema(tools));
     if let Some(json_schema) = schema {
         return Some(WireFormat::JsonSchema { json_schema });
     }

@@ -188,11 +188,6 @@ pub(super) struct Place<'a> {
     pub(super) wants: Wants,
 }
 
-/// Whether the endpoint itself holds an answer to a schema, given the tools of the request.
-pub(super) fn enforces_schema(rules: &Rules, tools: bool) -> bool {
-    rules.response_format == ResponseFormat::JsonSchema && (rules.schema_with_tools || !tools)
-}
-
 /// The body of a request; the same request always gives the same bytes. Texts that end an answer are left out: the API
 /// has none.
 pub(super) fn body(request: &Request, place: Place<'_>) -> Result<Vec<u8>, Error> {
@@ -254,7 +249,7 @@ pub(super) fn body(request: &Request, place: Place<'_>) -> Result<Vec<u8>, Error
 /// How the answer is held to its form.
 fn format<'a>(request: &'a Request, place: Place<'_>, tools: bool) -> Option<Format<'a>> {
     let rules = place.rules;
-    let native = place.wants.native_schema && enforces_schema(rules, tools);
+    let native = place.wants.native_schema && rules.enforces_schema(tools);
     if let Some(output) = request.output.as_deref().filter(|_| native) {
         return Some(Format::JsonSchema {
             name: &output.name,

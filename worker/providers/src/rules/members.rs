@@ -360,6 +360,11 @@ words! {
 }
 
 impl Rules {
+    /// Whether the endpoint itself holds an answer to a schema, given whether the request has tools.
+    pub fn enforces_schema(&self, tools: bool) -> bool {
+        self.response_format == ResponseFormat::JsonSchema && (self.schema_with_tools || !tools)
+    }
+
     /// The accepted effort that is nearest to `wanted`; `None` if the member is to be left out. An effort other than
     /// `none` never becomes `none`.
     pub fn effort(&self, wanted: ReasoningEffort) -> Option<ReasoningEffort> {

@@ -14,20 +14,20 @@ use crate::rules::{RuleBook, RuleSettings, SchemaDialect, ThinkingForm, Thinking
 
 const HOST: &str = "api.anthropic.com";
 
-fn origin(host: &str) -> Box<Origin> {
-    Box::new(Origin {
+fn origin(host: &str) -> Origin {
+    Origin {
         protocol: "anthropic".to_owned(),
         host: host.to_owned(),
         model: "m".to_owned(),
         member: None,
-    })
+    }
 }
 
 fn thought(text: &str, host: Option<&str>) -> ContentPart {
     ContentPart::Reasoning {
         text: text.to_owned(),
         signature: Some(format!("sig-{text}")),
-        origin: host.map(origin),
+        origin: host.map(|host| Box::new(origin(host))),
     }
 }
 
@@ -159,7 +159,7 @@ fn thinking_text_and_calls_of_an_answer_keep_their_order() {
 fn thinking_and_what_was_attached_go_back_only_to_whom_they_came_from() {
     let attached = |host: &str| {
         ContentPart::Attached(Attached {
-            origin: origin(host),
+            origin: Box::new(origin(host)),
             json: r#"{"type":"server_tool_use","id":"s1","input":{"n":1.50}}"#.to_owned(),
         })
     };
@@ -198,7 +198,7 @@ fn thinking_and_what_was_attached_go_back_only_to_whom_they_came_from() {
 #[test]
 fn a_paused_answer_goes_back_as_it_is_and_nothing_follows_it() {
     let block = ContentPart::Attached(Attached {
-        origin: origin(HOST),
+        origin: Box::new(origin(HOST)),
         json: r#"{"type":"server_tool_use","id":"s1","name":"web_search","input":{}}"#.to_owned(),
     });
     let request = Request {
@@ -218,7 +218,7 @@ fn a_paused_answer_goes_back_as_it_is_and_nothing_follows_it() {
 fn ids_that_the_provider_gave_go_back_byte_for_byte_in_calls_and_results() {
     let mut own = call("ses_own_id", None);
     own.attached = Some(Box::new(CallAttached {
-        origin: *origin(HOST),
+        origin: origin(HOST),
         id: Some("toolu_01:odd".to_owned()),
         json: Some(r#"{"caller":{"type":"direct"},"name":"no"}"#.to_owned()),
     }));

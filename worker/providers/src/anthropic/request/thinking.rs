@@ -66,9 +66,10 @@ impl Asked {
             thinking
         };
         let thinks = match &thinking {
-            Some(Thinking::Enabled { .. } | Thinking::Adaptive { .. }) => true,
+            Some(Thinking::Enabled { .. } | Thinking::Adaptive { .. } | Thinking::BetweenTools) => {
+                true
+            }
             Some(Thinking::Disabled) => false,
-            Some(Thinking::BetweenTools) => true,
             None => is_adaptive && rules.thinking_off != ThinkingOff::LeftOut,
         };
         Self {

@@ -12,13 +12,13 @@ use crate::rules::{RuleBook, RuleSettings};
 
 const HOST: &str = "api.openai.com";
 
-fn origin(host: &str) -> Box<Origin> {
-    Box::new(Origin {
+fn origin(host: &str) -> Origin {
+    Origin {
         protocol: "openai-responses".to_owned(),
         host: host.to_owned(),
         model: "gpt-5.6".to_owned(),
         member: None,
-    })
+    }
 }
 
 fn thought(id: &str, host: Option<&str>) -> ContentPart {
@@ -30,7 +30,7 @@ fn thought(id: &str, host: Option<&str>) -> ContentPart {
     ContentPart::Reasoning {
         text: String::new(),
         signature: Some(item.store()),
-        origin: host.map(origin),
+        origin: host.map(|host| Box::new(origin(host))),
     }
 }
 
@@ -130,13 +130,13 @@ fn reasoning_without_what_it_led_to_is_left_out() {
 fn reasoning_and_ids_go_back_only_to_whom_they_came_from() {
     let mut own = call("1", Some(2));
     own.attached = Some(Box::new(CallAttached {
-        origin: *origin(HOST),
+        origin: origin(HOST),
         id: Some("call_own".to_owned()),
         json: Some(r#"{"id":"fc_1","namespace":"n"}"#.to_owned()),
     }));
     let mut foreign = call("2", Some(2));
     foreign.attached = Some(Box::new(CallAttached {
-        origin: *origin("other.example"),
+        origin: origin("other.example"),
         id: Some("call_foreign".to_owned()),
         json: Some(r#"{"namespace":"n"}"#.to_owned()),
     }));
