@@ -56,8 +56,22 @@ struct Entry {
     #[serde(default)]
     model: Vec<String>,
     /// Where it is known from.
+    #[cfg_attr(
+        not(test),
+        expect(
+            dead_code,
+            reason = "it is for readers of the table; a test asks for it"
+        )
+    )]
     source: String,
     /// Of which day that is.
+    #[cfg_attr(
+        not(test),
+        expect(
+            dead_code,
+            reason = "it is for readers of the table; a test asks for it"
+        )
+    )]
     date: String,
     /// What it says.
     says: Said,

@@ -67,6 +67,7 @@ impl Turn<'_> {
 /// The result of one call.
 #[derive(Debug)]
 pub(super) struct ToolResult<'a> {
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests name results by it"))]
     pub(super) call: &'a ToolCall,
     pub(super) text: Cow<'a, str>,
     /// `None` if it is a placeholder for a result that the window lacks.

@@ -92,10 +92,9 @@ fn joined(content: &[ContentPart]) -> (String, String) {
         match part {
             ContentPart::Text { text: piece } => text.push_str(piece),
             ContentPart::Reasoning { text: piece, .. } => reasoning.push_str(piece),
-            ContentPart::Image { .. }
-            | ContentPart::File { .. }
-            | ContentPart::Digest { .. }
-            | ContentPart::Attached(_) => {
+            // It is for the provider alone.
+            ContentPart::Attached(_) => {}
+            ContentPart::Image { .. } | ContentPart::File { .. } | ContentPart::Digest { .. } => {
                 panic!("no model gives {part:?}")
             }
         }

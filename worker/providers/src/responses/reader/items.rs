@@ -95,6 +95,16 @@ impl Item {
         agrees(&self.id, id) && agrees(self.call_id(), call_id)
     }
 
+    /// Whether it has an id of this item's.
+    fn is_of(&self, item: &Value) -> bool {
+        self.is_named(text_of(item, "id")) || self.is_named(text_of(item, "call_id"))
+    }
+
+    /// Whether nothing speaks against it being this item.
+    fn may_be_of(&self, item: &Value) -> bool {
+        self.may_be(text_of(item, "id"), text_of(item, "call_id"))
+    }
+
     /// Whether it says the same as this whole item.
     fn says(&self, item: &Value) -> bool {
         match &self.body {
@@ -164,12 +174,7 @@ impl Items {
         let streamed = self.items.len();
         let mut found = vec![None; list.len()];
         let mut free = vec![true; streamed];
-        let rules: [&dyn Fn(&Item, &Value) -> bool; 3] = [
-            &|it, item| it.is_named(text_of(item, "id")) || it.is_named(text_of(item, "call_id")),
-            &|it, item| it.says(item),
-            &|it, item| it.may_be(text_of(item, "id"), text_of(item, "call_id")),
-        ];
-        for rule in rules {
+        for rule in [Item::is_of, Item::says, Item::may_be_of] {
             for (item, place) in list.iter().zip(&mut found) {
                 if place.is_some() {
                     continue;
