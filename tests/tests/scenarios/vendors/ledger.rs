@@ -56,7 +56,6 @@ fn differences(ours: &Usage, theirs: &Entry, thinking_is_told: bool) -> Vec<Stri
 }
 
 #[tokio::test]
-#[ignore = "not all requests of ours keep the rules yet"]
 async fn tokens_and_money_are_what_the_vendors_counted_with_retries_cuts_and_fallbacks() {
     let names = catalogue::names();
     let bench = Bench::of(&names).await;
