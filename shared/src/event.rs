@@ -205,6 +205,23 @@ pub enum LiveKind {
         /// Why, as a code.
         reason: String,
     },
+    /// Something went wrong with the model and was put right: nothing has to be done for this send.
+    #[serde(rename = "model.warning")]
+    ModelWarning {
+        /// The round.
+        round: i32,
+        /// The provider's configured name.
+        provider: String,
+        /// The model.
+        model: String,
+        /// What went wrong, as a code.
+        code: String,
+        /// The part of the request that the provider refused.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        part: Option<String>,
+        /// What happened, or the provider's words, shortened.
+        message: String,
+    },
     /// A call starts, here or outside.
     #[serde(rename = "tool_call.started")]
     ToolCallStarted {
@@ -241,6 +258,7 @@ impl LiveKind {
             Self::MessageDelta(_) => "message.delta",
             Self::ReasoningDelta(_) => "reasoning.delta",
             Self::MessageReset { .. } => "message.reset",
+            Self::ModelWarning { .. } => "model.warning",
             Self::ToolCallStarted { .. } => "tool_call.started",
             Self::ToolCallProgress { .. } => "tool_call.progress",
         }

@@ -8,6 +8,7 @@ mod alone;
 mod audits;
 mod blobs;
 pub(crate) mod faulty;
+mod listed;
 mod lookup;
 mod model_behaviour;
 mod normalize;

@@ -37,6 +37,10 @@ const FIRST_PIECE_SECONDS: &str = "mainspring_worker_model_first_piece_seconds";
 const MODEL_CALLS_FAILED: &str = "mainspring_worker_model_calls_failed_total";
 /// Calls that waited because other calls had reserved what was left of their tenant's money.
 const MONEY_WAITS: &str = "mainspring_worker_money_waits_total";
+/// What went wrong with models and was put right, by `code`.
+const MODEL_WARNINGS: &str = "mainspring_worker_model_warnings_total";
+/// Calls of models that were repaired, by `kind`: `name`, `encoded` or `null`.
+const CALLS_REPAIRED: &str = "mainspring_worker_calls_repaired_total";
 const RECALLS_FAILED: &str = "mainspring_worker_recalls_failed_total";
 const EMBEDDINGS: &str = "mainspring_worker_embeddings_total";
 const BLOBS_CORRUPT: &str = "mainspring_worker_blobs_corrupt_total";
@@ -185,6 +189,16 @@ impl Timing {
 
 pub(crate) fn model_call_failed(code: Code) {
     metrics::counter!(MODEL_CALLS_FAILED, "code" => code.as_str()).increment(1);
+}
+
+/// Counts something that went wrong with a model and was put right.
+pub(crate) fn model_warned(code: &'static str) {
+    metrics::counter!(MODEL_WARNINGS, "code" => code).increment(1);
+}
+
+/// Counts a call that was written wrongly and repaired.
+pub(crate) fn call_repaired(kind: &'static str) {
+    metrics::counter!(CALLS_REPAIRED, "kind" => kind).increment(1);
 }
 
 pub(crate) fn waited_for_money() {

@@ -30,6 +30,8 @@ mod forgetting;
 mod inbox;
 mod lease_state;
 pub(crate) mod load;
+mod markup;
+mod mending;
 mod model_call;
 mod output;
 mod pausing;

@@ -11,6 +11,7 @@ mod kept;
 mod offer;
 mod progress;
 mod registry;
+pub(crate) mod repair;
 
 use std::fmt::Debug;
 use std::sync::Arc;

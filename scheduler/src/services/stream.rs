@@ -439,9 +439,9 @@ impl Progress {
         let durable = known.map_or(-1, |(_, round)| *round);
         match &event.kind {
             LiveKind::SendStarted => durable < 0,
-            LiveKind::RoundStarted { round, .. } | LiveKind::MessageReset { round, .. } => {
-                *round > durable
-            }
+            LiveKind::RoundStarted { round, .. }
+            | LiveKind::MessageReset { round, .. }
+            | LiveKind::ModelWarning { round, .. } => *round > durable,
             LiveKind::MessageDelta(delta) | LiveKind::ReasoningDelta(delta) => {
                 delta.round > durable
             }

@@ -13,6 +13,7 @@ use mainspring_worker::llm::{Chunk, Error, Finish, Hold, InBackground, Model, Re
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::listed::{failure, going_on, listed, rounds_since};
 use super::model_behaviour::{Bill, Bills, ModelBehaviour};
 
 /// One call, as the model received it.
@@ -41,7 +42,9 @@ pub struct Asked {
 ///   `panic` panics in that round.
 /// - `answers LIST`: gives the answers of a JSON list one after another, whatever it is told in between.
 ///   Each is a text, a list of calls, `{"ms", "text"}` with a thinking time, or `{"cut", "calls"}`, which
-///   hits its token limit.
+///   hits its token limit. `{"tries": LIST}` gives the answers of a list to calls that follow equally many
+///   answers, the last one to all further calls. `{"error"}` fails as `amended`, `gone` or `invalid`;
+///   `{"finish", "text", "calls"}` ends as `paused`, `failed` or any other word says.
 /// - `sleep MS`: thinks this long.
 /// - `stream COUNTxMS`: streams this many pieces with this pause after each, skipping those already said.
 /// - `break N`: breaks off in the middle of its first N answers.
@@ -86,6 +89,22 @@ impl Drop for Under {
 }
 
 impl Script {
+    /// The answer to the current call, of those that followed as many answers as it does.
+    fn tried(&self, answer: Value) -> Value {
+        let Some(tries) = answer.get("tries").and_then(Value::as_array) else {
+            return answer;
+        };
+        let asked = self.ledger();
+        let answers = |of: &Asked| {
+            let roles = of.messages.iter().map(|it| it.role);
+            roles.filter(|role| *role == Role::Assistant).count()
+        };
+        let now = asked.last().map(answers);
+        let same = asked.iter().filter(|it| Some(answers(it)) == now);
+        let at = same.count().saturating_sub(1);
+        tries.get(at).or(tries.last()).cloned().expect("an answer")
+    }
+
     /// When calls with this user text were abandoned midway.
     pub fn given_up(&self, user: &str) -> Vec<Duration> {
         let given_up = self.given_up.lock().expect("nobody panics under it");
@@ -237,76 +256,6 @@ fn planned(calls: &Value) -> Vec<ToolCall> {
     calls.into_iter().map(call).collect()
 }
 
-/// Rounds since the last user message, including folded ones.
-fn rounds_since(messages: &[Arc<Message>]) -> usize {
-    let of = |role: Role| messages.iter().rposition(|message| message.role == role);
-    match (of(Role::User), of(Role::Assistant)) {
-        (Some(user), Some(answer)) if user < answer => {
-            let rounds = messages[answer].round - messages[user].round + 1;
-            usize::try_from(rounds).unwrap_or(0)
-        }
-        _ => 0,
-    }
-}
-
-/// How many answers of a list were given, judging by the text said so far.
-fn parts_given(list: &[Value], said: &str) -> usize {
-    let mut rest = said;
-    let texts = list.iter().map(|answer| match answer {
-        Value::String(text) => text.as_str(),
-        Value::Object(part) => part.get("cut").and_then(Value::as_str).unwrap_or_default(),
-        _ => "calling",
-    });
-    let given = texts.take_while(|text| {
-        let begins = rest.strip_prefix(text).filter(|_| !text.is_empty());
-        rest = begins.unwrap_or(rest);
-        begins.is_some()
-    });
-    given.count()
-}
-
-/// The user text of an answer to be continued, and what was said so far.
-fn going_on(shown: &[(Role, String)]) -> Option<(String, String)> {
-    let [
-        ..,
-        (Role::User, asked),
-        (Role::Assistant, said),
-        (Role::User, told),
-    ] = shown
-    else {
-        return None;
-    };
-    let goes_on = told.contains("Go on exactly") && asked.starts_with("stream ");
-    goes_on.then(|| (asked.clone(), said.clone()))
-}
-
-/// The next answer of the most recent list; its last answer once the list is used up.
-fn listed(shown: &[(Role, String)]) -> Option<Value> {
-    let (at, list) = shown
-        .iter()
-        .enumerate()
-        .rev()
-        .find_map(|(at, (role, text))| {
-            let list = text
-                .strip_prefix("answers ")
-                .filter(|_| *role == Role::User)?;
-            Some((at, list))
-        })?;
-    let list: Vec<Value> = serde_json::from_str(list).expect("a list is JSON");
-    let answers = shown[at..].iter();
-    let answers = answers.filter(|(role, _)| *role == Role::Assistant);
-    let given = if list.iter().any(|answer| answer.get("cut").is_some()) {
-        // The parts of a cut answer are one message, so only their text tells them apart.
-        parts_given(
-            &list,
-            &answers.map(|(_, text)| text.as_str()).collect::<String>(),
-        )
-    } else {
-        answers.count()
-    };
-    list.get(given).or(list.last()).cloned()
-}
-
 /// The model as seen by one worker.
 #[derive(Debug)]
 pub(super) struct AskedBy {
@@ -431,8 +380,22 @@ impl Script {
                 message: "scripted".into(),
             });
         }
+        let listed = listed.map(|answer| self.tried(answer));
         if let Some(answer) = listed {
+            if let Some(error) = answer.get("error") {
+                return Err(failure(error.as_str().expect("a word")));
+            }
             return Ok(match answer {
+                Value::Object(ended) if ended.contains_key("finish") => {
+                    let calls = ended.get("calls").map(planned).unwrap_or_default();
+                    let text = ended["text"].as_str().expect("a text");
+                    let finish = match ended["finish"].as_str().expect("a word") {
+                        "paused" => Finish::Paused,
+                        "failed" => Finish::Failed("scripted".into()),
+                        other => Finish::Other(other.into()),
+                    };
+                    reply(text, calls, finish)
+                }
                 Value::String(text) => reply(&text, Vec::new(), Finish::Stop),
                 Value::Object(cut) if cut.contains_key("cut") => {
                     let text = cut["cut"].as_str().expect("a text");

@@ -78,6 +78,7 @@ fn followed(live: &[LiveKind]) -> (i32, String) {
             LiveKind::SendStarted
             | LiveKind::RoundStarted { .. }
             | LiveKind::ReasoningDelta(_)
+            | LiveKind::ModelWarning { .. }
             | LiveKind::ToolCallStarted { .. }
             | LiveKind::ToolCallProgress { .. } => continue,
         };
@@ -106,6 +107,7 @@ fn resets(live: &[LiveKind]) -> Vec<(i32, String)> {
         | LiveKind::RoundStarted { .. }
         | LiveKind::MessageDelta(_)
         | LiveKind::ReasoningDelta(_)
+        | LiveKind::ModelWarning { .. }
         | LiveKind::ToolCallStarted { .. }
         | LiveKind::ToolCallProgress { .. } => None,
     };

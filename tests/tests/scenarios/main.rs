@@ -32,6 +32,7 @@ mod leaves;
 mod lives;
 mod mcp;
 mod memory;
+mod mending;
 mod models;
 mod money;
 mod outages;

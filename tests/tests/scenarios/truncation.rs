@@ -109,16 +109,20 @@ async fn calls_of_a_cut_answer_are_never_made() {
     ] {
         let list = json!([{"cut": "calling", "calls": [["look", {"n": 1}]]}, "never"]);
         let (world, record) = answered(&list, on_truncation, None).await;
+        assert!(world.acts.all().is_empty(), "{on_truncation:?}");
+        let session = world.dump().await.sessions.remove(0);
+        assert!(session.calls.is_empty());
+        if on_truncation == OnTruncation::Continue {
+            assert_eq!(record.output_text.as_deref(), Some("never"));
+            continue;
+        }
         if on_truncation == OnTruncation::Accept {
             assert_eq!(record.status, SendStatus::Completed);
             assert_eq!(record.stop_reason, Some(StopReason::Length));
         } else {
             truncated(&record);
         }
-        assert!(world.acts.all().is_empty(), "{on_truncation:?}");
         assert_eq!(world.script.ledger().len(), 1);
-        let session = world.dump().await.sessions.remove(0);
-        assert!(session.calls.is_empty());
         let last = session.messages.last().expect("the answer");
         assert!(last.tool_calls.is_empty());
         assert_eq!(plain_text(&last.content), "calling");
@@ -138,7 +142,10 @@ async fn a_cut_answer_is_taken_only_where_the_agent_says_so() {
     let nothing = json!([{"cut": ""}, "whole"]);
     let (world, record) = answered(&nothing, OnTruncation::Continue, None).await;
     truncated(&record);
-    assert_eq!(world.script.ledger().len(), 1);
+    // Once more with more room.
+    let asked = world.script.ledger();
+    assert_eq!(asked.len(), 2);
+    assert!(asked[1].request.max_tokens > asked[0].request.max_tokens);
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,11 +10,12 @@ use mainspring_shared::message::{ContentPart, NewMessage, plain_text};
 use mainspring_shared::send::machine::{Answer, Event};
 use serde_json::Value;
 
+use super::mending::Limits;
 use super::model_call::{Answered, NoReply, Partial};
 use super::run::Run;
 use super::settle;
 use crate::hook::{Refusal, Words};
-use crate::llm::{self, Reply};
+use crate::llm::{self, Finish, Reply};
 use crate::metrics;
 
 /// Notice for an answer that had to be short because of a limit of the tenant or its agent.
@@ -31,6 +32,8 @@ struct Part {
     said: bool,
     /// Earlier model calls that contributed a part.
     parts: u32,
+    /// What the model call was limited to.
+    limits: Limits,
 }
 
 impl Run<'_> {
@@ -57,11 +60,17 @@ impl Run<'_> {
         let asked = self.asking.asked.as_ref();
         let capped = asked.is_some_and(|asked| asked.capped);
         let cut = asked.is_some_and(|asked| asked.cut.load(Ordering::Relaxed));
+        let limits = Limits::of(asked);
         let model = reply.model.clone();
         self.round.vetted = calls;
         self.pay(&model, &mut reply.usage);
         let shaped = matches!(self.prompt.output, Ok(Some(_)));
-        let part = self.join(&mut reply);
+        if let Some(event) = self.not_whole(&reply) {
+            return event;
+        }
+        let part = self.join(&mut reply, limits);
+        let goes_on = self.send.agent.context.on_truncation == OnTruncation::Continue;
+        let cut_call = goes_on && !reply.tool_calls.is_empty();
         match settle::classify(&reply) {
             Ok(Answer::Cut) if capped => {
                 reply.tool_calls.clear();
@@ -73,7 +82,17 @@ impl Run<'_> {
                 self.asking.reply = Some(reply);
                 self.cannot(Failure::new(Code::BudgetExceeded, MONEY_CUT))
             }
-            Ok(Answer::Cut) if !shaped => self.cut(reply, part),
+            Ok(Answer::Cut) if !shaped || cut_call => self.cut(reply, part),
+            Ok(Answer::Part) => self.paused_answer(reply, part),
+            Ok(Answer::Final) if !ends && self.tells_of_markup(&reply) => {
+                self.asking.reply = Some(reply);
+                Event::Replied(Answer::Again)
+            }
+            Err(_) if !ends && self.is_silent() => {
+                reply.content.clear();
+                self.asking.reply = Some(reply);
+                Event::Replied(Answer::Final)
+            }
             Ok(answer) => {
                 if answer != Answer::Calls {
                     // The calls of a truncated answer may be truncated themselves, so they are not
@@ -126,11 +145,47 @@ impl Run<'_> {
         self.ask(round, attempt).await
     }
 
+    /// What follows from an answer that its provider did not finish; `None` if it did.
+    fn not_whole(&mut self, reply: &Reply) -> Option<Event> {
+        let message = match &reply.finish {
+            Finish::Stop
+            | Finish::Length
+            | Finish::ToolCalls
+            | Finish::Refused
+            | Finish::Paused => {
+                return None;
+            }
+            Finish::Failed(_) => return Some(self.failed(&settle::classify(reply).err()?)),
+            Finish::Other(reason) if self.knows_reason(reply, reason) => return None,
+            Finish::Other(reason) => {
+                format!("the answer ended for the unknown reason {reason:.200}")
+            }
+        };
+        Some(self.failed(&llm::Error::bad(message)))
+    }
+
+    /// The provider paused a long answer: it is asked for the rest, as long as rounds are left.
+    fn paused_answer(&mut self, mut reply: Reply, part: Part) -> Event {
+        reply.tool_calls.clear();
+        let parts = part.parts + 1;
+        if self.bill.totals.rounds.unsigned_abs() + parts < self.rules.rounds_max {
+            self.asking.partial = Some(Partial { reply, parts });
+            return Event::Replied(Answer::Part);
+        }
+        self.asking.reply = Some(reply);
+        let message = "the provider paused the answer, and no rounds are left to continue it";
+        self.cannot(Failure::new(Code::LlmTruncated, message))
+    }
+
     /// Prepends the earlier parts of the answer to a reply.
-    fn join(&mut self, reply: &mut Reply) -> Part {
+    fn join(&mut self, reply: &mut Reply, limits: Limits) -> Part {
         let said = !plain_text(&reply.content).trim().is_empty();
         let Some(before) = self.asking.partial.take() else {
-            return Part { said, parts: 0 };
+            return Part {
+                said,
+                parts: 0,
+                limits,
+            };
         };
         let rest = std::mem::replace(&mut reply.content, before.reply.content);
         for part in rest {
@@ -147,12 +202,25 @@ impl Run<'_> {
         Part {
             said,
             parts: before.parts,
+            limits,
         }
     }
 
     /// Handles a truncated answer.
     fn cut(&mut self, mut reply: Reply, part: Part) -> Event {
         let asks = !reply.tool_calls.is_empty();
+        let goes_on = self.send.agent.context.on_truncation == OnTruncation::Continue;
+        if goes_on && (asks || !part.said) {
+            // What was said before stays said; only a whole answer is asked for again.
+            let wider = (part.parts == 0).then(|| self.asks_wider(part.limits, !asks));
+            if let Some(event) = wider.flatten() {
+                return event;
+            }
+            if asks && let Some(event) = self.tells_of_cut(&mut reply, part.limits) {
+                self.asking.reply = Some(reply);
+                return event;
+            }
+        }
         // They may be truncated themselves.
         reply.tool_calls.clear();
         let empty = plain_text(&reply.content).trim().is_empty();
@@ -189,6 +257,9 @@ impl Run<'_> {
     pub(super) fn correction(&mut self, round: i32) -> Option<NewMessage> {
         if let Some(back) = self.ending.deciding.back.take() {
             return Some(back);
+        }
+        if let Some(hint) = self.asking.mended.hint.take() {
+            return Some(hint);
         }
         self.prompt
             .output
@@ -261,6 +332,9 @@ impl Run<'_> {
         {
             return self.waits_for_money(error);
         }
+        if let Some(event) = self.amended(error) {
+            return event;
+        }
         let code = error.code();
         let held = matches!(error, llm::Error::Held { .. });
         if held {
@@ -286,8 +360,8 @@ impl Run<'_> {
         }
         let asked = self.asking.asked.take();
         self.lease_state.owed().asked = None;
-        if code == Code::LlmContextOverflow
-            && let Some(asked) = asked
+        if let Some(asked) = asked
+            && (code == Code::LlmContextOverflow || self.guesses_overflow(error, &asked))
             && let Some(event) = self.overflowed(&asked.request)
         {
             self.asking.tries.reset = Some(code.as_str());
@@ -297,7 +371,8 @@ impl Run<'_> {
         let falls_back = self.falls_back(error);
         Event::Failed {
             code,
-            permanent: error.is_permanent() && !falls_back,
+            permanent: (error.is_permanent() || matches!(error, llm::Error::Amended { .. }))
+                && !falls_back,
             retry_after: if falls_back {
                 Some(Duration::ZERO)
             } else {

@@ -57,7 +57,11 @@ impl Run<'_> {
     pub(super) fn falls_back(&mut self, error: &Error) -> bool {
         let is_outage = matches!(
             error.code(),
-            Code::LlmUnavailable | Code::LlmRateLimited | Code::LlmTimeout | Code::LlmAuth
+            Code::LlmUnavailable
+                | Code::LlmRateLimited
+                | Code::LlmTimeout
+                | Code::LlmAuth
+                | Code::LlmModelGone
         );
         let has_next = self.asking.tries.fallback < self.send.agent.fallback.len();
         if !is_outage || !has_next || *error == Error::TotalTimeout {

@@ -19,14 +19,18 @@ use tokio::sync::oneshot;
 use tracing::Span;
 
 use super::checkpoint::Checkpoint;
+use super::markup;
+use super::mending::Mended;
 use super::output::Fault;
-use super::vet::{Vetted, Vetting};
+use super::vet::{CALLS_MAX, Vetted, Vetting};
 use super::{output, settle};
 use crate::content::Content;
 use crate::hook::{
     At, CombinedVerdict, Hooks, Moment, Refusal, ToolCall, VerdictOrMessages, Words,
 };
 use crate::llm::{self, Chunk, Finish, Reply, Request, Traced};
+use crate::metrics;
+use crate::tool::repair::repair;
 
 pub(super) type Call = BoxFuture<'static, Result<Answered, Unanswered>>;
 
@@ -132,6 +136,8 @@ pub(super) struct ModelCallState {
     pub(super) background: Option<oneshot::Receiver<String>>,
     /// The attempts of the open round.
     pub(super) tries: Tries,
+    /// What was done about answers that could not be used.
+    pub(super) mended: Mended,
     /// What has been received of the answer in flight.
     pub(super) streaming: Streaming,
     /// What hooks did in the open round.
@@ -281,7 +287,9 @@ impl Attempt {
             VerdictOrMessages::Verdict(CombinedVerdict::Go) => {
                 let filled = self.content.fill(at.session.tenant, &mut self.request);
                 Box::pin(filled).await.map_err(NoReply::Model)?;
-                self.asked(on_chunk).await.map_err(NoReply::Model)?
+                let mut reply = self.asked(on_chunk).await.map_err(NoReply::Model)?;
+                self.mend(&mut reply);
+                reply
             }
         };
         let verdict = Box::pin(hooks.after_model(at, reply)).await;
@@ -337,6 +345,27 @@ impl Attempt {
             }
             VerdictOrMessages::Verdict(CombinedVerdict::End) => Err(NoReply::Ended.into()),
             VerdictOrMessages::Messages(said) => Err(Unanswered::Message(said)),
+        }
+    }
+
+    /// Reads what the model wrote wrongly but can mean only one thing, before anyone sees it.
+    fn mend(&self, reply: &mut Reply) {
+        markup::part_thoughts(reply);
+        if reply.finish == Finish::Length {
+            return;
+        }
+        let at = self.vetting.at;
+        for call in reply.tool_calls.iter_mut().take(CALLS_MAX) {
+            for kind in repair(&self.vetting.offers, call) {
+                metrics::call_repaired(kind.as_str());
+                tracing::warn!(
+                    send.id = %at.send,
+                    session.id = %at.session.session,
+                    tool.name = call.name,
+                    kind = kind.as_str(),
+                    "repaired a call of a model"
+                );
+            }
         }
     }
 

@@ -238,16 +238,21 @@ pub(super) async fn read(
     })
 }
 
-/// The first value that matches; if none does, the faults of the first value.
+/// The last value that matches, since models correct themselves further down; if none does, the
+/// faults of the first value.
 fn fitting(found: find::Found, schema: &Schema) -> Result<Value, Fault> {
-    let mut faults = None;
+    let (mut faults, mut fits) = (None, None);
     for value in found.values {
         let value = json::clean_value(value);
         let wrong = schema.faults(&value);
         if wrong.is_empty() {
-            return Ok(value);
+            fits = Some(value);
+        } else {
+            faults.get_or_insert(wrong);
         }
-        faults.get_or_insert(wrong);
+    }
+    if let Some(value) = fits {
+        return Ok(value);
     }
     Err(match (faults, found.broken) {
         (Some(faults), _) => Fault::Mismatch(faults),
@@ -285,13 +290,19 @@ mod tests {
     }
 
     #[test]
-    fn the_first_value_that_fits_is_the_answers() {
+    fn a_value_that_fits_is_the_answers() {
         let mut output = output();
         let answer = output.check(said("As in [1]: {\"n\": 2.0}"), Answer::Final, true);
         assert_eq!(answer, Ok(Answer::Final));
         assert_eq!(output.take_value(), Some(json!({"n": 2})));
         assert_eq!(output.take_value(), None);
         assert_eq!(output.correction(0), None);
+    }
+
+    #[test]
+    fn of_several_values_that_fit_the_last_is_the_answers() {
+        let text = "The old value was {\"n\": 1}; correct is {\"n\": 2}, not {\"m\": 3}.";
+        assert_eq!(said(text), Ok(json!({"n": 2})));
     }
 
     #[test]

@@ -29,6 +29,12 @@ pub(super) fn classify(reply: &Reply) -> Result<Answer, Error> {
     if reply.finish == Finish::Length {
         return Ok(Answer::Cut);
     }
+    if let Finish::Failed(reason) = &reply.finish {
+        return Err(Error::bad(format!("the provider gave up: {reason:.200}")));
+    }
+    if reply.finish == Finish::Paused && !plain_text(&reply.content).trim().is_empty() {
+        return Ok(Answer::Part);
+    }
     if !reply.tool_calls.is_empty() {
         return Ok(Answer::Calls);
     }
@@ -59,11 +65,20 @@ pub(super) fn round_ref(
     }
 }
 
+/// What the transcript says where the model said nothing after its tools: providers refuse empty
+/// messages.
+const SAID_NOTHING: &str = "[empty] The model said nothing after its tools.";
+
 /// The assistant's message without its calls.
 pub(super) fn answer(reply: &Reply, round: i32) -> NewMessage {
+    let content = if reply.content.is_empty() && reply.tool_calls.is_empty() {
+        vec![ContentPart::text(SAID_NOTHING)]
+    } else {
+        reply.content.clone()
+    };
     NewMessage {
         role: Role::Assistant,
-        ..NewMessage::user(reply.content.clone(), round)
+        ..NewMessage::user(content, round)
     }
 }
 

@@ -59,6 +59,7 @@ impl Run<'_> {
                 let model = (&*asked.provider, asked.request.model.as_str());
                 let calibrations = self.kernel.parts.providers.calibrations();
                 calibrations.observe(model, &asked.facts, expected, usage.input_tokens);
+                self.compare_count(expected, usage.input_tokens);
             }
             if self.asking.partial.is_none() {
                 self.bill.allowance.measure(measured);

@@ -15,7 +15,7 @@ use crate::hook::{At, CombinedVerdict, Hooks, ToolCall};
 use crate::tool::{Executor, Offers};
 
 /// Maximum number of calls of one answer; further calls are refused. More means the model ran wild.
-const CALLS_MAX: usize = 128;
+pub(super) const CALLS_MAX: usize = 128;
 
 /// Maximum size in bytes of one call's arguments: enough for a file.
 const ARGUMENTS_BYTES_MAX: usize = 1 << 20;

@@ -182,6 +182,10 @@ impl Offer {
             return Err(match given {
                 Value::String(text) => match serde_json::from_str::<Value>(text) {
                     Err(error) => format!("the arguments of {name} are not JSON: {error}"),
+                    Ok(Value::Object(_)) => format!(
+                        "the arguments of {name} are a string that contains JSON: they were encoded \
+                         twice; give the object itself"
+                    ),
                     Ok(_) => format!("the arguments of {name} are not an object"),
                 },
                 _ => format!("the arguments of {name} are not an object"),

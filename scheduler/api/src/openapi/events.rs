@@ -19,6 +19,7 @@ const OF_SENDS: &[(&str, &str)] = &[
     ("message.delta", "DeltaEvent"),
     ("reasoning.delta", "DeltaEvent"),
     ("message.reset", "ResetEvent"),
+    ("model.warning", "WarningEvent"),
     ("memory.recalled", "RecalledEvent"),
     ("message.completed", "Message"),
     ("tool_call.started", "CallEvent"),
@@ -69,6 +70,12 @@ pub(super) fn add(schemas: &mut Map<String, Value>) {
         of("ResetEvent", data("A new attempt starts.", &["round", "attempt"], json!({
             "send_id": send(), "round": number("The round."), "attempt": number("The new attempt."),
             "reason": text("Why."),
+        }))),
+        of("WarningEvent", data("Something went wrong with the model and was put right.", &["round", "code"], json!({
+            "send_id": send(), "round": number("The round."), "provider": text("The provider's configured name."),
+            "model": text("The model."), "code": text("What went wrong."),
+            "part": text("The part of the request that the provider refused."),
+            "message": text("What happened, or the provider's words, shortened."),
         }))),
         of("RecalledEvent", data("What was recalled from the memory for a send.", &["count", "tokens"], json!({
             "send_id": send(), "count": number("Entries that the model is shown."),

@@ -49,6 +49,7 @@ impl DeltaTracker {
             LiveKind::MessageReset { round, attempt, .. } => (*round, *attempt),
             LiveKind::SendStarted
             | LiveKind::RoundStarted { .. }
+            | LiveKind::ModelWarning { .. }
             | LiveKind::ToolCallStarted { .. }
             | LiveKind::ToolCallProgress { .. } => return Verdict::Pass(event),
         };
@@ -71,6 +72,7 @@ impl DeltaTracker {
             LiveKind::SendStarted
             | LiveKind::RoundStarted { .. }
             | LiveKind::MessageReset { .. }
+            | LiveKind::ModelWarning { .. }
             | LiveKind::ToolCallStarted { .. }
             | LiveKind::ToolCallProgress { .. } => Some(true),
         };

@@ -449,6 +449,16 @@ pub const METRICS: &[Metric] = &[
         "Model calls that waited because calls in flight had reserved the rest of their tenant's or agent's money or tokens.",
     ),
     counter(
+        "mainspring_worker_model_warnings_total",
+        &["code"],
+        "What went wrong with models and was put right, as told in `model.warning`.",
+    ),
+    counter(
+        "mainspring_worker_calls_repaired_total",
+        &["kind"],
+        "Tool calls that a model wrote wrongly and that were repaired: name, encoded or null.",
+    ),
+    counter(
         "mainspring_money_left_behind_total",
         &[],
         "Model calls of workers that died; the money reserved for them counts as spent.",

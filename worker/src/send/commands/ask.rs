@@ -112,6 +112,7 @@ impl Run<'_> {
             return Some(self.release_as_lost().await);
         }
         let mut request = self.request(&resolved);
+        self.asking.mended.widen(&mut request, &resolved.facts);
         request.background = self.in_background(round, &resolved);
         if let Some(event) = self.weigh(&mut request, &resolved).await {
             return Some(event);

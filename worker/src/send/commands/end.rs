@@ -187,7 +187,9 @@ impl Run<'_> {
             deliveries,
             ..
         } = std::mem::take(&mut self.prompt.pending_messages);
-        let answer = reply.as_ref().filter(|reply| !reply.content.is_empty());
+        let completes = matches!(end, End::Completed(_));
+        let answer = reply.as_ref();
+        let answer = answer.filter(|reply| completes || !reply.content.is_empty());
         if let Some(reply) = answer {
             messages.push(settle::answer(reply, index));
         } else if reply.is_none() {

@@ -17,6 +17,7 @@ impl Run<'_> {
     /// Stores the round of the reply with its calls.
     pub(in crate::send) async fn store_round(&mut self) -> Event {
         self.asking.tries.interrupted = 0;
+        self.asking.mended.next_round();
         let Some(reply) = self.asking.reply.take() else {
             if std::mem::take(&mut self.round.passed) {
                 // The turn was passed, but something arrived: the round is stored, and the next one
