@@ -215,7 +215,11 @@ impl Endpoint {
                 Err(Unanswered::Broken(error)) => Err(error),
                 Err(Unanswered::Refused(refused)) => {
                     let said = (refused.status, &refused.refusal);
-                    let judged = self.amends.judge(request, &plain()?, said);
+                    let judged = if refused.is_explained() {
+                        None
+                    } else {
+                        self.amends.judge(request, &plain()?, said)
+                    };
                     Err(judged.unwrap_or(refused.error))
                 }
             }
@@ -393,6 +397,23 @@ struct Refused {
     status: u16,
     refusal: Refusal,
     error: Error,
+}
+
+impl Refused {
+    /// Whether the provider's words say what is wrong, and that it is no part of the request.
+    fn is_explained(&self) -> bool {
+        let known = matches!(
+            self.error,
+            Error::ContextOverflow { .. }
+                | Error::Auth { .. }
+                | Error::Refused { .. }
+                | Error::RateLimited { .. }
+                | Error::ModelGone { .. }
+                | Error::BadResponse { .. }
+        );
+        // A lower token limit may fit into the minute, and fewer pictures into what a body may have.
+        known && self.status != 413 && !self.refusal.has(&["request too large for"])
+    }
 }
 
 impl Unanswered {
