@@ -49,7 +49,11 @@ impl ModelBehaviour {
 
     /// Fails if the request exceeds the window, or has a temperature that the model refuses.
     pub(super) fn admit(&self, request: &Request) -> Result<(), Error> {
-        if self.is_tempered && request.temperature.is_some_and(|heat| heat != 1.0) {
+        if self.is_tempered
+            && request
+                .temperature
+                .is_some_and(|heat| (heat - 1.0).abs() > f64::EPSILON)
+        {
             return Err(Error::InvalidRequest {
                 message: "temperature: only the default (1) is supported".to_owned(),
             });

@@ -26,6 +26,10 @@ const REASONING: &[&str] = &[
 
 /// The part of an answer that has been read.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own about what was read"
+)]
 pub(crate) struct Answer<'a> {
     source: Source<'a>,
     text: String,

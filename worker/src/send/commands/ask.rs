@@ -112,7 +112,6 @@ impl Run<'_> {
             return Some(self.release_as_lost().await);
         }
         let mut request = self.request(&resolved);
-        self.asking.mended.widen(&mut request, &resolved.facts);
         request.background = self.in_background(round, &resolved);
         if let Some(event) = self.weigh(&mut request, &resolved).await {
             return Some(event);
@@ -240,7 +239,9 @@ impl Run<'_> {
             let can = resolved.client.native_schema(&resolved.model, tools);
             output.told = !resolved.facts.enforces_schema(can);
         }
-        load::request(self.question(resolved))
+        let mut request = load::request(self.question(resolved));
+        self.asking.mended.widen(&mut request, &resolved.facts);
+        request
     }
 
     /// The inputs of the request.

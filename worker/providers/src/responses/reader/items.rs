@@ -364,7 +364,7 @@ impl Items {
                 replace(name, text_of(item, "name"), sink)?;
                 match item.get("arguments") {
                     Some(object @ Value::Object(_)) => {
-                        replace(arguments, &object.to_string(), sink)?
+                        replace(arguments, &object.to_string(), sink)?;
                     }
                     _ => replace(arguments, text_of(item, "arguments"), sink)?,
                 }
