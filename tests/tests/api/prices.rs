@@ -46,6 +46,10 @@ async fn reread() {
     SystemClock::new().sleep(Duration::from_millis(1_100)).await;
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "callers make it where they call"
+)]
 fn agent(more: Value) -> Value {
     let mut agent = json!({ "pool": "gpu" });
     let members = agent.as_object_mut().expect("an object");

@@ -138,8 +138,8 @@ async fn an_empty_answer_after_tools_is_told_to_the_model_and_then_ends_the_send
     );
     assert_eq!(world.acts.of("look").len(), 1);
     let session = world.dump().await.sessions.remove(0);
-    let of_first = session.messages.iter().filter(|it| it.send_id == record.id);
-    let last = of_first.last().expect("a message");
+    let mut of_first = session.messages.iter().filter(|it| it.send_id == record.id);
+    let last = of_first.next_back().expect("a message");
     assert_eq!(last.role, Role::Assistant);
     assert!(plain_text(&last.content).starts_with("[empty]"));
 }

@@ -331,6 +331,7 @@ enum End {
 }
 
 /// Deltas of each item, or, if they come at once, only the ends of their parts.
+#[expect(clippy::too_many_lines, reason = "a stream, event by event")]
 fn responses_events(cut: Cut, last: End) -> Vec<String> {
     let event = |kind: &str, members: &str| {
         format!("event: {kind}\ndata: {{\"type\":\"{kind}\",{members}}}\n\n")

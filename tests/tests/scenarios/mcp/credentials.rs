@@ -85,7 +85,7 @@ impl Bed {
                 headers,
                 sources: Box::new(sources),
             },
-            other => other,
+            stdio @ Transport::Stdio { .. } => stdio,
         };
         let clock = Arc::new(Leaping::default());
         (pool_at(&clock, transport, LONG, LONG), clock)

@@ -31,17 +31,29 @@ pub(crate) enum Out {
 }
 
 /// The answer to a request.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "callers make it where they call"
+)]
 pub(crate) fn result(request: &Value, result: Value) -> Out {
     Out::Say(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
 }
 
 /// A refusal of a request.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "callers make it where they call"
+)]
 pub(crate) fn error(id: &Value, code: i64, message: &str, data: Value) -> Out {
     let error = json!({"code": code, "message": message, "data": data});
     Out::Say(json!({"jsonrpc": "2.0", "id": id, "error": error}))
 }
 
 /// A notification.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "callers make it where they call"
+)]
 pub(crate) fn notice(method: &str, params: Value) -> Out {
     Out::Say(json!({"jsonrpc": "2.0", "method": method, "params": params}))
 }
@@ -70,6 +82,7 @@ pub(crate) fn over_stdio(way: &str) -> Transport {
 
 /// Not a test but the server over stdio: it does nothing unless the tests have started it.
 #[tokio::test]
+#[expect(clippy::exit, reason = "a server that dies")]
 async fn serves_a_script() {
     let Some(way) = std::env::var_os(WAY) else {
         return;

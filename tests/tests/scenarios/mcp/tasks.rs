@@ -32,7 +32,6 @@ pub(crate) fn script(way: &str, request: &Value, times: usize) -> Vec<Out> {
         "tools/call" if request["params"]["task"].is_object() => {
             vec![result(request, json!({ "task": task("working") }))]
         }
-        "tools/call" => vec![result(request, done)],
         "tasks/get" => match way {
             "task that never ends" => vec![result(request, task("working"))],
             "task that fails" => vec![result(request, task("failed"))],
@@ -47,7 +46,7 @@ pub(crate) fn script(way: &str, request: &Value, times: usize) -> Vec<Out> {
         "tasks/result" if way == "task that fails" => {
             vec![error(&request["id"], -1, "it went wrong", Value::Null)]
         }
-        "tasks/result" => vec![result(request, done)],
+        "tools/call" | "tasks/result" => vec![result(request, done)],
         "tasks/cancel" => vec![result(request, task("cancelled"))],
         _ => vec![error(&request["id"], -32601, "not here", Value::Null)],
     }

@@ -123,6 +123,7 @@ fn talk() -> Vec<Scene> {
     ]
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of scenes")]
 fn calls() -> Vec<Scene> {
     let parallel = "!call look {\"n\":1}\n!call look {\"n\":2}\n!call look {\"n\":3}";
     vec![
