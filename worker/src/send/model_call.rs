@@ -137,7 +137,7 @@ pub(super) struct ModelCallState {
     /// The attempts of the open round.
     pub(super) tries: Tries,
     /// What was done about answers that could not be used.
-    pub(super) mended: Mended,
+    pub(super) mended: Box<Mended>,
     /// What has been received of the answer in flight.
     pub(super) streaming: Streaming,
     /// What hooks did in the open round.
