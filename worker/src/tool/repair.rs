@@ -63,7 +63,14 @@ fn renamed<'o>(offers: &'o Offers, name: &str) -> Option<&'o Offer> {
     if let Some(offer) = offers.get(cut) {
         return Some(offer);
     }
-    let ends = cut.match_indices(['.', ':', '/']);
+    // A path is no namespace.
+    let is_word = |text: &str| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        !text.is_empty() && text.chars().all(fits)
+    };
+    let ends = cut
+        .match_indices(['.', ':', '/'])
+        .filter(|(at, _)| cut[..*at].split(['.', ':', '/']).all(is_word));
     let mut found = ends.filter_map(|(at, mark)| offers.get(&cut[at + mark.len()..]));
     let first = found.next()?;
     let is_same = |other: &Offer| other.spec.name == first.spec.name;
@@ -245,7 +252,16 @@ mod tests {
             let (name, _, repairs) = repaired(said, json!({"q": "x"}));
             assert_eq!((name.as_str(), &repairs[..]), (meant, &[Repair::Name][..]));
         }
-        for unknown in ["reader", "functions.", "<|channel|>", "thread", "Read", ""] {
+        for unknown in [
+            "reader",
+            "functions.",
+            "<|channel|>",
+            "thread",
+            "Read",
+            "",
+            "../read",
+            "/read",
+        ] {
             assert_eq!(repaired(unknown, json!({})).0, unknown);
         }
         let mut both = ToolCall::new("c", "x.b.a", json!({"q": "x"}));
