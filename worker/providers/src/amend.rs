@@ -1,7 +1,7 @@
 //! What a provider refuses in requests is left out or written otherwise from then on.
 //!
 //! A request that is refused for good would be refused again with each send of its session. So a
-//! refusal is read for the part that it [names](named), or for what its words [mean](named); the
+//! refusal is read for the part that it [names](mod@named), or for what its words [mean](mod@named); the
 //! part is changed in all requests to that model, and the caller is told to ask again. If nothing
 //! is named, parts are tried from the most to the least likely (see [`ladder`]), and what helped is
 //! kept. The changes are made in the finished body, so that they hold whatever put the part there;
