@@ -97,7 +97,7 @@ pub enum ContentPart {
 pub struct Origin {
     /// The protocol, by its name in the configuration, such as `openai`.
     pub protocol: String,
-    /// The host that answered.
+    /// The host that answered, with its port and its path where those tell endpoints apart.
     pub host: String,
     /// The model that was asked.
     pub model: String,

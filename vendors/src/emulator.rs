@@ -212,7 +212,8 @@ impl Emulator {
         let step = script::step(&asked.view, &self.rules.name);
         let again = format!("{} {} {}", asked.conversation, step.number, step.text);
         if let Some((kind, times)) = &step.plan.error
-            && state.memory.inject(format!("error {again}"), *times)
+            // Who cuts a conversation that is too long cuts its beginning, by which it is known.
+            && state.memory.inject(format!("error {kind} {}", step.text), *times)
         {
             return self.inject(state, asked, kind);
         }

@@ -17,7 +17,7 @@ const PROMPTS_MAX: usize = 8;
 pub struct Memory {
     answers: VecDeque<Answer>,
     forgotten: usize,
-    by_id: HashMap<String, usize>,
+    by_id: HashMap<String, Vec<usize>>,
     by_text: HashMap<String, Vec<usize>>,
     by_signature: HashMap<String, Signed>,
     prompts: HashMap<String, VecDeque<Vec<(u64, u64)>>>,
@@ -57,7 +57,7 @@ impl Memory {
             self.by_text.entry(text.to_owned()).or_default().push(place);
         }
         for id in ids {
-            self.by_id.insert(id, place);
+            self.by_id.entry(id).or_default().push(place);
         }
         self.answers.push_back(answer);
         if self.answers.len() > ANSWERS_MAX {
@@ -76,9 +76,10 @@ impl Memory {
         self.by_signature.get(signature)
     }
 
-    /// The answer that had a call of this id.
-    pub fn of_id(&self, id: &str) -> Option<&Answer> {
-        self.at(*self.by_id.get(id)?)
+    /// The answers that had a call of this id: one vendor counts calls anew in each conversation.
+    pub fn of_id(&self, id: &str) -> Vec<&Answer> {
+        let places = self.by_id.get(id).into_iter().flatten();
+        places.filter_map(|place| self.at(*place)).collect()
     }
 
     /// The answers without calls that had this text.

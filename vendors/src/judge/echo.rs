@@ -121,10 +121,20 @@ fn given<'a>(message: &Value, conversation: &str, memory: &'a Memory) -> Vec<&'a
     if ids.is_empty() {
         return memory.of_text(&text);
     }
-    match ids.iter().find_map(|id| memory.of_id(id)) {
-        Some(answer) => vec![answer],
-        None => memory.of_calls(conversation, &calls),
-    }
+    let named = ids.iter().map(|id| memory.of_id(id));
+    let Some(named) = named.into_iter().find(|answers| !answers.is_empty()) else {
+        return memory.of_calls(conversation, &calls);
+    };
+    // Of several, those of this conversation and with these calls.
+    let narrower: [&dyn Fn(&Answer) -> bool; 2] = [
+        &|answer| answer.conversation == conversation && answer.calls == calls,
+        &|answer| answer.calls == calls,
+    ];
+    let found = narrower.iter().find_map(|fits| {
+        let fitting: Vec<&Answer> = named.iter().copied().filter(|it| fits(it)).collect();
+        (!fitting.is_empty()).then_some(fitting)
+    });
+    found.unwrap_or(named)
 }
 
 /// Ids and calls of an assistant message of any protocol, and its text.
@@ -204,7 +214,21 @@ fn keys(message: &Value) -> Vec<String> {
     let parts = message["items"]
         .as_array()
         .or_else(|| message["content"].as_array());
+    // A message goes by its text: nobody need send the id of an item that is not stored.
+    let text_of = |part: &Value| {
+        let said = match &part["content"] {
+            Value::String(text) => text.clone(),
+            content => {
+                let inner = content.as_array()?.iter();
+                inner.filter_map(|it| it["text"].as_str()).collect()
+            }
+        };
+        (part["role"] == "assistant").then(|| format!("text {said}"))
+    };
     let key = |part: &Value| {
+        if let Some(key) = text_of(part) {
+            return Some(key);
+        }
         ["signature", "encrypted_content", "call_id", "id", "text"]
             .iter()
             .find_map(|name| part[*name].as_str().map(|word| format!("{name} {word}")))

@@ -62,7 +62,7 @@ impl Anthropic {
 
     fn body(&self, request: &Request) -> Result<Vec<u8>, Error> {
         let place = Place {
-            host: self.endpoint.host(),
+            host: self.endpoint.place(),
             rules: &self.endpoint.rules(&request.model),
             caches: self.caches,
             streams: self.endpoint.streams(),

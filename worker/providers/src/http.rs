@@ -64,6 +64,7 @@ pub(super) trait Reader: Send {
 pub(super) struct Endpoint {
     client: Client,
     url: Url,
+    place: String,
     headers: HeaderMap,
     told: ProviderSecrets,
     stream: bool,
@@ -107,6 +108,7 @@ impl Endpoint {
             .ok_or_else(|| SetupError::BaseUrl {
                 provider: settings.name.clone(),
             })?;
+        let place = place(&url, path);
         let accept = if settings.stream {
             "text/event-stream"
         } else {
@@ -134,6 +136,7 @@ impl Endpoint {
         Ok(Self {
             client: client(settings, &url)?,
             told: ProviderSecrets::of(settings, url.as_str()),
+            place,
             url,
             headers: map,
             stream: settings.stream,
@@ -166,6 +169,12 @@ impl Endpoint {
         self.url.host_str().unwrap_or_default()
     }
 
+    /// The host, with the port and the path where one host may have several endpoints: whose an answer's attachments
+    /// are.
+    pub(super) fn place(&self) -> &str {
+        &self.place
+    }
+
     /// The rules for a model.
     pub(super) fn rules(&self, model: &str) -> Arc<Rules> {
         self.rules.of(model)
@@ -176,7 +185,7 @@ impl Endpoint {
         Source {
             told: &self.told,
             protocol: kind.as_str(),
-            host: self.host(),
+            host: &self.place,
         }
     }
 
@@ -440,6 +449,20 @@ fn inside(error: Error) -> Unanswered {
         }
         _ => Unanswered::Broken(error),
     }
+}
+
+/// The host of a URL, with its port and with the path before the protocol's own, where that is more than a version.
+fn place(url: &Url, path: &str) -> String {
+    let mut place = url.host_str().unwrap_or_default().to_owned();
+    if let Some(port) = url.port() {
+        place.push(':');
+        place.push_str(&port.to_string());
+    }
+    let base = url.path().strip_suffix(path).unwrap_or_default();
+    if !matches!(base, "" | "/" | "/v1") {
+        place.push_str(base);
+    }
+    place
 }
 
 /// The form of the requests at a path.

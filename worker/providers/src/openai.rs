@@ -65,7 +65,7 @@ impl OpenAi {
 
     fn body(&self, request: &Request) -> Result<Vec<u8>, Error> {
         let place = Place {
-            host: self.endpoint.host(),
+            host: self.endpoint.place(),
             rules: &self.endpoint.rules(&request.model),
             native_schema: self.native_schema,
             stream: self.endpoint.streams(),

@@ -78,7 +78,7 @@ impl Responses {
 
     fn body(&self, request: &Request) -> Result<Vec<u8>, Error> {
         let place = Place {
-            host: self.endpoint.host(),
+            host: self.endpoint.place(),
             rules: &self.endpoint.rules(&request.model),
             wants: self.wants.of(request),
         };

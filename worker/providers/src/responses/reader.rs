@@ -202,12 +202,8 @@ impl Reader for Answer<'_> {
                 let status = kind.trim_start_matches("response.");
                 self.status.get_or_insert_with(|| status.to_owned());
                 self.ended = true;
-                let nothing = self.items.is_empty() && self.reason.is_none();
-                if nothing {
-                    Err(Error::bad("it is empty"))
-                } else {
-                    Ok(())
-                }
+                // An answer of no items is an empty one, as any other protocol has it.
+                Ok(())
             }
             "response.failed" => {
                 self.response(response, sink)?;
@@ -237,9 +233,6 @@ impl Reader for Answer<'_> {
         if self.background.is_some() && matches!(text_of(body, "status"), "queued" | "in_progress")
         {
             return Ok(());
-        }
-        if self.items.is_empty() && self.reason.is_none() {
-            return Err(Error::bad("it is empty"));
         }
         self.ended = true;
         Ok(())

@@ -64,6 +64,9 @@ struct Entry {
     status: Vec<u16>,
     #[serde(default)]
     host: Vec<String>,
+    /// The vendors whose own it is, wherever the operator names them.
+    #[serde(default)]
+    vendor: Vec<String>,
     #[expect(dead_code, reason = "for whoever checks whether it still holds")]
     source: String,
     #[expect(dead_code, reason = "for whoever checks whether it still holds")]
@@ -82,7 +85,8 @@ impl Entry {
             patterns.is_empty() || patterns.iter().any(|pattern| glob(pattern, text))
         };
         of_status
-            && fits(&self.host, refusal.host())
+            && (fits(&self.host, refusal.host())
+                || self.vendor.iter().any(|vendor| vendor == refusal.vendor()))
             && (self.code.is_empty() || self.code.iter().any(|code| refusal.has_code(code)))
             && fits(&self.param, refusal.param())
             && any(&self.words)

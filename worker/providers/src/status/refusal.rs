@@ -69,6 +69,7 @@ struct Said {
     /// The places that it names, in the form of FastAPI: `body.messages.1.name`.
     places: Vec<String>,
     host: String,
+    vendor: String,
 }
 
 impl Refusal {
@@ -143,6 +144,7 @@ impl Refusal {
                 lower,
                 words,
                 host: told.host().to_owned(),
+                vendor: told.vendor().to_owned(),
                 ..Said::default()
             },
         }
@@ -188,6 +190,11 @@ impl Refusal {
     /// The provider's host.
     pub(super) fn host(&self) -> &str {
         &self.said.host
+    }
+
+    /// The vendor that the operator names.
+    pub(super) fn vendor(&self) -> &str {
+        &self.said.vendor
     }
 }
 

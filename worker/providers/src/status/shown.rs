@@ -23,6 +23,8 @@ pub(crate) struct ProviderSecrets {
     others: Secrets,
     /// Some meanings are a vendor's own.
     host: String,
+    /// The vendor that the operator names.
+    vendor: String,
 }
 
 impl ProviderSecrets {
@@ -36,6 +38,7 @@ impl ProviderSecrets {
             key: settings.api_key.clone(),
             others: values.fold(secrets, Secrets::and),
             host: host.unwrap_or_default(),
+            vendor: settings.rules.vendor.clone().unwrap_or_default(),
         }
     }
 
@@ -60,6 +63,11 @@ impl ProviderSecrets {
     /// The provider's host.
     pub(super) fn host(&self) -> &str {
         &self.host
+    }
+
+    /// The vendor that the operator names; empty if none is named.
+    pub(super) fn vendor(&self) -> &str {
+        &self.vendor
     }
 
     /// A text without the secrets, but not fit to be shown: it may have parts of the key.
