@@ -211,7 +211,13 @@ impl Emulator {
     fn answer(&self, state: &mut State, asked: &Asked<'_>, breaches: &[Breach<'_>]) -> Reply {
         let step = script::step(&asked.view, &self.rules.name);
         let again = format!("{} {} {}", asked.conversation, step.number, step.text);
+        // A vendor that cuts what is too long says nothing about it.
+        let is_told = |kind: &str| {
+            let silent = self.rules.overflow.as_ref().is_some_and(|it| it.silent);
+            kind != "overflow" || !silent
+        };
         if let Some((kind, times)) = &step.plan.error
+            && is_told(kind)
             // Who cuts a conversation that is too long cuts its beginning, by which it is known.
             && state.memory.inject(format!("error {kind} {}", step.text), *times)
         {

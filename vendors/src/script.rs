@@ -54,7 +54,7 @@ pub fn step(view: &View<'_>, vendor: &str) -> Step {
         .iter()
         .filter(|turn| turn.role == Role::Assistant)
         .count();
-    let plan = plans(text, view)
+    let plan = plans(text, view, vendor)
         .into_iter()
         .nth(number)
         .unwrap_or_else(|| ending(view, vendor));
@@ -78,7 +78,7 @@ fn is_directive(line: &str) -> bool {
 }
 
 /// The answers that a text asks for, one after the other.
-pub(crate) fn plans(text: &str, view: &View<'_>) -> Vec<Plan> {
+pub(crate) fn plans(text: &str, view: &View<'_>, vendor: &str) -> Vec<Plan> {
     let mut plans = vec![Plan::default()];
     for line in text.lines().filter(|line| is_directive(line)) {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -108,8 +108,13 @@ pub(crate) fn plans(text: &str, view: &View<'_>) -> Vec<Plan> {
             "!empty" => plan.empty = true,
             "!break" => plan.broken = rest.parse().unwrap_or(1),
             _ => {
-                let (kind, times) = rest.split_once(' ').unwrap_or((rest, "1"));
-                plan.error = Some((kind.to_owned(), times.parse().unwrap_or(1)));
+                let mut words = rest.split_whitespace();
+                let kind = words.next().unwrap_or_default();
+                let times = words.next().and_then(|times| times.parse().ok());
+                // Whoever falls back to another vendor must not meet the error there, too.
+                if words.next().is_none_or(|only| only == vendor) {
+                    plan.error = Some((kind.to_owned(), times.unwrap_or(1)));
+                }
             }
         }
     }

@@ -134,7 +134,12 @@ fn given<'a>(message: &Value, conversation: &str, memory: &'a Memory) -> Vec<&'a
         let fitting: Vec<&Answer> = named.iter().copied().filter(|it| fits(it)).collect();
         (!fitting.is_empty()).then_some(fitting)
     });
-    found.unwrap_or(named)
+    // An id that only counts calls may be of a call that another vendor's model made.
+    let counts = ids.iter().any(|id| {
+        let number = id.rsplit_once(':').map_or("", |(_, number)| number);
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    found.unwrap_or_else(|| if counts { Vec::new() } else { named })
 }
 
 /// Ids and calls of an assistant message of any protocol, and its text.

@@ -164,11 +164,6 @@ impl Endpoint {
         self.clock.as_ref()
     }
 
-    /// The provider's host.
-    pub(super) fn host(&self) -> &str {
-        self.url.host_str().unwrap_or_default()
-    }
-
     /// The host, with the port and the path where one host may have several endpoints: whose an answer's attachments
     /// are.
     pub(super) fn place(&self) -> &str {

@@ -103,7 +103,8 @@ impl Model for OpenAi {
         let rules = self.endpoint.rules(&request.model);
         let body = || self.body(request);
         let source = self.endpoint.source(Kind::OpenAi);
-        let mut answer = Answer::new(source, rules.thoughts_only_in_total);
+        let keeps_text = rules.attachments.iter().any(|name| name == "content");
+        let mut answer = Answer::new(source, rules.thoughts_only_in_total).keeping_text(keeps_text);
         self.endpoint
             .ask(request, &body, &mut answer, &mut ChunkSink::new(on_chunk))
             .await?;

@@ -47,6 +47,8 @@ pub(crate) struct Answer<'a> {
     strange: bool,
     /// Whether only the total counts thoughts.
     thoughts_only_in_total: bool,
+    /// Whether a text with thoughts in it is to go back as it came.
+    keeps_text: bool,
 }
 
 impl<'a> Answer<'a> {
@@ -65,7 +67,13 @@ impl<'a> Answer<'a> {
             ended: false,
             strange: false,
             thoughts_only_in_total,
+            keeps_text: false,
         }
+    }
+
+    /// Keeps a text with thoughts in it for its provider, besides what is made of it.
+    pub(crate) fn keeping_text(self, keeps_text: bool) -> Self {
+        Self { keeps_text, ..self }
     }
 
     fn object(&mut self, value: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
@@ -224,6 +232,10 @@ impl<'a> Answer<'a> {
         let mut content = Vec::new();
         let members = self.attachments.into_members();
         content.extend(members.map(|(name, value)| answer::attached(origin(Some(&name)), &value)));
+        if self.keeps_text && self.text.trim_start().starts_with("<think") {
+            let text = Value::String(self.text.clone());
+            content.push(answer::attached(origin(Some("content")), &text));
+        }
         if !self.reasoning.is_empty() {
             content.push(ContentPart::Reasoning {
                 text: self.reasoning,

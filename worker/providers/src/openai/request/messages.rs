@@ -16,6 +16,9 @@ use crate::rules::{
 use crate::tools::Tools;
 use crate::transcript::{Receiver, ToolResult, Turn, has_media, turns};
 
+/// The member of a message with its text.
+const CONTENT: &str = "content";
+
 /// What the model is taken to say between results and a message of the user, where those may not follow one another.
 const BRIDGE: &str = "I have the results.";
 
@@ -182,7 +185,10 @@ impl<'a> Writer<'a> {
         let mut members = Members::default();
         let thoughts = self.reasoning(message, &mut members);
         let said = Some(text).filter(|text| !text.trim().is_empty());
+        let whole = self.whole_text(message);
         let content = match (thoughts, said) {
+            // The thoughts are in it.
+            _ if whole.is_some() => whole.map(|text| Content::Text(Cow::Owned(text))),
             (Some(mut thoughts), said) => {
                 thoughts.extend(said.map(|text| Part::Text { text }));
                 Some(Content::Parts(thoughts))
@@ -209,12 +215,22 @@ impl<'a> Writer<'a> {
         });
     }
 
+    /// The text with the thoughts in it, where this endpoint wants it back so.
+    fn whole_text(&self, message: &'a Message) -> Option<String> {
+        let is_it = |attached: &&Attached| attached.origin.member.as_deref() == Some(CONTENT);
+        let whole = self.attached(message).find(is_it)?;
+        serde_json::from_str(&whole.json).ok()
+    }
+
     /// Adds what goes back of the model's own reasoning to the members, or returns it as parts of the content.
     fn reasoning(&self, message: &'a Message, members: &mut Members<'a>) -> Option<Vec<Part<'a>>> {
         let rules = self.rules;
         let mut has_details = false;
         for attached in self.attached(message) {
             let name = attached.origin.member.as_deref().unwrap_or_default();
+            if name == CONTENT {
+                return None;
+            }
             if let Ok(raw) = RawValue::from_string(attached.json.clone()) {
                 has_details |= name == "reasoning_details";
                 members.0.push((Cow::Borrowed(name), Member::Raw(raw)));

@@ -128,10 +128,6 @@ pub(super) struct Items {
 }
 
 impl Items {
-    pub(super) fn is_empty(&self) -> bool {
-        self.items.is_empty()
-    }
-
     pub(super) fn clear(&mut self) {
         self.items.clear();
     }
