@@ -125,21 +125,22 @@ fn given<'a>(message: &Value, conversation: &str, memory: &'a Memory) -> Vec<&'a
     let Some(named) = named.into_iter().find(|answers| !answers.is_empty()) else {
         return memory.of_calls(conversation, &calls);
     };
-    // Of several, those of this conversation and with these calls.
-    let narrower: [&dyn Fn(&Answer) -> bool; 2] = [
-        &|answer| answer.conversation == conversation && answer.calls == calls,
-        &|answer| answer.calls == calls,
-    ];
-    let found = narrower.iter().find_map(|fits| {
-        let fitting: Vec<&Answer> = named.iter().copied().filter(|it| fits(it)).collect();
-        (!fitting.is_empty()).then_some(fitting)
-    });
+    // Of several, those with these calls; a fold makes another conversation of the same answers.
+    let fitting: Vec<&Answer> = named
+        .iter()
+        .copied()
+        .filter(|it| it.calls == calls)
+        .collect();
     // An id that only counts calls may be of a call that another vendor's model made.
     let counts = ids.iter().any(|id| {
         let number = id.rsplit_once(':').map_or("", |(_, number)| number);
         !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
     });
-    found.unwrap_or_else(|| if counts { Vec::new() } else { named })
+    if counts || !fitting.is_empty() {
+        fitting
+    } else {
+        named
+    }
 }
 
 /// Ids and calls of an assistant message of any protocol, and its text.
