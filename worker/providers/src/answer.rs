@@ -6,7 +6,7 @@ use mainspring_shared::message::{
     Attached, CallAttached, ContentPart, Origin, ToolCall, json_weight,
 };
 use mainspring_shared::usage::Usage;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::http::Endpoint;
 use crate::status::ProviderSecrets;
@@ -14,7 +14,7 @@ use crate::surrogates;
 
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::{
-    Chunk, Finish, Reply, Request, estimate_answer_tokens, estimate_request_tokens, json,
+    Chunk, Finish, Reply, Request, estimate_answer_tokens, estimate_request_tokens, json as texts,
 };
 
 /// Maximum bytes of an answer: text, reasoning and calls together. Far above any model's token
@@ -55,8 +55,8 @@ pub(super) struct ChunkSink<'a> {
     left: usize,
     /// Whether the event being read contains halves of surrogate pairs.
     halves: bool,
-    /// The half that the last piece of a text ended with, and the length of that text.
-    held: Option<(usize, u16)>,
+    /// Whether any event contained one; only then a text may wait for a half.
+    may_wait: bool,
 }
 
 impl<'a> ChunkSink<'a> {
@@ -65,7 +65,7 @@ impl<'a> ChunkSink<'a> {
             on_chunk,
             left: ANSWER_BYTES_MAX,
             halves: false,
-            held: None,
+            may_wait: false,
         }
     }
 
@@ -77,6 +77,7 @@ impl<'a> ChunkSink<'a> {
         }
         let marked = surrogates::marked(data);
         self.halves = matches!(marked, Cow::Owned(_));
+        self.may_wait |= self.halves;
         self.halves.then(|| serde_json::from_str(&marked).ok())?
     }
 
@@ -85,43 +86,47 @@ impl<'a> ChunkSink<'a> {
         self.halves
     }
 
-    /// The piece as it is appended to the text: without halves of characters, the first of which may have ended the
-    /// text's last piece.
-    fn whole_characters<'p>(&mut self, text: &str, piece: &'p str) -> Cow<'p, str> {
-        let held = self.held.filter(|(len, _)| *len == text.len());
-        let holds = self.halves && surrogates::may_hold(piece);
-        if held.is_none() && !holds {
-            return json::clean(piece);
-        }
-        let piece = json::clean(piece);
-        let (whole, held) = if self.halves {
-            surrogates::joined(held.map(|(_, unit)| unit), &piece)
+    /// Appends a piece without halves of characters; the first of two may have ended the text's last piece. Returns
+    /// what is new to a listener.
+    fn append<'p>(&mut self, text: &mut String, piece: &'p str) -> Result<Cow<'p, str>, Error> {
+        let held = if self.may_wait && !piece.is_empty() {
+            surrogates::take_held(text)
         } else {
-            // Nothing in it is a half.
-            (format!("{}{piece}", char::REPLACEMENT_CHARACTER), None)
+            None
         };
-        self.held = held.map(|unit| (text.len() + whole.len(), unit));
-        Cow::Owned(whole)
+        let piece = texts::clean(piece);
+        let (new, waits) = if self.halves && (held.is_some() || surrogates::may_hold(&piece)) {
+            let (whole, waits) = surrogates::joined(held, &piece);
+            (Cow::Owned(whole), waits)
+        } else if held.is_some() {
+            // Nothing in the piece is a half.
+            let whole = format!("{}{piece}", char::REPLACEMENT_CHARACTER);
+            (Cow::Owned(whole), None)
+        } else {
+            (piece, None)
+        };
+        self.charge(new.len())?;
+        text.push_str(&new);
+        if let Some(unit) = waits {
+            surrogates::hold(text, unit);
+        }
+        Ok(new)
     }
 
     /// Appends a chunk of text.
     pub(super) fn text(&mut self, text: &mut String, piece: &str) -> Result<(), Error> {
-        let piece = self.whole_characters(text, piece);
-        if !piece.is_empty() {
-            self.charge(piece.len())?;
-            text.push_str(&piece);
-            (self.on_chunk)(Chunk::Text(&piece));
+        let new = self.append(text, piece)?;
+        if !new.is_empty() {
+            (self.on_chunk)(Chunk::Text(&new));
         }
         Ok(())
     }
 
     /// Appends a chunk of reasoning.
     pub(super) fn reasoning(&mut self, text: &mut String, piece: &str) -> Result<(), Error> {
-        let piece = self.whole_characters(text, piece);
-        if !piece.is_empty() {
-            self.charge(piece.len())?;
-            text.push_str(&piece);
-            (self.on_chunk)(Chunk::Reasoning(&piece));
+        let new = self.append(text, piece)?;
+        if !new.is_empty() {
+            (self.on_chunk)(Chunk::Reasoning(&new));
         }
         Ok(())
     }
@@ -133,19 +138,28 @@ impl<'a> ChunkSink<'a> {
 
     /// Appends data that is not streamed: a signature, or a part of arguments.
     pub(super) fn silent(&mut self, text: &mut String, piece: &str) -> Result<(), Error> {
-        self.charge(piece.len())?;
-        if self.halves && surrogates::may_hold(piece) || self.held.is_some() {
-            let piece = self.whole_characters(text, piece);
-            text.push_str(&piece);
-        } else {
-            text.push_str(piece);
+        if self.may_wait {
+            return self.append(text, piece).map(drop);
         }
+        self.charge(piece.len())?;
+        text.push_str(piece);
         Ok(())
     }
 
     /// Counts data that is kept as it came.
     pub(super) fn keeps(&mut self, value: &Value) -> Result<(), Error> {
         self.charge(CALL_BYTES + json_weight(value))
+    }
+
+    /// Data that came whole, to be kept: halves of characters in it have no others to wait for.
+    pub(super) fn kept(&mut self, value: &Value) -> Result<Value, Error> {
+        self.keeps(value)?;
+        let value = value.clone();
+        Ok(if self.halves {
+            surrogates::whole(value)
+        } else {
+            value
+        })
     }
 
     /// Counts a new call or block.
@@ -170,9 +184,9 @@ pub(super) fn tool_call(place: usize, id: &str, name: &str, arguments: Value) ->
     let id = if id.is_empty() {
         format!("call_{place}")
     } else {
-        json::clean(id).into_owned()
+        texts::clean(id).into_owned()
     };
-    ToolCall::new(id, json::clean(name).into_owned(), arguments)
+    ToolCall::new(id, texts::clean(name).into_owned(), arguments)
 }
 
 /// The failure for an event that is not JSON: the provider's own words, if it says that it is an error.
@@ -182,6 +196,25 @@ pub(super) fn unreadable(event: &str, data: &str, told: &ProviderSecrets) -> Err
     } else {
         Error::bad("an event is not JSON")
     }
+}
+
+/// What an object says that is an error, if it is one: under `error` at most servers; by its kind at vLLM, up to 0.10;
+/// beside an answer without choices at MiniMax, with a status other than 0.
+pub(super) fn error_in(value: &Value) -> Option<Cow<'_, Value>> {
+    if value.get("error").is_some_and(|error| !error.is_null())
+        || value.get("object").and_then(Value::as_str) == Some("error")
+    {
+        return Some(Cow::Borrowed(value));
+    }
+    let base = value.get("base_resp")?;
+    let code = base
+        .get("status_code")?
+        .as_i64()
+        .filter(|code| *code != 0)?;
+    let message = base.get("status_msg").and_then(Value::as_str);
+    Some(Cow::Owned(json!({"error": {
+        "message": message.unwrap_or("it gave no reason"), "code": code.to_string(),
+    }})))
 }
 
 /// Replaces a member with its latest value, if it has one.
@@ -205,7 +238,7 @@ pub(super) fn attach(call: &mut ToolCall, origin: Origin, id: &str, members: &Ma
     let json = (!members.is_empty()).then(|| stored(members));
     call.attached = Some(Box::new(CallAttached {
         origin,
-        id: (!id.is_empty()).then(|| json::clean(id).into_owned()),
+        id: (!id.is_empty()).then(|| texts::clean(id).into_owned()),
         json,
     }));
 }
@@ -221,6 +254,15 @@ pub(super) fn attached(origin: Origin, value: &Value) -> ContentPart {
 /// JSON has no U+0000 but escaped, so a database can store its text.
 fn stored(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
+}
+
+/// Replaces the half of a character whose other half never came.
+fn ended(part: &mut ContentPart) {
+    if let ContentPart::Text { text } | ContentPart::Reasoning { text, .. } = part
+        && surrogates::take_held(text).is_some()
+    {
+        text.push(char::REPLACEMENT_CHARACTER);
+    }
 }
 
 /// Forgets the places of calls behind which nothing follows: that is where calls are anyway.
@@ -311,18 +353,24 @@ pub(super) fn finish(reason: Option<&str>, has_calls: bool) -> Finish {
 
 /// A finish reason that has no variant of its own.
 fn other(reason: &str) -> Finish {
-    Finish::Other(json::clean(reason).chars().take(REASON_CHARS_MAX).collect())
+    Finish::Other(
+        texts::clean(reason)
+            .chars()
+            .take(REASON_CHARS_MAX)
+            .collect(),
+    )
 }
 
 /// Assembles the reply.
 pub(super) fn reply(
     request: &Request,
-    content: Vec<ContentPart>,
+    mut content: Vec<ContentPart>,
     mut tool_calls: Vec<ToolCall>,
     finish: Finish,
     usage: Option<Usage>,
     model: Option<String>,
 ) -> Reply {
+    content.iter_mut().for_each(ended);
     placed(&content, &mut tool_calls);
     let mut usage = usage.unwrap_or_default();
     let said = estimate_answer_tokens(&content, &tool_calls);

@@ -1,5 +1,7 @@
 //! However a stream is cut into packets, events and pieces, the answer in it is the same.
 
+mod gateways;
+
 use mainspring_shared::message::{ContentPart, Piece, pieces};
 use mainspring_worker::llm::{Chunk, Error, Finish, Reply};
 use proptest::prelude::*;

@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
+
 /// The character for the half `\ud800`; that of any other half is as far behind it.
 const FIRST: u32 = 0x0010_F800;
 
@@ -66,6 +68,39 @@ pub(super) fn joined(held: Option<u16>, piece: &str) -> (String, Option<u16>) {
     (text, high)
 }
 
+/// Lets the text wait for the second half of a character. No text ends in this way by itself: the last code point is
+/// no character.
+pub(super) fn hold(text: &mut String, unit: u16) {
+    text.extend(mark(unit));
+    text.push(char::MAX);
+}
+
+/// The half that the text waits behind, which it ends with no more.
+pub(super) fn take_held(text: &mut String) -> Option<u16> {
+    let before = text.strip_suffix(char::MAX)?;
+    let (at, last) = before.char_indices().next_back()?;
+    let unit = half(last).filter(|unit| is_high(*unit))?;
+    text.truncate(at);
+    Some(unit)
+}
+
+/// The value with halves joined where they meet, and replaced where they do not.
+pub(super) fn whole(value: Value) -> Value {
+    match value {
+        Value::String(text) => {
+            let (mut whole, half) = joined(None, &text);
+            whole.extend(half.map(|_| char::REPLACEMENT_CHARACTER));
+            Value::String(whole)
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(whole).collect()),
+        Value::Object(members) => {
+            let members = members.into_iter();
+            Value::Object(members.map(|(name, one)| (name, whole(one))).collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value,
+    }
+}
+
 /// Whether the text may contain characters for halves.
 pub(super) fn may_hold(text: &str) -> bool {
     text.as_bytes().contains(&LEAD)
@@ -121,6 +156,18 @@ mod tests {
         assert_eq!((text.as_str(), held), ("a\u{fffd}\u{fffd}c\\ud83d", None));
         let (text, held) = joined(Some(0xD83D), "x");
         assert_eq!((text.as_str(), held), ("\u{fffd}x", None));
+    }
+
+    #[test]
+    fn only_a_text_that_waits_gives_a_half_back() {
+        let mut text = "a".to_owned();
+        hold(&mut text, 0xD83D);
+        assert_eq!(take_held(&mut text), Some(0xD83D));
+        assert_eq!((text.as_str(), take_held(&mut text)), ("a", None));
+        for other in ["", "\u{10FFFF}", "\u{10F83D}", "b\u{10FFFF}"] {
+            let mut text = other.to_owned();
+            assert_eq!((take_held(&mut text), text.as_str()), (None, other));
+        }
     }
 
     #[test]

@@ -120,6 +120,7 @@ impl<'a> Answer<'a> {
                 Block::Redacted(data)
             }
             "tool_use" => {
+                let block = &sink.kept(block)?;
                 let (mut id, mut name) = (String::new(), String::new());
                 sink.silent(&mut id, text_of(block, "id"))?;
                 sink.silent(&mut name, text_of(block, "name"))?;
@@ -128,7 +129,6 @@ impl<'a> Answer<'a> {
                     .filter(|(name, value)| !OF_CALL.contains(&name.as_str()) && !value.is_null())
                     .map(|(name, value)| (name.clone(), value.clone()))
                     .collect();
-                sink.keeps(block)?;
                 Block::Call {
                     id,
                     name,
@@ -138,13 +138,10 @@ impl<'a> Answer<'a> {
                 }
             }
             "" => return Ok(()),
-            _ => {
-                sink.keeps(block)?;
-                Block::Other {
-                    block: block.clone(),
-                    json: String::new(),
-                }
-            }
+            _ => Block::Other {
+                block: sink.kept(block)?,
+                json: String::new(),
+            },
         };
         self.blocks.push((index, block));
         Ok(())
@@ -297,13 +294,15 @@ impl Reader for Answer<'_> {
             }
             "error" => Err(Endpoint::refusal(self.source.told, &value)),
             // The end of a block, a keep-alive, or an unknown event.
-            _ => Ok(()),
+            _ => answer::error_in(&value).map_or(Ok(()), |error| {
+                Err(Endpoint::refusal(self.source.told, &error))
+            }),
         }
     }
 
     fn whole(&mut self, body: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
-        if body.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(Endpoint::refusal(self.source.told, body));
+        if let Some(error) = answer::error_in(body) {
+            return Err(Endpoint::refusal(self.source.told, &error));
         }
         if !body.get("content").is_some_and(Value::is_array) {
             return Err(Error::bad("it has no content"));

@@ -123,8 +123,7 @@ impl Calls {
         }
         for (name, value) in members {
             if !KNOWN.contains(&name.as_str()) && !value.is_null() {
-                sink.keeps(value)?;
-                draft.attached.insert(name.clone(), value.clone());
+                draft.attached.insert(name.clone(), sink.kept(value)?);
             }
         }
         self.extend(at, fragment.name, fragment.arguments, sink)
@@ -134,7 +133,8 @@ impl Calls {
     ///
     /// An index tells more than an id, which some models repeat: it is the last call with this index, unless the
     /// fragment has another id and a name, or a name while that call is whole. Without an index it is the call with its
-    /// id, or else, if the fragment has no label and names no function, the latest one.
+    /// id, unless both are whole and say different things, or else, if the fragment has no label and names no function,
+    /// the latest one.
     fn find(&self, fragment: Fragment<'_>) -> Option<usize> {
         let Fragment {
             index, id, name, ..
@@ -146,8 +146,10 @@ impl Calls {
                 .drafts
                 .iter()
                 .rposition(|draft| draft.id == id && !is_other(draft.index));
-            if known.is_some() {
-                return known;
+            if let Some(at) = known {
+                let draft = &self.drafts[at];
+                let begins = index.is_none() && !name.is_empty() && draft.is_whole();
+                return (!(begins && fragment.differs(&draft.arguments))).then_some(at);
             }
         }
         if index.is_some() {
@@ -214,6 +216,16 @@ impl Calls {
 }
 
 impl Fragment<'_> {
+    /// Whether its arguments are whole, and others than these.
+    fn differs(&self, known: &str) -> bool {
+        let own = match self.arguments {
+            Some(Value::String(text)) => json::parse(text),
+            Some(object @ Value::Object(_)) => Some(object.clone()),
+            _ => None,
+        };
+        own.is_some_and(|own| own.is_object() && Some(own) != json::parse(known))
+    }
+
     /// Whether it may begin a call: servers that repeat a name in each fragment give no arguments with it, or the rest
     /// of them.
     fn begins(&self) -> bool {
@@ -336,6 +348,15 @@ mod tests {
             piece("grep:3", Some(1), "grep", "{\"x\""),
             piece("grep:3", Some(1), "", ":2}"),
         ]);
+        assert_eq!(calls, [r#"grep:3 grep {"x":1}"#, r#"grep:3 grep {"x":2}"#]);
+    }
+
+    #[test]
+    fn whole_calls_with_one_id_and_no_index_are_two_calls() {
+        let calls = gather(&[json!([
+            piece("grep:3", None, "grep", "{\"x\":1}"),
+            piece("grep:3", None, "grep", "{\"x\":2}"),
+        ])]);
         assert_eq!(calls, [r#"grep:3 grep {"x":1}"#, r#"grep:3 grep {"x":2}"#]);
     }
 

@@ -3,14 +3,14 @@
 mod attachments;
 
 use mainspring_shared::message::ContentPart;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::attachments::Attachments;
 use crate::answer::{self, ChunkSink, Source};
 use crate::http::{Endpoint, Reader};
 use crate::usage::{CacheCount, Counts};
 use mainspring_worker::llm::Error;
-use mainspring_worker::llm::{Finish, Reply, Request, json as texts};
+use mainspring_worker::llm::{Finish, Reply, Request, json};
 
 use super::calls::Calls;
 
@@ -77,7 +77,7 @@ impl<'a> Answer<'a> {
     }
 
     fn object(&mut self, value: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
-        if let Some(refusal) = refusal(value) {
+        if let Some(refusal) = answer::error_in(value) {
             return Err(Endpoint::refusal(self.source.told, &refusal));
         }
         self.strange |= value.get("choices").is_none()
@@ -94,7 +94,7 @@ impl<'a> Answer<'a> {
                 .get("model")
                 .and_then(Value::as_str)
                 .filter(|m| !m.is_empty());
-            self.model = model.map(|model| texts::clean(model).into_owned());
+            self.model = model.map(|model| json::clean(model).into_owned());
         }
         // Absent or empty choices are legal: usage only, or a keep-alive.
         let choices = value
@@ -252,25 +252,6 @@ impl<'a> Answer<'a> {
         let usage = self.counts.usage(CacheCount::Included);
         answer::reply(request, content, tool_calls, finish, usage, self.model)
     }
-}
-
-/// What an object says that is an error, if it is one: under `error` at most servers; by its kind at vLLM, up to 0.10;
-/// beside an answer without choices at MiniMax, with a status other than 0.
-fn refusal(value: &Value) -> Option<Value> {
-    if value.get("error").is_some_and(|error| !error.is_null())
-        || value.get("object").and_then(Value::as_str) == Some("error")
-    {
-        return Some(value.clone());
-    }
-    let base = value.get("base_resp")?;
-    let code = base
-        .get("status_code")?
-        .as_i64()
-        .filter(|code| *code != 0)?;
-    let message = base.get("status_msg").and_then(Value::as_str);
-    Some(json!({"error": {
-        "message": message.unwrap_or("it gave no reason"), "code": code.to_string(),
-    }}))
 }
 
 impl Reader for Answer<'_> {

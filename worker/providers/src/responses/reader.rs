@@ -214,7 +214,9 @@ impl Reader for Answer<'_> {
             _ => match Delta::of(kind) {
                 Some(delta) => self.items.delta(delta, &value, sink),
                 // Keep-alives, beginnings and ends of parts, and unknown events.
-                None => Ok(()),
+                None => answer::error_in(&value).map_or(Ok(()), |error| {
+                    Err(Endpoint::refusal(self.source.told, &error))
+                }),
             },
         }
     }
@@ -223,7 +225,10 @@ impl Reader for Answer<'_> {
         if !body.get("output").is_some_and(Value::is_array)
             && body.get("error").is_none_or(Value::is_null)
         {
-            return Err(Error::bad("it has no output"));
+            return Err(match answer::error_in(body) {
+                Some(error) => Endpoint::refusal(self.source.told, &error),
+                None => Error::bad("it has no output"),
+            });
         }
         if self.background.is_some() {
             // The body repeats everything that was read from events.

@@ -76,26 +76,15 @@ impl Attachments {
     /// The members and their values.
     pub(super) fn into_members(self) -> impl Iterator<Item = (String, Value)> {
         let halves = self.halves;
-        let whole = move |value| if halves { joined(value) } else { value };
+        let whole = move |value| {
+            if halves {
+                surrogates::whole(value)
+            } else {
+                value
+            }
+        };
         let members = self.members.into_iter();
         members.map(move |(name, value)| (name, whole(value)))
-    }
-}
-
-/// The value with both halves of each character in one.
-fn joined(value: Value) -> Value {
-    match value {
-        Value::String(text) => {
-            let (mut whole, half) = surrogates::joined(None, &text);
-            whole.extend(half.map(|_| char::REPLACEMENT_CHARACTER));
-            Value::String(whole)
-        }
-        Value::Array(items) => Value::Array(items.into_iter().map(joined).collect()),
-        Value::Object(members) => {
-            let members = members.into_iter();
-            Value::Object(members.map(|(name, one)| (name, joined(one))).collect())
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => value,
     }
 }
 

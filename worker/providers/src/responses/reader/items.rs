@@ -145,7 +145,15 @@ impl Items {
             return Ok(());
         }
         let (id, call_id) = (text_of(item, "id"), text_of(item, "call_id"));
-        let known = self.named(kind, id).or_else(|| self.named(kind, call_id));
+        let known = self.named(kind, id).or_else(|| {
+            // Some models repeat the id of a call, so it names an item only if nothing else tells them apart.
+            self.items.iter().rposition(|it| {
+                it.kind == kind
+                    && it.is_named(call_id)
+                    && it.may_be(id, call_id)
+                    && (!it.closed || it.index == index)
+            })
+        });
         let known = known.or_else(|| {
             self.items.iter().rposition(|it| {
                 it.kind == kind && it.index == index && !it.closed && it.may_be(id, call_id)
@@ -155,7 +163,9 @@ impl Items {
             Some(at) => at,
             None => self.open(index, kind, sink)?,
         };
-        self.fill(at, item, sink)?;
+        if !self.items[at].closed {
+            self.fill(at, item, sink)?;
+        }
         self.items[at].closed |= ends;
         Ok(())
     }
@@ -366,14 +376,12 @@ impl Items {
                 }
                 for (name, value) in item.as_object().into_iter().flatten() {
                     if !OF_CALL.contains(&name.as_str()) && !value.is_null() {
-                        sink.keeps(value)?;
-                        attached.insert(name.clone(), value.clone());
+                        attached.insert(name.clone(), sink.kept(value)?);
                     }
                 }
             }
             Body::Other(kept) => {
-                sink.keeps(item)?;
-                *kept = item.clone();
+                *kept = sink.kept(item)?;
             }
         }
         Ok(())
