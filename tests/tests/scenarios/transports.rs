@@ -6,6 +6,7 @@
     reason = "a helper that fails fails the test that called it"
 )]
 
+mod amended;
 mod background;
 mod faults;
 mod replies;
