@@ -62,6 +62,8 @@ fn refusal(kind: Kind) -> Answer {
 }
 
 fn provider(name: &str, kind: Kind, server: &Server) -> ProviderSettings {
+    // Fails if a test before this one did it.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     ProviderSettings {
         name: name.to_owned(),
         stream: false,

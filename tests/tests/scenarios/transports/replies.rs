@@ -60,7 +60,12 @@ fn shown(heard: &Heard) -> String {
     };
     let mut shown = format!("{:?} by {}\n", reply.finish, reply.model);
     for part in &reply.content {
-        writeln!(shown, "{part:?}").unwrap();
+        // The port of its origin is another one each time.
+        let part = format!("{part:?}");
+        let (before, behind) = part.split_once("127.0.0.1:").unwrap_or((&part, ""));
+        let behind = behind.trim_start_matches(|c: char| c.is_ascii_digit());
+        let host = if behind.is_empty() { "" } else { "127.0.0.1" };
+        writeln!(shown, "{before}{host}{behind}").unwrap();
     }
     for call in &reply.tool_calls {
         writeln!(
