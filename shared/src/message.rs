@@ -1,5 +1,6 @@
 //! One immutable row of a session's transcript.
 
+mod arguments;
 mod media;
 
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,7 @@ use serde_json::Value;
 use crate::id::SendId;
 use crate::time::Timestamp;
 
+pub use arguments::Arguments;
 pub use media::{
     FILE_BYTES_MAX, FileSource, IMAGE_BYTES_MAX, IMAGE_SHOWN_BYTES_MAX, ImageSource, MediaFault,
     is_media_type,
@@ -190,9 +192,9 @@ pub struct ToolCall {
     pub id: String,
     /// The tool's name as the model wrote it.
     pub name: String,
-    /// The arguments: what the model's JSON text says, or that text as a string when it is not
-    /// JSON.
-    pub arguments: Value,
+    /// The arguments: the model's JSON text, or that text as a string when it is not JSON.
+    #[schema(value_type = Value)]
+    pub arguments: Arguments,
     /// How many of the message's parts came before the call; all of them when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u32>,
@@ -203,11 +205,15 @@ pub struct ToolCall {
 
 impl ToolCall {
     /// A call behind all parts of its message, with nothing attached.
-    pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: Value) -> Self {
+    pub fn new(
+        id: impl Into<String>,
+        name: impl Into<String>,
+        arguments: impl Into<Arguments>,
+    ) -> Self {
         Self {
             id: id.into(),
             name: name.into(),
-            arguments,
+            arguments: arguments.into(),
             after: None,
             attached: None,
         }
@@ -310,7 +316,7 @@ impl NewMessage {
     pub fn weight(&self) -> usize {
         let content: usize = self.content.iter().map(ContentPart::weight).sum();
         let calls = self.tool_calls.iter();
-        let calls: usize = calls.map(|call| json_weight(&call.arguments)).sum();
+        let calls: usize = calls.map(|call| call.arguments.len()).sum();
         content + calls
     }
 

@@ -49,6 +49,7 @@ mod ending;
 mod fired;
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey};
@@ -92,6 +93,8 @@ pub struct ToolCall {
     pub name: String,
     /// The arguments. If a hook changes them, they must still match the tool's schema.
     pub arguments: Map<String, Value>,
+    /// The JSON text of the arguments, as the model wrote it; it does not follow changes.
+    pub said: Option<Arc<str>>,
 }
 
 /// What a hook decides.

@@ -140,6 +140,9 @@ pub struct Invocation {
     pub call_id: String,
     /// The arguments, which match the tool's schema.
     pub arguments: Map<String, Value>,
+    /// The JSON text of the arguments as the model wrote it, if nobody changed them: for whoever passes them on, whose
+    /// receiver is to get what the model said, to the byte.
+    pub said: Option<Arc<str>>,
     /// The session that asks.
     pub session: SessionKey,
     /// The send that asks.

@@ -9,12 +9,12 @@ use axum::response::Response;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_shared::id::{SendId, SessionId, SessionKey};
+use mainspring_shared::message::Arguments;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::ReadMessages;
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{Approval, CallRecord};
 use serde::Serialize;
-use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -41,7 +41,7 @@ pub(super) struct WaitingCall {
     name: String,
     /// The arguments.
     #[schema(value_type = Object)]
-    arguments: Value,
+    arguments: Arguments,
     /// `answer` takes any JSON, `permission` takes `{"approved": true | false, "note"?}`.
     wants: &'static str,
     /// `human` or `tool`.

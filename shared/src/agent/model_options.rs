@@ -159,12 +159,12 @@ mod tests {
         assert_eq!(
             found,
             [
+                ("/messages", "is reserved: requests depend on it"),
+                ("/temperature", "is reserved: use the setting `temperature`"),
                 (
                     "/max_completion_tokens",
                     "is reserved: use the setting `max_tokens`"
                 ),
-                ("/messages", "is reserved: requests depend on it"),
-                ("/temperature", "is reserved: use the setting `temperature`"),
             ]
         );
     }

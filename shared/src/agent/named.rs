@@ -324,7 +324,7 @@ impl AgentSpec {
 }
 
 /// The value with every object's members sorted, whatever their order in memory.
-fn ordered(value: Value) -> Value {
+pub(crate) fn ordered(value: Value) -> Value {
     match value {
         Value::Object(members) => {
             let sorted: BTreeMap<String, Value> = members.into_iter().collect();

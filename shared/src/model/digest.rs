@@ -6,11 +6,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::{Request, ToolSpec};
-use crate::agent::{OutputSpec, ReasoningEffort, ToolChoice};
+use crate::agent::{ReasoningEffort, ToolChoice, ordered};
 use crate::message::{ContentPart, Message, Role, ToolCall};
 
 /// SHA-256 of what a model is shown and how it should answer, in a provider-independent form. Equal
@@ -101,7 +101,8 @@ impl io::Write for Hashed<'_> {
     }
 }
 
-/// A request in the form that is hashed. Objects inside it are maps sorted by name.
+/// A request in the form that is hashed. The members of schemas and options are sorted by name; calls are as the model
+/// wrote them.
 #[derive(Serialize)]
 struct Canonical<'a> {
     model: &'a str,
@@ -116,7 +117,7 @@ struct Canonical<'a> {
     adaptive: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     images_max_edge: Option<u32>,
-    output: Option<&'a OutputSpec>,
+    output: Option<Value>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     json_object: bool,
     #[serde(skip_serializing_if = "ToolChoice::is_auto")]
@@ -124,7 +125,7 @@ struct Canonical<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     parallel_tool_calls: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    model_options: Option<&'a Map<String, Value>>,
+    model_options: Option<Value>,
     tools: Vec<Tool<'a>>,
     system: Option<&'a str>,
     messages: Messages<'a>,
@@ -169,11 +170,11 @@ impl<'a> Canonical<'a> {
             thinking_tokens: *thinking_tokens,
             adaptive: *adaptive,
             images_max_edge: *images_max_edge,
-            output: output.as_deref(),
+            output: output.as_deref().map(sorted),
             json_object: *json_object,
             tool_choice,
             parallel_tool_calls: *parallel_tool_calls,
-            model_options: model_options.as_deref(),
+            model_options: model_options.as_deref().map(sorted),
             tools: tools.iter().map(|tool| Tool::of(tool)).collect(),
             system: system.as_deref(),
             messages: Messages(messages),
@@ -182,11 +183,16 @@ impl<'a> Canonical<'a> {
     }
 }
 
+/// Its JSON with all members sorted.
+fn sorted(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).map(ordered).unwrap_or_default()
+}
+
 #[derive(Serialize)]
 struct Tool<'a> {
     name: &'a str,
     description: &'a str,
-    parameters: &'a Value,
+    parameters: Value,
 }
 
 impl<'a> Tool<'a> {
@@ -194,7 +200,7 @@ impl<'a> Tool<'a> {
         Self {
             name: &tool.name,
             description: &tool.description,
-            parameters: &tool.parameters,
+            parameters: ordered(tool.parameters.clone()),
         }
     }
 }

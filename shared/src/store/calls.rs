@@ -84,7 +84,7 @@ pub struct NewCall {
     /// The tool's name.
     pub name: String,
     /// The arguments as the model gave them.
-    pub arguments: serde_json::Value,
+    pub arguments: crate::message::Arguments,
     /// Its repeat policy.
     pub repeat: Repeat,
     /// Its initial state.

@@ -7,7 +7,7 @@ use super::bounds::digest_part;
 use crate::blob::BlobRef;
 use crate::error::Code;
 use crate::id::{SendId, SessionId};
-use crate::message::{ContentPart, NewMessage, Role, plain_text};
+use crate::message::{Arguments, ContentPart, NewMessage, Role, plain_text};
 use crate::send::{SendRecord, SendStatus, WaitingOn};
 use crate::time::Timestamp;
 
@@ -181,7 +181,7 @@ pub struct CallRecord {
     /// The tool's name.
     pub name: String,
     /// The arguments as the model gave them.
-    pub arguments: Value,
+    pub arguments: Arguments,
     /// The effect of a repeated call.
     pub repeat: Repeat,
     /// What it waits for outside; `None` while a worker must run it, and once it is settled.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use mainspring_shared::message::{
-    Attached, CallAttached, ContentPart, Origin, ToolCall, json_weight,
+    Arguments, Attached, CallAttached, ContentPart, Origin, ToolCall, json_weight,
 };
 use mainspring_shared::usage::Usage;
 use serde_json::{Map, Value, json};
@@ -180,7 +180,12 @@ pub(super) fn too_large() -> Error {
 }
 
 /// A complete call, at index `place` of the reply.
-pub(super) fn tool_call(place: usize, id: &str, name: &str, arguments: Value) -> ToolCall {
+pub(super) fn tool_call(
+    place: usize,
+    id: &str,
+    name: &str,
+    arguments: impl Into<Arguments>,
+) -> ToolCall {
     let id = if id.is_empty() {
         format!("call_{place}")
     } else {

@@ -97,17 +97,19 @@ impl<'a> Tools<'a> {
     }
 
     /// The arguments of an earlier call as the provider knows them: always an object.
-    pub(super) fn arguments<'c>(&self, call: &'c ToolCall) -> Cow<'c, Value> {
+    pub(super) fn arguments<'c>(&self, call: &'c ToolCall) -> Cow<'c, str> {
         let tool = self.list.iter().find(|tool| tool.spec.name == call.name);
         let names = tool
             .map(|tool| &tool.fitted.names)
             .filter(|names| !names.is_empty());
-        match (&call.arguments, names) {
-            (object @ Value::Object(_), None) => Cow::Borrowed(object),
-            (object @ Value::Object(_), Some(names)) => Cow::Owned(names.map(object, Way::Out)),
-            (Value::Null, _) => Cow::Owned(json!({})),
+        match (call.arguments.value(), names) {
+            (Value::Object(_), None) => call.arguments.text(),
+            (object @ Value::Object(_), Some(names)) => {
+                Cow::Owned(names.map(object, Way::Out).to_string())
+            }
+            (Value::Null, _) => Cow::Borrowed("{}"),
             // Servers refuse the whole request if it is not an object.
-            (other, _) => Cow::Owned(json!({ "arguments": other })),
+            (other, _) => Cow::Owned(json!({ "arguments": other }).to_string()),
         }
     }
 
@@ -123,7 +125,7 @@ impl<'a> Tools<'a> {
                 call.name.clone_from(&tool.spec.name);
             }
             if !tool.fitted.names.is_empty() {
-                call.arguments = tool.fitted.names.map(&call.arguments, Way::In);
+                call.arguments = tool.fitted.names.map(&call.arguments, Way::In).into();
             }
         }
     }

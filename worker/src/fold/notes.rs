@@ -46,6 +46,7 @@ impl Notebook {
         let mut asked = hook::ToolCall {
             call_id: format!("fold_{}_{fold}_{place}", self.at.session.session),
             name: call.name.clone(),
+            said: None,
             arguments,
         };
         if !hooks.is_empty() && hooks.before_tool(self.at, &mut asked).await.is_some() {
@@ -56,6 +57,7 @@ impl Notebook {
         };
         let invocation = Invocation {
             call_id: asked.call_id,
+            said: None,
             arguments,
             session: self.at.session,
             send_id: self.at.send,

@@ -56,6 +56,7 @@ pub(crate) async fn ask(
             "fold_{session}_{}_{}_{}",
             span.from_seq, span.to_seq, span.level
         ),
+        said: None,
         arguments: arguments(&job),
         session: job.key,
         send_id: job.send,

@@ -130,6 +130,7 @@ impl Calls {
             ),
             call_id: record.call_id.clone(),
             arguments: Map::new(),
+            said: None,
             session: key,
             send_id: record.send_id,
             boot,
@@ -148,6 +149,7 @@ impl Calls {
         let call = ToolCall {
             call_id: record.call_id.clone(),
             name: record.name.clone(),
+            said: Some(record.arguments.text().into()),
             arguments: Map::new(),
         };
         self.running.push(Box::pin(async move {
@@ -216,6 +218,7 @@ async fn hooked(
 ) -> CallOutcome {
     let Begin { offer, hooks, .. } = begin;
     if hooks.is_empty() {
+        invocation.said = call.said;
         invocation.arguments = call.arguments;
         return traced(clock, begin, &call.name, invocation).await;
     }
@@ -233,6 +236,7 @@ async fn hooked(
     {
         return invalid(fault);
     }
+    invocation.said = call.said.clone().filter(|_| call.arguments == before);
     invocation.arguments = call.arguments.clone();
     let make = |invocation| traced(clock.clone(), begin, &call.name, invocation);
     let mut over = make(invocation.clone()).await;

@@ -234,7 +234,7 @@ pub(super) fn child(
     let above = session.parent.as_ref();
     let refuse = |code, text: String| CallResult::error(code, format!("error: {text}"));
     let invalid = |text: String| refuse(Code::ToolInvalidArguments, text);
-    let task: Task = serde_json::from_value(call.arguments.clone())
+    let task: Task = serde_json::from_value(call.arguments.value().clone())
         .map_err(|error| invalid(error.to_string()))?;
     if serde_json::to_vec(&task.metadata).map_or(true, |json| json.len() > METADATA_BYTES_MAX) {
         return Err(invalid(format!(

@@ -262,7 +262,7 @@ impl Run<'_> {
             return None;
         }
         let call = reply.tool_calls.pop()?;
-        let begun = match &call.arguments {
+        let begun = match call.arguments.value() {
             serde_json::Value::String(text) => shortened(text),
             other => shortened(&other.to_string()),
         };

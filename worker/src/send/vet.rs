@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::stream;
 use mainspring_shared::error::Code;
-use mainspring_shared::message::ToolCall as Asked;
+use mainspring_shared::message::{Arguments, ToolCall as Asked};
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::{CallResult, call_id};
 use serde_json::Value;
@@ -27,9 +27,9 @@ const AT_ONCE_MAX: usize = 16;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Vetted {
     /// What the model said, or a note if that is too large.
-    pub(super) said: Value,
+    pub(super) said: Arguments,
     /// The arguments of the call, after hooks changed them.
-    pub(super) arguments: Value,
+    pub(super) arguments: Arguments,
     /// Its result, if it is not made.
     pub(super) result: Option<CallResult>,
 }
@@ -73,6 +73,7 @@ impl Vetting {
             call_id: call_id(self.at.send, self.at.round, place),
             name: call.name.clone(),
             // A value that is not an object matches no tool.
+            said: Some(call.arguments.text().into()),
             arguments: call.arguments.as_object().cloned().unwrap_or_default(),
         });
         let asked: Vec<ToolCall> = asked.collect();
@@ -96,6 +97,14 @@ impl Vetting {
         let Some(offer) = self.offers.get(&call.name) else {
             return vetted;
         };
+        // What the tool would get is not what the model said.
+        if let Some(fault) = call.arguments.fault() {
+            let name = &call.name;
+            vetted.result = Some(invalid(format!(
+                "the arguments of {name} cannot be used: {fault}"
+            )));
+            return vetted;
+        }
         let clock = self.clock.as_ref();
         let arguments = match offer.arguments(clock, &call.arguments).await {
             Ok(arguments) => arguments,
@@ -116,13 +125,14 @@ impl Vetting {
         let mut asked = ToolCall {
             call_id: call_id(self.at.send, self.at.round, place),
             name: call.name.clone(),
+            said: Some(call.arguments.text().into()),
             arguments,
         };
         vetted.result = self.hooks.before_tool(self.at, &mut asked).await;
         let arguments = Value::Object(asked.arguments);
-        if vetted.result.is_none() && arguments != vetted.arguments {
+        if vetted.result.is_none() && arguments != *vetted.arguments.value() {
             vetted.result = offer.arguments(clock, &arguments).await.err().map(invalid);
-            vetted.arguments = arguments;
+            vetted.arguments = arguments.into();
         }
         vetted
     }
@@ -134,14 +144,12 @@ fn invalid(message: String) -> CallResult {
 
 /// Replaces arguments that are too large to store with a note.
 fn bounded(vetted: Vetted) -> Vetted {
-    let bytes = match &vetted.said {
-        Value::String(text) => text.len(),
-        other => other.to_string().len(),
-    };
+    let bytes = vetted.said.len();
     if bytes <= ARGUMENTS_BYTES_MAX {
         return vetted;
     }
-    let note = Value::String(format!("[{bytes} bytes of arguments left out]"));
+    let note = format!("[{bytes} bytes of arguments left out]");
+    let note = Arguments::from(Value::String(note));
     let fault = format!("arguments have at most {ARGUMENTS_BYTES_MAX} bytes, these had {bytes}");
     Vetted {
         said: note.clone(),

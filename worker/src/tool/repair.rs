@@ -50,7 +50,7 @@ pub(crate) fn repair(offers: &Offers, call: &mut ToolCall) -> Vec<Repair> {
         },
     };
     if let Some((arguments, made)) = rearranged(offer, &call.arguments) {
-        call.arguments = arguments;
+        call.arguments = arguments.into();
         repairs.extend(made);
     }
     repairs

@@ -16,6 +16,7 @@ pub mod agents;
 pub mod builtin;
 mod catalogue;
 mod current_time;
+mod exact;
 mod files;
 pub mod http;
 pub mod mcp;

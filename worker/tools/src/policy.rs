@@ -10,7 +10,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::BootId;
 use mainspring_shared::memory::Account;
 use mainspring_shared::memory::Recalled;
-use mainspring_shared::message::ContentPart;
+use mainspring_shared::message::{Arguments, ContentPart};
 use mainspring_shared::stored::Extra;
 use mainspring_shared::tool::schema::any_object;
 use mainspring_shared::tool::{CallResult, HttpTool, Repeat};
@@ -189,11 +189,18 @@ impl HttpPolicy {
     }
 
     async fn ask(&self, at: At, id: String, arguments: Value) -> Result<Answer, HookError> {
-        let output = self.tell(at, id, arguments).await?;
+        let output = self.tell(at, id, arguments, None).await?;
         answer::read(self.point, &output)
     }
 
-    async fn tell(&self, at: At, id: String, arguments: Value) -> Result<Output, HookError> {
+    /// `said` is the JSON text of the arguments, where that has to arrive to the byte.
+    async fn tell(
+        &self,
+        at: At,
+        id: String,
+        arguments: Value,
+        said: Option<Arc<str>>,
+    ) -> Result<Output, HookError> {
         let arguments = match arguments {
             Value::Object(members) => members,
             other => Map::from_iter([("value".to_owned(), other)]),
@@ -201,6 +208,7 @@ impl HttpPolicy {
         let invocation = Invocation {
             call_id: id,
             arguments,
+            said,
             session: at.session,
             send_id: at.send,
             boot: BootId(Uuid::nil()),
@@ -218,6 +226,19 @@ impl HttpPolicy {
             | ToolError::Lost { message } => HookError(message),
         })
     }
+}
+
+/// What a policy is asked of a call, with the arguments as the model wrote them; `None` if they were changed since.
+fn exactly(call: &ToolCall, asked: &Value) -> Option<Arc<str>> {
+    let said = call.said.as_deref()?;
+    if Arguments::read(said).value().as_object() != Some(&call.arguments) {
+        return None;
+    }
+    let mut rest = asked.as_object()?.clone();
+    rest.shift_remove("arguments");
+    let mut text = Value::Object(rest).to_string();
+    text.insert_str(1, &format!("\"arguments\":{said},"));
+    Some(text.into())
 }
 
 /// How a call and its result are presented to a policy.
@@ -249,7 +270,7 @@ impl Hook for HttpPolicy {
 
     async fn observe(&self, at: At, moment: Moment<'_>) -> Result<(), HookError> {
         match observing::told(self.point, at, &moment) {
-            Some((id, arguments)) => self.tell(at, id, arguments).await.map(drop),
+            Some((id, arguments)) => self.tell(at, id, arguments, None).await.map(drop),
             None => Ok(()),
         }
     }
@@ -397,7 +418,9 @@ impl Hook for HttpPolicy {
             "arguments": call.arguments,
             "round": at.round,
         });
-        let mut answer = self.ask(at, call.call_id.clone(), asked).await?;
+        let said = exactly(call, &asked);
+        let output = self.tell(at, call.call_id.clone(), asked, said).await?;
+        let mut answer = answer::read(self.point, &output)?;
         let arguments = answer.arguments.take();
         if let Some(arguments) = arguments.filter(|_| answer.action == Action::Allow) {
             call.arguments = arguments;

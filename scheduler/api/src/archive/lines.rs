@@ -3,7 +3,7 @@
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{SendId, SessionId};
 use mainspring_shared::list::List;
-use mainspring_shared::message::{CallAttached, ContentPart, Role};
+use mainspring_shared::message::{Arguments, CallAttached, ContentPart, Role};
 use mainspring_shared::session::fold::Fold;
 use mainspring_shared::time::Timestamp;
 use serde::de::{DeserializeOwned, Error as _};
@@ -101,7 +101,7 @@ fn more_than<'v>(written: &'v Value, known: &Value) -> Option<&'v str> {
 pub(super) struct CallLine {
     pub(super) id: String,
     pub(super) name: String,
-    pub(super) arguments: Value,
+    pub(super) arguments: Arguments,
     #[serde(default)]
     pub(super) after: Option<u32>,
     #[serde(default)]

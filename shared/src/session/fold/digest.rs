@@ -128,7 +128,7 @@ fn called(seq: i64, call: &ToolCall, messages: &[Arc<Message>]) -> String {
     if let Some((result, said)) = result.and_then(|it| Some((it, digest_of(&it.content)?))) {
         return format!("[#{seq}] {} \u{2192} {}{said}", call.name, failed(result));
     }
-    let arguments = match &call.arguments {
+    let arguments = match &*call.arguments {
         Value::Object(members) => {
             let shown = members.iter().take(ARGUMENTS);
             let shown = shown.map(|(name, value)| format!("{name}={}", argument(value)));
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(digest.asked, "[#1] What is in it?");
         assert_eq!(
             digest.done,
-            "[#2] read_file(lines=[1,2], path=a.txt) \u{2192} first second\n[#4] Two lines."
+            "[#2] read_file(path=a.txt, lines=[1,2]) \u{2192} first second\n[#4] Two lines."
         );
         assert_eq!(
             of_span(&[], &messages, 1_000),

@@ -114,7 +114,7 @@ fn a_tree_is_checked_as_deep_as_a_value_can_be() {
     };
     assert!(tree.faults(&chain(json!(1), 120)).is_empty());
     assert!(!tree.faults(&chain(json!("x"), 120)).is_empty());
-    let faults = tree.faults(&chain(json!(1), 2_000));
+    let faults = tree.faults(&chain(json!(1), 400));
     assert!(faults[0].contains("nested too deeply"), "{faults:?}");
 }
 

@@ -1,6 +1,6 @@
 //! Reads a Messages answer: blocks, either whole or as a start, deltas and an end.
 
-use mainspring_shared::message::{ContentPart, ToolCall};
+use mainspring_shared::message::{Arguments, ContentPart, ToolCall};
 use serde_json::{Map, Value};
 
 use crate::answer::{self, ChunkSink, Source};
@@ -246,11 +246,13 @@ impl<'a> Answer<'a> {
 }
 
 /// A call's arguments: those of its deltas, or else of its start, where some gateways give them as the text of JSON.
-fn arguments(input: Option<Value>, deltas: &str) -> Value {
+fn arguments(input: Option<Value>, deltas: &str) -> Arguments {
     match input {
-        Some(Value::String(text)) if deltas.trim().is_empty() => json::arguments(&text),
-        Some(input) if deltas.trim().is_empty() && !input.is_null() => json::clean_value(input),
-        _ => json::arguments(deltas),
+        Some(Value::String(text)) if deltas.trim().is_empty() => Arguments::read(&text),
+        Some(input) if deltas.trim().is_empty() && !input.is_null() => {
+            Arguments::read(&input.to_string())
+        }
+        _ => Arguments::read(deltas),
     }
 }
 

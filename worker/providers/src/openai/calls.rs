@@ -1,6 +1,6 @@
 //! Assembles tool calls from fragments, which servers label in different ways.
 
-use mainspring_shared::message::{Origin, ToolCall};
+use mainspring_shared::message::{Arguments, Origin, ToolCall};
 use serde_json::{Map, Value};
 
 use crate::answer::{self, ChunkSink};
@@ -206,7 +206,7 @@ impl Calls {
             .filter(|d| !d.name.is_empty() || !d.arguments.is_empty());
         said.enumerate()
             .map(|(place, d)| {
-                let arguments = json::arguments(once(&d.arguments));
+                let arguments = Arguments::read(once(&d.arguments));
                 let mut call = answer::tool_call(place, &d.id, &d.name, arguments);
                 answer::attach(&mut call, origin.clone(), &d.id, &d.attached);
                 call

@@ -2,7 +2,7 @@
 
 mod items;
 
-use mainspring_shared::message::{ContentPart, ToolCall};
+use mainspring_shared::message::{Arguments, ContentPart, ToolCall};
 use serde_json::Value;
 
 use self::items::{Body, Delta, Items};
@@ -146,7 +146,7 @@ impl<'a> Answer<'a> {
                     arguments,
                     attached,
                 } => {
-                    let arguments = json::arguments(&arguments);
+                    let arguments = Arguments::read(&arguments);
                     let mut call = answer::tool_call(tool_calls.len(), &call_id, &name, arguments);
                     answer::attach(&mut call, origin(), &call_id, &attached);
                     call.after = u32::try_from(content.len()).ok();

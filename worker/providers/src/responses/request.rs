@@ -441,7 +441,7 @@ impl<'a> Writer<'a, '_> {
         Item::Own(OwnItem::FunctionCall {
             call_id,
             name: self.tools.name(&call.name),
-            arguments: self.tools.arguments(call).to_string(),
+            arguments: self.tools.arguments(call).into_owned(),
             attached,
         })
     }

@@ -178,7 +178,7 @@ impl Run<'_> {
         let record = &self.round.records[place];
         let fits = record.arguments.to_string().len() <= LIVE_BYTES_MAX;
         let arguments = if fits {
-            record.arguments.clone()
+            record.arguments.value().clone()
         } else {
             Value::Null
         };

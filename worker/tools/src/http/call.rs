@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use mainspring_runtime::telemetry;
 use mainspring_shared::error::Code;
+use mainspring_shared::id::{SendId, SessionId};
 use mainspring_shared::message::plain_text;
 use mainspring_shared::retry::{Policy, retry_after};
 use mainspring_shared::secrets::Secrets;
@@ -15,13 +16,14 @@ use mainspring_shared::time::Span;
 use mainspring_shared::tool::{HttpTool, Repeat, digest_by};
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
-use serde_json::json;
+use serde::Serialize;
 use tokio::time::timeout;
 
 use super::Shared;
 use super::address::Addresses;
 use super::answer::Body;
 use super::fault::Fault;
+use crate::exact::Exact;
 use mainspring_worker::tool::{Concurrency, Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
 /// Retry policy of one call. More patience is rarely worth it: the model can call again.
@@ -144,22 +146,17 @@ impl HttpCall {
     }
 
     fn body(&self, url: &Url, invocation: &Invocation) -> Vec<u8> {
-        let mut body = json!({
-            // The signed body names its recipient, so it is useless to anyone else.
-            "url": url.as_str(),
-            "call_id": invocation.call_id,
-            "name": self.spec.name,
-            "arguments": invocation.arguments,
-        });
         // A request to a memory may belong to no send.
         let (session, send) = (invocation.session.session, invocation.send_id);
-        if !session.0.is_nil() {
-            body["session_id"] = json!(session);
-        }
-        if !send.0.is_nil() {
-            body["send_id"] = json!(send);
-        }
-        body.to_string().into_bytes()
+        let body = Asked {
+            url: url.as_str(),
+            call_id: &invocation.call_id,
+            name: &self.spec.name,
+            arguments: Exact::of(invocation),
+            session_id: (!session.0.is_nil()).then_some(session),
+            send_id: (!send.0.is_nil()).then_some(send),
+        };
+        serde_json::to_vec(&body).unwrap_or_default()
     }
 
     async fn attempt(
@@ -263,6 +260,20 @@ impl Tool for HttpCall {
             done = self.attempts(&invocation) => done,
         }
     }
+}
+
+/// The body of a request.
+#[derive(Serialize)]
+struct Asked<'a> {
+    /// The signed body names its recipient, so it is useless to anyone else.
+    url: &'a str,
+    call_id: &'a str,
+    name: &'a str,
+    arguments: Exact<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<SessionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    send_id: Option<SendId>,
 }
 
 #[cfg(test)]

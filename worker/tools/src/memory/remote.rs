@@ -105,6 +105,7 @@ impl Question {
         let invocation = Invocation {
             call_id: self.key,
             arguments,
+            said: None,
             session: self.session,
             send_id: self.send,
             boot: BootId(Uuid::nil()),

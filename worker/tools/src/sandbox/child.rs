@@ -124,6 +124,7 @@ fn begun(
             declared,
             call_id,
             arguments,
+            said,
             session,
             send_id,
             attempt,
@@ -132,6 +133,7 @@ fn begun(
             let invocation = Invocation {
                 call_id,
                 arguments,
+                said: said.map(Into::into),
                 session,
                 send_id,
                 boot: BootId(Uuid::nil()),

@@ -84,6 +84,9 @@ pub(crate) enum ToChild {
         declared: Option<Box<DeclaredTool>>,
         call_id: String,
         arguments: Map<String, Value>,
+        /// See [`Invocation::said`](mainspring_worker::tool::Invocation::said).
+        #[serde(default)]
+        said: Option<String>,
         session: SessionKey,
         send_id: SendId,
         attempt: i32,

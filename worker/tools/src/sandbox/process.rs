@@ -150,6 +150,7 @@ impl Handle {
                     declared: declared.cloned().map(Box::new),
                     call_id: invocation.call_id.clone(),
                     arguments: invocation.arguments.clone(),
+                    said: invocation.said.as_deref().map(str::to_owned),
                     session: invocation.session,
                     send_id: invocation.send_id,
                     attempt: invocation.attempt,

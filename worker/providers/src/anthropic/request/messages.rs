@@ -71,7 +71,7 @@ pub(super) enum OwnBlock<'a> {
     ToolUse {
         id: Cow<'a, str>,
         name: Cow<'a, str>,
-        input: Cow<'a, Value>,
+        input: Box<RawValue>,
         #[serde(flatten)]
         attached: Map<String, Value>,
     },
@@ -245,7 +245,7 @@ impl<'a> Writer<'a, '_> {
         Block::Own(OwnBlock::ToolUse {
             id,
             name: self.tools.name(&call.name),
-            input: self.tools.arguments(call),
+            input: raw(&self.tools.arguments(call)),
             attached,
         })
     }
@@ -383,4 +383,10 @@ fn result<'a>(result: ToolResult<'a>, id: Cow<'a, str>) -> Result<Block<'a>, Err
         // text.
         is_error: media.is_none() && result.message.is_some_and(|message| message.failed),
     }))
+}
+
+/// The JSON of a call's arguments, as it was said.
+fn raw(arguments: &str) -> Box<RawValue> {
+    let said = RawValue::from_string(arguments.to_owned());
+    said.unwrap_or_else(|_| RawValue::from_string("{}".to_owned()).expect("it is JSON"))
 }

@@ -333,7 +333,7 @@ impl<'a> Writer<'a> {
             r#type: "function",
             function: FunctionCall {
                 name: self.tools.name(&call.name),
-                arguments: self.tools.arguments(call).to_string(),
+                arguments: self.tools.arguments(call).into_owned(),
             },
             members: Members(members.collect()),
         }
