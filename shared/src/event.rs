@@ -55,6 +55,8 @@ pub struct Event {
     pub name: &'static str,
     /// Its data.
     pub data: Value,
+    /// The text of its data, where the value does not say it whole: a model's own words for the arguments of its calls.
+    pub text: Option<String>,
     /// Whether its send's stream ends with it.
     pub last: bool,
 }
@@ -88,6 +90,7 @@ pub fn expand(step: &Step, messages: &[Message], send: Option<&SendView>) -> Vec
     }
     let final_step = step.kind == StepKind::Finished;
     let count = events.len();
+    let mut said = messages.iter().map(in_own_words);
     let numbered = events
         .into_iter()
         .enumerate()
@@ -97,10 +100,23 @@ pub fn expand(step: &Step, messages: &[Message], send: Option<&SendView>) -> Vec
                 i: i as u32,
             },
             name,
+            text: (name == COMPLETED).then(|| said.next().flatten()).flatten(),
             data,
             last: final_step && i + 1 == count,
         });
     numbered.collect()
+}
+
+/// The event of a stored message.
+const COMPLETED: &str = "message.completed";
+
+/// The text of a message of which the value would not tell what the model wrote.
+fn in_own_words(message: &Message) -> Option<String> {
+    let mut calls = message.tool_calls.iter();
+    calls
+        .any(|call| call.arguments.is_verbatim())
+        .then(|| serde_json::to_string(message).ok())
+        .flatten()
 }
 
 fn brief(step: &Step, status: SendStatus) -> Value {
@@ -117,7 +133,7 @@ fn written(step: &Step, messages: &[Message]) -> Vec<(&'static str, Value)> {
     }
     for message in messages {
         let data = serde_json::to_value(message).unwrap_or_default();
-        events.push(("message.completed", data));
+        events.push((COMPLETED, data));
         if message.role == Role::Tool {
             let data = json!({
                 "id": message.tool_call_id,

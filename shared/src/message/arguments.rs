@@ -58,6 +58,11 @@ impl Arguments {
         &self.value
     }
 
+    /// Whether the text is another than the value's own.
+    pub const fn is_verbatim(&self) -> bool {
+        self.text.is_some()
+    }
+
     /// The value alone.
     pub fn into_value(self) -> Value {
         self.value

@@ -258,7 +258,7 @@ impl World {
                 round: 0,
                 place: 0,
                 name: "outside".to_owned(),
-                arguments: serde_json::json!({}),
+                arguments: serde_json::json!({}).into(),
                 repeat: Repeat::Keyed,
                 begins: CallBegin::Waits {
                     on,

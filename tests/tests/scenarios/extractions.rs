@@ -282,6 +282,7 @@ async fn called(world: &World, told: &Arc<Told>, (key, send): (SessionKey, SendI
         let invocation = Invocation {
             call_id: format!("call_{name}"),
             arguments: arguments.as_object().expect("an object").clone(),
+            said: None,
             session: key,
             send_id: send,
             boot: BootId(Uuid::nil()),

@@ -130,6 +130,7 @@ fn invocation(arguments: Value) -> Invocation {
     Invocation {
         call_id: "call_1_0_0".to_owned(),
         arguments,
+        said: None,
         session: SessionKey {
             tenant: TenantId::DEFAULT,
             session: SessionId(Uuid::nil()),

@@ -422,7 +422,7 @@ mod tests {
             round: 0,
             place,
             name: "spawn_agent".into(),
-            arguments: json!({}),
+            arguments: json!({}).into(),
             repeat: Repeat::Keyed,
             waits_on: None,
             approval: Approval::None,

@@ -204,7 +204,7 @@ mod tests {
             round: 0,
             place,
             name: "look".into(),
-            arguments: json!({}),
+            arguments: json!({}).into(),
             repeat,
             waits_on: None,
             approval: Approval::None,

@@ -188,7 +188,7 @@ mod tests {
     fn repaired(name: &str, arguments: Value) -> (String, Value, Vec<Repair>) {
         let mut call = ToolCall::new("c", name, arguments);
         let repairs = repair(&offers(&["read", "write"]), &mut call);
-        (call.name, call.arguments, repairs)
+        (call.name, call.arguments.into_value(), repairs)
     }
 
     #[test]

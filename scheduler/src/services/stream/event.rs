@@ -21,7 +21,11 @@ impl StreamEvent {
         Self {
             id: Some(event.id),
             name: event.name,
-            data: naming(event.data.clone(), send),
+            data: match &event.text {
+                // A stored message names its send.
+                Some(text) => text.clone(),
+                None => naming(event.data.clone(), send),
+            },
         }
     }
 
@@ -65,13 +69,14 @@ mod tests {
             id: EventId { n: 3, i: 1 },
             name: "round.completed",
             data: json!({ "round": 0, "text": "a\nb" }),
+            text: None,
             last: false,
         };
         let told = StreamEvent::durable(&event, SendId(Uuid::from_u128(7)));
         assert_eq!((told.id, told.name), (Some(event.id), "round.completed"));
         assert_eq!(
             told.data,
-            "{\"round\":0,\"send_id\":\"snd_00000000000000000000000000000007\",\"text\":\"a\\nb\"}"
+            "{\"round\":0,\"text\":\"a\\nb\",\"send_id\":\"snd_00000000000000000000000000000007\"}"
         );
     }
 

@@ -91,7 +91,7 @@ pub async fn any_message_can_be_copied(store: &dyn Inspect) {
         },
         ContentPart::text(""),
     ];
-    messages[1].tool_calls[0].arguments = json!({ "deep": [1, null, "\u{e9}"], "n": 1.5 });
+    messages[1].tool_calls[0].arguments = json!({ "deep": [1, null, "\u{e9}"], "n": 1.5 }).into();
     messages[2].failed = true;
     messages[2].name = Some("look".to_owned());
     messages[3].content = Vec::new();

@@ -48,7 +48,7 @@ pub(crate) fn asking(
             round: 0,
             place: place as i32,
             name: "look".to_owned(),
-            arguments,
+            arguments: arguments.into(),
             repeat: Repeat::Safe,
             begins,
         });

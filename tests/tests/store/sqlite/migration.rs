@@ -86,7 +86,7 @@ async fn a_file_of_the_first_release_keeps_what_it_holds() {
     assert_eq!((call.session, call.send_id), (key(1).session, send(1)));
     assert_eq!(
         (call.name.as_str(), call.arguments),
-        ("look", serde_json::json!({ "a": 1 }))
+        ("look", serde_json::json!({ "a": 1 }).into())
     );
     assert_eq!(
         (call.repeat, call.approval),

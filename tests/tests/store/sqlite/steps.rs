@@ -155,7 +155,7 @@ pub(crate) fn calling(claimed: &Claimed, begins: Vec<CallBegin>) -> AppendRound 
             round: 0,
             place: i32::try_from(place).expect("few calls"),
             name: format!("tool-{place}"),
-            arguments: json!({ "n": place }),
+            arguments: json!({ "n": place }).into(),
             repeat: Repeat::Once,
             begins,
         });

@@ -62,6 +62,7 @@ fn call(name: &str) -> ToolCall {
         call_id: "call_1".into(),
         name: name.into(),
         arguments: Map::new(),
+        said: None,
     }
 }
 

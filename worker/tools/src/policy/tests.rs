@@ -80,6 +80,7 @@ fn look() -> ToolCall {
         call_id: "call_1".into(),
         name: "look".into(),
         arguments: Map::new(),
+        said: None,
     }
 }
 
@@ -296,6 +297,7 @@ async fn another_service_judges_all_calls_together() {
         call_id: "call_1".into(),
         name: "look".into(),
         arguments: Map::new(),
+        said: None,
     }];
     assert_eq!(policy.before_calls(place(), &calls).await, Ok(Verdict::Go));
     assert_eq!(policy.before_calls(place(), &calls).await, Ok(Verdict::End));
@@ -320,6 +322,7 @@ async fn another_service_allows_changes_and_denies() {
         call_id: "call_1".into(),
         name: "look".into(),
         arguments: Map::new(),
+        said: None,
     };
     let allowed = policy.before_tool(at, &mut call).await;
     assert!(matches!(allowed, Ok(Verdict::Go)), "{allowed:?}");

@@ -132,6 +132,7 @@ impl Bed {
             // Processes are found by it, so no other test run may use the same one.
             call_id: format!("call_{}_{call}", std::process::id()),
             arguments: offer.checked(arguments).expect("fit the schema"),
+            said: None,
             session: self.session,
             send_id: SendId(Uuid::from_u128(9)),
             boot: BootId(Uuid::nil()),

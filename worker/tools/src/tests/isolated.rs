@@ -108,6 +108,7 @@ impl Cell {
         Invocation {
             call_id: format!("call_isolated_{}_{send}", std::process::id()),
             arguments: Map::from_iter([("path".to_owned(), json!("a"))]),
+            said: None,
             session: session(1),
             send_id: SendId(Uuid::from_u128(send)),
             boot: BootId(Uuid::nil()),

@@ -193,7 +193,7 @@ fn work(state: &mut State, lease: Lease) {
             round: 0,
             place: 0,
             name: "look".to_owned(),
-            arguments: Value::Null,
+            arguments: Value::Null.into(),
             repeat: Repeat::Safe,
             begins: CallBegin::Settled(CallResult::text("here")),
         }],

@@ -50,7 +50,7 @@ pub fn asks(ms: i64) -> CallBegin {
 pub fn new_call(claimed: &Claimed, round: i32, place: i32, begins: CallBegin) -> NewCall {
     let call_id = call(claimed, round, place.unsigned_abs() as usize);
     NewCall {
-        arguments: json!({ "at": call_id }),
+        arguments: json!({ "at": call_id }).into(),
         call_id,
         round,
         place,

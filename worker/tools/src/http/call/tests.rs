@@ -13,7 +13,7 @@ use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::memory::Account;
 use mainspring_shared::message::digest_of;
 use mainspring_shared::time::{Clock, Span, Timestamp};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -157,6 +157,7 @@ fn invocation() -> Invocation {
     Invocation {
         call_id: "call_7_0_0".to_owned(),
         arguments: Map::from_iter([("at".to_owned(), json!("it"))]),
+        said: None,
         session: SessionKey {
             tenant: TenantId::DEFAULT,
             session: SessionId(Uuid::from_u128(7)),

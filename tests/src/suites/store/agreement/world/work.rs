@@ -42,7 +42,7 @@ fn new_calls(held: &Held, work: &Work) -> Vec<NewCall> {
     let calls = (0..).zip(begins).map(|(place, begins)| {
         let call_id = call_id(held.send.id, round, place);
         NewCall {
-            arguments: serde_json::json!({ "at": call_id }),
+            arguments: serde_json::json!({ "at": call_id }).into(),
             call_id,
             round,
             place: place as i32,
