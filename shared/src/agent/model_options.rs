@@ -54,7 +54,7 @@ const RESERVED: &[&str] = &[
 /// bounded JSON object. They never replace a member that a request has anyway.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct ModelOptions(pub Map<String, Value>);
+pub struct ModelOptions(pub Box<Map<String, Value>>);
 
 /// What is wrong with members of requests, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The arguments of a call: their value, and the words in which the model gave them.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Deref;
 
@@ -201,7 +202,7 @@ fn unreadable(text: &str) -> Option<String> {
 fn scan(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     // The names seen in each open object; `None` for an array.
-    let mut open: Vec<Option<Vec<String>>> = Vec::new();
+    let mut open: Vec<Option<HashSet<String>>> = Vec::new();
     let mut named = false;
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
@@ -219,14 +220,14 @@ fn scan(text: &str) -> Option<String> {
                     if names.contains(&name) {
                         return Some(format!("the member {name:?} is given twice"));
                     }
-                    names.push(name);
+                    names.insert(name);
                     named = true;
                 }
                 at = end;
                 continue;
             }
             b'{' if open.len() < DEPTH_MAX => {
-                open.push(Some(Vec::new()));
+                open.push(Some(HashSet::new()));
                 named = false;
             }
             b'[' if open.len() < DEPTH_MAX => open.push(None),

@@ -195,7 +195,7 @@ pub fn render(inputs: Inputs<'_>) -> Request {
 /// The members that the agent's author adds to requests.
 fn model_options(agent: &AgentSpec) -> Option<Arc<Map<String, Value>>> {
     let options = agent.model_options.as_ref()?;
-    (!options.0.is_empty()).then(|| Arc::new(options.0.clone()))
+    (!options.0.is_empty()).then(|| Arc::new((*options.0).clone()))
 }
 
 /// The token limit of an answer: the agent's limit, capped by the model's.

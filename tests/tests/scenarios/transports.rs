@@ -14,6 +14,7 @@ mod requests;
 mod responses;
 mod server;
 mod thinking;
+mod verbatim;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -257,7 +257,7 @@ mod tests {
         let added = String::from_utf8(added.expect("an object")).expect("text");
         assert_eq!(
             added,
-            r#"{"model":"m","temperature":0.5,"seed":7,"service_tier":"flex"}"#
+            r#"{"model":"m","temperature":0.5,"service_tier":"flex","seed":7}"#
         );
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Bill<'a> {
     pub(super) totals: SendTotals,
     /// The totals without the children and runs that the model is only told of with the next step,
     /// if there are any.
-    pub(super) aside: Option<UncommittedSpend>,
+    pub(super) aside: Option<Box<UncommittedSpend>>,
     /// Usage rows that no transaction has stored yet.
     pub(super) unpaid: Vec<UsageRow>,
     /// Model calls begun in the current round, as of the last stored step.
@@ -66,7 +66,7 @@ impl<'a> Bill<'a> {
             return Ok(false);
         }
         let price = resolved.facts.price.as_ref();
-        let aside = self.aside.as_mut();
+        let aside = self.aside.as_deref_mut();
         self.allowance
             .allow(request, &mut self.totals, aside, price)
     }
@@ -226,7 +226,7 @@ impl<'a> Bill<'a> {
     /// Takes in the usage of a child or run whose end the model is told of with the next step.
     pub(super) fn take_in(&mut self, call: &str, used: Used, slice: Spent) {
         if self.aside.is_none() {
-            self.aside = Some(self.allowance.aside(&self.totals));
+            self.aside = Some(Box::new(self.allowance.aside(&self.totals)));
         }
         self.allowance.settle(&mut self.totals, call, used, slice);
     }

@@ -12,7 +12,7 @@ use super::settings;
 
 const PROTOCOLS: [Kind; 3] = [Kind::OpenAi, Kind::OpenAiResponses, Kind::Anthropic];
 
-fn whole(kind: Kind) -> Answer {
+pub(super) fn whole(kind: Kind) -> Answer {
     let body = match kind {
         Kind::OpenAi => json!({
             "id": "c", "object": "chat.completion", "model": "m",

@@ -90,7 +90,7 @@ fn names_that_a_provider_does_not_take_are_others_there_and_true_here() {
         ToolCall::new("a", "read/file", json!({ "$top": 3 }))
     );
     assert_eq!(tools.name("read/file"), "read_file_2");
-    assert_eq!(*tools.arguments(&calls[0]), json!({ "_top": 3 }));
+    assert_eq!(tools.arguments(&calls[0]), r#"{"_top":3}"#);
     // The fitted schemas are kept, and belong to their tools.
     let other = with(vec![spec("other", "", json!({}))]);
     let tools = Tools::of(&other, &rules(SchemaDialect::Anthropic));
