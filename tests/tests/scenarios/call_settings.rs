@@ -36,7 +36,7 @@ fn options() -> SendOptions {
         reasoning_effort: Some(ReasoningEffort::Low),
         tool_choice: Some(ToolChoice::Tool("look".into())),
         parallel_tool_calls: Some(false),
-        model_options: members.as_object().cloned().map(ModelOptions),
+        model_options: members.as_object().cloned().map(Box::new).map(ModelOptions),
         ..SendOptions::default()
     }
 }

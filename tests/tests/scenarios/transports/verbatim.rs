@@ -156,7 +156,7 @@ async fn passes(kind: Kind, text: &str) {
     let heard = Listener(Heard::default());
     let tool = heard.clone();
     let mut world = World::with_tools(|tools, _, _| {
-        tools.register(Arc::new(tool)).expect("a new name");
+        tools.insert(Arc::new(tool)).expect("a new name");
     })
     .await;
     let hook = Arc::new(heard.clone());
@@ -230,7 +230,7 @@ async fn refused(kind: Kind, text: &str) {
     let heard = Listener(Heard::default());
     let tool = heard.clone();
     let mut world = World::with_tools(|tools, _, _| {
-        tools.register(Arc::new(tool)).expect("a new name");
+        tools.insert(Arc::new(tool)).expect("a new name");
     })
     .await;
     world.providers.push(ProviderSettings {
