@@ -195,6 +195,12 @@ pub(super) fn tool_call(
     ToolCall::new(id, texts::clean(name).into_owned(), arguments)
 }
 
+/// Whether the data of an event say nothing: none, or a comment, which some gateways send on as data.
+pub(super) fn is_silent(data: &str) -> bool {
+    let data = data.trim_start();
+    data.is_empty() || data.starts_with(':')
+}
+
 /// The failure for an event that is not JSON: the provider's own words, if it says that it is an error.
 pub(super) fn unreadable(event: &str, data: &str, told: &ProviderSecrets) -> Error {
     if event == "error" {
@@ -345,14 +351,16 @@ pub(super) fn finish(reason: Option<&str>, has_calls: bool) -> Finish {
     let Some(reason) = reason else {
         return done();
     };
-    let known = reason.to_ascii_lowercase();
+    let lower = reason.to_ascii_lowercase();
+    // Gemini names the filter before it: `function_call_filter: MALFORMED_FUNCTION_CALL`.
+    let known = lower.rsplit(": ").next().unwrap_or(&lower);
     match REASONS.iter().find(|(name, _)| *name == known) {
         // Not every server sets the reason for calls when it makes them, or makes them when it sets it.
         Some((_, Means::Done)) => done(),
         Some((_, Means::Cut)) => Finish::Length,
         Some((_, Means::Declined)) => Finish::Refused,
         Some((_, Means::Paused)) => Finish::Paused,
-        Some((_, Means::Failed)) => Finish::Failed(known),
+        Some((_, Means::Failed)) => Finish::Failed(known.to_owned()),
         None => other(reason),
     }
 }

@@ -264,7 +264,7 @@ fn arguments(input: Option<Value>, deltas: &str) -> Arguments {
 
 impl Reader for Answer<'_> {
     fn event(&mut self, event: &str, data: &str, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
-        if data.trim().is_empty() {
+        if answer::is_silent(data) {
             return Ok(());
         }
         // Gateways to other protocols end a stream with this, or append it.

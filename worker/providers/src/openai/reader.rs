@@ -43,6 +43,8 @@ pub(crate) struct Answer<'a> {
     counts: Counts,
     model: Option<String>,
     ended: bool,
+    /// Whether tokens were counted behind everything else, in a chunk without a choice.
+    counted_last: bool,
     /// Whether something came that is no part of an answer.
     strange: bool,
     /// Whether only the total counts thoughts.
@@ -65,6 +67,7 @@ impl<'a> Answer<'a> {
             counts: Counts::default(),
             model: None,
             ended: false,
+            counted_last: false,
             strange: false,
             thoughts_only_in_total,
             keeps_text: false,
@@ -101,6 +104,12 @@ impl<'a> Answer<'a> {
             .get("choices")
             .and_then(Value::as_array)
             .map_or(&[][..], Vec::as_slice);
+        self.counted_last = match value.get("choices") {
+            Some(Value::Array(choices)) if choices.is_empty() => {
+                self.counted_last || value.get("usage").is_some_and(Value::is_object)
+            }
+            _ => false,
+        };
         let first = |c: &&Value| c.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
         choices
             .iter()
@@ -111,6 +120,10 @@ impl<'a> Answer<'a> {
     fn choice(&mut self, choice: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         if choice.get("error").is_some_and(|error| !error.is_null()) {
             return Err(Endpoint::refusal(self.source.told, choice));
+        }
+        // Moonshot counts in the choice.
+        if let Some(usage) = choice.get("usage") {
+            self.counts.read(usage, CacheCount::Included);
         }
         if let Some(delta) = ["delta", "message"]
             .iter()
@@ -274,7 +287,7 @@ impl Reader for Answer<'_> {
                 Err(Error::bad("it is empty"))
             };
         }
-        if data.is_empty() {
+        if answer::is_silent(data) {
             return Ok(());
         }
         // Skipping an unreadable event would silently lose a part of the answer.
@@ -305,7 +318,9 @@ impl Reader for Answer<'_> {
     }
 
     fn complete(&self) -> bool {
-        // The reason comes with or after the last delta; usage and end marker may be missing.
-        self.ended || self.finish.is_some()
+        // The reason comes with or after the last delta; usage and end marker may be missing. Some gateways never give
+        // a reason, but count an answer when it is whole.
+        let counted = self.counted_last && !self.text.is_empty() && !self.calls.broke_off();
+        self.ended || self.finish.is_some() || counted
     }
 }

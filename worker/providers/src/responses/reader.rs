@@ -171,7 +171,7 @@ impl<'a> Answer<'a> {
 impl Reader for Answer<'_> {
     fn event(&mut self, event: &str, data: &str, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
         let data = data.trim();
-        if data.is_empty() || data == "[DONE]" {
+        if answer::is_silent(data) || data == "[DONE]" {
             return Ok(());
         }
         // Skipping an unreadable event would silently lose a part of the answer.
