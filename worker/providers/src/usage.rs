@@ -89,6 +89,9 @@ impl Counts {
         if !usage.is_object() {
             return;
         }
+        if cache == CacheCount::OnTop {
+            self.forget_whole_prompt(usage);
+        }
         keep(&mut self.input, first(usage, INPUT));
         keep(&mut self.output, first(usage, OUTPUT));
         keep(&mut self.total, first(usage, TOTAL));
@@ -123,6 +126,18 @@ impl Counts {
             .and_then(Value::as_f64)
             .filter(|cost| *cost >= 0.0);
         self.cost_usd = cost.or(self.cost_usd);
+    }
+
+    /// Some servers count the whole prompt at first, and later only what was in no cache, beside what was.
+    fn forget_whole_prompt(&mut self, usage: &Value) {
+        let cached = |count: Option<u64>| count.is_some_and(|count| count > 0);
+        let told = ["cache_read_input_tokens", "cache_creation_input_tokens"]
+            .iter()
+            .any(|name| cached(first(usage, &[name])));
+        let is_new = told && !cached(self.cache_read) && !cached(self.cache_written);
+        if is_new && cached(first(usage, INPUT)) {
+            self.input = None;
+        }
     }
 
     /// Counts what only the total has as output: thoughts, at providers that count them nowhere else.
