@@ -113,9 +113,12 @@ impl Item {
             Body::Call {
                 name, arguments, ..
             } => name == text_of(item, "name") && arguments == text_of(item, "arguments"),
-            Body::Reasoning { encrypted, .. } => {
-                !encrypted.is_empty() && encrypted == text_of(item, "encrypted_content")
-            }
+            Body::Reasoning {
+                text, encrypted, ..
+            } => match text_of(item, "encrypted_content") {
+                "" => *text == whole_thought(item) && !text.is_empty(),
+                other => encrypted == other,
+            },
             Body::Other(own) => own == item,
         }
     }
@@ -352,13 +355,7 @@ impl Items {
             } => {
                 replace(encrypted, text_of(item, "encrypted_content"), sink)?;
                 if text.is_empty() {
-                    for thought in list(item, "summary").iter().chain(list(item, "content")) {
-                        let thought = text_of(thought, "text");
-                        if !text.is_empty() && !thought.is_empty() {
-                            sink.reasoning(text, BLANK_LINE)?;
-                        }
-                        sink.reasoning(text, thought)?;
-                    }
+                    sink.reasoning(text, &whole_thought(item))?;
                 }
             }
             Body::Call {
@@ -455,4 +452,14 @@ fn whole_text(item: &Value) -> String {
     let parts = list(item, "content").iter();
     let said = parts.flat_map(|part| [text_of(part, "text"), text_of(part, "refusal")]);
     said.collect()
+}
+
+/// The text of a whole thought: its parts, or those of its summary.
+fn whole_thought(item: &Value) -> String {
+    let parts = list(item, "summary").iter().chain(list(item, "content"));
+    let said: Vec<_> = parts
+        .map(|part| text_of(part, "text"))
+        .filter(|text| !text.is_empty())
+        .collect();
+    said.join(BLANK_LINE)
 }
