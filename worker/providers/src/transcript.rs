@@ -18,6 +18,25 @@ pub(super) use self::ids::Receiver;
 /// The only kind of file, besides text, that providers accept.
 pub(super) const PDF: &str = "application/pdf";
 
+/// How images of these types begin in base64.
+const IMAGE_STARTS: [(&str, &str); 3] = [
+    ("image/gif", "R0lGOD"),
+    ("image/jpeg", "/9j/"),
+    ("image/png", "iVBORw0KGg"),
+];
+
+/// The type of an image by its first bytes, or else what it is called: providers refuse an image that is another one
+/// than it says, and with it every later request.
+pub(super) fn image_type<'a>(called: &'a str, base64: &str) -> &'a str {
+    let mut starts = IMAGE_STARTS.iter();
+    if let Some((kind, _)) = starts.find(|(_, start)| base64.starts_with(start)) {
+        return kind;
+    }
+    // The four bytes between are the size.
+    let is_webp = base64.starts_with("UklGR") && base64.get(12..16) == Some("RUJQ");
+    if is_webp { "image/webp" } else { called }
+}
+
 /// The error for a file that no provider accepts.
 pub(super) fn not_taken(name: &str, media_type: &str) -> Error {
     Error::InvalidRequest {

@@ -17,7 +17,7 @@ use crate::settings::Kind;
 use crate::signature::Signature;
 use crate::tools::{Choice, Tool, Tools};
 use crate::transcript::{
-    PDF, Receiver, ToolResult, Turn, file_text, has_media, not_taken, turns_with,
+    PDF, Receiver, ToolResult, Turn, file_text, has_media, image_type, not_taken, turns_with,
 };
 use mainspring_worker::llm::{Error, Request};
 
@@ -491,7 +491,8 @@ fn parts(message: &Message) -> Result<Vec<Part<'_>>, Error> {
                         return Err(not_taken("image", media_type));
                     }
                     ImageSource::Base64 { media_type, data } => {
-                        Cow::Owned(format!("data:{media_type};base64,{data}"))
+                        let kind = image_type(media_type, data);
+                        Cow::Owned(format!("data:{kind};base64,{data}"))
                     }
                 },
             },

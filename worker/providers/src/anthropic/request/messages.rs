@@ -15,7 +15,9 @@ use super::Marked;
 use super::thinking::Back;
 use crate::signature::Signature;
 use crate::tools::Tools;
-use crate::transcript::{PDF, Receiver, ToolResult, Turn, has_media, not_taken, turns_with};
+use crate::transcript::{
+    PDF, Receiver, ToolResult, Turn, has_media, image_type, not_taken, turns_with,
+};
 
 /// Placeholder at the start of a window that does not start with the user.
 const OMITTED: &str = "[earlier messages are omitted]";
@@ -342,7 +344,10 @@ fn shown(message: &Message) -> Result<Vec<Block<'_>>, Error> {
 
 fn image(source: &ImageSource) -> Result<Source<'_>, Error> {
     Ok(match source {
-        ImageSource::Base64 { media_type, data } => Source::Base64 { media_type, data },
+        ImageSource::Base64 { media_type, data } => Source::Base64 {
+            media_type: image_type(media_type, data),
+            data,
+        },
         ImageSource::Url { url } => Source::Url { url },
         ImageSource::Blob { media_type, .. } => return Err(not_taken("image", media_type)),
     })

@@ -7,7 +7,7 @@ use mainspring_worker::llm::Error;
 use serde::Serialize;
 
 use crate::rules::{Pdf, Rules};
-use crate::transcript::{PDF, file_text, not_taken};
+use crate::transcript::{PDF, file_text, image_type, not_taken};
 
 /// Serializes text-only content as a string, which servers accept that know of nothing else.
 #[derive(Serialize)]
@@ -116,9 +116,10 @@ fn picture<'a>(source: &'a ImageSource, rules: &Rules) -> Result<Part<'a>, Error
         ImageSource::Url { url } => Cow::Borrowed(url.as_str()),
         ImageSource::Blob { media_type, .. } => return Err(not_taken("image", media_type)),
         ImageSource::Base64 { media_type, data } => {
-            if !rules.picture_kinds.contains(media_type) {
+            let kind = image_type(media_type, data);
+            if !rules.picture_kinds.iter().any(|it| it == kind) {
                 return Ok(text(format!(
-                    "[a picture of type {media_type}, which is not shown]"
+                    "[a picture of type {kind}, which is not shown]"
                 )));
             }
             if data.len() > rules.picture_bytes_max {
@@ -126,7 +127,7 @@ fn picture<'a>(source: &'a ImageSource, rules: &Rules) -> Result<Part<'a>, Error
                     "[a picture, which is too large to be shown]".to_owned(),
                 ));
             }
-            Cow::Owned(format!("data:{media_type};base64,{data}"))
+            Cow::Owned(format!("data:{kind};base64,{data}"))
         }
     };
     Ok(Part::ImageUrl {
