@@ -254,7 +254,16 @@ impl Walk {
                 self.param = text.chars().take(256).collect();
             }
             ("retryDelay", Value::String(text)) => self.wait = wait::span(text).or(self.wait),
-            ("retry_after" | "retry_after_seconds", Value::Number(seconds)) => {
+            ("retryDelay", Value::Object(parts)) => {
+                let part = |name: &str| parts.get(name).and_then(Value::as_f64);
+                let whole = part("seconds").unwrap_or_default();
+                let rest = part("nanos").unwrap_or_default() / 1e9;
+                self.wait = wait::seconds(whole + rest).or(self.wait);
+            }
+            (
+                "retry_after" | "retry_after_seconds" | "resets_in_seconds",
+                Value::Number(seconds),
+            ) => {
                 let seconds = seconds.as_f64().and_then(wait::seconds);
                 self.wait = self.wait.or(seconds);
             }

@@ -14,7 +14,7 @@ pub(super) const DAILY: Duration = Duration::from_mins(15);
 pub(super) const OF_MINUTE: Duration = Duration::from_mins(1);
 
 /// What comes before a wait in a sentence.
-const MARKS: [&str; 8] = [
+const MARKS: [&str; 11] = [
     "try again in ",
     "try again after ",
     "retry in ",
@@ -23,6 +23,9 @@ const MARKS: [&str; 8] = [
     "retry the request after ",
     "available in ",
     "reset after ",
+    "reset in ",
+    "resets in ",
+    "please wait ",
 ];
 
 /// A wait in words, in lower case: `try again in 9m38.016s`, `retry after 20 seconds`.
