@@ -1,6 +1,7 @@
 //! However a stream is cut into packets, events and pieces, the answer in it is the same.
 
 mod gateways;
+mod reports;
 
 use mainspring_shared::message::{ContentPart, Piece, pieces};
 use mainspring_worker::llm::{Chunk, Error, Finish, Reply};
@@ -612,7 +613,9 @@ fn run<'p, R: Reader>(
             }
         })?;
     }
-    assert!(reader.complete(), "the stream is whole");
+    if !reader.complete() {
+        return Err(Error::unavailable("it broke off"));
+    }
     Ok((reply(reader), text, thought))
 }
 

@@ -7,6 +7,8 @@ use super::corpus::corpus;
 use super::{Fitted, Unfit, Way, fit};
 use crate::rules::SchemaDialect;
 
+mod reports;
+
 const DIALECTS: [SchemaDialect; 6] = [
     SchemaDialect::Plain,
     SchemaDialect::OpenAi,

@@ -161,4 +161,5 @@ fn nothing_else_that_the_provider_was_told_is_shown() {
     assert!(!presentable(&long, &told).contains("a-h"));
 }
 
+mod reports;
 mod vendors;

@@ -2,6 +2,7 @@
 
 mod history;
 mod members;
+mod reports;
 mod tools;
 
 use std::collections::BTreeSet;

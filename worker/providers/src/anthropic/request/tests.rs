@@ -517,3 +517,5 @@ fn marks_are_set_behind_the_members_and_never_on_thinking() {
     assert_eq!(body["messages"][1]["content"][1].get("cache_control"), None);
     assert_eq!(body["system"][0]["cache_control"], ephemeral);
 }
+
+mod reports;

@@ -530,3 +530,4 @@ fn thinking_is_turned_off_where_an_effort_is_no_member() {
 }
 
 mod back;
+mod reports;

@@ -1,6 +1,6 @@
 //! The refusals of vendors in their own words.
 
-mod tables;
+pub(super) mod tables;
 
 use self::tables::*;
 use super::*;

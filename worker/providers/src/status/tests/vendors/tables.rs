@@ -2,7 +2,7 @@
 
 pub(super) const OPENAI: &str = "api.openai.com";
 pub(super) const ANTHROPIC: &str = "api.anthropic.com";
-pub(super) const GEMINI: &str = "generativelanguage.googleapis.com";
+pub(in super::super) const GEMINI: &str = "generativelanguage.googleapis.com";
 pub(super) const MISTRAL: &str = "api.mistral.ai";
 pub(super) const GROQ: &str = "api.groq.com";
 pub(super) const XAI: &str = "api.x.ai";
@@ -11,11 +11,11 @@ pub(super) const DASHSCOPE: &str = "dashscope-intl.aliyuncs.com";
 pub(super) const GLM: &str = "open.bigmodel.cn";
 pub(super) const MINIMAX: &str = "api.minimax.io";
 pub(super) const DEEPSEEK: &str = "api.deepseek.com";
-pub(super) const OPENROUTER: &str = "openrouter.ai";
-pub(super) const ANY: &str = "models.example";
+pub(in super::super) const OPENROUTER: &str = "openrouter.ai";
+pub(in super::super) const ANY: &str = "models.example";
 
-pub(super) const OVERFLOW: &str = "llm.context_overflow";
-pub(super) const NO_MONEY: &str = "llm.auth";
+pub(in super::super) const OVERFLOW: &str = "llm.context_overflow";
+pub(in super::super) const NO_MONEY: &str = "llm.auth";
 pub(super) const NO_MODEL: &str = "llm.model_gone";
 pub(super) const REFUSED: &str = "llm.invalid_request";
 
