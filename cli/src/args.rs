@@ -215,6 +215,8 @@ pub(crate) enum Command {
         #[arg(long)]
         workers: bool,
     },
+    /// Prints the key that a receiver of signed requests verifies them with
+    SigningKey(SigningKeyArgs),
     /// Prints every configuration key with its description and default
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -247,6 +249,40 @@ impl Command {
             Self::Worker(_) => "worker",
             Self::Serve(_) => "serve",
             _ => "cli",
+        }
+    }
+}
+
+/// Which key: the one that is the same for all tenants, or with `--tenant` that tenant's own.
+#[derive(Debug, Args)]
+pub(crate) struct SigningKeyArgs {
+    /// What the receiver is asked for
+    pub(crate) kind: SignedKind,
+    /// The receiver's URL, of which scheme, host and port count
+    #[arg(value_name = "RECEIVER")]
+    pub(crate) url: String,
+}
+
+/// What a receiver of signed requests is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SignedKind {
+    /// Calls of HTTP tools, and folds
+    Tool,
+    /// The memory of agents, `[memory.NAME]`
+    Memory,
+    /// Decisions, `[hooks]`
+    Policy,
+    /// Events, `[hooks]`
+    Event,
+}
+
+impl From<SignedKind> for mainspring_tools::http::Kind {
+    fn from(kind: SignedKind) -> Self {
+        match kind {
+            SignedKind::Tool => Self::Tool,
+            SignedKind::Memory => Self::Memory,
+            SignedKind::Policy => Self::Policy,
+            SignedKind::Event => Self::Event,
         }
     }
 }

@@ -32,6 +32,7 @@ mod sends;
 mod serve;
 mod server_process;
 mod sessions;
+mod signing_key;
 mod skills;
 mod tail;
 mod tenants;
@@ -114,6 +115,7 @@ pub(crate) fn run(
         Command::Doctor(args) => asking(doctor::run(args, format, config)),
         Command::Tools { workers: false } => tools::run(format),
         Command::Tools { workers: true } => asking(lists::tools(format, Client::new(config)?)),
+        Command::SigningKey(args) => signing_key::run(args, config),
         Command::Config(ConfigCommand::Default) => output::raw(settings::MANUAL),
         Command::Bench(args) => bench::run(args, format),
         Command::RunTools => asking(run_tools::run()),

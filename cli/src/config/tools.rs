@@ -33,10 +33,10 @@ settings! {
             => Key::list("tools.shell_environment");
         /// Private addresses that tools may call all the same.
         allow_private: Vec<String> => Key::list("tools.allow_private");
-        /// What requests of tools are signed with; several with spaces between them while one
-        /// replaces another.
+        /// What the keys that sign requests are derived from; several with spaces between them
+        /// while one replaces another.
         signing_secret: Option<Secret> => Key::secret("tools.signing_secret");
-        /// Hosts of tools whose requests are signed; all when empty.
+        /// Hosts of tools whose requests are signed for all tenants alike.
         signing_hosts: Vec<String> => Key::list("tools.signing_hosts");
         /// How long one attempt of a tool behind a URL may take unless it says otherwise.
         timeout: Duration = Duration::from_mins(1) => Key::span("tools.timeout", MS, DAY);

@@ -1,7 +1,7 @@
 //! Tools behind a URL.
 //!
-//! A call is one `POST` of `{url, call_id, name, arguments, session_id, send_id}`, with the call's
-//! id as `Idempotency-Key`, signed as in Standard Webhooks. It goes only to addresses of the public
+//! A call is one `POST` of `{kind, tenant, url, call_id, name, arguments, session_id, send_id}`, with
+//! the call's id as `Idempotency-Key`, signed as in Standard Webhooks. It goes only to addresses of the public
 //! internet and to those that the operator allows: each name is resolved once per connection, and
 //! the connection is made to an address that passed the check. Redirects are not followed and no
 //! proxy is used.
@@ -14,12 +14,14 @@ mod fault;
 mod post;
 mod sign;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_runtime::{OsEntropy, SystemClock};
 use mainspring_shared::entropy::Entropy;
+use mainspring_shared::id::TenantId;
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::{DeclaredTool, HttpTool};
 use reqwest::Client;
@@ -28,7 +30,9 @@ use self::address::Addresses;
 use self::call::HttpCall;
 use self::dns::{Lookup, System};
 pub use self::post::WebhookPoster;
-use self::sign::Keys;
+pub(crate) use self::sign::Keys;
+pub use self::sign::Kind;
+use self::sign::{Secrets, Signer};
 use mainspring_worker::llm::Secret;
 use mainspring_worker::tool::{Away, Tool, ToolSource};
 
@@ -41,11 +45,13 @@ const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(50);
 /// Settings of calls over HTTP.
 #[derive(Debug, Clone)]
 pub struct CallerSettings {
-    /// The secrets that sign requests: `whsec_` and base64, or any text, used as it is. With
-    /// several, each one signs, so that a secret can be rotated. With none, requests carry no
-    /// signature.
+    /// The secrets that the signing keys are derived from: `whsec_` and base64, or any text, used as
+    /// it is. With several, a key of each one signs, so that a secret can be rotated. With none,
+    /// requests carry no signature.
     pub signing_secrets: Vec<Secret>,
-    /// Hosts whose requests are signed, as written in their URLs; all hosts if empty.
+    /// Hosts of declared tools, as written in their URLs, whose requests are also signed with the
+    /// key that is the same for all tenants; those to others are not signed. If empty, requests to
+    /// all hosts are signed with the tenant's own key alone.
     pub signing_hosts: Vec<String>,
     /// Non-public addresses that may be called: CIDRs or single addresses.
     pub allow_private: Vec<String>,
@@ -80,6 +86,9 @@ pub enum SetupError {
         /// Its position, from 1.
         place: usize,
     },
+    /// The recipient of signed requests is not a URL of http or https.
+    #[error("the recipient is not a URL like https://tools.example")]
+    Recipient,
     /// An entry of the private addresses is neither an address nor a CIDR.
     #[error("{entry:?} is neither an address nor a CIDR like 10.0.0.0/8")]
     AllowPrivate {
@@ -124,9 +133,36 @@ impl Caller {
         entropy: Arc<dyn Entropy>,
         lookup: Arc<dyn Lookup>,
     ) -> Result<Self, SetupError> {
+        let signer = Signer::Deriving {
+            secrets: Secrets::new(&settings.signing_secrets)?,
+            hosts: settings.signing_hosts.clone(),
+        };
+        Self::signing_by(signer, settings, (clock, entropy), lookup)
+    }
+
+    /// A caller that only signs with these keys, by recipient.
+    pub(crate) fn given(
+        keys: BTreeMap<String, Keys>,
+        settings: &CallerSettings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, SetupError> {
+        let around = (clock, Arc::new(OsEntropy) as Arc<dyn Entropy>);
+        Self::signing_by(
+            Signer::Given(keys),
+            settings,
+            around,
+            Arc::new(System::new()),
+        )
+    }
+
+    fn signing_by(
+        signer: Signer,
+        settings: &CallerSettings,
+        (clock, entropy): (Arc<dyn Clock>, Arc<dyn Entropy>),
+        lookup: Arc<dyn Lookup>,
+    ) -> Result<Self, SetupError> {
         let shared = Shared {
-            keys: Keys::new(&settings.signing_secrets)?,
-            signing_hosts: settings.signing_hosts.clone(),
+            signer,
             addresses: Addresses::allowing(&settings.allow_private, settings.private_setting)?,
             timeout: settings.timeout,
             answer_bytes_max: settings.answer_bytes_max,
@@ -142,7 +178,12 @@ impl Caller {
 
     /// The tool that an agent declared. If its URL is unusable, its calls fail with that error.
     pub fn tool(&self, declared: &HttpTool) -> Arc<dyn Tool> {
-        Arc::new(HttpCall::new(declared, self.shared.clone()))
+        self.asking(Kind::Tool, declared)
+    }
+
+    /// A recipient that is asked for something of this kind, in the form of a tool call.
+    pub(crate) fn asking(&self, kind: Kind, declared: &HttpTool) -> Arc<dyn Tool> {
+        Arc::new(HttpCall::new(kind, declared, self.shared.clone()))
     }
 }
 
@@ -194,11 +235,40 @@ impl Guard {
     }
 }
 
+/// The keys, as `whsec_` and base64, that requests of this kind to the recipient at `url` are signed
+/// with: of one tenant, or the ones that are the same for all. One for each of the secrets.
+pub fn signing_keys(
+    secrets: &[Secret],
+    kind: Kind,
+    url: &str,
+    tenant: Option<TenantId>,
+) -> Result<Vec<String>, SetupError> {
+    let refused = |_| SetupError::Recipient;
+    let url: reqwest::Url = url.parse().map_err(refused)?;
+    if !url.has_host() {
+        return Err(SetupError::Recipient);
+    }
+    Ok(Secrets::new(secrets)?.keys(kind, &url, tenant).reveal())
+}
+
+/// The keys of the declared tools at these URLs, by recipient.
+pub(crate) fn keys_of_tools<'a>(
+    settings: &CallerSettings,
+    urls: impl Iterator<Item = &'a str>,
+    tenant: TenantId,
+) -> BTreeMap<String, Keys> {
+    let secrets = Secrets::new(&settings.signing_secrets).unwrap_or_default();
+    let hosts = settings.signing_hosts.clone();
+    let signer = Signer::Deriving { secrets, hosts };
+    let urls = urls.filter_map(|url| url.parse::<reqwest::Url>().ok());
+    urls.map(|url| (sign::origin(&url), signer.keys(Kind::Tool, &url, tenant)))
+        .collect()
+}
+
 /// State that all calls share.
 #[derive(Debug)]
 struct Shared {
-    keys: Keys,
-    signing_hosts: Vec<String>,
+    signer: Signer,
     addresses: Addresses,
     timeout: Duration,
     answer_bytes_max: usize,
@@ -211,13 +281,6 @@ struct Shared {
 }
 
 impl Shared {
-    /// Whether requests to this URL are signed.
-    fn signs(&self, url: &reqwest::Url) -> bool {
-        let host = url.host_str().unwrap_or_default();
-        let listed = |listed: &String| listed.eq_ignore_ascii_case(host);
-        self.signing_hosts.is_empty() || self.signing_hosts.iter().any(listed)
-    }
-
     fn client(&self) -> Result<&Client, &reqwest::Error> {
         let build = || {
             let resolver = dns::Guarded::new(self.lookup.clone(), self.addresses.clone());

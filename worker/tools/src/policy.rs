@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::answer::{Action, Answer};
-use crate::http::Caller;
+use crate::http::{Caller, Kind};
 use mainspring_worker::hook::{
     At, Decision, Ending, FiredTimer, FoldPart, GoOn, Hook, HookError, HookTraits, Moment,
     OnFailure, OnFired, ToolCall, Verdict,
@@ -65,6 +65,15 @@ impl Point {
             Self::SendEnded => "send_ended",
             Self::MessagesStored => "messages_stored",
             Self::FoldStored => "fold_stored",
+        }
+    }
+
+    /// What its requests are signed as.
+    const fn kind(self) -> Kind {
+        if self.is_observed() {
+            Kind::Event
+        } else {
+            Kind::Policy
         }
     }
 
@@ -184,7 +193,7 @@ impl HttpPolicy {
         Self {
             name,
             point,
-            tool: caller.tool(&declared),
+            tool: caller.asking(point.kind(), &declared),
         }
     }
 

@@ -15,7 +15,7 @@ use mainspring_shared::secrets::Secrets;
 use mainspring_shared::time::Span;
 use mainspring_shared::tool::{HttpTool, Repeat, digest_by};
 use reqwest::Url;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use serde::Serialize;
 use tokio::time::timeout;
 
@@ -23,6 +23,7 @@ use super::Shared;
 use super::address::Addresses;
 use super::answer::Body;
 use super::fault::Fault;
+use super::sign::Kind;
 use crate::exact::Exact;
 use mainspring_worker::tool::{Concurrency, Invocation, Output, Tool, ToolError, ToolSpec, Traits};
 
@@ -51,6 +52,7 @@ const MARGIN: Duration = Duration::from_secs(5);
 /// An HTTP tool.
 #[derive(Debug)]
 pub(super) struct HttpCall {
+    kind: Kind,
     spec: ToolSpec,
     traits: Traits,
     url: Result<Url, String>,
@@ -62,7 +64,7 @@ pub(super) struct HttpCall {
 }
 
 impl HttpCall {
-    pub(super) fn new(declared: &HttpTool, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(kind: Kind, declared: &HttpTool, shared: Arc<Shared>) -> Self {
         let timeout = declared.timeout.map_or(shared.timeout, |span| span.0);
         let attempts = match declared.repeat {
             Repeat::Once => timeout,
@@ -71,6 +73,7 @@ impl HttpCall {
                 .saturating_add(WAITS_MAX),
         };
         Self {
+            kind,
             spec: ToolSpec {
                 name: declared.name.clone(),
                 description: declared.description.clone(),
@@ -106,7 +109,7 @@ impl HttpCall {
         let mut failed = 0;
         loop {
             let left = until.saturating_sub(clock.monotonic());
-            let attempt = self.attempt(url, &invocation.call_id, body.clone(), left);
+            let attempt = self.attempt(url, invocation, body.clone(), left);
             let fault = match attempt.await {
                 Ok(output) => return Ok(self.digested(output, invocation)),
                 Err(fault) => fault,
@@ -149,6 +152,8 @@ impl HttpCall {
         // A request to a memory may belong to no send.
         let (session, send) = (invocation.session.session, invocation.send_id);
         let body = Asked {
+            kind: self.kind.as_str(),
+            tenant: invocation.session.tenant.to_string(),
             url: url.as_str(),
             call_id: &invocation.call_id,
             name: &self.spec.name,
@@ -162,12 +167,12 @@ impl HttpCall {
     async fn attempt(
         &self,
         url: &Url,
-        id: &str,
+        invocation: &Invocation,
         body: Bytes,
         left: Duration,
     ) -> Result<Output, Fault> {
         let limit = self.timeout.min(left);
-        let attempt = Box::pin(self.exchange(url, id, body));
+        let attempt = Box::pin(self.exchange(url, invocation, body));
         timeout(limit, attempt).await.unwrap_or_else(|_| {
             Err(Fault::Broken {
                 // The declared limit; what is left for this call differs from it arbitrarily.
@@ -177,17 +182,21 @@ impl HttpCall {
         })
     }
 
-    async fn exchange(&self, url: &Url, id: &str, body: Bytes) -> Result<Output, Fault> {
-        let shared = &self.shared;
+    async fn exchange(
+        &self,
+        url: &Url,
+        invocation: &Invocation,
+        body: Bytes,
+    ) -> Result<Output, Fault> {
+        let (shared, id) = (&self.shared, &invocation.call_id);
         let client = shared.client().map_err(|error| {
             tracing::error!(%error, "could not create the HTTP client for tools");
             Fault::Refused("this worker has no HTTP client".to_owned())
         })?;
-        let mut headers = if shared.signs(url) {
-            shared.keys.headers(id, shared.clock.now(), &body)
-        } else {
-            HeaderMap::new()
-        };
+        let keys = shared
+            .signer
+            .keys(self.kind, url, invocation.session.tenant);
+        let mut headers = keys.headers(id, shared.clock.now(), &body);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let traceparent = telemetry::traceparent().map(HeaderValue::try_from);
         if let Some(Ok(traceparent)) = traceparent {
@@ -262,9 +271,11 @@ impl Tool for HttpCall {
     }
 }
 
-/// The body of a request.
+/// The body of a request. Everything except the name and the arguments is the worker's own word.
 #[derive(Serialize)]
 struct Asked<'a> {
+    kind: &'static str,
+    tenant: String,
     /// The signed body names its recipient, so it is useless to anyone else.
     url: &'a str,
     call_id: &'a str,

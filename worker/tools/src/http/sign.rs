@@ -1,11 +1,20 @@
 //! Signatures as in Standard Webhooks: HMAC-SHA256 over `id.timestamp.body`.
+//!
+//! No request is signed with a configured secret itself. Each kind of request, each recipient and
+//! each tenant has its own key, derived from the secret: what one recipient is sent proves nothing
+//! to another, and what a tenant has the platform say is never taken for what the platform says on
+//! its own.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hkdf::Hkdf;
 use hmac::{Hmac, Mac};
+use mainspring_shared::id::TenantId;
 use mainspring_shared::time::Timestamp;
+use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use sha2::Sha256;
 
@@ -19,17 +28,62 @@ const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// The keys that requests are signed with.
-#[derive(Clone, Default)]
-pub(super) struct Keys(Vec<Vec<u8>>);
+/// The salt of every derived key.
+const SALT: &[u8] = b"mainspring";
 
-impl fmt::Debug for Keys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Keys({})", self.0.len())
+/// The form of the derivation, so that another one can follow.
+const FORM: &str = "v1";
+
+/// Bytes of a derived key.
+const KEY_BYTES: usize = 32;
+
+/// What a request asks its recipient for. Only the worker says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A call of a tool that an agent declares, or a fold by its service.
+    Tool,
+    /// A question to a memory provider that the operator configured.
+    Memory,
+    /// A question to a policy that the operator configured.
+    Policy,
+    /// Something that happened, told to an observer that the operator configured.
+    Event,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Tool, Self::Memory, Self::Policy, Self::Event];
+
+    /// Its name in requests, and in what its keys are derived from.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Memory => "memory",
+            Self::Policy => "policy",
+            Self::Event => "event",
+        }
+    }
+
+    /// Whether the recipient's URL is an agent's author's choice, not the operator's.
+    const fn is_declared(self) -> bool {
+        match self {
+            Self::Tool => true,
+            Self::Memory | Self::Policy | Self::Event => false,
+        }
     }
 }
 
-impl Keys {
+/// The configured secrets, from which the keys are derived.
+#[derive(Clone, Default)]
+pub(super) struct Secrets(Vec<Vec<u8>>);
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secrets({})", self.0.len())
+    }
+}
+
+impl Secrets {
     pub(super) fn new(secrets: &[Secret]) -> Result<Self, SetupError> {
         let filled = secrets
             .iter()
@@ -46,6 +100,93 @@ impl Keys {
             }
         });
         Ok(Self(keys.collect::<Result<_, _>>()?))
+    }
+
+    /// The keys for requests of this kind to this recipient: of one tenant, or of all if `None`.
+    pub(super) fn keys(&self, kind: Kind, url: &Url, tenant: Option<TenantId>) -> Keys {
+        let recipient = origin(url);
+        let tenant = tenant.map_or_else(|| "*".to_owned(), |tenant| tenant.to_string());
+        let info = format!("{FORM} {} {recipient} {tenant}", kind.as_str());
+        let derived = self.0.iter().map(|secret| {
+            let mut key = vec![0; KEY_BYTES];
+            Hkdf::<Sha256>::new(Some(SALT), secret)
+                .expand(info.as_bytes(), &mut key)
+                .expect("HKDF gives far more bytes than that");
+            key
+        });
+        Keys(derived.collect())
+    }
+}
+
+/// The recipient that a key is for: scheme, host and port.
+pub(super) fn origin(url: &Url) -> String {
+    url.origin().ascii_serialization()
+}
+
+/// What requests are signed with.
+#[derive(Debug, Clone)]
+pub(super) enum Signer {
+    /// Keys are derived from secrets.
+    Deriving {
+        secrets: Secrets,
+        /// Hosts of declared tools that are the operator's own; all if empty.
+        hosts: Vec<String>,
+    },
+    /// The keys of one tenant's declared tools, by recipient.
+    Given(BTreeMap<String, Keys>),
+}
+
+impl Signer {
+    /// The keys that sign a request: the tenant's own, and, for a recipient that the operator
+    /// named, those that are the same for all tenants. Nothing signs for a host that is not listed.
+    pub(super) fn keys(&self, kind: Kind, url: &Url, tenant: TenantId) -> Keys {
+        match self {
+            Self::Given(keys) => match kind {
+                Kind::Tool => keys.get(&origin(url)).cloned().unwrap_or_default(),
+                Kind::Memory | Kind::Policy | Kind::Event => Keys::default(),
+            },
+            Self::Deriving { secrets, hosts } => {
+                let host = url.host_str().unwrap_or_default();
+                let mut listed = hosts.iter();
+                let is_named = !kind.is_declared() || listed.any(|l| l.eq_ignore_ascii_case(host));
+                if !is_named && !hosts.is_empty() {
+                    return Keys::default();
+                }
+                let mut keys = secrets.keys(kind, url, Some(tenant));
+                if is_named {
+                    keys.0.extend(secrets.keys(kind, url, None).0);
+                }
+                keys
+            }
+        }
+    }
+}
+
+/// The keys that a request is signed with.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Keys(Vec<Vec<u8>>);
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Keys({})", self.0.len())
+    }
+}
+
+impl Keys {
+    /// The keys in the form that libraries for Standard Webhooks take.
+    pub(crate) fn reveal(&self) -> Vec<String> {
+        let keys = self.0.iter();
+        keys.map(|key| format!("{PREFIX}{}", STANDARD.encode(key)))
+            .collect()
+    }
+
+    /// Keys as [`Self::reveal`] gives them; others are left out.
+    pub(crate) fn of_revealed<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
+        let keys = texts.into_iter();
+        Self(
+            keys.filter_map(|text| STANDARD.decode(text.strip_prefix(PREFIX)?).ok())
+                .collect(),
+        )
     }
 
     /// Keys given as raw bytes.
@@ -92,15 +233,111 @@ mod tests {
     const BODY: &[u8] = br#"{"test": 2432232314}"#;
     const SENT_AT: Timestamp = Timestamp(1_614_265_330_999);
 
-    fn signed(secrets: &[&str]) -> HeaderMap {
-        let secrets: Vec<Secret> = secrets.iter().map(Secret::new).collect();
-        let keys = Keys::new(&secrets).expect("they are secrets");
-        keys.headers(ID_SENT, SENT_AT, BODY)
+    const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+    fn secrets(texts: &[&str]) -> Secrets {
+        let secrets: Vec<Secret> = texts.iter().map(Secret::new).collect();
+        Secrets::new(&secrets).expect("they are secrets")
+    }
+
+    fn signed(texts: &[&str]) -> HeaderMap {
+        // As the example of the standard does it, with the secrets themselves.
+        Keys(secrets(texts).0).headers(ID_SENT, SENT_AT, BODY)
+    }
+
+    fn url(text: &str) -> Url {
+        text.parse().expect("a URL")
+    }
+
+    fn signatures(headers: &HeaderMap) -> Vec<String> {
+        let Some(value) = headers.get(SIGNATURE) else {
+            return Vec::new();
+        };
+        let value = value.to_str().expect("ASCII");
+        value.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_kind_recipient_and_tenant_has_its_own_key() {
+        let secrets = secrets(&[SECRET]);
+        let mut seen = std::collections::BTreeSet::new();
+        let urls = [
+            "https://a.example/x",
+            "http://a.example/",
+            "https://a.example:8443/",
+        ];
+        for kind in Kind::ALL {
+            for recipient in urls.into_iter().chain(["https://b.example/"]) {
+                for tenant in [None, Some(TenantId(1)), Some(TenantId(2))] {
+                    let keys = secrets.keys(kind, &url(recipient), tenant);
+                    assert!(
+                        seen.insert(keys.reveal()),
+                        "{kind:?} {recipient} {tenant:?}"
+                    );
+                }
+            }
+        }
+        // The path is not part of it, and the secret itself is no key.
+        let one = |at| secrets.keys(Kind::Tool, &url(at), None);
+        assert_eq!(one("https://a.example/x"), one("https://A.example:443/y?z"));
+        assert!(!seen.contains(&vec![SECRET.to_owned()]));
+    }
+
+    #[test]
+    fn a_key_can_be_derived_elsewhere_by_what_the_page_about_signatures_says() {
+        // python: HKDF(SHA256, 32, b"mainspring", b"v1 memory https://mem.example *")
+        let keys = secrets(&["plain text"]).keys(Kind::Memory, &url("https://mem.example/m"), None);
+        assert_eq!(
+            keys.reveal(),
+            ["whsec_BMt/mI0ihnWAtQN9NiMEqXJF8hP5F1F4FQ6OAFjcmmE="]
+        );
+    }
+
+    #[test]
+    fn what_an_agent_declares_is_never_signed_as_what_the_operator_configured() {
+        let deriving = |hosts: &[&str]| Signer::Deriving {
+            secrets: secrets(&[SECRET]),
+            hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
+        };
+        let at = url("https://mem.example/memory");
+        let (mine, all) = (Some(TenantId(2)), None);
+        let of = |kind, tenant| secrets(&[SECRET]).keys(kind, &at, tenant).0;
+        let tool = |hosts: &[&str]| deriving(hosts).keys(Kind::Tool, &at, TenantId(2)).0;
+        // By default only the tenant's own key signs, a listed host is the operator's.
+        assert_eq!(tool(&[]), of(Kind::Tool, mine));
+        let both = [of(Kind::Tool, mine), of(Kind::Tool, all)].concat();
+        assert_eq!(tool(&["MEM.example"]), both);
+        assert!(tool(&["other.example"]).is_empty());
+        for kind in [Kind::Memory, Kind::Policy, Kind::Event] {
+            let both = [of(kind, mine), of(kind, all)].concat();
+            for hosts in [&[][..], &["mem.example"], &["other.example"]] {
+                let keys = deriving(hosts).keys(kind, &at, TenantId(2)).0;
+                assert_eq!(keys, both, "{kind:?} {hosts:?}");
+            }
+            let declared = tool(&["mem.example"]);
+            assert!(declared.iter().all(|key| !both.contains(key)), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_was_given_keys_has_those_alone() {
+        let at = url("https://tools.example/look");
+        let keys = secrets(&[SECRET]).keys(Kind::Tool, &at, Some(TenantId(2)));
+        let revealed = keys.reveal();
+        let told = Keys::of_revealed(revealed.iter().map(String::as_str));
+        let signer = Signer::Given(BTreeMap::from([(origin(&at), told)]));
+        assert_eq!(signer.keys(Kind::Tool, &at, TenantId(2)), keys);
+        let elsewhere = url("https://tools.example:8443/look");
+        assert_eq!(
+            signer.keys(Kind::Tool, &elsewhere, TenantId(2)),
+            Keys::default()
+        );
+        assert_eq!(signer.keys(Kind::Memory, &at, TenantId(2)), Keys::default());
     }
 
     #[test]
     fn the_example_of_the_standard_has_its_signature() {
-        let headers = signed(&["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]);
+        let headers = signed(&[SECRET]);
         assert_eq!(headers[ID], ID_SENT);
         assert_eq!(headers[TIMESTAMP], "1614265330");
         let expected = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
@@ -109,14 +346,11 @@ mod tests {
 
     #[test]
     fn while_a_secret_is_replaced_both_sign() {
-        let both = signed(&["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "plain text"]);
-        let (first, second) = (
-            signed(&["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]),
-            signed(&["plain text"]),
-        );
-        let text = |headers: &HeaderMap| headers[SIGNATURE].to_str().expect("ASCII").to_owned();
-        assert_eq!(text(&both), format!("{} {}", text(&first), text(&second)));
-        assert_ne!(text(&first), text(&second));
+        let both = signatures(&signed(&[SECRET, "plain text"]));
+        let first = signatures(&signed(&[SECRET]));
+        let second = signatures(&signed(&["plain text"]));
+        assert_eq!(both, [first.clone(), second.clone()].concat());
+        assert_ne!(first, second);
     }
 
     #[test]
@@ -130,10 +364,12 @@ mod tests {
     fn a_secret_that_is_not_base64_is_named_by_its_place_and_not_shown() {
         for wrong in ["whsec_", "whsec_not base64!"] {
             let secrets = [Secret::new("fine"), Secret::new(wrong)];
-            let error = Keys::new(&secrets).expect_err(wrong);
+            let error = Secrets::new(&secrets).expect_err(wrong);
             assert_eq!(error, SetupError::Secret { place: 2 });
         }
-        let keys = Keys::new(&[Secret::new("hidden")]).expect("a secret");
+        let hidden = secrets(&["hidden"]);
+        assert_eq!(format!("{hidden:?}"), "Secrets(1)");
+        let keys = hidden.keys(Kind::Tool, &url("https://a.example/"), None);
         assert_eq!(format!("{keys:?}"), "Keys(1)");
     }
 }

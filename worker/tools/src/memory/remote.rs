@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::http::Caller;
+use crate::http::{Caller, Kind};
 use mainspring_worker::tool::{Invocation, Skills, Tool, ToolError};
 
 /// Memory kept by another service. It is called with signed `POST`s in the form of tool calls,
@@ -53,7 +53,7 @@ impl HttpMemory {
     /// reached.
     pub fn new(url: &str, timeout: Option<Duration>, caller: &Caller) -> Self {
         let tool = |name: &str| {
-            caller.tool(&HttpTool {
+            let form = HttpTool {
                 name: name.to_owned(),
                 description: String::new(),
                 parameters: any_object(),
@@ -66,7 +66,8 @@ impl HttpMemory {
                 digest: None,
                 pool: None,
                 extra: Extra::default(),
-            })
+            };
+            caller.asking(Kind::Memory, &form)
         };
         Self {
             caller: caller.clone(),

@@ -112,6 +112,7 @@ async fn another_service_has_a_send_go_on_or_lets_it_end() {
     assert!(strange.0.contains("entries"), "{strange}");
     let asked = served.await.expect("served");
     for part in [
+        r#"{"kind":"policy","tenant":"ten_1","#,
         r#""name":"before_end""#,
         r#""text":"done""#,
         r#""why":"round_limit""#,

@@ -47,7 +47,12 @@ pub(crate) struct Isolating {
 impl Isolator for Isolating {
     async fn cell(&self, owner: CellOwner, agent: &AgentSpec) -> Result<Arc<dyn Cell>, NoCell> {
         let cells = self.cells.clone();
-        let wire = Arc::new(WireCell::of(&cells.outside, agent, cells.memory));
+        let wire = Arc::new(WireCell::of(
+            &cells.outside,
+            agent,
+            owner.session.tenant,
+            cells.memory,
+        ));
         let refused = |detail: &str| NoCell::Start {
             detail: detail.to_owned(),
         };

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_runtime::OsEntropy;
 use mainspring_shared::agent::{AgentSpec, FoldStrategy};
+use mainspring_shared::id::TenantId;
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::{DeclaredTool, ToolEntry};
 use serde::{Deserialize, Serialize};
 
-use crate::http::{Caller, CallerSettings};
+use crate::http::{Caller, CallerSettings, Keys, keys_of_tools};
 use crate::mcp::{HeaderSources, OAuthSettings, Pool, ServerSettings, Transport};
 use mainspring_worker::llm::Secret;
 
@@ -63,8 +63,9 @@ impl From<&Hidden> for Secret {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WireCaller {
-    signing_secrets: Vec<Hidden>,
-    signing_hosts: Vec<String>,
+    /// The signing keys of the agent's own recipients, for its own tenant. The secrets that they
+    /// are derived from stay in the worker.
+    keys: BTreeMap<String, Vec<Hidden>>,
     allow_private: Vec<String>,
     timeout: Duration,
     answer_bytes_max: usize,
@@ -137,19 +138,14 @@ impl WireOAuth {
 
 impl WireCell {
     /// The settings that this agent needs.
-    pub(crate) fn of(outside: &Outside, agent: &AgentSpec, memory: u64) -> Self {
-        let folds = agent.context.fold.strategy == FoldStrategy::Http;
+    pub(crate) fn of(outside: &Outside, agent: &AgentSpec, tenant: TenantId, memory: u64) -> Self {
         let mut cell = Self {
             memory,
-            http: folds.then(|| WireCaller::of(&outside.caller)),
+            http: WireCaller::of(&outside.caller, agent, tenant),
             servers: BTreeMap::new(),
         };
         for entry in &agent.tools {
             match entry {
-                ToolEntry::Declared(DeclaredTool::Http(_)) => {
-                    cell.http
-                        .get_or_insert_with(|| WireCaller::of(&outside.caller));
-                }
                 ToolEntry::Declared(DeclaredTool::Mcp(wanted)) => {
                     if let Some(server) = outside.servers.get(&wanted.server) {
                         let server = WireServer::of(server);
@@ -157,7 +153,9 @@ impl WireCell {
                     }
                 }
                 ToolEntry::Named(_)
-                | ToolEntry::Declared(DeclaredTool::External(_) | DeclaredTool::Worker(_)) => {}
+                | ToolEntry::Declared(
+                    DeclaredTool::Http(_) | DeclaredTool::External(_) | DeclaredTool::Worker(_),
+                ) => {}
             }
         }
         cell
@@ -166,7 +164,8 @@ impl WireCell {
     /// What makes the agent's calls: an HTTP caller, if there is one, and the MCP servers.
     pub(super) fn sources(self, clock: &Arc<dyn Clock>) -> Result<(Option<Caller>, Pool), String> {
         let caller = self.http.map(|http| {
-            let caller = Caller::new(&http.settings(), clock.clone(), Arc::new(OsEntropy));
+            let (keys, settings) = http.settings();
+            let caller = Caller::given(keys, &settings, clock.clone());
             caller.map_err(|error| error.to_string())
         });
         let servers = self.servers.into_iter();
@@ -177,25 +176,42 @@ impl WireCell {
 }
 
 impl WireCaller {
-    fn of(settings: &CallerSettings) -> Self {
-        Self {
-            signing_secrets: settings.signing_secrets.iter().map(Hidden::from).collect(),
-            signing_hosts: settings.signing_hosts.clone(),
+    /// What calls this agent's HTTP tools and its fold service; `None` if it has neither.
+    fn of(settings: &CallerSettings, agent: &AgentSpec, tenant: TenantId) -> Option<Self> {
+        let fold = &agent.context.fold;
+        let folds = (fold.strategy == FoldStrategy::Http).then_some(fold.url.as_deref());
+        let tools = agent.tools.iter().filter_map(|entry| match entry {
+            ToolEntry::Declared(DeclaredTool::Http(tool)) => Some(tool.url.as_str()),
+            ToolEntry::Named(_)
+            | ToolEntry::Declared(
+                DeclaredTool::Mcp(_) | DeclaredTool::External(_) | DeclaredTool::Worker(_),
+            ) => None,
+        });
+        let urls: Vec<&str> = tools.chain(folds.flatten()).collect();
+        let keys = keys_of_tools(settings, urls.iter().copied(), tenant).into_iter();
+        let hidden = |keys: Keys| keys.reveal().into_iter().map(Hidden).collect();
+        (!urls.is_empty()).then(|| Self {
+            keys: keys
+                .map(|(recipient, keys)| (recipient, hidden(keys)))
+                .collect(),
             allow_private: settings.allow_private.clone(),
             timeout: settings.timeout,
             answer_bytes_max: settings.answer_bytes_max,
-        }
+        })
     }
 
-    fn settings(self) -> CallerSettings {
-        CallerSettings {
-            signing_secrets: self.signing_secrets.iter().map(Secret::from).collect(),
-            signing_hosts: self.signing_hosts,
+    fn settings(self) -> (BTreeMap<String, Keys>, CallerSettings) {
+        let keys = self.keys.iter().map(|(recipient, keys)| {
+            let keys = keys.iter().map(|key| key.0.as_str());
+            (recipient.clone(), Keys::of_revealed(keys))
+        });
+        let settings = CallerSettings {
             allow_private: self.allow_private,
             timeout: self.timeout,
             answer_bytes_max: self.answer_bytes_max,
             ..CallerSettings::default()
-        }
+        };
+        (keys.collect(), settings)
     }
 }
 
@@ -292,7 +308,7 @@ mod tests {
         };
         Outside {
             caller: CallerSettings {
-                signing_secrets: vec![Secret::new("signing")],
+                signing_secrets: vec![Secret::new("the master")],
                 ..CallerSettings::default()
             },
             servers: BTreeMap::from([
@@ -304,29 +320,42 @@ mod tests {
 
     fn wire(agent: &serde_json::Value) -> String {
         let agent: AgentSpec = serde_json::from_value(agent.clone()).expect("an agent");
-        let cell = WireCell::of(&outside(), &agent, 1);
+        let cell = WireCell::of(&outside(), &agent, TenantId(2), 1);
         let shown = format!("{cell:?}");
-        for secret in ["signing\"", "of-mine", "of-another"] {
+        for secret in ["the master", "whsec_", "of-mine", "of-another"] {
             assert!(!shown.contains(secret), "{shown}");
         }
-        serde_json::to_string(&cell).expect("is JSON")
+        let wire = serde_json::to_string(&cell).expect("is JSON");
+        assert!(!wire.contains("the master"), "{wire}");
+        wire
+    }
+
+    fn key(url: &str, tenant: TenantId) -> String {
+        let settings = outside().caller;
+        let keys = keys_of_tools(&settings, std::iter::once(url), tenant);
+        let key = keys.into_values().flat_map(|keys| keys.reveal()).next();
+        key.expect("a key")
     }
 
     #[test]
     fn a_cell_gets_what_its_agent_needs_and_nothing_else() {
         let none = wire(&json!({"tools": ["core"]}));
-        assert!(!none.contains("signing") && !none.contains("of-"), "{none}");
+        assert!(!none.contains("whsec_") && !none.contains("of-"), "{none}");
         let http = json!({"type": "http", "name": "a", "url": "https://a.example/"});
         let http = wire(&json!({"tools": [http]}));
+        let (own, other) = ("https://a.example/b", "https://b.example/");
         assert!(
-            http.contains("\"signing\"") && !http.contains("of-"),
+            http.contains(&key(own, TenantId(2))) && !http.contains("of-"),
             "{http}"
         );
+        for (at, tenant) in [(own, TenantId(1)), (other, TenantId(2))] {
+            assert!(!http.contains(&key(at, tenant)), "{http}");
+        }
         let mcp = wire(&json!({"tools": [{"type": "mcp", "server": "mine"}]}));
         assert!(
             mcp.contains("of-mine") && !mcp.contains("of-another"),
             "{mcp}"
         );
-        assert!(!mcp.contains("\"signing\""), "{mcp}");
+        assert!(!mcp.contains("whsec_"), "{mcp}");
     }
 }

@@ -188,7 +188,7 @@ fn a_launcher_may_only_name_a_workspace_that_there_is() {
 async fn a_child_calls_what_its_agent_declares_by_the_rules_of_its_worker() {
     let limits = serde_json::to_value(Limits::default()).expect("is JSON");
     let http = json!({
-        "signing_secrets": [], "signing_hosts": [], "allow_private": [],
+        "keys": {}, "allow_private": [],
         "timeout": {"secs": 5, "nanos": 0}, "answer_bytes_max": 1000,
     });
     let begin = |http: &Value| {

@@ -20,7 +20,7 @@ use uuid::Uuid;
 use self::server::{Act, Server};
 use super::*;
 use crate::http::dns::Lookup;
-use crate::http::{Caller, CallerSettings};
+use crate::http::{Caller, CallerSettings, Keys, Kind};
 use mainspring_worker::llm::Secret;
 
 /// A clock on which every wait is over at once.
@@ -206,6 +206,8 @@ async fn a_call_is_one_signed_post_with_its_id_as_key() {
     assert_eq!(request.line, "POST /hook?x=1 HTTP/1.1");
     let body: Value = serde_json::from_slice(&request.body).expect("JSON");
     let expected = json!({
+        "kind": "tool",
+        "tenant": "ten_1",
         "url": url(&server),
         "call_id": "call_7_0_0",
         "name": "look",
@@ -223,7 +225,10 @@ async fn a_call_is_one_signed_post_with_its_id_as_key() {
         assert_eq!(request.header(name), Some(value), "{name}");
     }
     let secrets = [Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")];
-    let keys = crate::http::sign::Keys::new(&secrets).expect("a secret");
+    let keys =
+        crate::http::signing_keys(&secrets, Kind::Tool, &url(&server), Some(TenantId::DEFAULT));
+    let keys = keys.expect("a secret");
+    let keys = Keys::of_revealed(keys.iter().map(String::as_str));
     let signed = keys.headers("call_7_0_0", Timestamp(1_700_000_000_000), &request.body);
     let signature = signed["webhook-signature"].to_str().expect("ASCII");
     assert_eq!(request.header("webhook-signature"), Some(signature));
@@ -280,28 +285,32 @@ async fn what_is_left_of_a_call_is_what_the_template_says_or_the_answer() {
 }
 
 #[test]
-fn only_listed_hosts_are_signed_for() {
-    let signs = |hosts: &[&str], url: &str| {
+fn only_listed_hosts_are_signed_for_with_the_key_of_all_tenants() {
+    let secrets = [Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")];
+    let count = |hosts: &[&str], url: &str| {
         let settings = CallerSettings {
+            signing_secrets: secrets.to_vec(),
             signing_hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
             ..CallerSettings::default()
         };
         let clock = Arc::new(mainspring_runtime::SystemClock::new());
         let entropy = Arc::new(OsEntropy);
         let caller = Caller::new(&settings, clock, entropy).expect("good settings");
-        caller.shared.signs(&url.parse().expect("a URL"))
+        let signer = &caller.shared.signer;
+        let keys = signer.keys(Kind::Tool, &url.parse().expect("a URL"), TenantId(2));
+        keys.reveal().len()
     };
     let ours = ["Tools.example", "10.0.0.1"];
-    for (url, signed) in [
-        ("https://tools.example/x", true),
-        ("https://tools.example:8443/x", true),
-        ("http://10.0.0.1/", true),
-        ("https://tools.example.evil.example/x", false),
-        ("https://evil.example/tools.example", false),
-        ("https://tools.example@evil.example/", false),
+    for (url, keys) in [
+        ("https://tools.example/x", 2),
+        ("https://tools.example:8443/x", 2),
+        ("http://10.0.0.1/", 2),
+        ("https://tools.example.evil.example/x", 0),
+        ("https://evil.example/tools.example", 0),
+        ("https://tools.example@evil.example/", 0),
     ] {
-        assert_eq!(signs(&ours, url), signed, "{url}");
-        assert!(signs(&[], url), "without a list all are");
+        assert_eq!(count(&ours, url), keys, "{url}");
+        assert_eq!(count(&[], url), 1, "without a list, the tenant's own");
     }
 }
 

@@ -156,6 +156,8 @@ async fn another_service_is_asked_by_signed_requests() {
         let (head, body) = request.split_once("\r\n\r\n").expect("a head");
         let body: Value = serde_json::from_str(body).expect("JSON");
         assert_eq!(body["name"], name);
+        assert_eq!(body["kind"], "memory", "{name}");
+        assert_eq!(body["tenant"], "ten_1", "{name}");
         assert_eq!(body["arguments"]["namespace"], "user/1");
         assert_eq!(body["session_id"], SESSION.to_string(), "{name}");
         assert_eq!(body["send_id"], SEND.to_string(), "{name}");

@@ -69,6 +69,7 @@ async fn each_point_is_told_of_its_own_moment_and_of_no_other() {
         assert_eq!(asked.len(), 1, "{point}");
         let told = sent(&asked[0]);
         assert_eq!(told["name"], point);
+        assert_eq!(told["kind"], "event", "{point}");
         let arguments = &told["arguments"];
         match point {
             "messages_stored" => {
