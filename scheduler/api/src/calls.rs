@@ -252,7 +252,7 @@ fn answer(
         Value::String(text) => CallResult::text(text),
         value => CallResult {
             content: vec![ContentPart::text(value.to_string())],
-            value: Some(value),
+            value: Some(Box::new(value)),
             ..CallResult::text("")
         },
     };

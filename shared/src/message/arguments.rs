@@ -36,10 +36,10 @@ impl Arguments {
         match serde_json::from_str::<Value>(text) {
             Ok(value) => {
                 let value = plain(value);
-                let own = value.to_string() == text;
+                let own = value.to_string();
                 Self {
                     value,
-                    text: (!own).then(|| text.trim().into()),
+                    text: (own != text).then(|| text.trim().into()),
                 }
             }
             Err(_) => Value::String(text.replace('\0', "\u{fffd}")).into(),
@@ -161,7 +161,11 @@ impl<'de> Deserialize<'de> for Arguments {
         Ok(match value {
             // What was no JSON, or a value that is no object.
             Value::String(_) => Self { value, text: None },
-            _ => Self::read(text),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::Array(_)
+            | Value::Object(_) => Self::read(text),
         })
     }
 }

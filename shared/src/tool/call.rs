@@ -123,7 +123,7 @@ pub struct CallResult {
     pub whole_blob: Option<BlobRef>,
     /// The output's value, if the tool gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<Value>,
+    pub value: Option<Box<Value>>,
     /// Messages by hooks to the model, after the results of the round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<String>,
@@ -276,7 +276,7 @@ pub fn child_result(send: &SendRecord) -> CallResult {
     }
     if send.status != SendStatus::Completed {
         return CallResult {
-            value: Some(value),
+            value: Some(Box::new(value)),
             ..CallResult::error(Code::ToolFailed, child_end(send))
         };
     }
@@ -286,7 +286,7 @@ pub fn child_result(send: &SendRecord) -> CallResult {
     let said = format!("the child {} answered: {text}", send.key.session);
     result.content.extend(digest_part(&said));
     CallResult {
-        value: Some(value),
+        value: Some(Box::new(value)),
         ..result
     }
 }

@@ -24,7 +24,7 @@ pub(crate) async fn all(tx: &mut Tx, items: Vec<CompleteSend>) -> Result<Vec<Com
         outcomes.push(if locked.contains(&item.key) {
             CompleteOutcome::Locked
         } else {
-            one(tx, item).await?
+            Box::pin(one(tx, item)).await?
         });
     }
     Ok(outcomes)

@@ -123,7 +123,8 @@ fn hold(members: &mut Map<String, Value>, name: String, text: &str) -> serde_jso
     }
     // A number or half of a character that no value can hold is for whoever reads the text.
     let value = json::parse(text).unwrap_or_else(|| Value::Object(Map::new()));
-    if value.to_string() != text {
+    let own = value.to_string();
+    if own != text {
         members.insert(format!("{TEXT_OF}{name}"), text.into());
     }
     members.insert(name, value);

@@ -202,11 +202,11 @@ impl<'a> Bill<'a> {
         let goes_on = matches!(
             result.code,
             Some(Code::ToolInterrupted | Code::ToolCancelled)
-        ) || result.value.as_ref().is_some_and(is_receipt);
+        ) || result.value.as_deref().is_some_and(is_receipt);
         if goes_on && call.approval != Approval::Asked {
             return;
         }
-        let value = result.value.as_ref();
+        let value = result.value.as_deref();
         let member = |name| value.and_then(|value: &Value| value.get(name));
         let usage = member("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok());
         // A run reports what else it used, and so does a child with work still going on below it;

@@ -387,7 +387,7 @@ fn over(given: Given, call_id: &str, traits: Traits) -> CallOutcome {
             }
             CallResult {
                 content,
-                value: output.value,
+                value: output.value.map(Box::new),
                 failed: output.failed,
                 code: output.failed.then_some(Code::ToolFailed),
                 ..CallResult::text("")

@@ -275,7 +275,7 @@ impl Run<'_> {
         let send = children::send_id(record);
         let value = json!({ "send_id": send, "status": "accepted" });
         CallResult {
-            value: Some(value),
+            value: Some(Box::new(value)),
             ..CallResult::text(format!(
                 "The agent works in the background as {send}. You will receive its result when it \
                  finishes; continue with something else or end your turn."

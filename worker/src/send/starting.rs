@@ -190,7 +190,7 @@ fn is_detached(call: &CallRecord) -> bool {
 
 fn receipt(key: RunKey) -> CallResult {
     CallResult {
-        value: Some(json!({ "run_id": key.run, "status": "accepted" })),
+        value: Some(Box::new(json!({ "run_id": key.run, "status": "accepted" }))),
         ..CallResult::text(format!(
             "The workflow runs as {}. You will receive its result when it finishes; \
              `workflow_status` shows its progress. Continue with something else or end your turn.",

@@ -328,7 +328,7 @@ fn report(app: &App, run: &RunRecord, used: Used) -> Option<RunReport> {
         });
         let result = if run.status == RunStatus::Completed {
             CallResult {
-                value: Some(value),
+                value: Some(Box::new(value)),
                 ..CallResult::text(text.clone())
             }
         } else {
@@ -337,7 +337,7 @@ fn report(app: &App, run: &RunRecord, used: Used) -> Option<RunReport> {
                 .as_ref()
                 .map_or(Code::ToolFailed, |error| error.code);
             CallResult {
-                value: Some(value),
+                value: Some(Box::new(value)),
                 ..CallResult::error(code, text.clone())
             }
         };

@@ -43,7 +43,9 @@ fn rich() -> CallResult {
     CallResult {
         content: error.content.into_iter().chain([digest]).collect(),
         whole: Some("the whole of it \u{1f980}".to_owned()),
-        value: Some(json!({ "n": [1.5, null, "x"], "big": 9_007_199_254_740_993_i64 })),
+        value: Some(Box::new(
+            json!({ "n": [1.5, null, "x"], "big": 9_007_199_254_740_993_i64 }),
+        )),
         ..CallResult::error(Code::ToolTimeout, "")
     }
 }

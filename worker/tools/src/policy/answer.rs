@@ -226,7 +226,7 @@ impl Answer {
         let result = match self.output.take()? {
             Value::String(text) => CallResult::text(text),
             value => CallResult {
-                value: Some(value.clone()),
+                value: Some(Box::new(value.clone())),
                 ..CallResult::text(value.to_string())
             },
         };

@@ -171,7 +171,7 @@ async fn another_service_answers_in_the_place_of_a_tool() {
     let cached = policy.before_tool(place(), &mut call).await;
     assert_eq!(cached, Ok(Verdict::Instead(CallResult::text("cached"))));
     let failed = CallResult {
-        value: Some(json!({"n": 1})),
+        value: Some(Box::new(json!({"n": 1}))),
         ..CallResult::error(Code::ToolFailed, r#"{"n":1}"#)
     };
     let given = policy.before_tool(place(), &mut call).await;

@@ -288,7 +288,7 @@ fn a_slice_of_a_child_that_reported_is_found() {
             hold(session, 5);
             name.clone_into(&mut session.calls[0].name);
             let result = session.calls[0].result.as_mut().expect("it is settled");
-            result.value = Some(value);
+            result.value = Some(Box::new(value));
         })
     };
     let names = |name: &str, status: &str| of(name, json!({ "status": status }));
