@@ -37,7 +37,7 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     pub(crate) next: Option<String>,
     /// The problem document for programs: the server's, or one made here.
-    problem: Value,
+    problem: Box<Value>,
 }
 
 impl Failure {
@@ -46,14 +46,14 @@ impl Failure {
             exit,
             message: message.into(),
             next: None,
-            problem: Value::Null,
+            problem: Box::new(Value::Null),
         }
     }
 
     /// Adds one of our error codes, for programs.
     #[must_use]
     pub(crate) fn code(mut self, code: Code) -> Self {
-        self.problem = json!({
+        *self.problem = json!({
             "type": format!("/errors/{code}"), "code": code, "retryable": code.retryable(),
         });
         self
@@ -62,7 +62,7 @@ impl Failure {
     /// Adds the problem document that a server returned.
     #[must_use]
     pub(crate) fn problem(mut self, document: Value) -> Self {
-        self.problem = document;
+        *self.problem = document;
         self
     }
 
@@ -111,7 +111,7 @@ impl Failure {
 
     /// The problem document, with the exit code and what to do next.
     fn document(&self) -> Value {
-        let mut document = match &self.problem {
+        let mut document = match &*self.problem {
             Value::Object(members) => Value::Object(members.clone()),
             _ => json!({ "type": "about:blank" }),
         };

@@ -149,7 +149,7 @@ async fn an_approval_waits_for_a_person_and_is_answered_at_the_runs_session() {
         .await;
     assert_ne!(leaf, above);
     let yes = CallResult {
-        value: Some(json!({ "approved": true })),
+        value: Some(Box::new(json!({ "approved": true }))),
         ..CallResult::text(json!({ "approved": true }).to_string())
     };
     world.post(above, &call_id, CallAnswer::Result(yes)).await;
