@@ -61,7 +61,7 @@ impl Refusal {
         // Before Redis 7, the error of a command of a script is inside of the script's.
         let said = error.detail().unwrap_or_default();
         // A user may be kept from a command of a script without a code of its own.
-        if said.contains("can't run this command") || said.contains("can't access at least one") {
+        if said.contains("The user executing the script can't") {
             return Some(Self::Forbidden);
         }
         let inside = said
