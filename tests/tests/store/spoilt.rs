@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use mainspring_shared::id::TenantId;
+use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     ClaimDeliveries, ClaimOutcome, ClaimRuns, ClaimSession, Inspect, SweepOrphans, SweepReady,
 };
@@ -27,7 +28,7 @@ impl Two {
 /// Runs all that loops do, and asserts that none of it fails and that the other tenant is served.
 pub(crate) async fn loops_go_on(store: &dyn Inspect, two: &Two, spoilt: &str) {
     let now = &*store.at(time(9_000));
-    let went = |what: &str, done: Result<(), mainspring_shared::store::Error>| {
+    let went = |what: &str, done: mainspring_shared::store::Result<()>| {
         if let Err(error) = done {
             panic!("{what}, with {spoilt} spoilt: {error:?}");
         }

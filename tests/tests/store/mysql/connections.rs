@@ -29,7 +29,7 @@ async fn a_commit_that_was_not_answered_is_read_back() {
     proxy.lose_commit();
     let accepted = accept(&store, 0, opening(1, 1)).await;
     assert!(proxy.has_lost());
-    assert_eq!(accepted.view.send_id, send(1));
+    assert_eq!(accepted.step, 1);
 
     proxy.lose_commit();
     let claimed = claim(&store, 1, 1, 1, 7).await;
@@ -42,7 +42,7 @@ async fn a_commit_that_was_not_answered_is_read_back() {
         .remove(0)
         .expect("it is there");
     proxy.lose_commit();
-    let end = ending(&claimed, &record, AfterSend::TakeNext);
+    let end = ending(&claimed, &record, AfterSend::Release);
     complete(&store, 2, end).await;
     assert!(proxy.has_lost());
     let dump = direct.store.dump().await.expect("dumps");

@@ -48,7 +48,7 @@ async fn one_row_that_cannot_be_read_stops_no_loop() {
             };
             let of = match table.as_str() {
                 "boots" => "name = (SELECT min(name) FROM boots)".to_owned(),
-                _ => format!("tenant = {}", two.sick),
+                _ => format!("tenant = {}", two.sick.0),
             };
             let sql = format!(
                 "UPDATE \"{table}\" SET \"{column}\" = '\"not readable\"' WHERE {of} AND \"{column}\" IS NOT NULL"
