@@ -8,7 +8,8 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use mainspring_runtime::{Lifecycle, Metrics};
-use mainspring_shared::store::Store;
+use mainspring_shared::queue::Queue;
+use mainspring_shared::store::{self, ReadOnly, ServerInfo, Store};
 use tokio::net::TcpListener;
 
 use crate::failure::{Exit, Failure};
@@ -16,6 +17,7 @@ use crate::failure::{Exit, Failure};
 #[derive(Debug)]
 struct Process {
     store: Arc<dyn Store>,
+    queue: Arc<dyn Queue>,
     metrics: Metrics,
     lifecycle: Lifecycle,
 }
@@ -24,12 +26,13 @@ struct Process {
 /// still be monitored.
 pub(crate) async fn serve(
     listener: TcpListener,
-    store: Arc<dyn Store>,
+    (store, queue): (Arc<dyn Store>, Arc<dyn Queue>),
     metrics: Metrics,
     lifecycle: Lifecycle,
 ) -> Result<(), Failure> {
     let process = Arc::new(Process {
         store,
+        queue,
         metrics,
         lifecycle,
     });
@@ -45,17 +48,31 @@ pub(crate) async fn serve(
 
 async fn ready(State(process): State<Arc<Process>>) -> impl IntoResponse {
     if process.lifecycle.is_stopping() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
     }
-    match process.store.check().await {
-        Ok(_) => (StatusCode::OK, "ok\n"),
+    match process.store.check().await.and_then(ServerInfo::writable) {
+        Ok(_) => (StatusCode::OK, process.said()),
         Err(error) => {
             tracing::debug!(%error, "not ready");
-            (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the database is unavailable\n",
-            )
+            let why = match &error {
+                store::Error::Unavailable { source } if source.is::<ReadOnly>() => {
+                    format!("{source}\n")
+                }
+                _ => "the database is unavailable\n".to_owned(),
+            };
+            (StatusCode::SERVICE_UNAVAILABLE, why)
         }
+    }
+}
+
+impl Process {
+    /// `ok`, and what works only in part.
+    fn said(&self) -> String {
+        let trouble = self.queue.trouble();
+        trouble.map_or_else(
+            || "ok\n".to_owned(),
+            |trouble| format!("ok\n{trouble}; polling the database meanwhile\n"),
+        )
     }
 }
 

@@ -20,7 +20,7 @@ use mainspring_shared::bus::Bus;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::error::{Code, Coded};
 use mainspring_shared::queue::Queue;
-use mainspring_shared::store::{self, Denial, Store};
+use mainspring_shared::store::{self, Denial, ReadOnly, Store};
 use mainspring_shared::time::Clock;
 use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings, TooManyConnections};
 use mainspring_store_sqlite::{MigratePolicy, SqliteOptions};
@@ -212,6 +212,7 @@ pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
         (store::Error::Denied { why, .. }, _) => match why {
             Denial::Login | Denial::Rights => Exit::Unauthorised,
             Denial::Database => Exit::NotFound,
+            Denial::Session | Denial::Encoding => Exit::Failure,
         },
         (_, Code::Internal) => Exit::Failure,
         (_, code) => exit_of(code),
@@ -241,6 +242,17 @@ pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
             "raise the server's max_connections, or lower database_writers, database_claimers, \
              database_streamers and database_readers"
                 .to_owned()
+        }
+        store::Error::Unavailable { source } if source.is::<ReadOnly>() => {
+            "let the address name the primary; a primary refuses writes by \
+             default_transaction_read_only or read_only, often because its disk is nearly full"
+                .to_owned()
+        }
+        store::Error::Denied { why, .. } if *why == Denial::Session => {
+            "set the pooler to session mode, or name Postgres itself".to_owned()
+        }
+        store::Error::Denied { why, .. } if *why == Denial::Encoding => {
+            "create another one: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0".to_owned()
         }
         store::Error::Unavailable { .. } => {
             "is the database running, and is the address right?".to_owned()
@@ -312,6 +324,19 @@ pub(crate) fn redis(
     clock: &Arc<dyn Clock>,
     entropy: &Arc<dyn Entropy>,
 ) -> Result<Wires, Failure> {
+    let address = redis_address(config)?;
+    let queue = RedisQueue::open(&address, clock.clone(), entropy.clone()).map_err(usage)?;
+    let bus = RedisBus::open(&address, clock.clone(), entropy.clone()).map_err(usage)?;
+    let queue = Arc::new(queue);
+    Ok(Wires {
+        queue: Arc::new(FairQueue::new(queue.clone(), clock.clone())),
+        bus: Arc::new(bus),
+        janitor: Some(queue),
+    })
+}
+
+/// The configured Redis.
+pub(crate) fn redis_address(config: &Config) -> Result<Address, Failure> {
     let url = config.redis_url.as_ref().map_or("", |url| url.reveal());
     let prefix: Prefix = config.redis_prefix.parse().map_err(usage)?;
     let address: Address = url.parse().map_err(usage)?;
@@ -325,14 +350,7 @@ pub(crate) fn redis(
         })?;
         address = address.trusting(pem);
     }
-    let queue = RedisQueue::open(&address, clock.clone(), entropy.clone()).map_err(usage)?;
-    let bus = RedisBus::open(&address, clock.clone(), entropy.clone()).map_err(usage)?;
-    let queue = Arc::new(queue);
-    Ok(Wires {
-        queue: Arc::new(FairQueue::new(queue.clone(), clock.clone())),
-        bus: Arc::new(bus),
-        janitor: Some(queue),
-    })
+    Ok(address)
 }
 
 /// Queue and bus within one process.

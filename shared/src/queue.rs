@@ -86,9 +86,14 @@ pub trait Queue: Send + Sync + fmt::Debug {
     /// Number of jobs waiting in a lane, not counting those put ahead; `None` while the queue is unavailable.
     async fn depth(&self, lane: &Lane) -> Option<u64>;
 
-    /// Whether the queue can be reached, as far as is known. While it cannot, workers poll the
-    /// database.
+    /// Whether the queue works, as far as is known: it can be reached, and does what it is asked to.
+    /// While it does not, workers poll the database.
     fn is_available(&self) -> bool;
+
+    /// Why the queue does not work, for people. `None` while it does.
+    fn trouble(&self) -> Option<String> {
+        (!self.is_available()).then(|| "the queue is not available".to_owned())
+    }
 
     /// Sets a tenant's weight: how many of its sessions are taken for each one of a tenant with
     /// weight 1, while both have sessions waiting. Ignored by a queue that serves all tenants alike.

@@ -62,7 +62,7 @@ pub use calls::{
     NewCall, Parent, PostOutcome, PostResult, ReadInbox, ReportOutcome,
 };
 pub use contended::Contended;
-pub use error::{Denial, Error};
+pub use error::{Denial, Error, ReadOnly};
 pub use extractions::{
     ClaimExtractions, EXTRACT_AGAIN_MS, EXTRACT_ROUND, EndExtraction, Extraction, ExtractionSpec,
     Extractions, NewExtraction,
@@ -129,7 +129,7 @@ pub use timers::{
     ListOccurrences, ListTimers, NewTimer, RefuseTimer, TIMER_QUEUED_MAX, TimerChange,
     TimerDelivery, Timers, deliveries, refusal, run_refusal,
 };
-pub use tree::{ErasedStep, cancel_below, delete_whole, erase_step, prune_all};
+pub use tree::{ErasedStep, cancel_below, delete_whole, erase_step, one_by_one, prune_all};
 pub use watched::{Moment, Watched};
 pub use webhooks::{
     ChangeWebhook, ClaimDeliveries, ClaimedDeliveries, ClaimedDelivery, CreateWebhookOutcome,

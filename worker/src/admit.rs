@@ -83,6 +83,11 @@ impl Running {
         }
     }
 
+    /// Forgets a session whose run ended without leaving it.
+    fn forget(&self, key: SessionKey) {
+        self.lock().remove(&key);
+    }
+
     /// Leaves a session. If there is more to do, returns that and the session stays entered.
     fn leave(&self, key: SessionKey) -> Option<Task> {
         let mut sessions = self.lock();
@@ -110,6 +115,14 @@ impl Running {
     /// The send that a session's run is working on.
     pub(crate) fn control(&self, key: SessionKey) -> Option<Control> {
         self.lock().get(&key)?.send.clone()
+    }
+
+    /// The runs of the sessions that are entered.
+    pub(crate) fn controls(&self) -> Vec<(SessionKey, Control)> {
+        let sessions = self.lock();
+        let running = sessions.iter();
+        let running = running.filter_map(|(key, entry)| Some((*key, entry.send.clone()?)));
+        running.collect()
     }
 
     /// Whether a session is entered.
@@ -214,10 +227,23 @@ pub(crate) fn hand(kernel: &Arc<Kernel>, handed: Handed) -> Option<Handed> {
     handed
 }
 
+/// Leaves a session when dropped, if it was not left.
+struct Entered<'a>(&'a Running, SessionKey);
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.forget(self.1);
+        }
+    }
+}
+
 /// Does the work of a session that is entered: `first`, or else whatever was left for it.
 fn work(kernel: &Arc<Kernel>, key: SessionKey, slot: Slot, first: Option<Task>) {
     let kernel = kernel.clone();
     kernel.clone().tasks.runs.spawn(async move {
+        // Also if it panics: a session that stays entered is never looked for.
+        let _entered = Entered(&kernel.running, key);
         let mut next = first.or_else(|| kernel.running.leave(key));
         while let Some(task) = next.take() {
             match task {

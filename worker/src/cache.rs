@@ -1,5 +1,6 @@
 //! The cache of session windows between sends.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -57,6 +58,10 @@ fn json_bytes(agent: &AgentSpec) -> usize {
 struct Inner {
     windows: LruCache<SessionKey, (Cached, usize)>,
     bytes: usize,
+    /// How often connections to the database were lost when the windows were known to be right.
+    losses: u64,
+    /// Where the windows ended that were dropped because of a loss.
+    doubted: HashMap<SessionKey, i64>,
 }
 
 impl Cache {
@@ -64,11 +69,34 @@ impl Cache {
         let inner = Inner {
             windows: LruCache::unbounded(),
             bytes: 0,
+            losses: 0,
+            doubted: HashMap::new(),
         };
         Self {
             bytes_max,
             inner: Mutex::new(inner),
         }
+    }
+
+    /// Drops all windows if connections to the database were lost since they were put here: the
+    /// server may be another one, which lacks the last commits of the old one. Numbers alone do not
+    /// tell, as other messages may have them by now.
+    pub(crate) fn trust(&self, losses: u64) {
+        let mut inner = self.lock();
+        if std::mem::replace(&mut inner.losses, losses) == losses {
+            return;
+        }
+        inner.bytes = 0;
+        let windows = std::mem::replace(&mut inner.windows, LruCache::unbounded());
+        let ends = windows
+            .iter()
+            .map(|(key, (cached, _))| (*key, cached.window.next_seq()));
+        inner.doubted = ends.collect();
+    }
+
+    /// Where the window of a session ended that was dropped because of a loss.
+    pub(crate) fn doubted(&self, key: SessionKey) -> Option<i64> {
+        self.lock().doubted.remove(&key)
     }
 
     /// Takes a session's window out: it belongs to the run of the session.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use mainspring_runtime::buggify;
 use mainspring_shared::bus::{Notice, Topic};
-use mainspring_shared::dispatch::Dispatch;
+use mainspring_shared::dispatch::{self, Dispatch, Told};
+use mainspring_shared::store::{ReadySession, ReleaseSession};
 
 use crate::admit::{self, Handed};
 use crate::boot::Life;
@@ -46,13 +47,19 @@ async fn listen_in(kernel: &Arc<Kernel>, life: &Life) {
             Some(Notice::Gap) => continue,
             None => return,
         };
-        match serde_json::from_slice::<Vec<Dispatch>>(&json) {
-            Ok(dispatches) => {
-                for dispatch in dispatches {
-                    begin(kernel, life, dispatch);
+        match dispatch::read(&json) {
+            Ok(told) => {
+                for told in told {
+                    match told {
+                        Told::Dispatch(dispatch) => begin(kernel, life, *dispatch),
+                        Told::Grant(grant) => {
+                            tracing::debug!("another release's dispatch cannot be read");
+                            give_back(kernel, grant.release(life.id), grant.granted.ready);
+                        }
+                    }
                 }
             }
-            Err(error) => tracing::debug!(%error, "could not parse a dispatch"),
+            Err(error) => tracing::debug!(%error, "could not parse dispatches"),
         }
     }
 }
@@ -65,13 +72,15 @@ fn begin(kernel: &Arc<Kernel>, life: &Life, dispatch: Dispatch) {
         .boot
         .database_time(&kernel.parts)
         .since(dispatch.at());
-    // By now it may have been found as a stray and released.
+    // By now it may have been found as a stray and released. If not, another worker need not wait
+    // until it is.
     if age >= strays::interval(&kernel.parts.config) / 2 {
-        tracing::debug!(
-            session.id = %dispatch.key().session,
-            ?age,
-            "a grant arrived too late; ignoring it"
-        );
+        let key = dispatch.key();
+        // It may also be a message that arrives for the second time.
+        if !kernel.running.contains(key) {
+            tracing::debug!(session.id = %key.session, ?age, "a grant arrived too late");
+            give_back(kernel, dispatch.release(life.id), dispatch.granted.ready);
+        }
         return;
     }
     let handed = Handed {
@@ -85,22 +94,27 @@ fn begin(kernel: &Arc<Kernel>, life: &Life, dispatch: Dispatch) {
     } else {
         admit::hand(kernel, handed)
     };
-    if let Some(handed) = declined {
-        kernel.tasks.runs.spawn(decline(kernel.clone(), handed));
+    if let Some(Handed { life, dispatch }) = declined {
+        let release = dispatch.release(life.id);
+        give_back(kernel, release, dispatch.granted.ready);
     }
 }
 
-/// Releases a session that there is no slot for, and enqueues it for other workers.
-async fn decline(kernel: Arc<Kernel>, handed: Handed) {
-    let Handed { life, dispatch } = handed;
-    match kernel.writes.release(dispatch.release(life.id)).await {
-        Ok(_) => writes::enqueue(&kernel.parts, dispatch.granted.ready),
-        Err(error) => {
-            tracing::debug!(
-                session.id = %dispatch.key().session,
-                %error,
-                "could not release a session that there is no slot for; will retry"
-            );
+/// Releases a session that will not be worked on here, and enqueues it for other workers.
+fn give_back(kernel: &Arc<Kernel>, release: ReleaseSession, ready: ReadySession) {
+    let (kernel, tasks) = (kernel.clone(), kernel.tasks.runs.clone());
+    let released = async move {
+        let key = release.key;
+        match kernel.writes.release(release).await {
+            Ok(_) => writes::enqueue(&kernel.parts, ready),
+            Err(error) => {
+                tracing::debug!(
+                    session.id = %key.session,
+                    %error,
+                    "could not release a session that was granted; will retry"
+                );
+            }
         }
-    }
+    };
+    tasks.spawn(released);
 }

@@ -15,6 +15,8 @@ const CLAIMS: &str = "mainspring_worker_claims_total";
 const TAKEOVERS: &str = "mainspring_worker_takeovers_total";
 /// Writes that the database refused because the lease belonged to another worker, by `write`.
 const FENCED: &str = "mainspring_worker_fenced_writes_total";
+/// Sessions whose row lacked messages that the worker had stored: the database went back in time.
+const WENT_BACK: &str = "mainspring_worker_database_went_back_total";
 /// Model calls that follow one that failed or was held, by its `code`.
 const RETRIES: &str = "mainspring_worker_model_retries_total";
 /// Time from accepting a send to its end, by `status`.
@@ -48,6 +50,11 @@ const IN_FLIGHT: &str = "mainspring_worker_sends_in_flight";
 
 pub(crate) fn send_ended(status: SendStatus) {
     metrics::counter!(SENDS_ENDED, "status" => status.as_str()).increment(1);
+}
+
+/// The database lacks messages that were stored.
+pub(crate) fn went_back() {
+    metrics::counter!(WENT_BACK).increment(1);
 }
 
 /// The outcome of a claim.

@@ -11,6 +11,7 @@
 //! limits are asked about once between two reads.
 
 mod block;
+mod settling;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -22,23 +23,16 @@ use mainspring_shared::id::{BootId, TenantId};
 use mainspring_shared::store::{self, ReserveMoney, ReserveMoneyOutcome, SettleMoney};
 use mainspring_shared::tenant::{Amount, MoneySpan, Payer};
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::block::{Block, Blocks, Found};
+pub(crate) use self::settling::run;
 use crate::Parts;
 use crate::boot::Boot;
-use crate::db_retry::Outage;
-
-/// Maximum number of settlements per transaction.
-const SETTLED_MAX: usize = 128;
 
 /// How many callers without a limit are remembered: pairs of a tenant and one of its agents, or
 /// none.
 const UNLIMITED_MAX: usize = 100_000;
-
-/// The pause before a failed settlement is retried.
-const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// How long an answer waits until its cost is entered.
 const ENTERED_WITHIN: Duration = Duration::from_secs(1);
@@ -403,46 +397,6 @@ async fn reserve(
                 drop(aside(item.tenant, item.call, Amount::default()));
             }
             items.iter().map(|_| Err(NoMoney::Busy)).collect()
-        }
-    }
-}
-
-/// Settles until the worker has ended; then settles what is left once more.
-pub(crate) async fn run(parts: Parts, mut unsettled: Unsettled, done: CancellationToken) {
-    loop {
-        let first = tokio::select! {
-            biased;
-            first = unsettled.recv() => first,
-            () = done.cancelled() => return,
-        };
-        let Some(first) = first else { return };
-        let mut batch = vec![first];
-        while batch.len() < SETTLED_MAX
-            && let Ok(more) = unsettled.try_recv()
-        {
-            batch.push(more);
-        }
-        let items: Vec<SettleMoney> = batch.iter().filter_map(|it| it.item).collect();
-        let mut outage = Outage::new(AGAIN_AFTER, AGAIN_AFTER);
-        while !items.is_empty() {
-            let Err(error) = parts.store.settle_money(items.clone()).await else {
-                break;
-            };
-            if error.is_of_data() {
-                tracing::error!(
-                    %error,
-                    "charging calls at their maximum: the database rejected their cost"
-                );
-                break;
-            }
-            tracing::debug!(%error, "could not record the cost of calls; will retry");
-            if !outage.pause(&parts, done.cancelled()).await {
-                return;
-            }
-        }
-        for waiting in batch.into_iter().filter_map(|it| it.done) {
-            // The waiter may be gone.
-            let _ = waiting.send(());
         }
     }
 }

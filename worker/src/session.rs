@@ -71,6 +71,7 @@ async fn take(kernel: &Kernel, handed: Handed) -> Option<Granted> {
     let granted = &dispatch.granted;
     let (counters, version) = (granted.counters, granted.agent_version);
     let spent = granted.spent.unwrap_or_default();
+    kernel.kept.cache.trust(kernel.parts.store.losses());
     let mut cached = kernel.kept.cache.take(key);
     if let Some(ahead) = cached.take_if(|cached| cached.window.next_seq() > counters.next_seq) {
         // The message arrived twice; its send has already run.
@@ -184,6 +185,7 @@ async fn call_seats(kernel: &Kernel, key: SessionKey) {
 
 /// Claims a session.
 async fn claim(kernel: &Arc<Kernel>, key: SessionKey) -> Option<Granted> {
+    kernel.kept.cache.trust(kernel.parts.store.losses());
     let cached = kernel.kept.cache.take(key);
     let token = LeaseToken(kernel.parts.entropy.random_id());
     let claim = ClaimSession {
@@ -215,12 +217,15 @@ async fn claim(kernel: &Arc<Kernel>, key: SessionKey) -> Option<Granted> {
     spans::claimed(&span, outcome.as_str());
     metrics::claim(outcome);
     match answer {
-        Ok((ClaimOutcome::Claimed(claimed), Some(life))) => Some(Granted {
-            claimed,
-            life,
-            cached,
-            suspect,
-        }),
+        Ok((ClaimOutcome::Claimed(claimed), Some(life))) => {
+            tell_of_loss(kernel, &claimed, cached.as_ref());
+            Some(Granted {
+                claimed,
+                life,
+                cached,
+                suspect,
+            })
+        }
         Ok(_) => {
             if let Some(cached) = cached {
                 kernel.kept.cache.put(key, cached);
@@ -236,6 +241,24 @@ async fn claim(kernel: &Arc<Kernel>, key: SessionKey) -> Option<Granted> {
             disown(kernel, key, token, ReleaseLoss::Nothing).await;
             None
         }
+    }
+}
+
+/// Tells if the database lacks messages that this worker has stored there.
+fn tell_of_loss(kernel: &Kernel, claimed: &Claimed, cached: Option<&Cached>) {
+    let kept = cached.map(|cached| cached.window.next_seq());
+    let doubted = kernel.kept.cache.doubted(claimed.key);
+    let known = kept.into_iter().chain(doubted).max().unwrap_or_default();
+    let found = claimed.counters.next_seq;
+    if known > found {
+        metrics::went_back();
+        tracing::error!(
+            session.id = %claimed.key.session,
+            known,
+            found,
+            "the database has lost messages that it had stored: it went back in time, as after a \
+             failover to a server that lacked the last commits"
+        );
     }
 }
 
@@ -319,7 +342,10 @@ fn open(claimed: Box<Claimed>, cached: Option<Cached>) -> Opened {
     } = *claimed;
     // A window cached under another version was not compared with what the claim returned.
     let version = counters.context_version;
-    let cached = cached.filter(|cached| cached.version == version);
+    let is_of_now = |cached: &Cached| {
+        cached.version == version && cached.window.next_seq() <= counters.next_seq
+    };
+    let cached = cached.filter(is_of_now);
     let cached = cached.map(|cached| cached.window);
     let brought = (projected, window);
     Opened {

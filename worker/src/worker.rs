@@ -1,7 +1,10 @@
 //! A worker's life: start, take work from the queue or the database, stop in order.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::FutureExt as _;
 use mainspring_runtime::Lifecycle;
 use mainspring_shared::blob::Depot;
 use mainspring_shared::bus::Bus;
@@ -10,6 +13,7 @@ use mainspring_shared::queue::Queue;
 use mainspring_shared::store::{self, Store, SweepReady};
 use mainspring_shared::time::Clock;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -81,6 +85,8 @@ pub(crate) struct Kernel {
     pub(crate) running: Running,
     pub(crate) tasks: Tasks,
     pub(crate) lifecycle: Lifecycle,
+    /// The life of the whole process.
+    pub(crate) outer: Lifecycle,
 }
 
 /// State kept from one send to the next.
@@ -131,7 +137,8 @@ pub async fn run_counted(
     let money = Arc::new(money);
     parts.sources.memories.pay_from(&money);
     let slots = Slots::new(parts.config.concurrency as usize, parts.clock.clone());
-    let lifecycle = lifecycle.child();
+    let outer = lifecycle;
+    let lifecycle = outer.child();
     let room = Room::new(&parts.config, slots.clone(), lifecycle.clone());
     let kernel = Arc::new(Kernel {
         writes: Writes::spawn(&parts, &boot, room),
@@ -159,24 +166,33 @@ pub async fn run_counted(
             done: CancellationToken::new(),
         },
         lifecycle,
+        outer,
         boot,
         parts,
     });
     introduce(&kernel.parts);
     pauses::begin(&kernel).await;
-    let pauser = tokio::spawn(pauses::run(kernel.clone()));
     let settler = money::run(kernel.parts.clone(), unsettled, kernel.tasks.done.clone());
-    let settler = tokio::spawn(settler);
-    let keeper = tokio::spawn(keep_lease(kernel.clone(), load));
-    let listener = tokio::spawn(signals::listen(kernel.clone()));
-    let poller = tokio::spawn(poll(kernel.clone()));
-    let watcher = tokio::spawn(strays::watch(kernel.clone()));
-    let dispatcher = tokio::spawn(dispatched::listen(kernel.clone()));
-    let previewer = tokio::spawn(preview::answer(kernel.clone()));
-    let extractor = tokio::spawn(extracting::run(kernel.clone(), pending));
-    let embedder = tokio::spawn(embedding::run(kernel.clone()));
     learning::begin(&kernel.parts).await;
-    let learner = tokio::spawn(learning::run(kernel.clone()));
+    let mut tasks = vec![
+        once(&kernel, "settlements of money", settler),
+        once(
+            &kernel,
+            "extractions",
+            extracting::run(kernel.clone(), pending),
+        ),
+        again(&kernel, "lease", move |kernel| {
+            keep_lease(kernel, load.clone())
+        }),
+        again(&kernel, "pauses", pauses::run),
+        again(&kernel, "signals", signals::listen),
+        again(&kernel, "polls", poll),
+        again(&kernel, "strays", strays::watch),
+        again(&kernel, "dispatches", dispatched::listen),
+        again(&kernel, "previews", preview::answer),
+        again(&kernel, "embeddings", embedding::run),
+        again(&kernel, "learning", learning::run),
+    ];
     let stop = Box::pin(kernel.lifecycle.stopping());
     let admission = Arc::new(Admission(kernel.clone()));
     kernel
@@ -190,16 +206,60 @@ pub async fn run_counted(
     // maximum.
     kernel.money.settled(kernel.parts.config.lease_ttl).await;
     kernel.tasks.done.cancel();
-    let tasks = [
-        keeper, listener, poller, watcher, dispatcher, previewer, extractor, embedder, learner,
-        pauser, settler,
-    ];
-    for task in tasks {
+    for task in tasks.drain(..) {
         if let Err(error) = task.await {
             tracing::error!(%error, "a background task of the worker failed");
         }
     }
     Ok(())
+}
+
+/// How long a background task that panicked waits until it starts again.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// Runs a background task, and again whenever it panics: without it the process would live and do
+/// no work.
+fn again<F>(
+    kernel: &Arc<Kernel>,
+    name: &'static str,
+    run: impl Fn(Arc<Kernel>) -> F + Send + 'static,
+) -> JoinHandle<()>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let kernel = kernel.clone();
+    tokio::spawn(async move {
+        while AssertUnwindSafe(run(kernel.clone()))
+            .catch_unwind()
+            .await
+            .is_err()
+        {
+            tracing::error!(
+                task = name,
+                "a background task of the worker panicked; it is restarted"
+            );
+            kernel.parts.clock.sleep(AGAIN_AFTER).await;
+        }
+    })
+}
+
+/// Runs a background task that cannot be started again. If it panics, the worker stops, and whoever
+/// watches over the process starts a new one.
+fn once(
+    kernel: &Arc<Kernel>,
+    name: &'static str,
+    run: impl Future<Output = ()> + Send + 'static,
+) -> JoinHandle<()> {
+    let kernel = kernel.clone();
+    tokio::spawn(async move {
+        if AssertUnwindSafe(run).catch_unwind().await.is_err() {
+            tracing::error!(
+                task = name,
+                "a background task of the worker panicked; stopping"
+            );
+            kernel.outer.stop();
+        }
+    })
 }
 
 /// Logs which worker starts, and with what.
@@ -219,7 +279,10 @@ fn introduce(parts: &Parts) {
 }
 
 async fn keep_lease(kernel: Arc<Kernel>, load: watch::Sender<u32>) {
-    let signalled = |raised: Vec<_>| signals::obey(&kernel, &raised);
+    let renewed = |raised: Vec<_>| {
+        signals::obey(&kernel, &raised);
+        drop_lapsed(&kernel);
+    };
     let in_flight = || {
         let count = kernel.running.count();
         metrics::in_flight(count);
@@ -228,21 +291,43 @@ async fn keep_lease(kernel: Arc<Kernel>, load: watch::Sender<u32>) {
     };
     kernel
         .boot
-        .keep(
-            &kernel.parts,
-            kernel.tasks.done.clone(),
-            signalled,
-            in_flight,
-        )
+        .keep(&kernel.parts, kernel.tasks.done.clone(), renewed, in_flight)
         .await;
+}
+
+/// Drops the runs of tenants on whose database the lease was not renewed in time: others may take
+/// their sessions over, and two workers must not do the same work.
+fn drop_lapsed(kernel: &Kernel) {
+    let Some(life) = kernel.boot.current() else {
+        return;
+    };
+    for (key, control) in kernel.running.controls() {
+        let lost = &control.handles.lost;
+        if !lost.is_cancelled() && kernel.parts.store.has_lapsed(life.id, key.tenant) {
+            tracing::warn!(
+                session.id = %key.session,
+                "lease not renewed in time on the database of this session; dropping its run"
+            );
+            lost.cancel();
+        }
+    }
 }
 
 /// How many pages of ready sessions are read at most while slots are free.
 const POLL_PAGES: usize = 8;
 
-/// Polls the database for work while the queue is down.
+/// A session that has been ready for this long has been enqueued by several sweeps. If there is a
+/// free slot for it nevertheless, the queue loses it, whatever it says of itself.
+const OVERDUE: Duration = Duration::from_secs(5);
+
+/// How often a worker with free slots looks for overdue sessions.
+const OVERDUE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Polls the database: for all work while the queue is down, otherwise for what the queue has not
+/// brought in time.
 async fn poll(kernel: Arc<Kernel>) {
     let parts = &kernel.parts;
+    let mut looked = parts.clock.monotonic();
     loop {
         tokio::select! {
             biased;
@@ -251,15 +336,23 @@ async fn poll(kernel: Arc<Kernel>) {
         }
         let free = kernel.tasks.slots.free();
         let held = kernel.pauses.now().holds_pool(&parts.config.pool);
-        if parts.queue.is_available() || free == 0 || held {
+        if free == 0 || held {
             continue;
         }
+        let mut age = Duration::ZERO;
+        if parts.queue.is_available() {
+            if parts.clock.monotonic() < looked + OVERDUE_INTERVAL {
+                continue;
+            }
+            age = OVERDUE;
+        }
+        looked = parts.clock.monotonic();
         let mut after = None;
         // After sessions of tenants that may have no further slot there may be sessions of others.
         for _ in 0..POLL_PAGES {
             let query = SweepReady {
                 pool: Some(parts.config.pool.clone()),
-                older_than_ms: 0,
+                older_than_ms: i64::try_from(age.as_millis()).unwrap_or(i64::MAX),
                 after,
                 limit: u32::try_from(free).unwrap_or(u32::MAX).min(512),
             };

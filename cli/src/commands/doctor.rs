@@ -9,12 +9,13 @@ use std::time::Duration;
 use crate::config::{Backend, Config, Migrate, Provider, ProviderKind, Purpose};
 use mainspring_providers::probe;
 use mainspring_providers::rules::Said;
+use mainspring_queue_redis::{Fault, examine};
 use mainspring_runtime::Choice as _;
 use mainspring_shared::agent::{DEFAULT_POOL, Priority};
 use mainspring_shared::error::Coded;
 use mainspring_shared::model::FactsOverride;
 use mainspring_shared::queue::Lane;
-use mainspring_shared::store::{BootRecord, Role, SchemaObject, Store};
+use mainspring_shared::store::{BootRecord, Role, SchemaObject, ServerInfo, Store};
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::tool::McpTools;
 use mainspring_worker::llm::Providers;
@@ -187,6 +188,11 @@ async fn database(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
         Err(error) => bad(wiring::store_failure(config, &error)),
         Ok(info) => {
             let database = format!("{}: {}", wiring::database(config), info.server);
+            let short = info.connections_short.map(too_few_connections);
+            let info = match info.writable() {
+                Ok(info) => info,
+                Err(error) => return bad(wiring::store_failure(config, &error)),
+            };
             let mut findings = vec![
                 Finding::good("database", database),
                 schema(store.as_ref(), info.schema).await,
@@ -196,9 +202,18 @@ async fn database(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
             if config.backend() != Backend::Sqlite {
                 findings.push(workers(store.as_ref(), info.now).await);
             }
+            findings.extend(short);
             findings
         }
     }
+}
+
+/// The server allows fewer connections than a process like this may open.
+fn too_few_connections((allowed, needed): (u32, u32)) -> Finding {
+    let detail = format!("{allowed} connections are allowed, and each process may open {needed}");
+    let next = "raise max_connections and the limits of the user and the database, or lower \
+                database_writers, database_claimers, database_streamers and database_readers";
+    Finding::bad("database", detail, next).only_a_warning()
 }
 
 /// The databases besides the home database, each checked on its own.
@@ -213,6 +228,7 @@ async fn other_databases(config: &Config, clock: &dyn Clock) -> Vec<Finding> {
             Ok(store) => store
                 .check()
                 .await
+                .and_then(ServerInfo::writable)
                 .map_err(|error| wiring::store_failure(config, &error)),
             Err(failure) => Err(Failure::new(failure.exit, failure.message.clone())),
         };
@@ -366,35 +382,73 @@ fn skew(before: Timestamp, theirs: Timestamp, after: Timestamp) -> Finding {
     )
 }
 
-async fn redis(config: &Config, clock: &Arc<dyn Clock>) -> Option<Finding> {
-    let address = config.redis_url.as_ref()?.redacted_url();
-    let wires = match wiring::redis(config, clock, &wiring::entropy()) {
-        Ok(wires) => wires,
-        Err(failure) => {
-            return Some(Finding::bad(
-                "redis",
-                failure.message,
-                "set MAINSPRING_REDIS_URL",
-            ));
-        }
+/// Whether Redis does what it is needed for, and will: what a probe of its connection cannot tell.
+async fn redis(config: &Config, clock: &Arc<dyn Clock>) -> Vec<Finding> {
+    let Some(url) = &config.redis_url else {
+        return Vec::new();
+    };
+    let (shown, next) = (url.redacted_url(), "set MAINSPRING_REDIS_URL");
+    let bad = |failure: Failure| vec![Finding::bad("redis", failure.message, next)];
+    let address = match wiring::redis_address(config) {
+        Ok(address) => address,
+        Err(failure) => return bad(failure),
     };
     let lane = Lane {
         pool: DEFAULT_POOL.to_owned(),
         priority: Priority::High,
     };
+    let faults = match examine(&address, &lane).await {
+        Ok(faults) => faults,
+        Err(error) => return vec![Finding::bad("redis", error.to_string(), next)],
+    };
+    let finding = |Fault {
+                       is_grave,
+                       cause,
+                       cure,
+                   }| {
+        let cause = if is_grave {
+            format!("{cause}; workers poll the database meanwhile")
+        } else {
+            cause
+        };
+        let finding = Finding::bad("redis", cause, cure);
+        if is_grave {
+            finding
+        } else {
+            finding.only_a_warning()
+        }
+    };
+    let mut findings: Vec<_> = faults.into_iter().map(finding).collect();
+    if findings.iter().any(|it| it.status == Status::Problem) {
+        return findings;
+    }
+    match waiting(config, clock, &lane).await {
+        Ok(Some(depth)) => {
+            let detail = format!("{shown}: {depth} jobs wait in pool {DEFAULT_POOL}");
+            findings.insert(0, Finding::good("redis", detail));
+        }
+        Ok(None) => {
+            let detail = format!("{shown} does not answer");
+            let next = "is it running, and is the address right?";
+            findings.push(Finding::bad("redis", detail, next));
+        }
+        Err(failure) => return bad(failure),
+    }
+    findings
+}
+
+/// How many jobs wait in a lane. `None` if Redis does not tell in time.
+async fn waiting(
+    config: &Config,
+    clock: &Arc<dyn Clock>,
+    lane: &Lane,
+) -> Result<Option<u64>, Failure> {
+    let wires = wiring::redis(config, clock, &wiring::entropy())?;
     let start = clock.monotonic();
     loop {
-        if let Some(depth) = wires.queue.depth(&lane).await {
-            let detail = format!("{address}: {depth} jobs wait in pool {DEFAULT_POOL}");
-            return Some(Finding::good("redis", detail));
-        }
-        if clock.monotonic().saturating_sub(start) > REDIS {
-            let detail = format!("{address} does not answer");
-            return Some(Finding::bad(
-                "redis",
-                detail,
-                "is it running, and is the address right?",
-            ));
+        let depth = wires.queue.depth(lane).await;
+        if depth.is_some() || clock.monotonic().saturating_sub(start) > REDIS {
+            return Ok(depth);
         }
         clock.sleep(LOOK).await;
     }

@@ -28,7 +28,7 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
         let listener = bind(address, "--ops-listen").await?;
         let watched = ops::serve(
             listener,
-            store,
+            (store, wires.queue.clone()),
             base.metrics.clone(),
             base.lifecycle.clone(),
         );

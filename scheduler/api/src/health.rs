@@ -37,19 +37,23 @@ pub(super) async fn live() -> &'static str {
 }
 
 /// Requests can be served
+// The answer is `ok`, and in further lines what works only in part.
 #[utoipa::path(
     get,
     path = "/readyz",
     operation_id = "getReady",
     responses((status = 200, body = String))
 )]
-pub(super) async fn ready(State(app): State<Arc<Api>>) -> Result<&'static str, Problem> {
+pub(super) async fn ready(State(app): State<Arc<Api>>) -> Result<String, Problem> {
     if app.process.lifecycle.is_stopping() {
         return Err(Error::stopping().into());
     }
-    app.store.check().await?;
+    app.store.check().await?.writable()?;
     app.boot_id()?;
-    Ok("ok\n")
+    Ok(app.notifier.queue.trouble().map_or_else(
+        || "ok\n".to_owned(),
+        |trouble| format!("ok\n{trouble}; workers poll the database meanwhile\n"),
+    ))
 }
 
 /// Figures in the Prometheus text format
@@ -86,7 +90,10 @@ pub(super) async fn info(
         "version": env!("CARGO_PKG_VERSION"),
         "scheduler": { "name": app.config.name, "boot_id": app.process.registration.id() },
         "store": { "server": server.server, "schema": server.schema },
-        "queue": { "available": app.notifier.queue.is_available() },
+        "queue": {
+            "available": app.notifier.queue.is_available(),
+            "trouble": app.notifier.queue.trouble(),
+        },
         "bus": { "available": app.bus().is_available() },
         "now": server.now,
     });

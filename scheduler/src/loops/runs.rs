@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use mainspring_shared::bus::{Notice, RunNotice, Topic};
 use mainspring_shared::id::{BootId, RunKey, SessionKey, TenantId};
-use mainspring_shared::store::{self, AdvanceOutcome, AdvanceRun, ClaimRuns, RunNews};
+use mainspring_shared::store::{self, AdvanceOutcome, AdvanceRun, ClaimRuns, RunNews, one_by_one};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::run::DSL_VERSION;
 
@@ -152,10 +152,22 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
         }
     }
     if !prepared.is_empty() {
-        let locked = cancel(app, boot, &prepared).await?;
+        let Uncancelled { locked, unreadable } = cancel(app, boot, &prepared).await?;
+        for key in &unreadable {
+            if !memory.skipped.is_exhausted(*key) {
+                memory
+                    .skipped
+                    .skip(*key, "a leaf to be cancelled cannot be read");
+                app.store.release_runs(boot, vec![*key]).await?;
+            }
+        }
         // Their cached state already contains the advance, so it is dropped and they are loaded
-        // again.
-        prepared.retain(|one| !locked.contains(&one.item.run.key));
+        // again. A run that was looked at for long enough goes on without its leaf.
+        prepared.retain(|one| {
+            let key = &one.item.run.key;
+            let waits = unreadable.contains(key) && !memory.skipped.is_exhausted(*key);
+            !locked.contains(key) && !waits
+        });
         memory.skipped.pause(locked);
         forget(app, boot, &prepared).await?;
         commit(app, boot, memory, prepared).await?;
@@ -218,28 +230,39 @@ async fn prepare(
     Ok(Some(prepared))
 }
 
+/// Runs with a send that could not be cancelled.
+#[derive(Default)]
+struct Uncancelled {
+    /// Its session is locked; the advance must wait.
+    locked: BTreeSet<RunKey>,
+    /// It cannot be read.
+    unreadable: BTreeSet<RunKey>,
+}
+
 /// Cancels the sends that the advances want cancelled, before the advances are committed. If this
 /// process dies in between, the next owner gets the ends as events and makes the same decisions.
-///
-/// Returns the runs with a send whose session is locked. Their advances must wait.
 async fn cancel(
     app: &App,
     boot: BootId,
     prepared: &[Prepared],
-) -> Result<BTreeSet<RunKey>, store::Error> {
+) -> Result<Uncancelled, store::Error> {
     let wanted = prepared.iter().flat_map(|one| {
         let key = one.item.run.key;
         one.cancel.iter().map(move |send| (key, *send))
     });
     let (runs, sends): (Vec<RunKey>, Vec<_>) =
         wanted.map(|(key, send)| (key, (key.tenant, send))).unzip();
-    let mut locked = BTreeSet::new();
+    let mut left = Uncancelled::default();
     if sends.is_empty() {
-        return Ok(locked);
+        return Ok(left);
     }
     let mut ended = Vec::new();
-    let outcomes = app.store.cancel_sends(boot, sends).await?;
+    let outcomes = one_by_one(&sends, |sends| app.store.cancel_sends(boot, sends)).await?;
     for (run, outcome) in runs.into_iter().zip(outcomes) {
+        let Some(outcome) = outcome else {
+            left.unreadable.insert(run);
+            continue;
+        };
         match outcome {
             store::CancelOutcome::Signalled { send, .. } => app.notifier.signal(send.key, 0),
             store::CancelOutcome::Cancelled { send, enqueue, .. } => {
@@ -247,7 +270,7 @@ async fn cancel(
                 ended.push((send.key, send.id));
             }
             store::CancelOutcome::Locked => {
-                locked.insert(run);
+                left.locked.insert(run);
             }
             store::CancelOutcome::AlreadyFinal(_) | store::CancelOutcome::NotFound => {}
         }
@@ -257,7 +280,7 @@ async fn cancel(
         app.notifier.wake_runs();
         orphans::cancel_work_of(app, boot, ended).await?;
     }
-    Ok(locked)
+    Ok(left)
 }
 
 /// Deletes the sessions of ephemeral leaves before the advances are committed. The results of their
@@ -340,7 +363,8 @@ async fn refused(
         kept: None,
     };
     let sends = std::slice::from_ref(&broken);
-    if !cancel(app, boot, sends).await?.is_empty() {
+    // What cannot be read cannot be cancelled either; its run fails all the same.
+    if !cancel(app, boot, sends).await?.locked.is_empty() {
         // The next pass retries; the sessions may be unlocked by then.
         memory.skipped.pause([key]);
         return Ok(());

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mainspring_shared::id::{TenantId, WebhookId};
 use mainspring_shared::store::{
-    self, ChangeWebhook, ClaimDeliveries, ClaimedDelivery, DeliveryEnd, SettleDelivery,
+    self, ChangeWebhook, ClaimDeliveries, ClaimedDelivery, DeliveryEnd, SettleDelivery, one_by_one,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::webhook::{
@@ -31,6 +31,9 @@ const FAN_OUTS_MAX: u32 = 20;
 
 /// How much longer a lease is than a post may take: time to wait for its turn, and to settle it.
 const LEASE_MARGIN: Duration = Duration::from_secs(30);
+
+/// Maximum number of outcomes that wait for their databases.
+const ENDED_MAX: usize = 10_000;
 
 /// The status by which an endpoint says that it is gone for good.
 const GONE: u16 = 410;
@@ -109,12 +112,7 @@ pub(crate) async fn run(app: &Arc<App>) {
     }
     while let Some(joined) = posts.tasks.join_next().await {
         posts.note_joined(joined);
-        if let Err(error) = settle(app, &mut posts).await {
-            tracing::debug!(
-                %error,
-                "could not record the outcome of deliveries; they will be made again"
-            );
-        }
+        settle(app, &mut posts).await;
     }
 }
 
@@ -124,7 +122,7 @@ async fn pass(
     posts: &mut Posts,
 ) -> Result<(), store::Error> {
     posts.collect();
-    settle(app, posts).await?;
+    settle(app, posts).await;
     for _ in 0..FAN_OUTS_MAX {
         if app.store.fan_out(EVENTS).await?.events < u64::from(EVENTS) {
             break;
@@ -268,28 +266,58 @@ async fn post(
     }
 }
 
-/// Records the outcomes of posts, and disables endpoints that are gone.
-async fn settle(app: &App, posts: &mut Posts) -> Result<(), store::Error> {
+/// Records the outcomes of posts, and disables endpoints that are gone. What cannot be recorded now
+/// is kept, and nobody else waits for it: the database of some tenants may be away.
+async fn settle(app: &App, posts: &mut Posts) {
     if posts.ended.is_empty() {
-        return Ok(());
+        return;
     }
-    let items = posts.ended.iter().map(|attempt| attempt.settle.clone());
-    app.store.settle_deliveries(items.collect()).await?;
     let ended = std::mem::take(&mut posts.ended);
-    for attempt in ended.into_iter().filter(|attempt| attempt.gone) {
+    let all = ended.iter().map(|attempt| attempt.settle.clone());
+    if app.store.settle_deliveries(all.collect()).await.is_ok() {
+        disable_gone(app, ended).await;
+        return;
+    }
+    let mut of: BTreeMap<TenantId, Vec<Attempt>> = BTreeMap::new();
+    for attempt in ended {
+        of.entry(attempt.endpoint.0).or_default().push(attempt);
+    }
+    for attempts in of.into_values() {
+        let items: Vec<_> = attempts.iter().map(|it| it.settle.clone()).collect();
+        match one_by_one(&items, |items| app.store.settle_deliveries(items)).await {
+            // Those that are refused are made again when their leases have expired.
+            Ok(_) => disable_gone(app, attempts).await,
+            Err(error) => {
+                tracing::debug!(%error, "could not record the outcome of deliveries; will retry");
+                posts.ended.extend(attempts);
+            }
+        }
+    }
+    // Beyond that they are made again, which endpoints have to expect.
+    let surplus = posts.ended.len().saturating_sub(ENDED_MAX);
+    posts.ended.drain(..surplus);
+}
+
+/// Disables the endpoints of these attempts that said that they are gone.
+async fn disable_gone(app: &App, attempts: Vec<Attempt>) {
+    for attempt in attempts.into_iter().filter(|attempt| attempt.gone) {
         let (tenant, id) = attempt.endpoint;
         let change = ChangeWebhook {
             disabled: Some(Some("the endpoint answered 410 Gone".to_owned())),
             ..ChangeWebhook::nothing(tenant, id)
         };
-        if app.store.change_webhook(change).await?.is_some() {
-            metrics::counter!(WEBHOOKS_DISABLED).increment(1);
-            tracing::warn!(
-                tenant = %tenant,
-                webhook.id = %id,
-                "a webhook's endpoint answered 410; the webhook is disabled"
-            );
+        match app.store.change_webhook(change).await {
+            Ok(Some(_)) => {
+                metrics::counter!(WEBHOOKS_DISABLED).increment(1);
+                tracing::warn!(
+                    tenant = %tenant,
+                    webhook.id = %id,
+                    "a webhook's endpoint answered 410; the webhook is disabled"
+                );
+            }
+            Ok(None) => {}
+            // It says so again to the next message.
+            Err(error) => tracing::debug!(%error, "could not disable a webhook"),
         }
     }
-    Ok(())
 }

@@ -13,7 +13,7 @@ use mainspring_shared::time::Clock;
 
 use crate::address::{Address, AddressError};
 use crate::hub::Hub;
-use crate::link::{Link, Sources, Voice};
+use crate::link::{Link, Purpose, Sources, Voice};
 use crate::prefix::Prefix;
 use crate::publisher::Publisher;
 
@@ -41,10 +41,12 @@ impl RedisBus {
         entropy: Arc<dyn Entropy>,
     ) -> Result<Self, AddressError> {
         let sources = Sources { clock, entropy };
-        let link = Arc::new(Link::open(address, sources.clone(), Voice::Quiet)?);
+        let use_of = (Purpose::Notices, Voice::Quiet);
+        let link = Arc::new(Link::open(address, sources.clone(), use_of)?);
         let prefix = address.prefix();
+        let follows = (prefix.gap_channel(), Arc::clone(&link));
         Ok(Self {
-            hub: Hub::open(address.client()?, sources, prefix.gap_channel()),
+            hub: Hub::open(address.client()?, sources, follows),
             publisher: Publisher::start(Arc::clone(&link), prefix.clone()),
             link,
             prefix,
@@ -79,7 +81,14 @@ impl Bus for RedisBus {
         let asked = publish.query_async::<u64>(&mut live.connection);
         match tokio::time::timeout(TELL_LIMIT, asked).await {
             Ok(Ok(listeners)) => listeners > 0,
-            Ok(Err(_)) | Err(_) => false,
+            Ok(Err(error)) => {
+                self.link.report(&live, &error);
+                false
+            }
+            Err(_) => {
+                self.link.suspect();
+                false
+            }
         }
     }
 

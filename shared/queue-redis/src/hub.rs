@@ -19,7 +19,7 @@ use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::link::{Backoff, CONNECT_LIMIT, PROBE_INTERVAL, PROBE_LIMIT, Sources, reason};
+use crate::link::{Backoff, CONNECT_LIMIT, Link, PROBE_INTERVAL, PROBE_LIMIT, Sources, reason};
 
 /// Counter: times that a listener was told to read the database because notices may have been
 /// missed.
@@ -65,14 +65,19 @@ struct Channel {
 
 impl Hub {
     /// Starts connecting without waiting for it. A message on `gap_channel` is a gap of every
-    /// channel.
-    pub(crate) fn open(client: Client, sources: Sources, gap_channel: String) -> Self {
+    /// channel. The connection is reopened whenever that of `link` is: its server may have become a
+    /// replica, on which only this process would listen.
+    pub(crate) fn open(
+        client: Client,
+        sources: Sources,
+        (gap_channel, link): (String, Arc<Link>),
+    ) -> Self {
         let shared = Arc::new(Shared {
             table: Mutex::default(),
             changed: Notify::new(),
             gap_channel,
         });
-        let keeper = tokio::spawn(keep(Arc::clone(&shared), client, sources));
+        let keeper = tokio::spawn(keep(Arc::clone(&shared), client, sources, link));
         Self {
             shared,
             _keeper: AbortOnDropHandle::new(keeper),
@@ -302,14 +307,17 @@ impl Channel {
     }
 }
 
-async fn keep(shared: Arc<Shared>, client: Client, sources: Sources) {
+async fn keep(shared: Arc<Shared>, client: Client, sources: Sources, link: Arc<Link>) {
     let mut backoff = Backoff::new(sources, 50, 1_000);
     loop {
-        let connection = tokio::time::timeout(CONNECT_LIMIT, client.get_async_pubsub()).await;
-        if let Ok(Ok(connection)) = connection {
-            let (sink, stream) = connection.split();
+        // Its server is one that does not refuse.
+        let live = link.available().await;
+        if let Some((sink, stream)) = open(&client, &shared.gap_channel).await {
             shared.connected();
-            let ended = serve(&shared, sink, stream).await;
+            let ended = tokio::select! {
+                ended = serve(&shared, sink, stream) => ended,
+                () = link.ended(&live) => "the other connection was lost",
+            };
             shared.disconnected();
             tracing::debug!(reason = ended, "the pub/sub connection to redis was lost");
             backoff.reset();
@@ -318,12 +326,29 @@ async fn keep(shared: Arc<Shared>, client: Client, sources: Sources) {
     }
 }
 
+/// Opens a connection that may subscribe.
+async fn open(client: &Client, gap_channel: &str) -> Option<(PubSubSink, PubSubStream)> {
+    let open = async {
+        let (mut sink, stream) = client.get_async_pubsub().await?.split();
+        sink.subscribe(gap_channel).await?;
+        Ok::<_, RedisError>((sink, stream))
+    };
+    match tokio::time::timeout(CONNECT_LIMIT, open).await {
+        Ok(Ok(opened)) => Some(opened),
+        Ok(Err(error)) => {
+            tracing::debug!(reason = reason(&error), "redis accepts no subscription");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
 /// A subscribe command in flight. It returns the channels that are subscribed afterwards.
 type Pending = BoxFuture<'static, Result<Vec<String>, RedisError>>;
 
 /// Serves listeners until the connection is lost. Returns the reason.
 async fn serve(shared: &Shared, sink: PubSubSink, mut stream: PubSubStream) -> &'static str {
-    let mut pending: Option<Pending> = Some(first(sink.clone(), shared.gap_channel.clone()));
+    let mut pending: Option<Pending> = None;
     let mut due = tokio::time::interval(PROBE_INTERVAL);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -356,13 +381,6 @@ async fn serve(shared: &Shared, sink: PubSubSink, mut stream: PubSubStream) -> &
 
 fn within_limit(pending: &mut Pending) -> tokio::time::Timeout<&mut Pending> {
     tokio::time::timeout(PROBE_LIMIT, pending)
-}
-
-fn first(mut sink: PubSubSink, gap_channel: String) -> Pending {
-    Box::pin(async move {
-        sink.subscribe(gap_channel).await?;
-        Ok(Vec::new())
-    })
 }
 
 fn change(mut sink: PubSubSink, wanted: Vec<String>, unwanted: Vec<String>) -> Pending {

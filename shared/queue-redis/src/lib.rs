@@ -3,9 +3,11 @@
 
 // Connecting to Redis.
 mod address;
+mod examine;
 mod hub;
 mod link;
 mod prefix;
+mod refusal;
 mod tracked;
 
 // The queue.
@@ -27,5 +29,6 @@ mod publisher;
 pub use address::{Address, AddressError};
 pub use bus::RedisBus;
 pub use counts::Counts;
+pub use examine::{Fault, examine};
 pub use prefix::{Prefix, PrefixError};
 pub use queue::RedisQueue;

@@ -2,25 +2,28 @@
 //! takes.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::time::Clock;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, ServerErrorKind};
+use redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, RedisResult};
 use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::address::{Address, AddressError};
+use crate::prefix::Prefix;
+use crate::refusal::Refusal;
+use crate::scripts;
 
 /// Time limit for opening a connection.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// Time limit of a command. It is long, so that a Redis that stalls for a second or two loses no
 /// worker.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(10);
-/// How often an idle connection is probed.
+/// How often a connection is probed.
 pub(crate) const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// A slower probe opens the circuit.
 const SLOW: Duration = Duration::from_millis(250);
@@ -51,7 +54,38 @@ pub(crate) enum Voice {
     Quiet,
 }
 
-/// The connection to Redis. While it is down, callers know at once.
+/// What a link has to be able to do. A server that answers `PING` may still refuse that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Jobs are written by scripts.
+    Jobs,
+    /// Notices are published by a server that is no replica, as a replica's reach only some.
+    Notices,
+}
+
+impl Purpose {
+    /// Does a harmless bit of the work.
+    async fn probe(
+        self,
+        connection: &mut MultiplexedConnection,
+        prefix: &Prefix,
+    ) -> RedisResult<()> {
+        match self {
+            Self::Jobs => scripts::probe(connection, prefix).await,
+            Self::Notices => {
+                let written = scripts::mark(connection, prefix).await;
+                if let Err(error) = written
+                    && matches!(Refusal::of(&error), None | Some(Refusal::ReadOnly))
+                {
+                    return Err(error);
+                }
+                scripts::call_nobody(connection, prefix).await
+            }
+        }
+    }
+}
+
+/// The connection to Redis. While it is down or refuses to work, callers know at once.
 pub(crate) struct Link {
     shared: Arc<Shared>,
     _keeper: AbortOnDropHandle<()>,
@@ -59,6 +93,8 @@ pub(crate) struct Link {
 
 struct Shared {
     client: Client,
+    prefix: Prefix,
+    purpose: Purpose,
     sources: Sources,
     live: watch::Sender<Option<Live>>,
     /// False from the first sign of trouble until a probe is answered.
@@ -66,6 +102,8 @@ struct Shared {
     trouble: Notify,
     /// The newest generation that is known to be broken.
     broken: AtomicU64,
+    /// Why there is no connection that works.
+    trouble_is: Mutex<Option<&'static str>>,
 }
 
 impl Link {
@@ -73,15 +111,18 @@ impl Link {
     pub(crate) fn open(
         address: &Address,
         sources: Sources,
-        voice: Voice,
+        (purpose, voice): (Purpose, Voice),
     ) -> Result<Self, AddressError> {
         let shared = Arc::new(Shared {
             client: address.client()?,
+            prefix: address.prefix(),
+            purpose,
             sources,
             live: watch::Sender::new(None),
             responsive: AtomicBool::new(false),
             trouble: Notify::new(),
             broken: AtomicU64::new(0),
+            trouble_is: Mutex::new(Some("it is not connected yet")),
         });
         let herald = Herald {
             address: address.to_string(),
@@ -103,7 +144,16 @@ impl Link {
         self.shared.live.borrow().clone()
     }
 
-    /// Whether commands can be expected to be answered.
+    /// Why the link cannot be used. `None` while it can.
+    pub(crate) fn trouble(&self) -> Option<&'static str> {
+        if self.is_available() {
+            return None;
+        }
+        let known = *self.shared.trouble_is();
+        Some(known.unwrap_or("it answers too slowly"))
+    }
+
+    /// Whether commands can be expected to be answered and obeyed.
     pub(crate) fn is_available(&self) -> bool {
         self.shared.responsive.load(Ordering::Acquire)
     }
@@ -132,18 +182,32 @@ impl Link {
         let _ = current.wait_for(|current| !same(current)).await;
     }
 
-    /// Reports a failed command. Opens the circuit if the error affects more than this command.
+    /// Reports a failed command. Opens the circuit if the error may affect more than this command.
     pub(crate) fn report(&self, live: &Live, error: &RedisError) {
-        // A master that was demoted to a replica refuses writes for good.
-        let demoted = error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly);
-        if error.is_timeout() {
-            self.suspect();
-        } else if error.is_unrecoverable_error() || demoted {
-            self.shared
-                .broken
-                .fetch_max(live.generation, Ordering::AcqRel);
-            self.suspect();
+        match Refusal::of(error) {
+            // A primary that was demoted refuses writes for good, and the name may mean another by now.
+            Some(Refusal::ReadOnly) => self.is_broken(live),
+            // The next probe tells whether it refuses everything.
+            Some(
+                Refusal::Full
+                | Refusal::Forbidden
+                | Refusal::Unauthenticated
+                | Refusal::CannotSave
+                | Refusal::Loading
+                | Refusal::Busy
+                | Refusal::Cluster,
+            ) => self.suspect(),
+            Some(Refusal::ForeignType | Refusal::Other) => {}
+            None if error.is_timeout() => self.suspect(),
+            None if error.is_unrecoverable_error() => self.is_broken(live),
+            None => {}
         }
+    }
+
+    fn is_broken(&self, live: &Live) {
+        let broken = &self.shared.broken;
+        broken.fetch_max(live.generation, Ordering::AcqRel);
+        self.suspect();
     }
 
     /// Reports that an answer did not come in time. Nobody else waits for Redis until a probe is
@@ -151,6 +215,14 @@ impl Link {
     pub(crate) fn suspect(&self) {
         self.shared.responsive.store(false, Ordering::Release);
         self.shared.trouble.notify_one();
+    }
+}
+
+impl Shared {
+    fn trouble_is(&self) -> MutexGuard<'_, Option<&'static str>> {
+        self.trouble_is
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -195,14 +267,16 @@ async fn keep(shared: Arc<Shared>, mut herald: Herald) {
     let mut backoff = Backoff::new(shared.sources.clone(), 50, 1_000);
     let mut generation = 0;
     loop {
-        let connection = match connect(&shared.client).await {
+        let connection = match shared.connect().await {
             Ok(connection) => connection,
             Err(reason) => {
+                *shared.trouble_is() = Some(reason);
                 herald.away(reason);
                 backoff.wait().await;
                 continue;
             }
         };
+        *shared.trouble_is() = None;
         herald.back();
         generation += 1;
         let live = Live {
@@ -211,6 +285,7 @@ async fn keep(shared: Arc<Shared>, mut herald: Herald) {
         };
         let reason = attend(&shared, live).await;
         shared.responsive.store(false, Ordering::Release);
+        *shared.trouble_is() = Some(reason);
         shared.live.send_replace(None);
         herald.away(reason);
         backoff.reset();
@@ -242,18 +317,30 @@ pub(crate) async fn connect(client: &Client) -> Result<MultiplexedConnection, &'
 
 /// The kind of an error for logs. Never its text, in which a server may repeat what it was sent.
 pub(crate) fn reason(error: &RedisError) -> &'static str {
+    if let Some(refusal) = Refusal::of(error) {
+        return refusal.cause();
+    }
     match error.kind() {
-        ErrorKind::AuthenticationFailed => "authentication failed",
-        ErrorKind::Server(ServerErrorKind::BusyLoading) => "loading its data",
-        ErrorKind::Server(ServerErrorKind::ReadOnly) => "read only",
-        ErrorKind::Server(_) => "refused by the server",
         ErrorKind::Io if error.is_timeout() => "timed out",
         ErrorKind::Io => "input or output failed",
         _ => "unusable",
     }
 }
 
-/// Probes a connection until it is broken. Returns the reason.
+impl Shared {
+    /// Opens a connection and checks that the server does what it is needed for.
+    async fn connect(&self) -> Result<MultiplexedConnection, &'static str> {
+        let mut connection = connect(&self.client).await?;
+        let probe = self.purpose.probe(&mut connection, &self.prefix);
+        match tokio::time::timeout(PROBE_LIMIT, probe).await {
+            Ok(Ok(())) => Ok(connection),
+            Ok(Err(error)) => Err(reason(&error)),
+            Err(_) => Err("no answer"),
+        }
+    }
+}
+
+/// Probes a connection until it is broken or the server refuses. Returns the reason.
 async fn attend(shared: &Shared, live: Live) -> &'static str {
     let generation = live.generation;
     let mut connection = live.connection.clone();
@@ -266,8 +353,7 @@ async fn attend(shared: &Shared, live: Live) -> &'static str {
         if shared.broken.load(Ordering::Acquire) >= generation {
             return "a command failed";
         }
-        let ping = redis::cmd("PING");
-        let probe = ping.query_async::<()>(&mut connection);
+        let probe = shared.purpose.probe(&mut connection, &shared.prefix);
         tokio::pin!(probe);
         let mut answer = tokio::time::timeout(SLOW, &mut probe).await;
         if answer.is_err() {

@@ -54,6 +54,11 @@ impl Prefix {
         format!("{self}:gap")
     }
 
+    /// The key, and the channel, that tell whether the server does what it is asked to.
+    pub(crate) fn probe(&self) -> String {
+        format!("{self}:probe")
+    }
+
     /// The channel of a topic.
     pub(crate) fn channel(&self, topic: &Topic) -> String {
         match topic {

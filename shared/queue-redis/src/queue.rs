@@ -18,7 +18,7 @@ use crate::address::{Address, AddressError};
 use crate::counts::{Counters, Counts};
 use crate::intake::{Intake, Pressure};
 use crate::lane::{Keys, Line};
-use crate::link::{Link, Sources, Voice};
+use crate::link::{Link, Purpose, Sources, Voice};
 use crate::prefix::Prefix;
 use crate::worker;
 
@@ -49,6 +49,8 @@ pub(crate) struct Core {
     /// The prefix of every key.
     pub(crate) prefix: Prefix,
     lines: Mutex<HashMap<Line, Arc<Keys>>>,
+    /// The lines from which this process cannot take jobs although the server works, and why.
+    pub(crate) refused: Mutex<HashMap<Line, &'static str>>,
 }
 
 impl RedisQueue {
@@ -62,11 +64,12 @@ impl RedisQueue {
         let sources = Sources { clock, entropy };
         let core = Core {
             client: address.client()?,
-            link: Link::open(address, sources.clone(), Voice::Warns)?,
+            link: Link::open(address, sources.clone(), (Purpose::Jobs, Voice::Warns))?,
             sources,
             counters: Counters::default(),
             prefix: address.prefix(),
             lines: Mutex::default(),
+            refused: Mutex::default(),
         };
         Ok(Self {
             core: Arc::new(core),
@@ -92,6 +95,21 @@ impl RedisQueue {
 }
 
 impl Core {
+    /// Notes that jobs of a line cannot be fetched, or that they can again.
+    pub(crate) fn refuses(&self, line: &Line, why: Option<&'static str>) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        match why {
+            Some(why) => refused.insert(line.clone(), why),
+            None => refused.remove(line),
+        };
+    }
+
+    /// Why jobs of some line cannot be fetched.
+    fn refusal(&self) -> Option<&'static str> {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.values().next().copied()
+    }
+
     pub(crate) fn keys(&self, line: &Line) -> Arc<Keys> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(keys) = lines.get(line) {
@@ -138,7 +156,12 @@ impl Queue for RedisQueue {
     }
 
     fn is_available(&self) -> bool {
-        self.core.link.is_available()
+        self.core.link.is_available() && self.core.refusal().is_none()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        let trouble = self.core.link.trouble().or_else(|| self.core.refusal())?;
+        Some(format!("redis cannot be used: {trouble}"))
     }
 
     async fn run(&self, pool: &str, handler: Arc<dyn Handler>, stop: BoxFuture<'static, ()>) {

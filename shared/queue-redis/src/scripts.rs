@@ -7,7 +7,8 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, Script, Value};
 
-use crate::lane::{Keys, SILENCE};
+use crate::lane::{Keys, REGISTRY, SILENCE};
+use crate::prefix::Prefix;
 
 /// Maximum number of jobs that one script pushes or removes: about a millisecond of Redis' time.
 /// Lua's `unpack` would fail at 8 000.
@@ -21,11 +22,46 @@ const WAIT_SECONDS: u64 = 1;
 /// Maximum number of workers that one step of the janitor ends.
 const STALE_MAX: usize = 50;
 
+/// How long the key that a probe writes stays, in seconds.
+const MARK_SECONDS: u64 = 60;
+
+const PROBE: &str = include_str!("lua/probe.lua");
 const QUIET: &str = include_str!("lua/quiet.lua");
 static PUSH: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/push.lua")));
 static RETIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/retire.lua")));
 static TIDY: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/tidy.lua")));
 static STALE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/stale.lua")));
+
+/// Does a bit of all that work on the queue needs. Fails if the server refuses any of it.
+pub(crate) async fn probe(
+    connection: &mut MultiplexedConnection,
+    prefix: &Prefix,
+) -> RedisResult<()> {
+    let mut probe = redis::cmd("EVAL");
+    probe.arg(PROBE).arg(2);
+    probe.arg(prefix.probe()).arg(REGISTRY).arg(prefix.probe());
+    probe.query_async(connection).await
+}
+
+/// Writes one key, for a minute.
+pub(crate) async fn mark(
+    connection: &mut MultiplexedConnection,
+    prefix: &Prefix,
+) -> RedisResult<()> {
+    let mut set = redis::cmd("SET");
+    set.arg(prefix.probe()).arg("1").arg("EX").arg(MARK_SECONDS);
+    set.query_async(connection).await
+}
+
+/// Publishes to a channel that nobody listens to.
+pub(crate) async fn call_nobody(
+    connection: &mut MultiplexedConnection,
+    prefix: &Prefix,
+) -> RedisResult<()> {
+    let mut publish = redis::cmd("PUBLISH");
+    publish.arg(prefix.probe()).arg("");
+    publish.query_async(connection).await
+}
 
 /// The outcome of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,15 +13,17 @@ use apalis_core::worker::ext::parallelize::ParallelizeExt as _;
 use apalis_redis::RedisStorage;
 use mainspring_shared::queue::Activation;
 use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::doorbell::Doorbell;
 use crate::intake::{Intake, on_job};
 use crate::job::JobCodec;
-use crate::lane::Keys;
+use crate::lane::{Keys, Line};
 use crate::link::{Backoff, Live};
 use crate::queue::Core;
+use crate::refusal::Refusal;
 use crate::scripts;
 use crate::tracked::Tracked;
 
@@ -29,6 +31,8 @@ use crate::tracked::Tracked;
 const STOP_LIMIT: Duration = Duration::from_secs(1);
 /// After a life of at least this length, the backoff starts over.
 const GOOD_LIFE: Duration = Duration::from_secs(10);
+/// A life of this length has fetched: its line works.
+const PROVEN_LIFE: Duration = Duration::from_secs(3);
 /// After this many short lives in a row although Redis responds, something is wrong.
 const SHORT_LIVES: u32 = 5;
 /// Time limit for ending a worker in Redis.
@@ -57,6 +61,7 @@ pub(crate) async fn supervise(
     let mut backoff = Backoff::new(core.sources.clone(), 100, 2_000);
     let mut untold: Vec<String> = Vec::new();
     let mut short = 0;
+    let line = intake.line.clone();
     loop {
         let live = tokio::select! {
             biased;
@@ -71,9 +76,11 @@ pub(crate) async fn supervise(
         core.counters.lives.add(1);
         let begun = core.sources.clock.monotonic();
         let running = start(&core, &keys, &intake, &name, live.clone(), &slots).await;
-        if attend(&core, running, live, &intake, &stop).await {
-            break;
-        }
+        let why = match attend(&core, running, live, &intake, &stop).await {
+            Ended::Stopped => break,
+            Ended::Refused(why) => why.cause(),
+            Ended::Lost => "jobs could not be fetched",
+        };
         if core.sources.clock.monotonic() >= begun + GOOD_LIFE {
             backoff.reset();
             short = 0;
@@ -81,10 +88,12 @@ pub(crate) async fn supervise(
             short += 1;
         }
         if short == SHORT_LIVES {
-            let line = &intake.line;
+            core.refuses(&line, Some(why));
             tracing::warn!(
                 ?line,
-                "could not fetch jobs although redis answers; still retrying"
+                reason = why,
+                "could not fetch jobs although redis answers: polling the database for work; \
+                 still retrying"
             );
         }
         tokio::select! {
@@ -92,6 +101,7 @@ pub(crate) async fn supervise(
             () = backoff.wait() => {}
         }
     }
+    core.refuses(&line, None);
     if let Some(live) = core.link.live() {
         retire(&core, &keys, live, &mut untold).await;
     }
@@ -148,37 +158,65 @@ async fn describe(keys: &Keys, name: &str, live: &mut Live) {
     let _ = tokio::time::timeout(RETIRE_LIMIT, described).await;
 }
 
-/// Waits for the end of a life; returns whether that was because of `stop`.
+/// Why a life ended.
+enum Ended {
+    /// It was told to.
+    Stopped,
+    /// The server did not do what apalis asked it to.
+    Refused(Refusal),
+    /// Anything else, such as a lost connection.
+    Lost,
+}
+
+/// Waits for the end of a life.
 async fn attend(
     core: &Core,
     mut life: Life,
     live: Live,
     intake: &Intake,
     stop: &CancellationToken,
-) -> bool {
-    tokio::select! {
-        biased;
-        () = stop.cancelled() => {
-            if life.context.stop().is_ok() {
-                intake.closed.cancel();
-                // Handlers that take longer end by themselves; their jobs are given to others.
-                let _ = tokio::time::timeout(STOP_LIMIT, &mut life.running).await;
+) -> Ended {
+    let proven = core.sources.clock.sleep(PROVEN_LIFE);
+    tokio::pin!(proven);
+    let mut is_proven = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {
+                if life.context.stop().is_ok() {
+                    intake.closed.cancel();
+                    // Handlers that take longer end by themselves; their jobs are given to others.
+                    let _ = tokio::time::timeout(STOP_LIMIT, &mut life.running).await;
+                }
+                return Ended::Stopped;
             }
-            true
-        }
-        ended = &mut life.running => {
-            let line = &intake.line;
-            match ended {
-                Ok(Ok(())) => tracing::debug!(?line, "a queue worker ended"),
-                // Losing Redis ends every worker; the link logs that.
-                Ok(Err(error)) => tracing::debug!(?line, %error, "a queue worker ended"),
-                Err(_) => tracing::error!(?line, "a queue worker panicked"),
+            ended = &mut life.running => return why(&intake.line, ended),
+            // Its commands would only fail later, one by one.
+            () = core.link.ended(&live) => return Ended::Lost,
+            () = &mut proven, if !is_proven => {
+                is_proven = true;
+                core.refuses(&intake.line, None);
             }
-            false
         }
-        // Its commands would only fail later, one by one.
-        () = core.link.ended(&live) => false,
     }
+}
+
+/// Why the task of a life ended.
+fn why(line: &Line, ended: Result<Result<(), WorkerError>, JoinError>) -> Ended {
+    match ended {
+        Ok(Ok(())) => tracing::debug!(?line, "a queue worker ended"),
+        Ok(Err(error)) => {
+            let refusal = Refusal::behind(&error);
+            let reason = refusal.map_or("its connection", Refusal::cause);
+            // Losing Redis ends every worker; the link logs that.
+            tracing::debug!(?line, reason, "a queue worker ended");
+            if let Some(refusal) = refusal {
+                return Ended::Refused(refusal);
+            }
+        }
+        Err(_) => tracing::error!(?line, "a queue worker panicked"),
+    }
+    Ended::Lost
 }
 
 /// Tells Redis that some workers have ended, and returns the jobs that they held.

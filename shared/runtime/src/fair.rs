@@ -370,6 +370,10 @@ impl Queue for FairQueue {
         self.shared.inner.is_available()
     }
 
+    fn trouble(&self) -> Option<String> {
+        self.shared.inner.trouble()
+    }
+
     fn weigh(&self, tenant: TenantId, weight: u32) {
         if self.shared.weight(tenant) == weight {
             return;

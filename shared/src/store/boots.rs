@@ -2,7 +2,7 @@
 
 use super::Result;
 use crate::id::SessionKey;
-use crate::id::{BootId, LeaseToken};
+use crate::id::{BootId, LeaseToken, TenantId};
 use crate::model::PublishedModels;
 use crate::time::Timestamp;
 use crate::tool::Published;
@@ -29,6 +29,18 @@ pub trait Boots: Send + Sync {
     /// The connection pools of this process; empty if the store has none.
     fn connections(&self) -> Vec<Connections> {
         Vec::new()
+    }
+
+    /// Whether a boot's lease, as far as it concerns a tenant, may not be relied on any more although
+    /// the boot lives: with several databases, one of them may not have renewed it.
+    fn has_lapsed(&self, _boot: BootId, _tenant: TenantId) -> bool {
+        false
+    }
+
+    /// How often connections were lost, or servers replaced. Whatever was read before that may be
+    /// more than the database still has.
+    fn losses(&self) -> u64 {
+        0
     }
 
     /// Registers a boot; its lease runs from the database's current time.

@@ -87,7 +87,16 @@ pub enum Denial {
     Database,
     /// A statement for which the user lacks the right.
     Rights,
+    /// A session of its own: a pooler gives each transaction another connection.
+    Session,
+    /// Text beyond the database's encoding.
+    Encoding,
 }
+
+/// The database takes reads, but no writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the database accepts no writes: it is read-only, or a standby")]
+pub struct ReadOnly;
 
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,6 +104,11 @@ impl fmt::Display for Denial {
             Self::Login => "the database refuses the login",
             Self::Database => "the server has no database of this name",
             Self::Rights => "the database user lacks a privilege",
+            Self::Session => {
+                "the address is that of a pooler in transaction mode, which loses prepared \
+                 statements and settings"
+            }
+            Self::Encoding => "the database's encoding is not UTF8",
         })
     }
 }

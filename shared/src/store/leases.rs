@@ -106,6 +106,14 @@ pub struct ClaimSession {
     pub orphans: bool,
 }
 
+impl ClaimSession {
+    /// Whether the claimer's cache is of this session as it is now. One that is ahead of the row has
+    /// messages that the database has lost.
+    pub const fn has_valid_cache(&self, next_seq: i64, context_version: i64) -> bool {
+        self.cached_version == context_version && self.cached_next_seq <= next_seq
+    }
+}
+
 /// The outcome of a claim.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClaimOutcome {

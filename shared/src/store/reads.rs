@@ -1,6 +1,6 @@
 //! Parameters of reads.
 
-use super::{AuditOptions, AuditPiece, Audited, Result, SchemaFault, Violation};
+use super::{AuditOptions, AuditPiece, Audited, Error, ReadOnly, Result, SchemaFault, Violation};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 
@@ -234,6 +234,23 @@ pub struct ServerInfo {
     pub schema: i64,
     /// Its clock.
     pub now: Timestamp,
+    /// Whether it accepts no writes, so that no work can be done.
+    pub is_read_only: bool,
+    /// How many connections it allows this program, if it says so and that is fewer than this
+    /// process may open: `(allowed, needed)`.
+    pub connections_short: Option<(u32, u32)>,
+}
+
+impl ServerInfo {
+    /// Fails if the server accepts no writes.
+    pub fn writable(self) -> Result<Self> {
+        if self.is_read_only {
+            return Err(Error::Unavailable {
+                source: Box::new(ReadOnly),
+            });
+        }
+        Ok(self)
+    }
 }
 
 /// The usage of one model's calls for one purpose.

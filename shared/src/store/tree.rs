@@ -47,9 +47,34 @@ pub async fn cancel_below(
                 }
             }
             if !open.is_empty() {
-                outcomes.extend(store.cancel_sends(boot, open).await?);
+                // A child that cannot be read does not keep its siblings running.
+                let cancelled = one_by_one(&open, |open| store.cancel_sends(boot, open));
+                outcomes.extend(cancelled.await?.into_iter().flatten());
                 asking.push((child, None));
             }
+        }
+    }
+    Ok(outcomes)
+}
+
+/// Processes items in one group; if the data of one of them is at fault, each on its own. The outcome
+/// of an item whose data is at fault is `None`.
+pub async fn one_by_one<T, R, F>(items: &[T], step: impl Fn(Vec<T>) -> F) -> Result<Vec<Option<R>>>
+where
+    T: Clone,
+    F: Future<Output = Result<Vec<R>>>,
+{
+    match step(items.to_vec()).await {
+        Ok(outcomes) => return Ok(outcomes.into_iter().map(Some).collect()),
+        Err(error) if error.is_of_data() => {}
+        Err(error) => return Err(error),
+    }
+    let mut outcomes = Vec::with_capacity(items.len());
+    for item in items {
+        match step(vec![item.clone()]).await {
+            Ok(outcome) => outcomes.extend(outcome.into_iter().map(Some)),
+            Err(error) if error.is_of_data() => outcomes.push(None),
+            Err(error) => return Err(error),
         }
     }
     Ok(outcomes)
@@ -168,4 +193,39 @@ pub async fn prune_all(store: &dyn Store, item: PruneSession) -> Result<PruneOut
         }
     }
     Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Error;
+
+    async fn step(items: Vec<i32>) -> Result<Vec<i32>> {
+        if items.contains(&2) {
+            return Err(Error::Refused {
+                source: "no twos".into(),
+            });
+        }
+        if items.contains(&3) {
+            return Err(Error::Unavailable {
+                source: "away".into(),
+            });
+        }
+        Ok(items.into_iter().map(|n| n * 10).collect())
+    }
+
+    #[test]
+    fn an_item_whose_data_is_at_fault_is_left_out_and_an_outage_is_an_error() {
+        use futures::FutureExt as _;
+
+        let done = |items: &[i32]| {
+            one_by_one(items, step)
+                .now_or_never()
+                .expect("nothing waits")
+        };
+        assert_eq!(done(&[1, 4]).unwrap(), [Some(10), Some(40)]);
+        assert_eq!(done(&[1, 2, 4]).unwrap(), [Some(10), None, Some(40)]);
+        assert!(matches!(done(&[1, 3]), Err(Error::Unavailable { .. })));
+        assert!(matches!(done(&[2, 3]), Err(Error::Unavailable { .. })));
+    }
 }

@@ -10,8 +10,8 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::{store, stored};
 
-use crate::db::{Conn, sql};
-use crate::fault::Result;
+use crate::db::{Commit, Conn, sql};
+use crate::fault::{Result, readable};
 use crate::query::{query_scalar, statement};
 use crate::rows::{self, Cells};
 use crate::store::{SqlStore, Tx, clock};
@@ -20,6 +20,10 @@ use crate::store::{SqlStore, Tx, clock};
 impl Boots for SqlStore {
     fn connections(&self) -> Vec<Connections> {
         self.db.connections()
+    }
+
+    fn losses(&self) -> u64 {
+        self.db.losses()
     }
 
     async fn register_boot(&self, boot: NewBoot) -> store::Result<()> {
@@ -33,7 +37,8 @@ impl Boots for SqlStore {
         ttl: Duration,
         in_flight: u32,
     ) -> store::Result<Renewal> {
-        self.write((boot, ttl, in_flight), |tx, (boot, ttl, in_flight)| {
+        let renewal = (boot, ttl, in_flight);
+        self.transact(Commit::Renewal, renewal, |tx, (boot, ttl, in_flight)| {
             Box::pin(renew(tx, boot, ttl, in_flight))
         })
         .await
@@ -209,7 +214,8 @@ pub(crate) async fn list(conn: &mut Conn, at: Option<Timestamp>) -> Result<Vec<B
         .bind(now.0.saturating_sub(SHOWN_FOR_MS))
         .fetch_all(conn)
         .await?;
-    rows.iter().map(rows::boot).collect()
+    // Those of a later release with a role that is not known here are not this program's business.
+    Ok(readable(rows.iter().map(rows::boot)))
 }
 
 /// The tools of the workers that are alive or ended a short while ago.
@@ -226,6 +232,5 @@ pub(crate) async fn tools(conn: &mut Conn, at: Option<Timestamp>) -> Result<Vec<
         // A worker whose tools cannot be read is taken to have none.
         Ok((pool, stored::read(tools).unwrap_or_default()))
     });
-    let workers = workers.collect::<Result<Vec<_>>>()?;
-    Ok(PoolTools::of(workers))
+    Ok(PoolTools::of(readable(workers)))
 }

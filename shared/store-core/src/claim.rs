@@ -106,7 +106,7 @@ async fn one(
         return Ok(ClaimOutcome::Idle);
     };
     let send = started(tx, head, send, resumed).await?;
-    let is_ours = item.cached_version == done.hot.context_version;
+    let is_ours = item.has_valid_cache(done.hot.next_seq, done.hot.context_version);
     // At context version 0 there are no folds.
     let folds = if is_ours || done.hot.context_version == 0 {
         Vec::new()
@@ -251,7 +251,7 @@ enum Lacks {
 
 impl Lacks {
     fn of(hot: &HotRow, from: i64, item: &ClaimSession) -> Self {
-        let is_ours = item.cached_version == hot.context_version;
+        let is_ours = item.has_valid_cache(hot.next_seq, hot.context_version);
         // A cache never begins with an answer: if it reaches back this far, it has the question
         // too.
         let reaches_back = is_ours && item.cached_from_seq <= from;

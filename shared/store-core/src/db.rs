@@ -117,6 +117,8 @@ pub struct Server {
     pub name: String,
     /// The version of the schema.
     pub schema: i64,
+    /// Whether it accepts no writes.
+    pub is_read_only: bool,
 }
 
 /// The result of a statement.
@@ -265,6 +267,8 @@ pub enum Commit {
     Durable,
     /// It survives a crash of this process; a power failure may undo it.
     Relaxed,
+    /// The same, and nothing else is let go before it: without it, a process loses its leases.
+    Renewal,
 }
 
 /// A database, the source of connections.
@@ -281,7 +285,7 @@ pub trait Database: Debug + Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<(Box<dyn Transaction>, Timestamp)>>;
 
     /// Runs a write transaction from start to end. The future does not panic.
-    fn spawn_transaction(&self, transaction: BoxFuture<'static, ()>) {
+    fn spawn_transaction(&self, _commit: Commit, transaction: BoxFuture<'static, ()>) {
         tokio::spawn(transaction);
     }
 
@@ -301,6 +305,11 @@ pub trait Database: Debug + Send + Sync + 'static {
 
     /// The state of this process's connections.
     fn connections(&self) -> Vec<Connections>;
+
+    /// How often a connection was lost; the next one may lead to another server.
+    fn losses(&self) -> u64 {
+        0
+    }
 
     /// How often a transaction is tried that conflicts with another one (deadlock, lock timeout,
     /// duplicate key).

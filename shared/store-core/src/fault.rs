@@ -1,6 +1,6 @@
 //! Failures inside the store, and their translation to the port's errors.
 
-use mainspring_shared::store::{Denial, Error, ROWS_UNREADABLE};
+use mainspring_shared::store::{Denial, Error, ROWS_UNREADABLE, ReadOnly};
 
 /// A failure inside the store, before it becomes an error of the port.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +51,10 @@ pub enum Class {
     Denied(Denial),
     /// The connection, the server or its machine is at fault.
     Unavailable,
+    /// The connection broke, and nothing was written on it. Another one may do better.
+    Broken,
+    /// The server accepts no writes. The next connection may lead to another.
+    ReadOnly,
 }
 
 /// The result of functions inside the store.
@@ -126,6 +130,28 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// Whether nothing was written because of the connection, and another one may do better.
+    pub fn is_of_connection(&self) -> bool {
+        matches!(
+            self,
+            Self::Database {
+                class: Class::Broken | Class::ReadOnly,
+                ..
+            }
+        )
+    }
+
+    /// The same failure, of which it is not known whether anything was written.
+    #[must_use]
+    pub fn of_unknown_outcome(self) -> Self {
+        match self {
+            Self::Database { source, .. } => Self::database(source, Class::Unavailable),
+            other => other,
+        }
+    }
+}
+
 /// Counts a row that cannot be read, or an item that cannot be written, and that is skipped. The
 /// failure is only that item's, and does not fail the operation that met it among others. The audit
 /// names such rows.
@@ -138,13 +164,22 @@ pub(crate) fn skipped(fault: &Fault) {
     tracing::debug!(error = %fault, "skipping a row that cannot be read or written");
 }
 
+/// The readable rows; unreadable ones are counted and skipped.
+pub(crate) fn readable<T>(rows: impl Iterator<Item = Result<T>>) -> Vec<T> {
+    let rows = rows.map(|row| row.inspect_err(skipped));
+    rows.filter_map(Result::ok).collect()
+}
+
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Database { source, class } => match class {
                 Class::Refused | Class::Duplicate => Self::Refused { source },
                 Class::Denied(why) => Self::Denied { why, source },
-                Class::Busy | Class::Unavailable => Self::Unavailable { source },
+                Class::Busy | Class::Unavailable | Class::Broken => Self::Unavailable { source },
+                Class::ReadOnly => Self::Unavailable {
+                    source: Box::new(ReadOnly),
+                },
             },
             Fault::NoRow => Self::Refused {
                 source: Box::new(fault),

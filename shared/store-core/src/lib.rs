@@ -62,5 +62,5 @@ mod runs;
 
 pub use migrations::ddl;
 pub use row::{Columns, Row};
-pub use store::SqlStore;
+pub use store::{SqlStore, pause};
 pub use value::Value;

@@ -100,8 +100,14 @@ impl Reads for SqlStore {
 
 /// The version of the database, the schema, and the clock.
 pub(crate) async fn check(conn: &mut Conn) -> Result<ServerInfo> {
-    let Server { name, schema } = conn.server().await?;
+    let Server {
+        name,
+        schema,
+        is_read_only,
+    } = conn.server().await?;
     Ok(ServerInfo {
+        is_read_only,
+        connections_short: None,
         server: name,
         schema,
         now: clock(conn, None).await?,

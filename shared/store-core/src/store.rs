@@ -44,6 +44,9 @@ pub(crate) type Work<I, T> = for<'t> fn(&'t mut Tx, I) -> BoxFuture<'t, Result<T
 /// further retry.
 const RETRY_AFTER: Duration = Duration::from_millis(5);
 
+/// Further attempts at a transaction after a connection broke that wrote nothing.
+const LOSSES_MAX: u32 = 2;
+
 impl SqlStore {
     /// A store over this database.
     pub fn new(db: impl Database) -> Self {
@@ -90,7 +93,7 @@ impl SqlStore {
             // The caller may have been dropped.
             let _ = ended.send(done);
         };
-        self.db.spawn_transaction(transaction.boxed());
+        self.db.spawn_transaction(commit, transaction.boxed());
         match end.await {
             Ok(Ok(result)) => {
                 let (value, durable) = result?;
@@ -115,9 +118,12 @@ impl SqlStore {
         I: Clone,
     {
         let mut wait = RETRY_AFTER;
+        let mut losses = 0;
         for _ in 1..self.db.attempts() {
             match self.attempt(commit, input.clone(), work).await {
                 Err(fault) if fault.is_busy() => pause(wait).await,
+                // The connection may date from before a restart or a failover of the server.
+                Err(fault) if fault.is_of_connection() && losses < LOSSES_MAX => losses += 1,
                 done => return done,
             }
             wait *= 2;
@@ -173,11 +179,12 @@ impl SqlStore {
     }
 }
 
+/// Waits on the clock of the driver.
 #[expect(
     clippy::disallowed_methods,
     reason = "the driver runs on this clock, too; nothing of the domain waits here"
 )]
-pub(crate) async fn pause(wait: Duration) {
+pub async fn pause(wait: Duration) {
     tokio::time::sleep(wait).await;
 }
 

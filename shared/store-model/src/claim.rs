@@ -73,7 +73,7 @@ pub(crate) fn claim(
     let Some(send) = started else {
         return ClaimOutcome::Idle;
     };
-    let is_ours = item.cached_version == session.hot.context_version;
+    let is_ours = item.has_valid_cache(session.hot.next_seq, session.hot.context_version);
     let shown = session
         .transcript
         .folds

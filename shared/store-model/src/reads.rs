@@ -34,6 +34,8 @@ impl Reads for ModelStore {
 
     async fn check(&self) -> Result<ServerInfo> {
         Ok(ServerInfo {
+            is_read_only: false,
+            connections_short: None,
             server: "model".to_owned(),
             schema: 5,
             now: self.time(),

@@ -6,7 +6,7 @@ use sqlx::mysql::MySqlDatabaseError;
 
 // Numbers from https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html, which
 // MariaDB shares.
-const LOCK_WAIT_TIMEOUT: u16 = 1205;
+pub(crate) const LOCK_WAIT_TIMEOUT: u16 = 1205;
 const DEADLOCK: u16 = 1213;
 /// MariaDB 11.6 and newer: a row changed since the transaction read it.
 const CHANGED_SINCE_READ: u16 = 1020;
@@ -16,11 +16,12 @@ const DUPLICATE_KEY: u16 = 1062;
 const LOGIN: [u16; 9] = [1045, 1130, 1698, 1820, 1862, 3118, 3159, 3955, 4151];
 const DATABASE: [u16; 2] = [1044, 1049];
 const RIGHTS: [u16; 3] = [1142, 1143, 1227];
-/// Out of connections, threads, memory or disk; shutting down; read-only during a failover; interrupted.
-const SERVER: [u16; 17] = [
-    1021, 1030, 1037, 1040, 1041, 1053, 1077, 1079, 1114, 1135, 1203, 1226, 1290, 1317, 1792, 1836,
-    3024,
+/// Out of connections, threads, memory or disk; shutting down; interrupted.
+const SERVER: [u16; 14] = [
+    1021, 1030, 1037, 1040, 1041, 1053, 1077, 1079, 1114, 1135, 1203, 1226, 1317, 3024,
 ];
+/// The server, or the transaction, is read-only: it was demoted, or its disk is nearly full.
+const READ_ONLY: [u16; 3] = [1290, 1792, 1836];
 /// The server does not accept the connection for now, or has ended it: it cannot resolve the
 /// client's address, or has blocked it after failures (`FLUSH HOSTS`); it is offline, or a cluster
 /// node that is not ready (1047); the connection broke, was killed, or was idle for too long. Also
@@ -48,6 +49,17 @@ pub(crate) fn lacks_rights(error: &sqlx::Error) -> bool {
     number(error).is_some_and(|number| RIGHTS.contains(&number))
 }
 
+/// Whether the server refused because it takes no writes.
+pub(crate) fn is_read_only(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::Database {
+            class: Class::ReadOnly,
+            ..
+        }
+    )
+}
+
 fn class(error: &sqlx::Error) -> Class {
     match number(error) {
         Some(number) => class_of(number),
@@ -58,6 +70,10 @@ fn class(error: &sqlx::Error) -> Class {
             | sqlx::Error::Decode(_)
             | sqlx::Error::ColumnDecode { .. }
             | sqlx::Error::ColumnIndexOutOfBounds { .. } => Class::Refused,
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::Protocol(_)
+            | sqlx::Error::WorkerCrashed => Class::Broken,
             _ => Class::Unavailable,
         },
     }
@@ -70,7 +86,9 @@ fn class_of(number: u16) -> Class {
         number if LOGIN.contains(&number) => Class::Denied(Denial::Login),
         number if DATABASE.contains(&number) => Class::Denied(Denial::Database),
         number if RIGHTS.contains(&number) => Class::Denied(Denial::Rights),
-        number if SERVER.contains(&number) || CONNECTION.contains(&number) => Class::Unavailable,
+        number if READ_ONLY.contains(&number) => Class::ReadOnly,
+        number if CONNECTION.contains(&number) => Class::Broken,
+        number if SERVER.contains(&number) => Class::Unavailable,
         _ => Class::Refused,
     }
 }
@@ -97,7 +115,8 @@ mod tests {
             (4031, "disconnected because of inactivity"),
         ] {
             let class = class_of(number);
-            assert!(matches!(class, Class::Unavailable), "{number}: {said}");
+            let passes = matches!(class, Class::Unavailable | Class::Broken);
+            assert!(passes, "{number}: {said}");
         }
     }
 

@@ -4,9 +4,12 @@
 mod db;
 mod dialect;
 mod fault;
+mod marks;
 mod migrate;
+mod pool;
 mod schema;
 mod settings;
+mod trust;
 
 pub use dialect::translated;
 use mainspring_shared::store::Result;

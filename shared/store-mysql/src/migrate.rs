@@ -180,7 +180,7 @@ pub(crate) async fn server(conn: &mut MySqlConnection) -> Result<Server> {
     let schema = found(conn).await?;
     fits(conn, schema).await?;
     let version: String = sqlx::query_scalar("SELECT version()")
-        .fetch_one(conn)
+        .fetch_one(&mut *conn)
         .await
         .map_err(fault)?;
     let product = if version.contains("MariaDB") {
@@ -188,8 +188,13 @@ pub(crate) async fn server(conn: &mut MySqlConnection) -> Result<Server> {
     } else {
         "MySQL"
     };
+    let is_read_only: i64 = sqlx::query_scalar("SELECT @@global.read_only")
+        .fetch_one(conn)
+        .await
+        .map_err(fault)?;
     Ok(Server {
         name: format!("{product} {version}"),
         schema,
+        is_read_only: is_read_only != 0,
     })
 }

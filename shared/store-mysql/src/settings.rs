@@ -3,13 +3,16 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_store_core::fault::Result;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions, MySqlSslMode};
-use sqlx::{ConnectOptions, Executor};
+use sqlx::{ConnectOptions, Connection as _, Executor};
 
 use crate::fault::fault;
+use crate::pool::PING_MAX;
+use crate::trust::Trust;
 
 /// What to do about the schema when the store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,7 +47,8 @@ const STATEMENTS: usize = 400;
 const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
      SET SESSION innodb_lock_wait_timeout = 1, \
      sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,\
-     NO_BACKSLASH_ESCAPES,ERROR_FOR_DIVISION_BY_ZERO'";
+     NO_BACKSLASH_ESCAPES,ERROR_FOR_DIVISION_BY_ZERO', \
+     @mainspring_mark = UUID()";
 
 impl Settings {
     /// Settings for the database at `url`, with defaults for the rest.
@@ -78,7 +82,7 @@ impl Settings {
         Ok(options
             .charset("utf8mb4")
             .collation("utf8mb4_bin")
-            .timezone(None)
+            .timezone(String::from("+00:00"))
             .pipes_as_concat(false)
             .no_engine_substitution(false)
             .statement_cache_capacity(STATEMENTS)
@@ -86,11 +90,36 @@ impl Settings {
     }
 
     /// A pool of connections, which are opened on demand.
-    pub(crate) fn pool(&self, connections: u32) -> Result<MySqlPool> {
+    pub(crate) fn pool(&self, connections: u32, trust: &Arc<Trust>) -> Result<MySqlPool> {
+        let trust = trust.clone();
         let options = MySqlPoolOptions::new()
             .max_connections(connections.max(1))
             .acquire_timeout(self.acquire_timeout)
-            .test_before_acquire(true)
+            // The pool's own test would wait for ever.
+            .test_before_acquire(false)
+            .before_acquire(move |conn, met| {
+                let trust = trust.clone();
+                Box::pin(async move {
+                    if trust.doubts(met.age) {
+                        return Ok(false);
+                    }
+                    match tokio::time::timeout(PING_MAX, conn.ping()).await {
+                        Ok(answer) => Ok(answer.is_ok()),
+                        Err(_) => {
+                            trust.found_silent();
+                            Ok(false)
+                        }
+                    }
+                })
+            })
+            .after_release(|conn, _| {
+                // Before the pool's own test, which would wait for ever.
+                Box::pin(async move {
+                    let answer = tokio::time::timeout(PING_MAX, conn.ping()).await;
+                    answer.unwrap_or_else(|late| Err(std::io::Error::from(late).into()))?;
+                    Ok(true)
+                })
+            })
             .after_connect(|conn, _| {
                 Box::pin(async move {
                     conn.execute(sqlx::raw_sql(SESSION)).await?;
@@ -125,6 +154,17 @@ mod tests {
             ("mysql://u@localhost/m", false),
         ] {
             assert_eq!(Settings::new(url).trusts_any_server(), trusts, "{url}");
+        }
+    }
+
+    /// In a zone with daylight saving, an hour is repeated in autumn: `NOW()` does not tell the two
+    /// apart, and the clock would go back by an hour.
+    #[test]
+    fn the_clock_is_in_no_zone_whatever_the_address_says() {
+        for url in ["mysql://u@h/m", "mysql://u@h/m?timezone=Europe/Berlin"] {
+            let options = Settings::new(url).server().expect("an address");
+            let set = format!("{options:?}");
+            assert!(set.contains("timezone: Some(\"+00:00\")"), "{set}");
         }
     }
 

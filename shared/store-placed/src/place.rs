@@ -1,12 +1,14 @@
 //! One of the databases, and its health.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use mainspring_shared::id::BootId;
 use mainspring_shared::store::placements::{Elsewhere, Placements};
-use mainspring_shared::store::{Error, Result, Store};
-use tokio::time::Instant;
+use mainspring_shared::store::{Error, Result, ServerInfo, Store};
+use tokio::time::{Instant, timeout};
 
 use crate::PLACE_FAILURES;
 
@@ -16,6 +18,9 @@ const FAILURES: u32 = 3;
 
 /// How often to probe whether an unavailable database is back.
 const PROBE: Duration = Duration::from_millis(500);
+
+/// How long the answer to a probe may take.
+const PROBE_MAX: Duration = Duration::from_secs(3);
 
 /// How long after the end of an outage no session is taken from a boot whose lease expired on this
 /// database meanwhile: its owner may be alive and gets the time to renew it.
@@ -40,12 +45,16 @@ pub(crate) struct Place {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) placements: Arc<dyn Placements>,
     health: Mutex<Health>,
+    /// Until when the leases of this process's boots last here, as far as it may rely on them.
+    leases: Mutex<BTreeMap<BootId, Instant>>,
 }
 
 #[derive(Debug, Default)]
 struct Health {
     failures: u32,
     probed: Option<Instant>,
+    /// Whether it is being found out whether the database is back.
+    is_probed: bool,
     back_since: Option<Instant>,
 }
 
@@ -69,13 +78,38 @@ impl Place {
             store: database.store,
             placements: database.placements,
             health: Mutex::default(),
+            leases: Mutex::default(),
         }
     }
 
-    /// Calls the database, unless it is known to be unavailable: then one caller at a time probes
-    /// whether it is back, at intervals, and the others fail immediately.
-    pub(crate) async fn ask<T>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
-        if !self.is_asked() {
+    /// Notes that a boot has a lease here that may be relied on until then.
+    pub(crate) fn holds(&self, boot: BootId, until: Instant) {
+        self.leases().insert(boot, until);
+    }
+
+    /// Forgets a boot.
+    pub(crate) fn forgets(&self, boot: BootId) {
+        self.leases().remove(&boot);
+    }
+
+    /// Whether a boot had a lease here that may not be relied on any more.
+    pub(crate) fn has_lapsed(&self, boot: BootId) -> bool {
+        let until = self.leases().get(&boot).copied();
+        until.is_some_and(|until| until <= Instant::now())
+    }
+
+    fn leases(&self) -> MutexGuard<'_, BTreeMap<BootId, Instant>> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls the database, unless it is known to be unavailable: then callers fail immediately, and
+    /// a task of its own finds out whether it is back. No caller does: behind it, others would wait.
+    pub(crate) async fn ask<T>(
+        self: &Arc<Self>,
+        call: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        if self.is_away() {
+            self.probe();
             return Err(Away(self.name.clone()).into());
         }
         let answer = call.await;
@@ -109,16 +143,31 @@ impl Place {
         health.failures == 0 && health.back_since.is_none_or(settled)
     }
 
-    fn is_asked(&self) -> bool {
-        let mut health = self.health();
-        if health.failures < FAILURES {
-            return true;
-        }
-        let is_due = health.probed.is_none_or(|at| at.elapsed() >= PROBE);
-        if is_due {
+    fn is_away(&self) -> bool {
+        self.health().failures >= FAILURES
+    }
+
+    /// Starts to find out whether the database is back, unless that was done a moment ago or is
+    /// under way.
+    fn probe(self: &Arc<Self>) {
+        {
+            let mut health = self.health();
+            let is_due = health.probed.is_none_or(|at| at.elapsed() >= PROBE);
+            if !is_due || health.is_probed {
+                return;
+            }
+            health.is_probed = true;
             health.probed = Some(Instant::now());
         }
-        is_due
+        let place = self.clone();
+        tokio::spawn(async move {
+            let answer = timeout(PROBE_MAX, place.store.check()).await;
+            let works = answer.is_ok_and(|answer| answer.and_then(ServerInfo::writable).is_ok());
+            place.health().is_probed = false;
+            if works {
+                place.answered();
+            }
+        });
     }
 
     fn answered(&self) {

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::claim::GrantsToRelease;
 use crate::columns::{json, text};
 use crate::retry::{Pool, execute, fetch, sql};
-use crate::rows::Fields;
+use crate::rows::{Fields, readable};
 use crate::store::PostgresStore;
 
 #[async_trait]
@@ -26,6 +26,10 @@ impl Boots for PostgresStore {
 
     async fn register_boot(&self, boot: NewBoot) -> Result<()> {
         register(&self.pools.writers, self.at, boot).await
+    }
+
+    fn losses(&self) -> u64 {
+        self.pools.writers.silence.losses()
     }
 
     async fn renew_boot(&self, boot: BootId, ttl: Duration, in_flight: u32) -> Result<Renewal> {
@@ -171,9 +175,9 @@ pub(crate) async fn list(pool: &Pool, at: Option<Timestamp>) -> Result<Vec<BootR
             .bind(SHOWN_FOR.as_millis() as i64)
     })
     .await?;
-    rows.iter()
-        .map(|row| Fields::new(row, "boots").boot())
-        .collect()
+    let boots = rows.iter().map(|row| Fields::new(row, "boots").boot());
+    // Those of a later release with a role that is not known here are not this program's business.
+    Ok(readable(boots))
 }
 
 pub(crate) async fn tools(pool: &Pool, at: Option<Timestamp>) -> Result<Vec<PoolTools>> {
@@ -190,6 +194,5 @@ pub(crate) async fn tools(pool: &Pool, at: Option<Timestamp>) -> Result<Vec<Pool
         // Unreadable tools count as none.
         Ok((pool, stored::read(&tools).unwrap_or_default()))
     });
-    let workers = workers.collect::<Result<Vec<_>>>()?;
-    Ok(PoolTools::of(workers))
+    Ok(PoolTools::of(readable(workers)))
 }

@@ -1,7 +1,8 @@
 //! Claiming sessions that have work.
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::lease::Lease;
@@ -15,6 +16,7 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::folds;
@@ -28,21 +30,77 @@ use crate::seats;
 /// for a next send that could not be read. They would last as long as the boot lives, so they are
 /// released with its next renewal.
 #[derive(Debug, Default)]
-pub(crate) struct GrantsToRelease(Mutex<Vec<(SessionKey, Uuid)>>);
+pub(crate) struct GrantsToRelease {
+    grants: Mutex<Vec<(SessionKey, Uuid)>>,
+    /// Sessions that could not be read: claiming them again at once would end in the same way, and
+    /// each claim is a durable step.
+    unreadable: Mutex<BTreeMap<SessionKey, Unreadable>>,
+}
+
+/// A session that could not be read.
+#[derive(Debug, Clone, Copy)]
+struct Unreadable {
+    pause: Duration,
+    until: Instant,
+}
+
+/// For how long a session that could not be read is not claimed: first, and at most. Another
+/// release may read it, or somebody may mend it.
+const UNREADABLE_FIRST: Duration = Duration::from_secs(5);
+const UNREADABLE_MAX: Duration = Duration::from_mins(10);
+/// Maximum number of them that are remembered.
+const UNREADABLE_COUNT: usize = 4_096;
 
 /// More than a process can claim during an outage that its own lease survives.
 const TO_RELEASE_MAX: usize = 16_384;
 
 impl GrantsToRelease {
+    fn unreadable(&self) -> MutexGuard<'_, BTreeMap<SessionKey, Unreadable>> {
+        self.unreadable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a session could not be read.
+    fn note_unreadable(&self, key: SessionKey) {
+        let mut unreadable = self.unreadable();
+        if unreadable.len() >= UNREADABLE_COUNT {
+            unreadable.clear();
+        }
+        let known = unreadable.get(&key).map(|known| known.pause * 2);
+        let pause = known.unwrap_or(UNREADABLE_FIRST).min(UNREADABLE_MAX);
+        let until = Instant::now() + pause;
+        unreadable.insert(key, Unreadable { pause, until });
+    }
+
+    /// Whether a session could not be read a while ago.
+    fn is_unreadable(&self, key: SessionKey) -> bool {
+        let known = self.unreadable().get(&key).copied();
+        known.is_some_and(|known| Instant::now() < known.until)
+    }
+
+    /// Forgets sessions that could be read.
+    fn note_read(&self, keys: impl Iterator<Item = SessionKey>) {
+        let mut unreadable = self.unreadable();
+        if !unreadable.is_empty() {
+            for key in keys {
+                unreadable.remove(&key);
+            }
+        }
+    }
+
     pub(crate) fn remember(&self, given: impl IntoIterator<Item = (SessionKey, Uuid)>) {
-        let mut grants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
         let room = TO_RELEASE_MAX.saturating_sub(grants.len());
         grants.extend(given.into_iter().take(room));
     }
 
     /// Releases the grants. Those that cannot be released now are kept for the next time.
     pub(crate) async fn give_back(&self, pool: &Pool) -> Result<()> {
-        let grants = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let grants = {
+            let mut grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *grants)
+        };
         if grants.is_empty() {
             return Ok(());
         }
@@ -62,7 +120,7 @@ impl GrantsToRelease {
             .as_ref()
             .is_err_and(|error| !Elsewhere::is_cause_of(error))
         {
-            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
             kept.extend(grants);
             kept.truncate(TO_RELEASE_MAX);
         }
@@ -77,6 +135,32 @@ pub(crate) async fn claim(
     boot: BootId,
     items: Vec<ClaimSession>,
 ) -> Result<Vec<ClaimOutcome>> {
+    let is_asked = |item: &ClaimSession| !grants_to_release.is_unreadable(item.key);
+    let asked: Vec<bool> = items.iter().map(is_asked).collect();
+    if !asked.contains(&false) {
+        return claim_all(pool, grants_to_release, at, boot, items).await;
+    }
+    let wanted = items.into_iter().zip(&asked);
+    let wanted = wanted.filter_map(|(item, asked)| asked.then_some(item));
+    let wanted = claim_all(pool, grants_to_release, at, boot, wanted.collect());
+    let mut wanted = wanted.await?.into_iter();
+    let outcomes = asked.into_iter().map(|asked| {
+        let outcome = asked.then(|| wanted.next()).flatten();
+        outcome.unwrap_or(ClaimOutcome::Busy)
+    });
+    Ok(outcomes.collect())
+}
+
+async fn claim_all(
+    pool: &Pool,
+    grants_to_release: &GrantsToRelease,
+    at: Option<Timestamp>,
+    boot: BootId,
+    items: Vec<ClaimSession>,
+) -> Result<Vec<ClaimOutcome>> {
+    if items.is_empty() {
+        return Ok(Vec::new());
+    }
     let claim = Claim {
         at,
         boot,
@@ -95,6 +179,9 @@ pub(crate) async fn claim(
     };
     seats::claim(pool, &claim, &items, &mut outcomes).await;
     claim.read_windows(pool, &items, &mut outcomes).await;
+    let claimed = items.iter().zip(&outcomes);
+    let claimed = claimed.filter(|(_, outcome)| matches!(outcome, ClaimOutcome::Claimed(_)));
+    grants_to_release.note_read(claimed.map(|(item, _)| item.key));
     Ok(outcomes)
 }
 
@@ -244,6 +331,7 @@ impl Claim<'_> {
             "could not read a claimed session; it will be released"
         );
         self.grants_to_release.remember([(item.key, item.token.0)]);
+        self.grants_to_release.note_unreadable(item.key);
         ClaimOutcome::Busy
     }
 
@@ -481,7 +569,8 @@ fn reaches_back(item: &ClaimSession, claimed: &Claimed) -> bool {
 
 /// Whether the claimer's cache is still valid.
 fn is_valid(item: &ClaimSession, claimed: &Claimed) -> bool {
-    item.cached_version == claimed.counters.context_version
+    let counters = &claimed.counters;
+    item.has_valid_cache(counters.next_seq, counters.context_version)
 }
 
 /// Where the window begins: after the folds, which must have been read.

@@ -48,6 +48,7 @@ mod erase;
 
 // Several databases: the fence between them, and moving a tenant from one to another.
 mod fence;
+mod fitness;
 mod moving;
 mod placements;
 

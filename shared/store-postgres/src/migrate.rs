@@ -9,6 +9,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqlStr};
 
 use crate::fence;
+use crate::fitness;
 use crate::memories;
 use crate::retry::{Fault, is_undefined_table, refused, sql};
 use crate::row_security;
@@ -86,6 +87,7 @@ async fn fits(connection: &mut PgConnection, found: i64) -> Result<()> {
 /// its own connection, so that closing it releases the lock that keeps other processes from
 /// migrating at the same time.
 pub(crate) async fn prepare(settings: &Settings) -> Result<bool> {
+    fitness::check(&settings.server()?).await?;
     let mut connection = PgConnection::connect_with(&settings.server()?)
         .await
         .map_err(Fault::from)?;

@@ -40,7 +40,13 @@ impl Reads for PostgresStore {
     }
 
     async fn check(&self) -> Result<ServerInfo> {
-        check(&self.pools.claimers).await
+        let mut info = check(&self.pools.claimers).await?;
+        let needed = self.pools.connections_max();
+        info.connections_short = info
+            .connections_short
+            .filter(|(allowed, _)| *allowed < needed);
+        info.connections_short = info.connections_short.map(|(allowed, _)| (allowed, needed));
+        Ok(info)
     }
 
     async fn schema_faults(&self) -> Result<Vec<SchemaFault>> {
@@ -95,7 +101,12 @@ impl Reads for PostgresStore {
 }
 
 pub(crate) async fn now(pool: &Pool) -> Result<Timestamp> {
-    Ok(server(pool, 0).await?.now)
+    let rows = fetch(pool, || sql!("reads/now")).await?;
+    let mut now = Timestamp::default();
+    for row in &rows {
+        now = Fields::new(row, "pg_settings").time("now")?;
+    }
+    Ok(now)
 }
 
 /// Reads the server's version and schema; fails if this program does not work with the schema.
@@ -112,6 +123,12 @@ pub(crate) async fn check(pool: &Pool) -> Result<ServerInfo> {
         }
     }
     schema_fits(schema, needed(), demanded)?;
+    let info = server(pool, schema).await?;
+    if !info.is_read_only {
+        return Ok(info);
+    }
+    // The connection may be an old one, to a server that was demoted, or with an old setting.
+    pool.silence.found_read_only();
     server(pool, schema).await
 }
 
@@ -121,12 +138,19 @@ async fn server(pool: &Pool, schema: i64) -> Result<ServerInfo> {
         server: "postgres".to_owned(),
         schema,
         now: Timestamp::default(),
+        is_read_only: false,
+        connections_short: None,
     };
     for row in &rows {
         let mut fields = Fields::new(row, "pg_settings");
         let version: &str = fields.take("version")?;
         info.server = format!("postgres {version}");
         info.now = fields.time("now")?;
+        info.is_read_only = fields.take("read_only")?;
+        let allowed: Option<i64> = fields.take("allowed")?;
+        let allowed = allowed.and_then(|allowed| u32::try_from(allowed).ok());
+        // How many are needed is known to the caller.
+        info.connections_short = allowed.map(|allowed| (allowed, 0));
     }
     Ok(info)
 }

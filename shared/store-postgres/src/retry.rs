@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_shared::store::placements::Elsewhere;
-use mainspring_shared::store::{Connections, Contended, Denial, Error, Result, scope};
+use mainspring_shared::store::{Connections, Contended, Denial, Error, ReadOnly, Result, scope};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgDatabaseError, PgRow, PgSeverity};
 use sqlx::query::Query;
@@ -86,6 +86,19 @@ pub(crate) struct Pool {
     pub(crate) contended: Arc<Contended>,
     /// Whether the server restricts steps on behalf of one tenant to its rows.
     pub(crate) row_security: bool,
+    /// What its steps do.
+    pub(crate) steps: Steps,
+}
+
+/// What the steps of a pool do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Steps {
+    /// They write.
+    Write,
+    /// They renew a lease, which takes a moment: if it does not, the connection is doubted.
+    Renew,
+    /// They only read.
+    Read,
 }
 
 impl Pool {
@@ -103,7 +116,7 @@ impl Pool {
 }
 
 /// How long a server may take to answer a ping.
-const PING_MAX: Duration = Duration::from_secs(2);
+pub(crate) const PING_MAX: Duration = Duration::from_secs(2);
 
 /// A failure inside a step.
 #[derive(Debug)]
@@ -132,6 +145,7 @@ impl From<Fault> for Error {
             Fault::Row(error) => error,
             Fault::Driver(error) => match kind(&error) {
                 Kind::Full => unavailable(TooManyConnections),
+                Kind::ReadOnly => unavailable(ReadOnly),
                 Kind::Elsewhere => Elsewhere.into(),
                 Kind::Conflict | Kind::Lost | Kind::Away => unavailable(error),
                 Kind::Denied(why) => denied(why, &error),
@@ -164,6 +178,8 @@ enum Kind {
     Conflict,
     Lost,
     Away,
+    /// The connection leads to a server that takes no writes. There may be another by now.
+    ReadOnly,
     /// No connection is left on the server, or for this user.
     Full,
     /// The rows belong to a tenant that is not on this database; raised by the fence's triggers.
@@ -199,8 +215,14 @@ fn kind_of(code: &str, severity: Option<PgSeverity>) -> Kind {
         "40001" | "40P01" | "55P03" => Kind::Conflict,
         // The server ended the connection: shutdown, crash, idle timeout, transaction timeout.
         "57P01" | "57P02" | "57P03" | "57P05" | "25P03" | "25P04" => Kind::Lost,
-        // Statement timeout; a standby, which cannot write.
-        "57014" | "25006" => Kind::Away,
+        // Statement timeout.
+        "57014" => Kind::Away,
+        // A standby; or transactions are read-only by default.
+        "25006" => Kind::ReadOnly,
+        // A prepared statement is not there, or was prepared by somebody else: a pooler gives each
+        // transaction another connection.
+        "26000" | "42P05" => Kind::Denied(Denial::Session),
+        "08P01" if !ends_connection => Kind::Denied(Denial::Session),
         // pgbouncer also reports this class for a server that it cannot reach, or that had no free
         // connection for too long.
         code if code.starts_with("08") => Kind::Lost,
@@ -326,10 +348,16 @@ impl Attempts {
                 tracing::debug!(attempt = self.losses, "a connection broke");
                 Ok(Verdict::Lost)
             }
+            // It had no effect; the next connection is a new one.
+            Kind::ReadOnly if self.losses < LOSSES_MAX => {
+                self.losses += 1;
+                Ok(Verdict::Again)
+            }
             Kind::BadData => Ok(Verdict::BadData(refused(error))),
             Kind::Conflict
             | Kind::Lost
             | Kind::Away
+            | Kind::ReadOnly
             | Kind::Full
             | Kind::Elsewhere
             | Kind::Denied(_)
@@ -351,8 +379,37 @@ impl Attempts {
             let entered = pool.silence.answer(pool.patience, entered).await;
             entered.ok_or_else(no_answer)??;
         }
-        let answer = pool.silence.answer(pool.patience, work(held.connection()));
-        let done = answer.await.ok_or_else(no_answer)?;
+        let work = work(held.connection());
+        let answer = pool.silence.answer(pool.patience, work);
+        let answer = match pool.steps {
+            Steps::Renew => doubted(pool, answer).await,
+            Steps::Write | Steps::Read => answer.await,
+        };
+        let done = answer.ok_or_else(|| {
+            pool.silence.lost();
+            no_answer()
+        })?;
+        if let Err(Fault::Driver(error)) = &done {
+            match kind(error) {
+                Kind::Lost => pool.silence.lost(),
+                Kind::ReadOnly => {
+                    pool.silence.lost();
+                    pool.silence.found_read_only();
+                    return done;
+                }
+                // Whatever the session had is gone.
+                Kind::Denied(Denial::Session) => return done,
+                _ => {}
+            }
+        }
+        if pool.silence.is_read_only() && pool.steps != Steps::Read && done.is_ok() {
+            let writes = timeout(PING_MAX, takes_writes(held.connection())).await;
+            match writes {
+                Ok(Ok(true)) => pool.silence.found_writable(),
+                Ok(Ok(false)) => pool.silence.found_read_only(),
+                Ok(Err(_)) | Err(_) => return done,
+            }
+        }
         if done.is_err() || held.connection().should_flush() {
             // A transaction left open, by a fault or by a step that found nothing to do, is rolled
             // back only on the connection's next use. Ping now: until then it would hold its locks,
@@ -392,6 +449,43 @@ impl Attempts {
             }
         }
     }
+}
+
+/// Whether the server of a connection takes writes.
+pub(crate) async fn takes_writes(connection: &mut PgConnection) -> sqlx::Result<bool> {
+    let setting =
+        sqlx::query_scalar::<_, String>("SELECT current_setting('transaction_read_only')");
+    Ok(setting.fetch_one(connection).await? == "off")
+}
+
+/// How long a renewal may take until its connection is doubted. Each of its waits is shorter.
+const DOUBTED_AFTER: Duration = Duration::from_secs(3);
+
+/// Waits for an answer; but if it takes long, and the server answers on a new connection at once,
+/// the old ones are silent.
+async fn doubted<T>(pool: &Pool, answer: impl Future<Output = Option<T>>) -> Option<T> {
+    tokio::pin!(answer);
+    if let Ok(answer) = timeout(DOUBTED_AFTER, &mut answer).await {
+        return answer;
+    }
+    let answers = async {
+        let options = pool.connections.connect_options();
+        let mut fresh = PgConnection::connect_with(&options).await?;
+        fresh.ping().await?;
+        fresh.close().await
+    };
+    tokio::select! {
+        biased;
+        answer = &mut answer => return answer,
+        answers = timeout(PING_MAX, answers) => {
+            if matches!(answers, Ok(Ok(()))) {
+                tracing::warn!("a connection to the database is silent, and a new one is not");
+                pool.silence.found_silent();
+                return None;
+            }
+        }
+    }
+    answer.await
 }
 
 /// A connection in use, and since when it is out of its pool. Closed unless it is given back: if
@@ -466,7 +560,7 @@ mod tests {
     /// Whether the fault is transient once all attempts are used up.
     fn passes(code: &str, severity: PgSeverity) -> bool {
         match kind_of(code, Some(severity)) {
-            Kind::Conflict | Kind::Lost | Kind::Away | Kind::Full => true,
+            Kind::Conflict | Kind::Lost | Kind::Away | Kind::ReadOnly | Kind::Full => true,
             Kind::Elsewhere | Kind::BadData | Kind::Denied(_) | Kind::Refused => false,
         }
     }
@@ -522,6 +616,16 @@ mod tests {
         assert_eq!(denied("42501"), Kind::Denied(Denial::Rights));
         // A connection parameter that the server does not know.
         assert_eq!(denied("42704"), Kind::Refused);
+    }
+
+    #[test]
+    fn what_a_pooler_does_to_prepared_statements_is_told_as_such() {
+        let error = |code| kind_of(code, Some(PgSeverity::Error));
+        for code in ["26000", "42P05", "08P01"] {
+            assert_eq!(error(code), Kind::Denied(Denial::Session), "{code}");
+        }
+        // A pooler that cannot reach its server ends the connection.
+        assert_eq!(kind_of("08P01", Some(PgSeverity::Fatal)), Kind::Lost);
     }
 
     #[test]

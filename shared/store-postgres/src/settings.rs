@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_shared::store::Result;
+use sqlx::Connection as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 
-use crate::retry::{Pool, refused};
+use crate::retry::{PING_MAX, Pool, Steps, refused};
 use crate::silence::SilentConnections;
 
 /// What to do about the schema when the store is opened.
@@ -153,6 +154,12 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
+    /// How many connections the pools may open together.
+    pub(crate) fn connections_max(&self) -> u32 {
+        let most = |pool: &Pool| pool.connections.options().get_max_connections();
+        self.named().iter().map(|(_, pool)| most(pool)).sum()
+    }
+
     /// All pools with their names.
     pub(crate) fn named(&self) -> [(&'static str, &Pool); 6] {
         [
@@ -205,8 +212,9 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
     // sends took 4.1 s, and 0.16 s without.
     let auditors = within(settings.audit_timeout).options([("enable_nestloop", "off")]);
     let silence = Arc::new(SilentConnections::default());
-    let pool = |connections: u32, timeout: Duration, options| {
+    let pool = |steps: Steps, connections: u32, timeout: Duration, options| {
         let heard = silence.clone();
+        let met = silence.clone();
         let pool = PgPoolOptions::new()
             .max_connections(connections.max(1))
             .acquire_timeout(settings.acquire_timeout)
@@ -214,6 +222,25 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
             .before_acquire(move |_, connection| {
                 let suspect = heard.suspects(connection.age);
                 Box::pin(async move { Ok(!suspect) })
+            })
+            .after_connect(move |connection, _| {
+                let met = met.clone();
+                Box::pin(async move {
+                    // A standby answers reads, so that only a write would tell.
+                    let ask = sqlx::query_scalar("SELECT pg_is_in_recovery()");
+                    if ask.fetch_one(connection).await? {
+                        met.found_read_only();
+                    }
+                    Ok(())
+                })
+            })
+            .after_release(|connection, _| {
+                // Before the pool's own test, which would wait for ever.
+                Box::pin(async move {
+                    let answer = tokio::time::timeout(PING_MAX, connection.ping()).await;
+                    answer.unwrap_or_else(|late| Err(std::io::Error::from(late).into()))?;
+                    Ok(true)
+                })
             })
             .max_lifetime(Duration::from_mins(30))
             .connect_lazy_with(options);
@@ -224,17 +251,23 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
             silence: silence.clone(),
             contended: Arc::default(),
             row_security: settings.row_security,
+            steps,
         }
     };
     let timeout = settings.statement_timeout;
     let relaxed = keyed.clone().options([("synchronous_commit", "off")]);
     Ok(Pools {
-        writers: pool(settings.writers, timeout, keyed),
-        claimers: pool(settings.claimers, timeout, relaxed.clone()),
-        renewers: pool(1, timeout, relaxed.clone()),
-        streamers: pool(settings.streamers, timeout, relaxed),
-        readers: pool(settings.readers, settings.read_timeout, readers),
-        auditors: pool(1, settings.audit_timeout, auditors),
+        writers: pool(Steps::Write, settings.writers, timeout, keyed),
+        claimers: pool(Steps::Write, settings.claimers, timeout, relaxed.clone()),
+        renewers: pool(Steps::Renew, 1, timeout, relaxed.clone()),
+        streamers: pool(Steps::Write, settings.streamers, timeout, relaxed),
+        readers: pool(
+            Steps::Read,
+            settings.readers,
+            settings.read_timeout,
+            readers,
+        ),
+        auditors: pool(Steps::Read, 1, settings.audit_timeout, auditors),
     })
 }
 

@@ -6,6 +6,7 @@
 //! wait as long for each of them, one after the other.
 
 use std::future::pending;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -14,11 +15,19 @@ use tokio::time::{Instant, timeout};
 /// How long a statement already in flight may still take once another connection was found silent.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// When a connection of the store's pools was last found silent.
+/// Which of the store's connections are not to be used any more: those that are older than one
+/// that was found silent, or that may lead to a server that takes no writes.
 #[derive(Debug, Default)]
 pub(crate) struct SilentConnections {
     /// When a connection was last found silent.
     found: watch::Sender<Option<Instant>>,
+    /// When connections were last found to lead to a server that takes no writes, or took none
+    /// until then. Statements under way on them end by themselves.
+    condemned: watch::Sender<Option<Instant>>,
+    /// Whether the server was last seen to take no writes.
+    is_read_only: AtomicBool,
+    /// How often a connection was lost.
+    losses: AtomicU64,
 }
 
 impl SilentConnections {
@@ -44,10 +53,50 @@ impl SilentConnections {
         }
     }
 
-    /// Whether a connection of this age was opened before a connection was last found silent.
+    /// Makes the open connections suspects: one of them was found silent, and the server answers
+    /// on a new one. Statements under way on them end soon.
+    pub(crate) fn found_silent(&self) {
+        self.found.send_replace(Some(Instant::now()));
+    }
+
+    /// Makes the open connections suspects: on one of them, the server refused to write. It may
+    /// have been demoted, and its name may mean another one by now; or its setting holds for the
+    /// connections that were opened under it.
+    pub(crate) fn found_read_only(&self) {
+        if !self.is_read_only.swap(true, Ordering::AcqRel) {
+            tracing::warn!("the database accepts no writes: it is read-only, or a standby");
+        }
+        self.condemned.send_replace(Some(Instant::now()));
+    }
+
+    /// Counts a connection that was lost: the next one may lead to another server.
+    pub(crate) fn lost(&self) {
+        self.losses.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often a connection was lost.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
+    }
+
+    /// Whether the server was last seen to take no writes.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only.load(Ordering::Acquire)
+    }
+
+    /// The server takes writes again. Connections opened before may lead to the old server, which
+    /// would answer reads for ever, from data that stands still.
+    pub(crate) fn found_writable(&self) {
+        if self.is_read_only.swap(false, Ordering::AcqRel) {
+            tracing::info!("the database accepts writes again");
+            self.condemned.send_replace(Some(Instant::now()));
+        }
+    }
+
+    /// Whether a connection of this age is not to be used any more.
     pub(crate) fn suspects(&self, age: Duration) -> bool {
-        let found = *self.found.borrow();
-        found.is_some_and(|found| age > found.elapsed())
+        let before = |since: Option<Instant>| since.is_some_and(|since| age > since.elapsed());
+        before(*self.found.borrow()) || before(*self.condemned.borrow())
     }
 }
 
@@ -69,6 +118,20 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(silence.suspects(Duration::from_secs(2)), "it is older");
         assert!(!silence.suspects(Duration::from_millis(900)), "it is newer");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_to_a_server_without_writes_are_suspects_until_it_writes_again() {
+        let silence = SilentConnections::default();
+        silence.found_writable();
+        assert!(!silence.suspects(Duration::MAX), "it always did");
+        silence.found_read_only();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(silence.suspects(Duration::from_secs(2)), "it is older");
+        let newer = Duration::from_millis(900);
+        assert!(!silence.suspects(newer), "it may lead elsewhere");
+        silence.found_writable();
+        assert!(silence.suspects(newer), "it was opened meanwhile");
     }
 
     #[tokio::test(start_paused = true)]

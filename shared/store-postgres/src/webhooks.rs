@@ -22,7 +22,7 @@ use crate::columns::{json, maybe_text, text};
 use crate::ledger::now;
 use crate::reads::page;
 use crate::retry::{Fault, PgQuery, execute, fetch, repeatable, sql};
-use crate::rows::Fields;
+use crate::rows::{Fields, readable};
 use crate::store::PostgresStore;
 
 /// Endpoints from which one claim takes deliveries.
@@ -363,17 +363,15 @@ async fn fan_out(
             at: fields.time("at")?,
         })
     });
-    let news: Vec<WebhookNews> = news.collect::<Result<_>>()?;
+    let news: Vec<WebhookNews> = readable(news);
     if news.is_empty() {
         return Ok(FannedOut::default());
     }
     let tenants: BTreeSet<i32> = news.iter().map(|news| news.tenant.0).collect();
     let of_tenants = sql!("webhooks/of_tenants").bind(tenants.into_iter().collect::<Vec<_>>());
     let webhooks = of_tenants.fetch_all(&mut *tx).await?;
-    let webhooks = webhooks
-        .iter()
-        .map(record)
-        .collect::<Result<Vec<WebhookRecord>>>()?;
+    // An endpoint that cannot be read gets none; the events do not wait for it.
+    let webhooks: Vec<WebhookRecord> = readable(webhooks.iter().map(record));
     let deliveries = deliveries_of(&news, &webhooks);
     if !deliveries.is_empty() {
         let rows = || deliveries.iter();
@@ -422,7 +420,9 @@ async fn take_due(
     for row in &rows {
         let first = Fields::new(row, "webhook_deliveries").time("first_due")?;
         claimed.oldest_due.get_or_insert(first);
-        let webhook = record(row)?;
+        let Some(webhook) = readable(std::iter::once(record(row))).pop() else {
+            continue;
+        };
         if !claim.busy.contains(&(webhook.tenant, webhook.id)) {
             free.push(webhook);
         }
@@ -445,8 +445,7 @@ async fn take_due(
         .into_iter()
         .map(|it| ((it.tenant, it.id), it))
         .collect();
-    for row in &rows {
-        let delivery = delivery(row)?;
+    for delivery in readable(rows.iter().map(delivery)) {
         if let Some(webhook) = free.get(&(delivery.tenant, delivery.webhook)) {
             let webhook = webhook.clone();
             claimed

@@ -100,8 +100,8 @@ impl Database for SqliteDb {
         .boxed()
     }
 
-    fn spawn_transaction(&self, transaction: BoxFuture<'static, ()>) {
-        self.writer_thread.submit(transaction);
+    fn spawn_transaction(&self, commit: Commit, transaction: BoxFuture<'static, ()>) {
+        self.writer_thread.submit(commit, transaction);
     }
 
     fn reader(&self) -> BoxFuture<'_, Result<Box<dyn Connection>>> {
@@ -229,7 +229,7 @@ impl Transaction for Write {
             Ok(log_sync.durable(match commit {
                 Commit::Durable => number,
                 // The earlier commits, which this transaction may have seen.
-                Commit::Relaxed => number - 1,
+                Commit::Relaxed | Commit::Renewal => number - 1,
             }))
         }
         .boxed()
@@ -412,6 +412,7 @@ fn server(driver: &mut Driver) -> Result<Server> {
         .map_err(fault)?;
     Ok(Server {
         name: format!("SQLite {version}"),
+        is_read_only: false,
         schema,
     })
 }

@@ -7,6 +7,7 @@
 //! themselves, starting at [`prelude::START`], so that they do not depend on the database's clock.
 
 pub mod accounts;
+pub mod furnished;
 pub mod harness;
 pub mod prelude;
 
@@ -74,13 +75,14 @@ pub mod window;
 pub mod writes;
 
 /// The modules in this folder without cases.
-const WITHOUT_CASES: [&str; 6] = [
+const WITHOUT_CASES: [&str; 7] = [
     "prelude",
     "harness",
     "agreement",
     "concurrent",
     "recall",
     "writes",
+    "furnished",
 ];
 
 /// The source of every module with cases.

@@ -69,6 +69,7 @@ pub struct Faulty {
     paused: watch::Sender<bool>,
     away: AtomicBool,
     unreadable: Mutex<Option<&'static str>>,
+    failing: Mutex<Option<&'static str>>,
     then: Mutex<Option<(&'static str, BoxFuture<'static, ()>)>>,
 }
 
@@ -91,6 +92,7 @@ impl Faulty {
             paused: watch::Sender::new(false),
             away: AtomicBool::new(false),
             unreadable: Mutex::default(),
+            failing: Mutex::default(),
             then: Mutex::default(),
         }
     }
@@ -135,6 +137,12 @@ impl Faulty {
         *self.unreadable.lock().expect("nobody panics under it") = Some(name);
     }
 
+    /// From now on, writes by this method fail in this process, as those for a database of several
+    /// that is away; or none does again.
+    pub fn fail_writes(&self, name: Option<&'static str>) {
+        *self.failing.lock().expect("nobody panics under it") = name;
+    }
+
     /// Runs `what` right after the next successful call of this method, before its caller gets the
     /// result.
     pub fn then(&self, name: &'static str, what: impl Future<Output = ()> + Send + 'static) {
@@ -152,7 +160,8 @@ impl Faulty {
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         self.alive().await;
-        if self.away.load(Ordering::SeqCst) {
+        let fails = *self.failing.lock().expect("nobody panics under it") == Some(name);
+        if fails || self.away.load(Ordering::SeqCst) {
             return Err(unavailable());
         }
         let call = self.followed(name, call);

@@ -5,4 +5,5 @@ mod faults;
 mod local;
 mod prefixes;
 mod redis;
+mod refusals;
 mod turns;

@@ -120,6 +120,43 @@ async fn a_message_that_comes_late_begins_nothing() {
     world.audit().await;
 }
 
+/// While commits are slow, every message comes late. The send goes on as one that was enqueued does,
+/// and has lost nothing.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_comes_late_gives_the_session_back_at_once() {
+    let world = World::new().await;
+    world.worker_with(WorkerConfig::default(), faulty(&world));
+    let key = rested(&world).await;
+    world.set_dispatch_delivery(DispatchDelivery::IsKept);
+    let id = world.send(key, "hello").await;
+    world.pass(Duration::from_millis(900)).await;
+    assert_eq!(world.script.asked(), 1, "it was not found yet");
+    world.set_dispatch_delivery(DispatchDelivery::Arrives);
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed);
+    assert_eq!((record.crashes, record.attempts), (0, 1));
+    let took = record.finished_at.expect("final").since(record.created_at);
+    assert!(took < Duration::from_millis(1_300), "{took:?}");
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_says_it_works_and_brings_nothing_costs_seconds() {
+    let world = World::new().await;
+    world.lose_jobs();
+    let config = WorkerConfig {
+        direct_percent: 0,
+        ..WorkerConfig::default()
+    };
+    world.worker_with(config, faulty(&world));
+    let key = world.session(AgentSpec::default()).await;
+    let id = world.send(key, "hello").await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!((record.status, record.attempts), (SendStatus::Completed, 1));
+    let took = record.finished_at.expect("final").since(record.created_at);
+    assert!(took < secs(10), "{took:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_message_that_comes_twice_begins_one_run() {
     let world = World::new().await;

@@ -410,6 +410,29 @@ async fn a_scheduler_that_dies_after_any_of_its_steps_loses_no_message() {
     }
 }
 
+/// The database of one tenant is away between a post and its record: nobody else's messages wait.
+#[tokio::test(start_paused = true)]
+async fn outcomes_that_cannot_be_recorded_hold_up_no_delivery() {
+    let bed = Bed::new().await;
+    let id = bed.endpoint(1, &["*"], &[]).await;
+    let _worker = bed.world.worker("w", bed.world.store.clone());
+    let faulty = Arc::new(Faulty::new(bed.world.store.clone(), FaultPlan::NEVER));
+    faulty.fail_writes(Some("settle_deliveries"));
+    let _scheduler = bed.world.scheduler("s", faulty.clone()).await;
+    for sends in 1..=3 {
+        bed.sends(1).await;
+        bed.world.pass(Duration::from_secs(5)).await;
+        assert_eq!(bed.seen(1).len(), sends, "each message is posted");
+    }
+    faulty.fail_writes(None);
+    let delivered = bed.settled(id, 3).await;
+    assert!(
+        delivered.iter().all(|it| it.attempts == 1),
+        "{delivered:#?}"
+    );
+    assert_eq!(bed.seen(1).len(), 3, "and posted once");
+}
+
 #[tokio::test(start_paused = true)]
 async fn both_secrets_sign_while_one_replaces_the_other() {
     let bed = Bed::new().await;

@@ -9,5 +9,6 @@ mod mysql;
 mod placed;
 mod postgres;
 mod s3;
+mod spoilt;
 mod sqlite;
 mod suite;

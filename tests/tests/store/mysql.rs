@@ -5,8 +5,10 @@
 #[path = "sqlite/audit.rs"]
 mod audit;
 mod concurrent;
+mod connections;
 mod locked;
 mod opened;
+mod proxy;
 mod schema;
 mod statements;
 #[path = "sqlite/steps.rs"]

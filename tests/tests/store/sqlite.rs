@@ -7,6 +7,7 @@ mod load;
 mod migration;
 mod opened;
 mod path;
+mod spoilt;
 mod statements;
 mod steps;
 mod tenant_tables;

@@ -383,6 +383,11 @@ pub const METRICS: &[Metric] = &[
         "Sessions claimed with a send whose worker, or its tool sandbox, has crashed since the send's last stored round.",
     ),
     counter(
+        "mainspring_worker_database_went_back_total",
+        &[],
+        "Sessions whose rows lacked messages that a worker had stored: the database went back in time, as after a failover that lost commits.",
+    ),
+    counter(
         "mainspring_worker_fenced_writes_total",
         &["write"],
         "Writes of a round, an end or a park that were refused because another worker held the session by then.",

@@ -11,8 +11,10 @@ use mainspring_shared::store::{
     BootRecord, Boots, Connections, NewBoot, Owned, PoolTools, Renewal, Result,
 };
 use mainspring_shared::time::Timestamp;
+use tokio::time::Instant;
 
 use super::by_tenant::placed;
+use crate::merge::Answers;
 use crate::place::Place;
 use crate::store::{GRACE, PlacedStore};
 
@@ -20,9 +22,23 @@ use crate::store::{GRACE, PlacedStore};
 /// the background.
 const RENEWS: Duration = Duration::from_millis(300);
 
+/// How often, and how many times, a boot is stopped on a database that was away: for an hour. After
+/// that its lease is long over.
+const STOPS_AGAIN: Duration = Duration::from_millis(500);
+const STOPS_MAX: u32 = 7_200;
+
 placed! { Boots {
         fn connections(&self) -> Vec<Connections> {
             connections(self)
+        }
+
+        fn has_lapsed(&self, boot: BootId, tenant: TenantId) -> bool {
+            let known = self.catalogue.known(tenant);
+            known.is_ok_and(|known| self.place(known).has_lapsed(boot))
+        }
+
+        fn losses(&self) -> u64 {
+            self.places().iter().map(|place| place.store.losses()).sum()
         }
     }:
     fn register_boot(boot: NewBoot) -> () = by (register);
@@ -73,8 +89,18 @@ async fn renew(
     ttl: Duration,
     in_flight: u32,
 ) -> Result<Renewal> {
-    let renew =
-        |place: Arc<Place>| async move { place.store.renew_boot(boot, ttl, in_flight).await };
+    // Counted from before the database was asked, and with a margin, as the process does itself.
+    // It looks at that with each renewal, six of which are made in a lease.
+    let usable = ttl.saturating_sub((ttl / 5).min(Duration::from_secs(2)));
+    let until = Instant::now() + usable.saturating_sub(ttl / 6);
+    let renew = |place: Arc<Place>| async move {
+        let renewal = place.store.renew_boot(boot, ttl, in_flight).await?;
+        match renewal {
+            Renewal::Renewed { .. } => place.holds(boot, until),
+            Renewal::Dead => {}
+        }
+        Ok(renewal)
+    };
     let answers = store.each(RENEWS, renew).await.some()?;
     let is_told =
         |it: &Renewal| matches!(it, Renewal::Renewed { signals, .. } if !signals.is_empty());
@@ -111,7 +137,7 @@ async fn renew(
 
 /// Revives a boot on a database that was unavailable for longer than its lease, or registers it if
 /// the database was unavailable when the boot started.
-async fn live_again(place: &Place, boot: BootId, ttl: Duration, new: Option<NewBoot>) {
+async fn live_again(place: &Arc<Place>, boot: BootId, ttl: Duration, new: Option<NewBoot>) {
     let revived = place.ask(place.placements.revive_boot(boot, ttl)).await;
     let entered = match (revived, new) {
         (Ok(false), Some(new)) => place.ask(place.store.register_boot(new)).await,
@@ -131,10 +157,29 @@ async fn live_again(place: &Place, boot: BootId, ttl: Duration, new: Option<NewB
 
 async fn stop(store: &PlacedStore, boot: BootId) -> Result<()> {
     let stop = move |place: Arc<Place>| async move { place.store.stop_boot(boot).await };
-    // On an unavailable database the lease expires by itself.
-    store.each(GRACE, stop).await.some()?;
+    let stopped = store.each(GRACE, stop).await.0;
+    for (index, answer) in &stopped {
+        let place = store.places()[*index].clone();
+        place.forgets(boot);
+        if answer.is_err() {
+            // When the database is back, others would take its sessions over and count a crash.
+            tokio::spawn(async move { stop_later(&place, boot).await });
+        }
+    }
+    Answers(stopped).some()?;
     store.boots().retain(|other| other.id != boot);
     Ok(())
+}
+
+/// Stops a boot on a database that was away.
+async fn stop_later(place: &Arc<Place>, boot: BootId) {
+    let mut again = tokio::time::interval(STOPS_AGAIN);
+    for _ in 0..STOPS_MAX {
+        again.tick().await;
+        if place.ask(place.store.stop_boot(boot)).await.is_ok() {
+            return;
+        }
+    }
 }
 
 async fn owned(

@@ -97,7 +97,7 @@ async fn follow(store: &PlacedStore) -> Result<()> {
     Ok(())
 }
 
-async fn paused(place: &Place) -> Result<BTreeMap<PauseKey, PauseRecord>> {
+async fn paused(place: &Arc<Place>) -> Result<BTreeMap<PauseKey, PauseRecord>> {
     let mut all = BTreeMap::new();
     let mut after = None;
     loop {

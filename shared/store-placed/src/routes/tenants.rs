@@ -1,6 +1,8 @@
 //! Tenants and their keys, which are at home. A tenant's database has a copy of its limits, under
 //! which places, seats and money are taken.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use mainspring_shared::id::{KeyId, SendId, TenantId};
 use mainspring_shared::store::placements::Elsewhere;
@@ -130,7 +132,7 @@ pub(super) async fn follow(store: &PlacedStore) {
     }
 }
 
-async fn follow_one(store: &PlacedStore, tenant: TenantId, place: &Place) -> Result<()> {
+async fn follow_one(store: &PlacedStore, tenant: TenantId, place: &Arc<Place>) -> Result<()> {
     let home = store.home();
     let wanted = home.ask(home.store.get_tenant(tenant)).await?;
     let found = place.ask(place.store.get_tenant(tenant)).await?;

@@ -83,6 +83,21 @@ impl Server {
         address(self.port)
     }
 
+    /// The same server for another of its users.
+    pub fn address_of(&self, user: &str, password: &str) -> Address {
+        let url = format!("redis://{user}:{password}@127.0.0.1:{}", self.port);
+        url.parse().expect("an address")
+    }
+
+    /// Runs a command; its answer does not matter.
+    pub async fn command(&self, words: &[&str]) {
+        let mut connection = self.connection().await;
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        let done = command.query_async::<redis::Value>(&mut connection).await;
+        done.unwrap_or_else(|error| panic!("{words:?}: {error}"));
+    }
+
     /// A queue on this server.
     pub fn queue(&self) -> Arc<RedisQueue> {
         queue(&self.address())

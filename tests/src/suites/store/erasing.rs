@@ -1,122 +1,16 @@
 //! Erasing tenants with everything they have.
 
-use mainspring_shared::agent::{AgentKey, AgentLimits, AgentName, AgentSpec};
-use mainspring_shared::id::{MemoryId, SessionKey, TenantId, TimerId};
+use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{
     AcceptSend, BeginErasureOutcome, CreateKeyOutcome, CreateTenantOutcome, ERASED_MS_MIN,
     IdempotencyKey, Inspect, NewKey, NewMemory, NewSession, NewTimer, PublishAgent, ReserveMoney,
     SaveMemory, Target, TenantPatch, delete_whole,
 };
-use mainspring_shared::tenant::{Retention, TenantErasure, Usd};
-use mainspring_shared::timer::TimerTarget;
-use serde_json::Map;
-use uuid::Uuid;
+use mainspring_shared::tenant::{Retention, TenantErasure};
 
-use super::money;
+use super::furnished::{furnish, session_of};
 use super::prelude::*;
 use super::tenants::{new, new_key, tenant};
-use super::timers::once;
-use super::webhooks::new_webhook;
-
-/// The n-th session of a tenant.
-fn session_of(tenant: TenantId, n: u128) -> SessionKey {
-    SessionKey { tenant, ..key(n) }
-}
-
-/// Gives a tenant one of many kinds of things, with IDs that differ from other tenants'.
-async fn furnish(store: &dyn Inspect, tenant: TenantId, n: u128) {
-    let store = &*store.at(time(0));
-    let request = |route: &str| IdempotencyKey {
-        tenant,
-        route: route.to_owned(),
-        key: "k".to_owned(),
-        body_hash: [1; 32],
-    };
-    store
-        .create_key(new_key(n, tenant), Some(request("keys")))
-        .await
-        .expect("creates");
-    let session = NewSession {
-        key: session_of(tenant, n),
-        ..new_session(n)
-    };
-    store
-        .create_sessions(vec![(session, Some(request("sessions")))])
-        .await
-        .expect("creates");
-    let sending = AcceptSend {
-        target: Target::Existing(session_of(tenant, n)),
-        ..sending(n, n)
-    };
-    store
-        .accept_sends(boot(SCHEDULER), vec![sending])
-        .await
-        .expect("accepts");
-    let timer = once(n, n, 5_000);
-    let timer = NewTimer {
-        id: TimerId(Uuid::from_u128(n)),
-        tenant,
-        target: match timer.target {
-            TimerTarget::Send { input, options, .. } => TimerTarget::Send {
-                session: session_of(tenant, n).session,
-                input,
-                options,
-            },
-            other @ TimerTarget::Run { .. } => other,
-        },
-        ..timer
-    };
-    store
-        .create_timers(vec![(timer, None)])
-        .await
-        .expect("creates");
-    let memory = SaveMemory {
-        tenant,
-        entry: NewMemory {
-            id: MemoryId(Uuid::from_u128(n)),
-            namespace: "user/1".parse().expect("a namespace"),
-            text: "likes tea".to_owned(),
-            metadata: Map::new(),
-            source: None,
-            expires_at: None,
-        },
-        idempotency: None,
-    };
-    store.save_memory(memory).await.expect("saves");
-    let name: AgentName = "helper".parse().expect("a name");
-    let limits = AgentLimits {
-        usd_per_day: Some(Usd(50)),
-        ..AgentLimits::default()
-    };
-    let agent = PublishAgent {
-        key: AgentKey {
-            tenant,
-            name: name.clone(),
-        },
-        spec: AgentSpec::default(),
-        limits: Some(limits),
-        idempotency: None,
-    };
-    store.publish_agent(agent).await.expect("publishes");
-    let aside = ReserveMoney {
-        tenant,
-        agent: Some(name),
-        ..money::asking(n, 5)
-    };
-    let had = store.reserve_money(vec![aside]).await.expect("answers");
-    assert_eq!(had, [money::granted(5)]);
-    let webhook = mainspring_shared::store::NewWebhook {
-        tenant,
-        ..new_webhook(n, &["*"])
-    };
-    store.create_webhook(webhook, None).await.expect("creates");
-    let of_key = Some(mainspring_shared::id::KeyId(Uuid::from_u128(n)));
-    for key in [None, of_key] {
-        let places = vec![send(n + 500)];
-        let taken = store.reserve_sends(tenant, key, places, 5).await;
-        taken.expect("reserves");
-    }
-}
 
 async fn begin(store: &dyn Inspect, tenant: TenantId) -> TenantErasure {
     match store.begin_tenant_erasure(tenant).await.expect("answers") {

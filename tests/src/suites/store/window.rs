@@ -69,6 +69,13 @@ pub async fn without_a_cache_the_whole_window_comes(store: &dyn Inspect) {
     assert_eq!(window(store, 0, 0).await, all);
 }
 
+/// A failover to a server that lacked the last commits: the model must be shown what is stored, and
+/// neither nothing nor what is gone.
+pub async fn a_cache_that_is_ahead_of_the_row_is_none(store: &dyn Inspect) {
+    let all = prepare(store, None).await;
+    assert_eq!(window(store, 1, 12).await, all);
+}
+
 pub async fn the_agent_bounds_the_window(store: &dyn Inspect) {
     prepare(store, Some(4)).await;
     assert_eq!(seqs(&window(store, 0, 0).await), [7, 8]);

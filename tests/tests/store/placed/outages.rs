@@ -126,6 +126,31 @@ async fn while_a_database_is_away_the_tenants_of_others_go_on() {
             moment().await;
         }
         assert!(slowest < Duration::from_secs(6), "{slowest:?}");
+        // The clients of the tenant that is away repeat all the time. Nobody of theirs finds out for
+        // all whether its database is back.
+        let (hammering, stop) = (placed.clone(), tokio_util::sync::CancellationToken::new());
+        let stopped = stop.clone();
+        let hammer = tokio::spawn(async move {
+            while !stopped.is_cancelled() {
+                let _ = hammering.accept_sends(boot, vec![to(far)]).await;
+                moment().await;
+            }
+        });
+        let begun = Instant::now();
+        let mut slowest = Duration::ZERO;
+        while begun.elapsed() < Duration::from_secs(3) {
+            let begin = Instant::now();
+            let outcomes = placed.accept_sends(boot, vec![to(near), to(far)]).await;
+            let outcomes = outcomes.expect("answers");
+            assert!(
+                matches!(outcomes[0], AcceptOutcome::Accepted(_)),
+                "{outcomes:?}"
+            );
+            slowest = slowest.max(begin.elapsed());
+        }
+        stop.cancel();
+        hammer.await.expect("it ends");
+        assert!(slowest < Duration::from_millis(900), "{slowest:?}");
         let alone = placed.accept_sends(boot, vec![to(far)]).await;
         assert!(matches!(alone, Err(Error::Unavailable { .. })), "{alone:?}");
 
@@ -147,6 +172,56 @@ async fn while_a_database_is_away_the_tenants_of_others_go_on() {
         accept(&placed, far).await;
         there.close().await;
         world.assert_sound().await;
+    })
+    .await;
+}
+
+/// A worker that is cut off from one database must not go on with what others may have taken over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_one_database_does_not_renew_has_lapsed_for_its_tenants_only() {
+    with_world("lapsed", async |world| {
+        let (_, rest) = world.urls[1].rsplit_once('@').expect("has a user");
+        let (address, _) = rest.split_once('/').expect("has a database");
+        let proxy = CutProxy::to(address.to_owned()).await;
+        let behind = settings(&proxy.url(&world.urls[1]));
+        let mut stores = world.stores.clone();
+        let there = PostgresStore::open(&behind).await.expect("opens");
+        stores.insert("b", there.clone());
+        let placed = together(&stores);
+        let (here, away) = (world.tenant("here").await, world.tenant("away").await);
+        world.take(away, "b").await;
+        let boot = crate::placed::world::new_boot();
+        placed.register_boot(boot.clone()).await.expect("registers");
+        let (boot, ttl) = (boot.id, Duration::from_secs(3));
+        let lapsed = || (placed.has_lapsed(boot, here), placed.has_lapsed(boot, away));
+        // Both databases have renewed it, and the catalogue is known.
+        accept(&placed, world.session(away).await).await;
+        placed.renew_boot(boot, ttl, 1).await.expect("renews");
+        assert_eq!(lapsed(), (false, false));
+        proxy.cut().await;
+        let cut_at = Instant::now();
+        while !lapsed().1 {
+            placed
+                .renew_boot(boot, ttl, 1)
+                .await
+                .expect("one of them renews it");
+            assert!(!lapsed().0);
+            assert!(
+                cut_at.elapsed() < ttl,
+                "others may have its sessions by now"
+            );
+            moment().await;
+        }
+        proxy.mend();
+        while lapsed().1 {
+            placed.renew_boot(boot, ttl, 1).await.expect("renews");
+            assert!(
+                cut_at.elapsed() < Duration::from_secs(30),
+                "it is not renewed again"
+            );
+            moment().await;
+        }
+        there.close().await;
     })
     .await;
 }

@@ -317,6 +317,7 @@ macro_rules! session_cases {
             }
             window {
                 without_a_cache_the_whole_window_comes,
+                a_cache_that_is_ahead_of_the_row_is_none,
                 the_agent_bounds_the_window,
                 a_bound_beyond_the_transcript_is_the_whole_of_it,
                 a_window_never_begins_between_a_call_and_its_result,

@@ -1,0 +1,2 @@
+-- Nothing: only on MySQL and MariaDB a transaction leaves a mark by which it is known to be committed.
+SELECT 1;

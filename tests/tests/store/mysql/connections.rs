@@ -1,0 +1,150 @@
+//! Connections that fail in the ways in which they do not say so.
+
+use std::time::Duration;
+
+use mainspring_shared::store::prelude::*;
+use mainspring_shared::store::{AcceptOutcome, AfterSend, Error, Inspect as _, ReadOnly};
+use mainspring_store_core::SqlStore;
+use mainspring_store_mysql::Settings;
+use tokio::time::Instant;
+
+use crate::mysql::opened::{Opened, open};
+use crate::mysql::proxy::Proxy;
+use crate::mysql::steps::*;
+
+/// A store that reaches its database through a proxy.
+async fn behind_proxy() -> Option<(Opened, Proxy, SqlStore)> {
+    let direct = open().await?;
+    let proxy = Proxy::start(direct.place.url()).await;
+    let store = mainspring_store_mysql::open(&Settings::new(proxy.url.clone())).await;
+    Some((direct, proxy, store.expect("opens")))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_was_not_answered_is_read_back() {
+    let Some((direct, proxy, store)) = behind_proxy().await else {
+        return;
+    };
+    register(&store, 0, 1).await;
+    proxy.lose_commit();
+    let accepted = accept(&store, 0, opening(1, 1)).await;
+    assert!(proxy.has_lost());
+    assert_eq!(accepted.step, 1);
+
+    proxy.lose_commit();
+    let claimed = claim(&store, 1, 1, 1, 7).await;
+    assert!(proxy.has_lost());
+    let ids = vec![(key(1).tenant, send(1))];
+    let record = store
+        .get_sends(ids)
+        .await
+        .expect("reads")
+        .remove(0)
+        .expect("it is there");
+    proxy.lose_commit();
+    let end = ending(&claimed, &record, AfterSend::Release);
+    complete(&store, 2, end).await;
+    assert!(proxy.has_lost());
+    let dump = direct.store.dump().await.expect("dumps");
+    assert_eq!(dump.sessions.len(), 1);
+    assert_eq!(
+        dump.sessions[0].messages.len(),
+        2,
+        "nothing was stored twice"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_a_lost_connection_had_locked_is_free_at_once() {
+    let Some((_direct, proxy, store)) = behind_proxy().await else {
+        return;
+    };
+    accept(&store, 0, opening(1, 1)).await;
+    let begun = Instant::now();
+    proxy.lose_commit();
+    accept(&store, 0, sending(2, 1)).await;
+    accept(&store, 0, sending(3, 1)).await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_fall_silent_stop_work_for_seconds_and_not_for_ever() {
+    let Some((_direct, proxy, store)) = behind_proxy().await else {
+        return;
+    };
+    register(&store, 0, 1).await;
+    let renew = async || store.renew_boot(boot(1), Duration::from_secs(10), 0).await;
+    renew().await.expect("renews");
+    accept(&store, 0, opening(1, 1)).await;
+    proxy.silence();
+    let begun = Instant::now();
+    // A process renews its lease all the time, which finds the silence for all its connections.
+    let accepting = async {
+        loop {
+            let items = vec![sending(2, 1)];
+            match store.at(time(1)).accept_sends(SCHEDULER, items).await {
+                Ok(outcomes) => break outcomes,
+                Err(Error::Unavailable { .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+    };
+    let (_, outcomes) = tokio::join!(renew(), accepting);
+    assert!(
+        matches!(outcomes[0], AcceptOutcome::Accepted(_)),
+        "{outcomes:?}"
+    );
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
+    store.check().await.expect("reads, too");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_to_a_server_that_was_demoted_are_not_used_once_there_is_another() {
+    let Some((_direct, proxy, store)) = behind_proxy().await else {
+        return;
+    };
+    accept(&store, 0, opening(1, 1)).await;
+    proxy.demote(true);
+    let several = |from: u128| {
+        let writes = (from..from + 12).map(|n| {
+            let store = store.clone();
+            async move {
+                store
+                    .at(time(1))
+                    .accept_sends(SCHEDULER, vec![sending(n, 1)])
+                    .await
+            }
+        });
+        futures::future::join_all(writes)
+    };
+    // All connections of the pool lead to the old server.
+    let mut refused = 0;
+    for outcome in several(100).await {
+        if let Err(Error::Unavailable { source }) = &outcome {
+            refused += usize::from(source.is::<ReadOnly>());
+        }
+    }
+    assert!(refused > 0 && proxy.refused() > 0);
+    proxy.demote(false);
+    let begun = Instant::now();
+    for outcome in several(200).await {
+        let outcome = outcome.expect("the name means a server that writes");
+        assert!(
+            matches!(outcome[0], AcceptOutcome::Accepted(_)),
+            "{outcome:?}"
+        );
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
+}
