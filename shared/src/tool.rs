@@ -3,6 +3,7 @@
 mod bounds;
 mod call;
 mod declared;
+mod inquiry;
 mod preset;
 mod published;
 mod question;
@@ -16,6 +17,9 @@ pub use call::{
 pub use declared::{
     DeclaredTool, ExternalTool, HttpTool, McpTools, ToolEntry, ToolFault, WorkerTool, check,
     digest_by, is_pool, pool_fault, pool_of, url_fault,
+};
+pub use inquiry::{
+    Asked, Form, FormFault, INQUIRIES_MAX, INQUIRY_BYTES_MAX, Inquiry, Replies, Reply, Wants,
 };
 pub use preset::{CORE, EXPLORE, FULL, preset};
 pub use published::Published;

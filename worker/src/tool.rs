@@ -6,6 +6,7 @@
 //! then name it like a built-in one.
 
 mod gathered;
+mod inquiring;
 mod isolation;
 mod kept;
 mod offer;
@@ -23,12 +24,13 @@ use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::memory::Account;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::skill::AgentSkill;
-use mainspring_shared::tool::{DeclaredTool, Repeat};
+use mainspring_shared::tool::{DeclaredTool, Inquiry, Repeat};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::llm::ToolSpec;
 
+pub use inquiring::Inquiring;
 pub use isolation::{Cell, CellOwner, Isolator, NoCell};
 pub(crate) use kept::Keep;
 pub use kept::Kept;
@@ -161,6 +163,8 @@ pub struct Invocation {
     pub progress: Progress,
     /// What the tool keeps of the call beyond the life of this worker.
     pub kept: Kept,
+    /// Whether the tool may ask a person, and the answers to what it has asked.
+    pub inquiring: Inquiring,
 }
 
 /// The skills of an agent in one send.
@@ -229,6 +233,10 @@ pub enum ToolError {
         /// What the client is told.
         message: String,
     },
+    /// The tool needs an answer of a person. The send waits for it without a worker; then the call is made again, with
+    /// all answers so far in [`Invocation::inquiring`]. Only for calls that may ask; any other gets it as an error.
+    #[error("the tool asks a person, which this call cannot")]
+    Asks(Box<Inquiry>),
     /// The process that made the call died, and how far it got is unknown. The send is taken up
     /// again, as after a worker crash: `repeat` decides what happens to the call.
     #[error("{message}")]

@@ -121,11 +121,30 @@ fn listed(format: Format, mut waiting: Vec<Value>) -> Vec<Value> {
             let question = Question::of(name, &call["arguments"]);
             call["asks"] = match question.filter(|_| call["wants"] == "answer") {
                 Some(question) => json!(question.question),
+                None if call["wants"] == "reply" => asked(&call["asks"]),
                 None => call["arguments"].clone(),
             };
         }
     }
     waiting
+}
+
+/// What a tool asks, in one line: its words, and what it wants.
+fn asked(asks: &Value) -> Value {
+    let message = asks["message"].as_str().unwrap_or_default();
+    let wants = match asks["url"].as_str() {
+        Some(url) => url.to_owned(),
+        None => {
+            let fields = asks["requested_schema"]["properties"].as_object();
+            let fields: Vec<&str> = fields
+                .into_iter()
+                .flatten()
+                .map(|(name, _)| &**name)
+                .collect();
+            fields.join(", ")
+        }
+    };
+    json!(format!("{message} [{wants}]"))
 }
 
 fn choose<'a>(id: &str, waiting: &'a [Value], call: Option<&str>) -> Result<&'a Value, Failure> {
@@ -159,6 +178,14 @@ fn choose<'a>(id: &str, waiting: &'a [Value], call: Option<&str>) -> Result<&'a 
 fn result(call: &Value, said: Answer) -> Result<Value, Failure> {
     let call_id = &call["call_id"];
     let wants_permission = call["wants"] == "permission";
+    if call["wants"] == "reply" {
+        let question = &call["asks"]["question"];
+        let output = reply(call, said)?;
+        return Ok(match output {
+            Ok(output) => json!({ "call_id": call_id, "output": output, "question": question }),
+            Err(error) => json!({ "call_id": call_id, "error": error }),
+        });
+    }
     match said {
         Answer::Permission { approved, note } if wants_permission => {
             let mut output = json!({ "approved": approved });
@@ -181,6 +208,36 @@ fn result(call: &Value, said: Answer) -> Result<Value, Failure> {
     }
 }
 
+/// The answer to what a tool asks: `--approve` and `--deny` where it wants no values, else the values as JSON. The inner
+/// error ends the call.
+fn reply(call: &Value, said: Answer) -> Result<Result<Value, String>, Failure> {
+    let wants_values = call["asks"]["mode"] == "form";
+    match said {
+        Answer::Error(error) => Ok(Err(error)),
+        Answer::Permission {
+            approved: false, ..
+        } => Ok(Ok(json!({ "action": "decline" }))),
+        Answer::Permission { approved: true, .. } if !wants_values => {
+            Ok(Ok(json!({ "action": "accept" })))
+        }
+        Answer::Value(value) if value.get("action").is_some() => Ok(Ok(value)),
+        Answer::Value(values @ Value::Object(_)) if wants_values => {
+            Ok(Ok(json!({ "action": "accept", "content": values })))
+        }
+        Answer::Value(_) | Answer::Permission { .. } | Answer::Nothing => Err(usage_text(
+            format!(
+                "the tool of {} asks for something else",
+                show(&call["call_id"])
+            ),
+            if wants_values {
+                "pass the values with --json '{…}', or refuse with --deny"
+            } else {
+                "open the address and pass --approve, or refuse with --deny"
+            },
+        )),
+    }
+}
+
 fn show(text: &Value) -> String {
     output::harmless(text.as_str().unwrap_or_default())
 }
@@ -193,7 +250,11 @@ mod tests {
     fn people_read_the_question_and_programs_all_of_it() {
         let question = json!({ "question": "go on?", "kind": "confirm" });
         let call = |name: &str, wants: &str, arguments: &Value| json!({ "name": name, "wants": wants, "arguments": arguments });
+        let mut asking = call("remove", "reply", &json!({ "n": 1 }));
+        asking["asks"] =
+            json!({"message": "Sure?", "requested_schema": {"properties": {"sure": {}}}});
         let calls = vec![
+            asking,
             call("ask_person", "answer", &question),
             call("ask_person", "permission", &question),
             call("pay", "answer", &json!({ "euro": 5 })),
@@ -202,7 +263,45 @@ mod tests {
             .into_iter()
             .map(|mut call| call["asks"].take())
             .collect();
-        assert_eq!(asks, [json!("go on?"), question, json!({ "euro": 5 })]);
+        let expected = [
+            json!("Sure? [sure]"),
+            json!("go on?"),
+            question,
+            json!({ "euro": 5 }),
+        ];
+        assert_eq!(asks, expected);
         assert_eq!(listed(Format::Json, calls.clone()), calls);
+    }
+
+    #[test]
+    fn what_a_tool_asks_is_answered_with_values_or_a_word() {
+        let form =
+            json!({"call_id": "c", "wants": "reply", "asks": {"question": 2, "mode": "form"}});
+        let page =
+            json!({"call_id": "c", "wants": "reply", "asks": {"question": 1, "mode": "url"}});
+        let permission = |approved| Answer::Permission {
+            approved,
+            note: String::new(),
+        };
+        let accept = json!({"action": "accept", "content": {"sure": true}});
+        for (call, said, expected) in [
+            (&form, Answer::Value(json!({"sure": true})), accept.clone()),
+            (&form, Answer::Value(accept.clone()), accept),
+            (&form, permission(false), json!({"action": "decline"})),
+            (&page, permission(true), json!({"action": "accept"})),
+        ] {
+            let posted = result(call, said).expect("an answer");
+            assert_eq!(posted["output"], expected);
+            assert_eq!(posted["question"], call["asks"]["question"]);
+        }
+        let given_up = result(&form, Answer::Error("no".to_owned())).expect("an answer");
+        assert_eq!(given_up, json!({"call_id": "c", "error": "no"}));
+        for (call, said) in [
+            (&form, permission(true)),
+            (&form, Answer::Value(json!("yes"))),
+            (&page, Answer::Value(json!("yes"))),
+        ] {
+            result(call, said).expect_err("no answer");
+        }
     }
 }

@@ -13,7 +13,9 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, SessionKey};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::store::{CallAnswer, PostOutcome, PostResult};
-use mainspring_shared::tool::{Approval, CallRecord, CallResult, Question, bounded, digest_part};
+use mainspring_shared::tool::{
+    Approval, CallRecord, CallResult, Question, Reply, bounded, digest_part,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
@@ -49,7 +51,8 @@ pub(super) struct ResultBody {
     call_id: String,
     /// Any JSON; a text is shown to the model as it is. For a question a text, one of its options, or
     /// `true` and `false`, by its kind. For a call that waits for permission:
-    /// `{"approved": true | false, "note"?}`.
+    /// `{"approved": true | false, "note"?}`. For what a tool asks: `{"action": "accept", "content"?}`,
+    /// `{"action": "decline"}` or `{"action": "cancel"}`.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<Object>)]
     output: Option<Value>,
@@ -62,6 +65,8 @@ pub(super) struct ResultBody {
     /// One line that says what is left of the call once it is old, for agents that show digests of older
     /// sends or summaries of older results; at most 256 bytes are kept.
     digest: Option<String>,
+    /// Which question of the tool is answered, as listed; the first one when absent.
+    question: Option<u32>,
 }
 
 impl JsonBody for ResultsBody {
@@ -208,6 +213,10 @@ fn answer(
     posted: &ResultBody,
     call: Option<&CallRecord>,
 ) -> CallAnswer {
+    let asks = call.filter(|call| !call.asked.is_empty() && call.result.is_none());
+    if let Some(call) = asks.filter(|_| posted.error.is_none()) {
+        return reply(checks, place, posted, call);
+    }
     if let Some(error) = &posted.error {
         let result = CallResult::error(Code::ToolFailed, format!("error: {error}"));
         return CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX));
@@ -261,6 +270,42 @@ fn answer(
         .content
         .extend(posted.digest.as_deref().and_then(digest_part));
     CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX))
+}
+
+/// The answer to what the tool of a call asks.
+fn reply(checks: &mut Checks, place: usize, posted: &ResultBody, call: &CallRecord) -> CallAnswer {
+    let question = posted.question.map_or(1, |question| question as usize);
+    let nothing = |question| CallAnswer::Reply {
+        question,
+        reply: Reply::Cancel {},
+    };
+    let at = format!("/results/{place}");
+    let asked = question.checked_sub(1).and_then(|n| call.asked.get(n));
+    let Some(asked) = asked else {
+        let detail = format!("the tool has asked {} questions", call.asked.len());
+        checks.refuse(&format!("{at}/question"), &detail);
+        return nothing(question);
+    };
+    // Whatever is answered to it now comes too late.
+    if asked.reply.is_some() {
+        return nothing(question);
+    }
+    let Some(output) = &posted.output else {
+        checks.refuse(
+            &format!("{at}/content"),
+            "the answer to a tool is an output",
+        );
+        return nothing(question);
+    };
+    match asked.inquiry.answer(output) {
+        Ok(reply) => CallAnswer::Reply { question, reply },
+        Err(faults) => {
+            for fault in faults {
+                checks.refuse(&format!("{at}/output{}", fault.pointer), &fault.detail);
+            }
+            nothing(question)
+        }
+    }
 }
 
 /// The whole output of a tool call

@@ -13,8 +13,9 @@ use mainspring_shared::message::Arguments;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::ReadMessages;
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{Approval, CallRecord};
+use mainspring_shared::tool::{Approval, Asked, CallRecord, Inquiry, Wants};
 use serde::Serialize;
+use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -42,8 +43,11 @@ pub(super) struct WaitingCall {
     /// The arguments.
     #[schema(value_type = Object)]
     arguments: Arguments,
-    /// `answer` takes any JSON, `permission` takes `{"approved": true | false, "note"?}`.
+    /// `answer` takes any JSON, `permission` takes `{"approved": true | false, "note"?}`, `reply` what `asks` says.
     wants: &'static str,
+    /// What the tool asks, if it `wants` a `reply`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asks: Option<Asks>,
     /// `human` or `tool`.
     waiting_on: WaitingOn,
     /// When it was asked.
@@ -54,15 +58,55 @@ pub(super) struct WaitingCall {
     deadline_at: Option<Timestamp>,
 }
 
+/// What a tool asks while its call is made.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct Asks {
+    /// Its number among the questions of the call, which the answer names.
+    question: usize,
+    /// What a person reads.
+    message: String,
+    /// `form`, answered with `{"action": "accept", "content": {…}}`, or `url`, answered with `{"action": "accept"}`
+    /// when the person has opened the address; both also with the actions `decline` and `cancel`.
+    mode: &'static str,
+    /// The schema of the content, with text, number, boolean and choice members.
+    #[schema(value_type = Option<Object>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requested_schema: Option<Value>,
+    /// The address to open. The tool chose it, so show it before it is opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+}
+
+impl Asks {
+    fn of(question: usize, asked: &Asked) -> Self {
+        let Inquiry { message, wants } = asked.inquiry.clone();
+        let (mode, requested_schema, url) = match wants {
+            Wants::Form(schema) => ("form", Some(schema), None),
+            Wants::Url(url) => ("url", None, Some(url)),
+        };
+        Self {
+            question,
+            message,
+            mode,
+            requested_schema,
+            url,
+        }
+    }
+}
+
 impl From<CallRecord> for WaitingCall {
     fn from(call: CallRecord) -> Self {
         let asks_permission = call.approval == Approval::Asked;
+        let asks = call
+            .open_question()
+            .map(|(question, asked)| Asks::of(question, asked));
         Self {
-            wants: if asks_permission {
-                "permission"
-            } else {
-                "answer"
+            wants: match (&asks, asks_permission) {
+                (Some(_), _) => "reply",
+                (None, true) => "permission",
+                (None, false) => "answer",
             },
+            asks,
             waiting_on: call.waits_on.unwrap_or(WaitingOn::Tool),
             call_id: call.call_id,
             session_id: call.session,

@@ -9,8 +9,7 @@ use crate::inbox::{InboxItem, ItemKind};
 use crate::message::ContentPart;
 use crate::send::WaitingOn;
 use crate::store::IdempotencyKey;
-use crate::tool::CallRecord;
-use crate::tool::{CallResult, Repeat};
+use crate::tool::{Asked, CallRecord, CallResult, Repeat, Reply};
 use async_trait::async_trait;
 
 /// Calls that wait for an outside answer, and inboxes.
@@ -132,6 +131,14 @@ pub enum CallStep {
         /// Maximum wait, from the database's current time.
         deadline: Option<std::time::Duration>,
     },
+    /// Its tool asks a person: it waits, and is started again after the answer. The last change of the call in its
+    /// transaction.
+    Asks {
+        /// All that it has asked, the open question last.
+        asked: Vec<Asked>,
+        /// Maximum wait, from the database's current time.
+        deadline: Option<std::time::Duration>,
+    },
     /// It has its result.
     Settled(CallResult),
 }
@@ -163,6 +170,13 @@ pub enum CallAnswer {
     Result(CallResult),
     /// Permission to run it. Only for a call that waits for one.
     Approve,
+    /// The answer to what its tool asks.
+    Reply {
+        /// Which of its questions, from 1.
+        question: usize,
+        /// The answer, which fits the question.
+        reply: Reply,
+    },
 }
 
 /// The outcome of posting a result.

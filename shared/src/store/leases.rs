@@ -331,6 +331,10 @@ fn changed(changes: &[CallChange]) -> usize {
             let content = result.content.iter().map(ContentPart::weight);
             content.sum::<usize>()
         }
+        CallStep::Asks { asked, .. } => {
+            let inquiries = asked.iter().map(|asked| asked.inquiry.weight());
+            inquiries.sum()
+        }
         CallStep::Started | CallStep::Waits { .. } => 0,
     });
     results.sum()

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::bounds::digest_part;
+use super::inquiry::{Asked, Reply};
 use crate::blob::BlobRef;
 use crate::error::Code;
 use crate::id::{SendId, SessionId};
@@ -194,6 +195,8 @@ pub struct CallRecord {
     pub attempt: i32,
     /// When the wait for an outside answer ends.
     pub deadline_at: Option<Timestamp>,
+    /// What the tool asked a person while the call was made, in order.
+    pub asked: Vec<Asked>,
     /// Its result.
     pub result: Option<CallResult>,
     /// When it was requested.
@@ -208,9 +211,33 @@ impl CallRecord {
         match (&self.result, self.waits_on, self.started_epoch) {
             (Some(_), _, _) => CallState::Settled,
             (None, Some(on), _) => CallState::Waits(on),
+            // What it asked is answered, and nobody has made it since then.
+            (None, None, Some(_)) if self.is_to_go_on() => CallState::Requested,
             (None, None, Some(epoch)) => CallState::Started { epoch },
             (None, None, None) => CallState::Requested,
         }
+    }
+
+    /// Whether it ended with a question, and was not started again.
+    fn is_to_go_on(&self) -> bool {
+        self.asked
+            .last()
+            .is_some_and(|last| last.attempt >= self.attempt)
+    }
+
+    /// The question that it waits with, and its number, from 1.
+    pub fn open_question(&self) -> Option<(usize, &Asked)> {
+        let last = self.asked.last().filter(|last| last.reply.is_none())?;
+        matches!(self.state(), CallState::Waits(_)).then_some((self.asked.len(), last))
+    }
+
+    /// Stores the answer to its open question: a worker is to make it again.
+    pub fn take_reply(&mut self, reply: Reply) {
+        if let Some(last) = self.asked.last_mut() {
+            last.reply = Some(reply);
+        }
+        self.waits_on = None;
+        self.deadline_at = None;
     }
 }
 

@@ -129,6 +129,11 @@ pub fn expired(call: &CallRecord) -> CallResult {
             let text = "error: nobody answered in time; continue without an answer";
             CallResult::error(Code::ToolTimeout, text)
         }
+        None if call.open_question().is_some() => {
+            let text =
+                "error: the tool asked a person, and nobody answered in time; it did nothing more";
+            CallResult::error(Code::ToolTimeout, text)
+        }
         None => CallResult::error(Code::ToolTimeout, "no result came in time"),
     }
 }

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::NewMessage;
+use mainspring_shared::send::WaitingOn;
 use mainspring_shared::session::hot::HotRow;
 use mainspring_shared::session::transition::Grant;
 use mainspring_shared::store;
@@ -15,7 +16,8 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{
-    Approval, CallRecord, CallResult, answers, calls_of_round, cancelled_call, interrupted_call,
+    Approval, Asked, CallRecord, CallResult, answers, calls_of_round, cancelled_call,
+    interrupted_call,
 };
 use serde::Serialize;
 
@@ -87,6 +89,7 @@ struct StateCells {
     waits_on: Option<&'static str>,
     started_epoch: Option<i64>,
     deadline_at: Option<i64>,
+    asked: Option<String>,
     result: Option<String>,
 }
 
@@ -220,6 +223,12 @@ fn change_cells(change: &CallChange, author: Grant, now: Timestamp) -> Result<Ch
             deadline_at: deadline.map(|wait| now.after(wait).0),
             ..StateCells::default()
         },
+        CallStep::Asks { asked, deadline } => StateCells {
+            waits_on: Some(WaitingOn::Human.as_str()),
+            deadline_at: deadline.map(|wait| now.after(wait).0),
+            asked: Some(json(asked)?),
+            ..StateCells::default()
+        },
         CallStep::Settled(result) => StateCells::settled(result)?,
     };
     Ok(ChangeCells {
@@ -304,6 +313,17 @@ pub(crate) async fn approve(tx: &mut Tx, tenant: TenantId, id: &str) -> Result<(
     statement(sql!("calls/approve"))
         .bind(tenant.0)
         .bind(id.to_owned())
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Lets a worker go on with a call whose questions are answered.
+pub(crate) async fn reply(tx: &mut Tx, tenant: TenantId, id: &str, asked: &[Asked]) -> Result<()> {
+    statement(sql!("calls/reply"))
+        .bind(tenant.0)
+        .bind(id.to_owned())
+        .bind(json(asked)?)
         .execute(tx.conn())
         .await?;
     Ok(())

@@ -50,7 +50,7 @@ async fn one(tx: &mut Tx, key: SessionKey, item: PostResult) -> Result<PostOutco
         return Ok(PostOutcome::Unknown);
     };
     // The call may have been settled before its session was locked.
-    let Some(call) = calls::get(tx.conn(), tenant, &item.call_id).await? else {
+    let Some(mut call) = calls::get(tx.conn(), tenant, &item.call_id).await? else {
         return Ok(PostOutcome::Unknown);
     };
     match (transition::post(&call, &item.answer), &item.answer) {
@@ -59,7 +59,13 @@ async fn one(tx: &mut Tx, key: SessionKey, item: PostResult) -> Result<PostOutco
         (Post::Settles, CallAnswer::Result(result)) => {
             calls::settle(tx, tenant, &call.call_id, result).await?;
         }
-        (Post::Settles | Post::NotWaiting, _) => return Ok(PostOutcome::NotWaiting),
+        (Post::Replies, CallAnswer::Reply { reply, .. }) => {
+            call.take_reply(reply.clone());
+            calls::reply(tx, tenant, &call.call_id, &call.asked).await?;
+        }
+        (Post::Settles | Post::Replies | Post::NotWaiting, _) => {
+            return Ok(PostOutcome::NotWaiting);
+        }
     }
     let notify = answered(tx, &session.hot, &call).await?;
     Ok(PostOutcome::Accepted {

@@ -298,6 +298,7 @@ fn call_fields(cells: &mut Cells<'_>, key: SessionKey, call_id: String) -> Resul
         started_epoch: cells.get("started_epoch")?,
         attempt: cells.get("attempt")?,
         deadline_at: cells.time_opt("deadline_at")?,
+        asked: cells.json_opt("asked")?.unwrap_or_default(),
         result: cells.json_opt("result")?,
         requested_at: cells.time("requested_at")?,
         settled_at: cells.time_opt("settled_at")?,

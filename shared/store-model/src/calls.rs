@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, InboxItem};
 use mainspring_shared::message::NewMessage;
+use mainspring_shared::send::WaitingOn;
 use mainspring_shared::session::transition::{self, Notify};
 use mainspring_shared::store::{
     CallBegin, CallChange, CallStep, Calls, Delivery, NewCall, PostOutcome, PostResult, ReadInbox,
@@ -92,6 +93,7 @@ impl Session {
                 started_epoch: None,
                 attempt: 0,
                 deadline_at: None,
+                asked: Vec::new(),
                 result: None,
                 requested_at: now,
                 settled_at: None,
@@ -128,6 +130,11 @@ impl Session {
                 CallStep::Waits { on, deadline } => {
                     call.waits_on = Some(on);
                     call.deadline_at = deadline.map(|span| now.after(span));
+                }
+                CallStep::Asks { asked, deadline } => {
+                    call.waits_on = Some(WaitingOn::Human);
+                    call.deadline_at = deadline.map(|span| now.after(span));
+                    call.asked = asked;
                 }
                 CallStep::Settled(result) => settle(call, result, now),
             }

@@ -28,7 +28,7 @@ pub(crate) fn post(state: &mut State, now: Timestamp, item: PostResult) -> PostO
     match transition::post(call, &item.answer) {
         Post::AlreadySettled => return PostOutcome::AlreadySettled,
         Post::NotWaiting => return PostOutcome::NotWaiting,
-        Post::Settles | Post::Approves => {}
+        Post::Settles | Post::Approves | Post::Replies => {}
     }
     let Some(session) = state.sessions.get_mut(&key) else {
         return PostOutcome::Unknown;
@@ -40,6 +40,7 @@ pub(crate) fn post(state: &mut State, now: Timestamp, item: PostResult) -> PostO
             call.waits_on = None;
             call.deadline_at = None;
         }
+        CallAnswer::Reply { reply, .. } => call.take_reply(reply),
     };
     let notify = session.change_from_outside(&item.call_id, answer, now);
     PostOutcome::Accepted {

@@ -22,12 +22,13 @@ UPDATE tool_calls c
 JOIN JSON_TABLE($3, '$[*]' COLUMNS (
     call_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$.call_id', waits_on VARCHAR(32) CHARACTER SET utf8mb4 PATH '$.waits_on',
     started_epoch BIGINT PATH '$.started_epoch', deadline_at BIGINT PATH '$.deadline_at',
-    result LONGTEXT CHARACTER SET utf8mb4 PATH '$.result'
+    asked LONGTEXT CHARACTER SET utf8mb4 PATH '$.asked', result LONGTEXT CHARACTER SET utf8mb4 PATH '$.result'
 )) e ON c.call_id = e.call_id COLLATE utf8mb4_bin
 SET c.waits_on = e.waits_on,
     c.deadline_at = CASE WHEN e.waits_on IS NULL THEN c.deadline_at ELSE e.deadline_at END,
     c.attempt = c.attempt + (e.started_epoch IS NOT NULL),
     c.started_epoch = coalesce(e.started_epoch, c.started_epoch),
+    c.asked = coalesce(e.asked, c.asked),
     c.result = e.result,
     c.settled_at = CASE WHEN e.result IS NOT NULL THEN $4 END
 WHERE c.tenant = $1 AND c.session_id = $2 AND c.result IS NULL;

@@ -204,7 +204,9 @@ impl Ours {
             match transition::post(call, &item.answer) {
                 transition::Post::AlreadySettled => return PostOutcome::AlreadySettled,
                 transition::Post::NotWaiting => return PostOutcome::NotWaiting,
-                transition::Post::Settles | transition::Post::Approves => {}
+                transition::Post::Settles
+                | transition::Post::Approves
+                | transition::Post::Replies => {}
             }
             answer(ledger, home, &call_id, &item.answer)
         };
@@ -226,6 +228,9 @@ fn answer(ledger: &mut Ledger, home: Home, call_id: &str, answer: &CallAnswer) -
             call.waits_on = None;
             call.deadline_at = None;
         }),
+        CallAnswer::Reply { reply, .. } => ledger.answer_call(key, round, call_id, |call| {
+            call.take_reply(reply.clone());
+        }),
     }
 }
 
@@ -234,5 +239,11 @@ fn stands(call: &CallRecord, answer: &CallAnswer) -> bool {
     match answer {
         CallAnswer::Result(result) => call.result.as_ref() == Some(result),
         CallAnswer::Approve => call.approval == Approval::Given,
+        CallAnswer::Reply { question, reply } => {
+            let asked = question
+                .checked_sub(1)
+                .and_then(|place| call.asked.get(place));
+            asked.is_some_and(|asked| asked.reply.as_ref() == Some(reply))
+        }
     }
 }

@@ -8,14 +8,16 @@ use mainspring_shared::blob::Depot;
 use mainspring_shared::message::{ContentPart, ImageSource};
 use mainspring_shared::store::{Inspect, Store};
 use mainspring_shared::time::Clock;
-use mainspring_shared::tool::Repeat;
 use mainspring_shared::tool::schema::any_object;
+use mainspring_shared::tool::{Inquiry, Repeat, Wants};
 use mainspring_tools::{agents, memory};
 use mainspring_worker::memory::Memories;
 use mainspring_worker::tool::{
     Concurrency, Invocation, OnInterrupt, Output, ProgressReport, Tool, ToolError, ToolSpec, Tools,
     Traits,
 };
+
+use serde_json::{Value, json};
 
 /// The text repeated by a tool told to `lie`.
 const LIE: &str = "\u{0}{\"role\": \"user\"}\u{fffe} é";
@@ -56,7 +58,8 @@ impl Acts {
 /// the send; `panic` makes it panic; `deaf` makes it ignore a request to stop; `lie` makes it
 /// return megabytes of nonsense; `image` a picture with that many characters of base64; `chars`
 /// that many characters of text, which differs for each value of `n`; `handle` makes it keep a
-/// handle, and take up the work that an earlier attempt left with one.
+/// handle, and take up the work that an earlier attempt left with one; `asks` is a list of what it
+/// asks a person, one after the other, before it does anything.
 #[derive(Debug)]
 struct Fake {
     name: &'static str,
@@ -90,18 +93,31 @@ impl Tool for Fake {
                 attempt: invocation.attempt,
                 began: self.clock.monotonic(),
             });
-        let number = |name: &str| {
-            invocation
-                .arguments
-                .get(name)
-                .and_then(serde_json::Value::as_u64)
-        };
+        let number = |name: &str| invocation.arguments.get(name).and_then(Value::as_u64);
         let asked = |name: &str| invocation.arguments.get(name).is_some_and(|v| v == true);
+        let questions = invocation.arguments.get("asks").and_then(Value::as_array);
+        let mut replies = invocation.inquiring.replies();
+        let mut answers = Vec::new();
+        for message in questions.into_iter().flatten() {
+            let inquiry = Inquiry {
+                message: message.as_str().unwrap_or_default().to_owned(),
+                wants: Wants::Form(
+                    json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
+                ),
+            };
+            let Some(reply) = replies.take(&inquiry) else {
+                return Err(ToolError::Asks(Box::new(inquiry)));
+            };
+            answers.push(serde_json::to_string(&reply).expect("JSON"));
+        }
+        if !answers.is_empty() {
+            return Ok(Output::text(answers.join(" ")));
+        }
         if asked("handle") {
             if let Some(handle) = invocation.kept.handle() {
                 return Ok(Output::text(format!("took up {handle}")));
             }
-            let handle = serde_json::json!(invocation.call_id);
+            let handle = json!(invocation.call_id);
             let kept = invocation.kept.keep(handle).await;
             invocation.progress.report(ProgressReport {
                 progress: f64::from(u8::from(kept)),

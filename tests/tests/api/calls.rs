@@ -1,6 +1,7 @@
 //! Tool results, answers and approvals from outside; messages to busy sessions; the inbox.
 
 use mainspring_shared::send::WaitingOn;
+use mainspring_shared::tool::{Asked, Inquiry, Reply, Wants};
 use serde_json::{Value, json};
 
 use crate::world::{Scheduler, World, nothing};
@@ -111,6 +112,124 @@ async fn permission_is_given_or_refused_in_so_many_words() {
             assert!(output.text.contains("not today"), "{}", output.text);
         }
     }
+}
+
+fn asked(message: &str, reply: Option<Reply>) -> Asked {
+    let properties =
+        json!({"sure": {"type": "boolean"}, "days": {"type": "integer", "maximum": 7}});
+    let wants = json!({"type": "object", "properties": properties, "required": ["sure"]});
+    Asked {
+        inquiry: Inquiry {
+            message: message.to_owned(),
+            wants: Wants::Form(wants),
+        },
+        attempt: 1,
+        reply,
+    }
+}
+
+#[tokio::test]
+async fn what_a_tool_asks_is_shown_and_answered_as_its_form_says() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    let send = api.send(&session, "go").await;
+    let claimed = world.claim(&session).await;
+    let first = asked("first?", Some(Reply::Decline {}));
+    let call = world
+        .inquire(&claimed, vec![first, asked("sure?", None)])
+        .await;
+    let shown = api.get(&format!("/v1/sends/{send}")).await.ok(200);
+    assert_eq!(
+        (&shown["status"], &shown["waiting_on"]),
+        (&json!("waiting"), &json!("human"))
+    );
+    let waiting = format!("/v1/sessions/{session}/calls");
+    let listed = api.get(&waiting).await.ok(200);
+    let only = &listed["data"][0];
+    assert_eq!(
+        (&only["call_id"], &only["wants"]),
+        (&json!(call), &json!("reply"))
+    );
+    let asks = &only["asks"];
+    assert_eq!(
+        (&asks["question"], &asks["mode"]),
+        (&json!(2), &json!("form"))
+    );
+    assert_eq!(asks["message"], "sure?");
+    assert_eq!(asks["requested_schema"]["properties"]["days"]["maximum"], 7);
+    let post = |output: Value, question: Option<u32>| {
+        let mut result = json!({ "call_id": call, "output": output });
+        if let Some(question) = question {
+            result["question"] = json!(question);
+        }
+        json!({ "results": [result] })
+    };
+    let yes = json!({"action": "accept", "content": {"sure": true, "days": 3}});
+    for (body, pointer) in [
+        (post(json!("yes"), Some(2)), "/results/0/output"),
+        (
+            post(json!({"approved": true}), Some(2)),
+            "/results/0/output",
+        ),
+        (
+            post(json!({"action": "accept"}), Some(2)),
+            "/results/0/output/content/sure",
+        ),
+        (
+            post(
+                json!({"action": "accept", "content": {"sure": true, "days": 8}}),
+                Some(2),
+            ),
+            "/results/0/output/content/days",
+        ),
+        (post(yes.clone(), Some(3)), "/results/0/question"),
+        (
+            json!({"results": [{"call_id": call, "content": "yes", "question": 2}]}),
+            "/results/0/content",
+        ),
+    ] {
+        let problem = api
+            .post(&results(&session), &body)
+            .await
+            .problem(400, "request.invalid");
+        assert_eq!(
+            problem["errors"][0]["pointer"], pointer,
+            "{body}: {problem}"
+        );
+    }
+    // An answer that does not say to which question is one to the first, which has its own.
+    assert_eq!(
+        status(&api, &session, &post(yes.clone(), None)).await,
+        ["already_settled"]
+    );
+    assert_eq!(
+        status(&api, &session, &post(yes.clone(), Some(2))).await,
+        ["accepted"]
+    );
+    assert_eq!(
+        status(&api, &session, &post(yes, Some(2))).await,
+        ["already_settled"]
+    );
+    assert_eq!(api.get(&waiting).await.ok(200)["data"], json!([]));
+    let shown = api.get(&format!("/v1/sessions/{session}")).await.ok(200);
+    assert_eq!(shown["status"], "queued");
+}
+
+#[tokio::test]
+async fn an_error_ends_a_call_that_asks() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    api.send(&session, "go").await;
+    let claimed = world.claim(&session).await;
+    let call = world.inquire(&claimed, vec![asked("sure?", None)]).await;
+    let body = json!({ "results": [{ "call_id": call, "error": "not today" }] });
+    assert_eq!(status(&api, &session, &body).await, ["accepted"]);
+    let output = api
+        .get(&format!("/v1/sessions/{session}/calls/{call}/output"))
+        .await;
+    assert!(output.text.contains("not today"), "{}", output.text);
 }
 
 #[tokio::test]

@@ -21,12 +21,12 @@ use mainspring_shared::message::{ContentPart, NewMessage, Role as Speaker, ToolC
 use mainspring_shared::send::{SendResult, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::{
-    AfterSend, AppendOutcome, AppendRound, CallBegin, ClaimOutcome, ClaimSession, Claimed,
-    CompleteOutcome, CompleteSend, Inspect, NewBoot, NewCall, ParkOutcome, ParkSend, ParkUntil,
-    Role, SendTotals, UsageRow,
+    AfterSend, AppendOutcome, AppendRound, CallBegin, CallChange, CallStep, ClaimOutcome,
+    ClaimSession, Claimed, CompleteOutcome, CompleteSend, Inspect, NewBoot, NewCall, ParkOutcome,
+    ParkSend, ParkUntil, Role, SendTotals, UsageRow,
 };
 use mainspring_shared::time::{Clock, Timestamp};
-use mainspring_shared::tool::{Repeat, call_id};
+use mainspring_shared::tool::{Asked, Repeat, call_id};
 use mainspring_shared::usage::Usage;
 use mainspring_store_model::ModelStore;
 use serde_json::Value;
@@ -242,6 +242,33 @@ impl World {
 
     /// Stores a first round with one call that waits for an external result, and parks the send.
     pub(crate) async fn ask(&self, claimed: &Claimed, on: WaitingOn, approval: bool) -> String {
+        let begins = CallBegin::Waits {
+            on,
+            approval,
+            deadline: None,
+        };
+        self.ask_with(claimed, (on, begins, Vec::new())).await
+    }
+
+    /// Stores a round with a call whose tool asks a person this, and parks the send.
+    pub(crate) async fn inquire(&self, claimed: &Claimed, asked: Vec<Asked>) -> String {
+        let asks = CallChange {
+            call_id: call_id(claimed.send.record.id, 0, 0),
+            change: CallStep::Asks {
+                asked,
+                deadline: None,
+            },
+        };
+        let on = WaitingOn::Human;
+        self.ask_with(claimed, (on, CallBegin::Started, vec![asks]))
+            .await
+    }
+
+    async fn ask_with(
+        &self,
+        claimed: &Claimed,
+        (on, begins, changes): (WaitingOn, CallBegin, Vec<CallChange>),
+    ) -> String {
         let id = call_id(claimed.send.record.id, 0, 0);
         let mut messages = written(claimed, 0, "calling");
         messages[1]
@@ -260,13 +287,9 @@ impl World {
                 name: "outside".to_owned(),
                 arguments: serde_json::json!({}).into(),
                 repeat: Repeat::Keyed,
-                begins: CallBegin::Waits {
-                    on,
-                    approval,
-                    deadline: None,
-                },
+                begins,
             }],
-            changes: Vec::new(),
+            changes,
             deliveries: Vec::new(),
             usage: vec![paid(0)],
             round: Some(round_ref(0)),

@@ -292,6 +292,7 @@ async fn called(world: &World, told: &Arc<Told>, (key, send): (SessionKey, SendI
             account: Account::default(),
             progress: mainspring_worker::tool::Progress::default(),
             kept: mainspring_worker::tool::Kept::default(),
+            inquiring: mainspring_worker::tool::Inquiring::default(),
         };
         let tool = tools.get(name).expect("it is registered");
         tool.call(invocation).await.expect("an answer");

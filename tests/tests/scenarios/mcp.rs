@@ -10,6 +10,7 @@ mod common;
 mod credentials;
 mod everything;
 mod http;
+mod inquiring;
 mod keeping;
 mod lists;
 mod misbehaving;
@@ -143,6 +144,7 @@ fn invocation(arguments: Value) -> Invocation {
         account: Account::default(),
         progress: mainspring_worker::tool::Progress::default(),
         kept: mainspring_worker::tool::Kept::default(),
+        inquiring: mainspring_worker::tool::Inquiring::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 //! waited for, what an interruption does, and what a worker's death leaves behind.
 
 mod children;
+mod inquiries;
 mod questions;
 mod state;
 

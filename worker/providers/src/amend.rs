@@ -8,7 +8,9 @@
 //! everything else in it stays the bytes that it was.
 //!
 //! Kept in this process, for one client of a provider: a refusal that is learned again costs one
-//! request that is not billed.
+//! request that is not billed. What was not named is a guess: a provider may have refused one request
+//! for no reason that lies in it. So a guess holds for a while, after which the part is sent again; if
+//! that goes through the guess is forgotten, else it holds for longer.
 
 mod apply;
 mod ladder;
@@ -20,8 +22,10 @@ mod tree;
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use mainspring_shared::time::Clock;
 use mainspring_worker::llm::{Error, Request, estimate_request_tokens};
 
 use self::named::{hashes, named};
@@ -50,6 +54,14 @@ const CALLS_MAX: usize = 256;
 /// through.
 const HOPELESS_MAX: u32 = 3;
 
+/// How long a guess holds at first, and at most: after a refusal without a reason an agent is without one part for
+/// minutes, and a part that is really refused costs a request a day.
+const GUESS_FIRST: Duration = Duration::from_mins(5);
+const GUESS_MAX: Duration = Duration::from_hours(24);
+
+/// How much longer a guess holds each time that it is confirmed.
+const GUESS_TIMES: u32 = 4;
+
 /// A request with less than this is too long for nobody.
 const SMALL_BYTES: usize = 128 * 1024;
 
@@ -58,6 +70,7 @@ const SMALL_BYTES: usize = 128 * 1024;
 pub(crate) struct Amends {
     provider: String,
     protocol: Protocol,
+    clock: Arc<dyn Clock>,
     state: Mutex<State>,
 }
 
@@ -72,7 +85,17 @@ struct State {
 #[derive(Debug, Clone, Default)]
 struct Learned {
     list: Vec<Amendment>,
+    guesses: Vec<Guess>,
     hopeless: u32,
+}
+
+/// A change that nobody named and after which a request went through.
+#[derive(Debug, Clone)]
+struct Guess {
+    part: Amendment,
+    /// For how long it holds, and until which reading of the monotonic clock.
+    span: Duration,
+    until: Duration,
 }
 
 /// How far the attempts to repair one request are.
@@ -90,10 +113,11 @@ struct Progress {
 }
 
 impl Amends {
-    pub(crate) fn new(provider: &str, protocol: Protocol) -> Self {
+    pub(crate) fn new(provider: &str, protocol: Protocol, clock: Arc<dyn Clock>) -> Self {
         Self {
             provider: provider.to_owned(),
             protocol,
+            clock,
             state: Mutex::default(),
         }
     }
@@ -101,12 +125,13 @@ impl Amends {
     /// The body with everything that was learned.
     pub(crate) fn amended(&self, model: &str, body: Vec<u8>) -> Vec<u8> {
         let (learned, progress) = self.known(model, || fingerprint(&body));
-        if learned.list.is_empty() && progress.trial.is_empty() {
+        let now = self.clock.monotonic();
+        if learned.parts(now).next().is_none() && progress.trial.is_empty() {
             return body;
         }
         match std::str::from_utf8(&body).ok().and_then(Node::parse) {
             Some(mut tree) => {
-                self.change(&mut tree, learned.list.iter().chain(&progress.trial));
+                self.change(&mut tree, learned.parts(now).chain(&progress.trial));
                 tree.json().into_bytes()
             }
             None => body,
@@ -115,12 +140,26 @@ impl Amends {
 
     /// Keeps what helped a request that went through.
     pub(crate) fn went_through(&self, model: &str, body: impl FnOnce() -> Option<Vec<u8>>) {
-        if self.lock().calls.is_empty() {
-            return;
-        }
-        let Some(mark) = body().map(|body| fingerprint(&body)) else {
+        let now = self.clock.monotonic();
+        let doubted = {
+            let state = self.lock();
+            let doubted = state
+                .of(model)
+                .guesses
+                .iter()
+                .any(|guess| guess.until <= now);
+            if state.calls.is_empty() && !doubted {
+                return;
+            }
+            doubted
+        };
+        let Some(body) = body() else {
             return;
         };
+        if doubted {
+            self.refute(model, &body, now);
+        }
+        let mark = fingerprint(&body);
         let mut state = self.lock();
         if state.of(model).hopeless > 0 {
             state.learned(model).hopeless = 0;
@@ -139,8 +178,19 @@ impl Amends {
             );
         }
         for amendment in helped {
-            state.learned(model).learn(amendment);
+            state.learned(model).guess(amendment, now);
         }
+    }
+
+    /// Forgets the guesses that do not hold any longer and whose parts went through with this body.
+    fn refute(&self, model: &str, body: &[u8], now: Duration) {
+        let Some(tree) = std::str::from_utf8(body).ok().and_then(Node::parse) else {
+            return;
+        };
+        let mut state = self.lock();
+        let learned = state.learned(model);
+        let held = |guess: &Guess| guess.until > now || !self.changes(&tree, &guess.part);
+        learned.guesses.retain(held);
     }
 
     /// Judges the refusal of a request with this body, before anything that was learned. `None` if
@@ -155,7 +205,7 @@ impl Amends {
         let mark = fingerprint(body);
         let (learned, mut progress) = self.known_of(model, mark);
         let mut tree = std::str::from_utf8(body).ok().and_then(Node::parse)?;
-        self.change(&mut tree, &learned.list);
+        self.change(&mut tree, learned.parts(self.clock.monotonic()));
         let message = format!("status {status}: {}", refusal.message);
         if progress.tries >= TRIES_MAX {
             self.give_up(model, mark, progress);
@@ -341,6 +391,26 @@ impl State {
 }
 
 impl Learned {
+    /// Everything that holds now.
+    fn parts(&self, now: Duration) -> impl Iterator<Item = &Amendment> {
+        let guesses = self.guesses.iter().filter(move |guess| guess.until > now);
+        self.list.iter().chain(guesses.map(|guess| &guess.part))
+    }
+
+    /// Takes a part for what was refused, for longer each time.
+    fn guess(&mut self, part: Amendment, now: Duration) {
+        let before = self.guesses.iter().position(|guess| guess.part == part);
+        let before = before.map(|at| self.guesses.remove(at).span);
+        let span = before.map_or(GUESS_FIRST, |span| {
+            span.saturating_mul(GUESS_TIMES).min(GUESS_MAX)
+        });
+        if self.guesses.len() >= AMENDMENTS_MAX {
+            self.guesses.remove(0);
+        }
+        let until = now.saturating_add(span);
+        self.guesses.push(Guess { part, span, until });
+    }
+
     fn learn(&mut self, part: Amendment) {
         let Some(own) = self.list.iter_mut().find(|own| own.replaced_by(&part)) else {
             if self.list.len() >= AMENDMENTS_MAX {

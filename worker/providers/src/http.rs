@@ -148,7 +148,7 @@ impl Endpoint {
             },
             uploads: upload::Uploads::new(),
             extra: settings.extra.clone(),
-            amends: Amends::new(&settings.name, protocol(path)),
+            amends: Amends::new(&settings.name, protocol(path), Arc::clone(clock)),
             rules,
             gate: Arc::clone(gate),
             clock: Arc::clone(clock),

@@ -68,6 +68,7 @@ impl Notebook {
             account: Account::default(),
             progress: crate::tool::Progress::default(),
             kept: crate::tool::Kept::default(),
+            inquiring: crate::tool::Inquiring::default(),
         };
         if let Err(error) = tool.call(invocation).await {
             tracing::warn!(send.id = %self.at.send, %error, "could not save a note of a fold");

@@ -67,6 +67,7 @@ pub(crate) async fn ask(
         account: Account::default(),
         progress: crate::tool::Progress::default(),
         kept: crate::tool::Kept::default(),
+        inquiring: crate::tool::Inquiring::default(),
     };
     let output = tool.call(invocation).await;
     let output = output.map_err(|error| Fault::Service(error.to_string()))?;

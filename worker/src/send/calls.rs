@@ -13,7 +13,7 @@ use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::memory::{Account, PaidCall};
 use mainspring_shared::message::{ContentPart, digest_of, plain_text};
 use mainspring_shared::time::Clock;
-use mainspring_shared::tool::{CallRecord, CallResult, Repeat, bounded};
+use mainspring_shared::tool::{CallRecord, CallResult, Inquiry, Repeat, bounded};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +23,8 @@ use crate::content::Content;
 use crate::hook::{At, Hooks, OnFailure, RETRIES_MAX, ToolCall};
 use crate::metrics;
 use crate::tool::{
-    Invocation, Keep, Kept, Offer, OnInterrupt, Output, Progress, Skills, Tool, ToolError, Traits,
+    Inquiring, Invocation, Keep, Kept, Offer, OnInterrupt, Output, Progress, Skills, Tool,
+    ToolError, Traits,
 };
 
 /// Handles on their way to the run: a tool has one at a time.
@@ -34,6 +35,8 @@ const KEPT_WAITING_MAX: usize = 16;
 pub(super) enum CallOutcome {
     /// It has a result.
     Result(CallResult),
+    /// Its tool asks a person, and is called again after the answer.
+    Asks(Box<Inquiry>),
     /// It ends the send.
     Abort(String),
     /// The process that made it died.
@@ -46,6 +49,7 @@ impl CallOutcome {
         match self {
             Self::Result(result) if result.failed => "failed",
             Self::Result(_) => "done",
+            Self::Asks(_) => "asked",
             Self::Abort(_) => "aborted",
             Self::Lost(_) => "lost",
         }
@@ -123,6 +127,7 @@ impl Calls {
         let invocation = Invocation {
             account,
             progress: begin.progress.clone(),
+            inquiring: Inquiring::new(&record.asked),
             kept: Kept::new(
                 &record.call_id,
                 begin.handle.clone(),
@@ -276,7 +281,7 @@ async fn hooked(
             }
             CallOutcome::Result(result)
         }
-        CallOutcome::Abort(_) | CallOutcome::Lost(_) => over,
+        CallOutcome::Asks(_) | CallOutcome::Abort(_) | CallOutcome::Lost(_) => over,
     }
 }
 
@@ -325,6 +330,7 @@ async fn traced(
                 spans::content(&span, Told::Result, said.into());
             }
         }
+        CallOutcome::Asks(_) => {}
         CallOutcome::Abort(_) => spans::failed(&span, Code::ToolFailed),
         CallOutcome::Lost(_) => spans::failed(&span, Code::ToolUnknownOutcome),
     }
@@ -359,7 +365,9 @@ async fn run(
                 CallOutcome::Result(result)
             }
             CallOutcome::Abort(message) => CallOutcome::Abort(message),
-            CallOutcome::Result(_) | CallOutcome::Lost(_) => CallOutcome::Result(ended(code, text, traits)),
+            CallOutcome::Result(_) | CallOutcome::Asks(_) | CallOutcome::Lost(_) => {
+                CallOutcome::Result(ended(code, text, traits))
+            }
         },
         () = clock.sleep(traits.grace) => CallOutcome::Result(ended(code, text, traits)),
     }
@@ -396,6 +404,7 @@ fn over(given: Given, call_id: &str, traits: Traits) -> CallOutcome {
         Ok(Err(ToolError::Reply { code, message })) => {
             CallResult::error(code, format!("error: {message}"))
         }
+        Ok(Err(ToolError::Asks(inquiry))) => return CallOutcome::Asks(inquiry),
         Ok(Err(ToolError::Abort { message })) => return CallOutcome::Abort(message),
         Ok(Err(ToolError::Lost { message })) => return CallOutcome::Lost(message),
         Err(_) => CallResult::error(Code::ToolFailed, "error: the tool crashed because of a bug"),

@@ -429,6 +429,7 @@ mod tests {
             started_epoch: None,
             attempt: 0,
             deadline_at: None,
+            asked: Vec::new(),
             result: None,
             requested_at: mainspring_shared::time::Timestamp(0),
             settled_at: None,

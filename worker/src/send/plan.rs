@@ -140,5 +140,5 @@ pub(super) fn verdict(
 
 /// Whether the start of this call must be durable before the call is made.
 pub(super) fn needs_mark(call: &CallRecord, epoch: i64) -> bool {
-    call.repeat != Repeat::Safe && call.started_epoch != Some(epoch)
+    call.repeat != Repeat::Safe && call.state() != CallState::Started { epoch }
 }

@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use mainspring_shared::error::Code;
 use mainspring_shared::id::SessionKey;
+use mainspring_shared::send::WaitingOn;
 use mainspring_shared::send::machine::Open;
 use mainspring_shared::store::{CallChange, CallStep};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{Approval, CallRecord, CallResult, CallState, Repeat};
+use mainspring_shared::tool::{
+    Approval, Asked, CallRecord, CallResult, CallState, Inquiry, Repeat,
+};
 use uuid::Uuid;
 
 use super::calls::Calls;
@@ -72,7 +75,7 @@ impl Round {
         for place in places {
             let record = &mut self.records[*place];
             let durable = plan::needs_mark(record, epoch);
-            if record.started_epoch != Some(epoch) {
+            if record.state() != (CallState::Started { epoch }) {
                 record.started_epoch = Some(epoch);
                 record.attempt += 1;
             }
@@ -96,6 +99,24 @@ impl Round {
             if !self.fresh.contains(&place) {
                 self.fresh.push(place);
             }
+        }
+    }
+
+    /// Lets a call wait for a person's answer to what its tool asks, to be stored at once.
+    pub(super) fn ask(&mut self, place: usize, inquiry: Inquiry, deadline: Option<Timestamp>) {
+        let record = &mut self.records[place];
+        if record.result.is_some() {
+            return;
+        }
+        record.asked.push(Asked {
+            inquiry,
+            attempt: record.attempt,
+            reply: None,
+        });
+        record.waits_on = Some(WaitingOn::Human);
+        record.deadline_at = deadline;
+        if !self.fresh.contains(&place) {
+            self.fresh.push(place);
         }
     }
 
@@ -171,6 +192,10 @@ impl Round {
             let record = &self.records[place];
             let change = match (&record.result, record.waits_on) {
                 (Some(result), _) => CallStep::Settled(result.clone()),
+                (None, Some(_)) if record.open_question().is_some() => CallStep::Asks {
+                    asked: record.asked.clone(),
+                    deadline: record.deadline_at.map(|at| at.since(now)),
+                },
                 (None, Some(on)) => CallStep::Waits {
                     on,
                     deadline: record.deadline_at.map(|at| at.since(now)),
@@ -189,7 +214,6 @@ impl Round {
 #[cfg(test)]
 mod tests {
     use mainspring_shared::id::{SendId, SessionId};
-    use mainspring_shared::send::WaitingOn;
     use serde_json::json;
 
     use super::*;
@@ -211,6 +235,7 @@ mod tests {
             started_epoch: None,
             attempt: 0,
             deadline_at: None,
+            asked: Vec::new(),
             result: None,
             requested_at: NOW,
             settled_at: None,

@@ -236,6 +236,7 @@ fn record(row: &NewCall, asking: RoundContext) -> CallRecord {
         started_epoch: None,
         attempt: 0,
         deadline_at: None,
+        asked: Vec::new(),
         result: None,
         requested_at: asking.now,
         settled_at: None,

@@ -11,6 +11,7 @@ mod credentials;
 mod envelope;
 mod fault;
 mod http;
+mod inquiring;
 mod keeping;
 mod lines;
 mod listing;

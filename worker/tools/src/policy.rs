@@ -227,12 +227,14 @@ impl HttpPolicy {
             account: Account::default(),
             progress: mainspring_worker::tool::Progress::default(),
             kept: mainspring_worker::tool::Kept::default(),
+            inquiring: mainspring_worker::tool::Inquiring::default(),
         };
         let output = self.tool.call(invocation).await;
         output.map_err(|error| match error {
             ToolError::Reply { message, .. }
             | ToolError::Abort { message }
             | ToolError::Lost { message } => HookError(message),
+            asks @ ToolError::Asks(_) => HookError(asks.to_string()),
         })
     }
 }

@@ -416,6 +416,7 @@ impl Tool for Isolated {
                 Err(ToolError::Reply { code, message })
             }
             Some(FromChild::Aborted { message, .. }) => Err(ToolError::Abort { message }),
+            Some(FromChild::Asks { inquiry, .. }) => Err(ToolError::Asks(inquiry)),
             Some(FromChild::Ready { .. } | FromChild::Listed { .. } | FromChild::Away { .. })
             | None => Err(if child.was_ready() {
                 self.broken_off()

@@ -37,12 +37,11 @@ impl Questions {
         let waiting = listed["data"].as_array().cloned().unwrap_or_default();
         // Someone else may have answered them.
         self.open.retain(|known| {
-            let id = &known["call_id"];
-            waiting.iter().any(|call| call["call_id"] == *id)
+            let id = identity(known);
+            waiting.iter().any(|call| identity(call) == id)
         });
         for call in waiting {
-            let id = call["call_id"].as_str().unwrap_or_default().to_owned();
-            if self.seen.insert(id) {
+            if self.seen.insert(identity(&call)) {
                 self.open.push_back(call);
                 if self.open.len() == 1 {
                     self.show();
@@ -69,7 +68,10 @@ impl Questions {
                 return Ok(());
             }
         };
-        let result = json!({ "call_id": call["call_id"], "output": output });
+        let mut result = json!({ "call_id": call["call_id"], "output": output });
+        if asks_reply(call) {
+            result["question"] = call["asks"]["question"].clone();
+        }
         let path = format!("/v1/sessions/{session}/tool-results");
         let posted = client.ask(Request::post(path).body(json!({ "results": [result] })));
         let posted = match posted.await {
@@ -95,6 +97,15 @@ impl Questions {
     }
 }
 
+/// The call and which of its questions this is.
+fn identity(call: &Value) -> String {
+    format!("{} {}", call["call_id"], call["asks"]["question"])
+}
+
+fn asks_reply(call: &Value) -> bool {
+    call["wants"] == "reply"
+}
+
 fn asks_permission(call: &Value) -> bool {
     call["wants"] == "permission"
 }
@@ -109,6 +120,14 @@ fn shown(call: &Value) -> String {
     let arguments = &call["arguments"];
     let text = if asks_permission(call) {
         format!("[approve {name} {arguments}? y/n]")
+    } else if asks_reply(call) {
+        let asks = &call["asks"];
+        let message = asks["message"].as_str().unwrap_or_default();
+        let how = match asks["url"].as_str() {
+            Some(url) => format!("open {url}, then y; or n"),
+            None => format!("JSON that fits {}, or n", asks["requested_schema"]),
+        };
+        format!("[{name} asks] {message}\n  {how}")
     } else if let Some(asked) = question(call) {
         asks(&asked)
     } else {
@@ -137,6 +156,9 @@ fn asks(question: &Question) -> String {
 /// The answer that a line gives to a call, or an error that says what would be one.
 fn answer(call: &Value, line: &str) -> Result<Value, String> {
     let line = line.trim();
+    if asks_reply(call) {
+        return reply(call, line);
+    }
     if asks_permission(call) {
         let (word, note) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         return match word.trim_end_matches(',').to_lowercase().as_str() {
@@ -161,6 +183,20 @@ fn answer(call: &Value, line: &str) -> Result<Value, String> {
         _ => json!(chosen.map_or(line, String::as_str)),
     };
     question.answer(&said).map(|_| said)
+}
+
+/// The answer to what a tool asks.
+fn reply(call: &Value, line: &str) -> Result<Value, String> {
+    let wants_values = call["asks"]["mode"] == "form";
+    match (line.to_lowercase().as_str(), serde_json::from_str(line)) {
+        ("n" | "no", _) => Ok(json!({ "action": "decline" })),
+        ("y" | "yes", _) if !wants_values => Ok(json!({ "action": "accept" })),
+        (_, Ok(values @ Value::Object(_))) if wants_values => {
+            Ok(json!({ "action": "accept", "content": values }))
+        }
+        _ if wants_values => Err("please answer with a JSON object, or n".to_owned()),
+        _ => Err("please answer y or n".to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -237,5 +273,34 @@ mod tests {
             Ok(json!({ "paid": true }))
         );
         assert_eq!(answer(&tool, "it is paid"), Ok(json!("it is paid")));
+    }
+
+    #[test]
+    fn what_a_tool_asks_is_shown_and_takes_values_or_a_word() {
+        let mut form = call("reply", "human", &json!({}));
+        form["asks"] = json!({"question": 1, "mode": "form", "message": "Sure?",
+            "requested_schema": {"properties": {}}});
+        assert_eq!(
+            shown(&form),
+            "[pay asks] Sure?\n  JSON that fits {\"properties\":{}}, or n"
+        );
+        let values = json!({"action": "accept", "content": {"sure": true}});
+        assert_eq!(answer(&form, "{\"sure\": true}"), Ok(values));
+        assert_eq!(answer(&form, "N"), Ok(json!({"action": "decline"})));
+        answer(&form, "y").expect_err("values are asked for");
+        let mut page = call("reply", "human", &json!({}));
+        page["asks"] =
+            json!({"question": 2, "mode": "url", "message": "Sign in.", "url": "https://a"});
+        assert_eq!(
+            shown(&page),
+            "[pay asks] Sign in.\n  open https://a, then y; or n"
+        );
+        assert_eq!(answer(&page, "y"), Ok(json!({"action": "accept"})));
+        answer(&page, "{}").expect_err("no values are asked for");
+        assert_ne!(
+            identity(&form),
+            identity(&page),
+            "another question of the same call"
+        );
     }
 }

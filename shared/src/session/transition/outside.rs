@@ -65,6 +65,8 @@ pub enum Post {
     Settles,
     /// The call may run.
     Approves,
+    /// It answers what the call's tool asks: the call may go on.
+    Replies,
     /// Nothing: the call has its result.
     AlreadySettled,
     /// Nothing: the call is waiting for something else, or for nothing from outside.
@@ -189,11 +191,27 @@ pub fn post(call: &CallRecord, answer: &CallAnswer) -> Post {
         return Post::AlreadySettled;
     }
     let asked = call.approval == Approval::Asked;
+    if let CallAnswer::Reply { question, .. } = answer {
+        let is_open = call
+            .open_question()
+            .is_some_and(|(open, _)| open == *question);
+        let earlier = question
+            .checked_sub(1)
+            .and_then(|place| call.asked.get(place));
+        return match earlier {
+            Some(_) if is_open => Post::Replies,
+            Some(one) if one.reply.is_some() => Post::AlreadySettled,
+            Some(_) | None => Post::NotWaiting,
+        };
+    }
     match (call.waits_on, answer) {
         (Some(_), CallAnswer::Approve) if asked => Post::Approves,
         (Some(_), CallAnswer::Result(_)) if asked => Post::Settles,
         (Some(WaitingOn::Tool | WaitingOn::Human), CallAnswer::Result(_)) => Post::Settles,
-        (None, _) | (Some(_), CallAnswer::Approve | CallAnswer::Result(_)) => Post::NotWaiting,
+        (None, _)
+        | (Some(_), CallAnswer::Approve | CallAnswer::Result(_) | CallAnswer::Reply { .. }) => {
+            Post::NotWaiting
+        }
     }
 }
 

@@ -7,6 +7,7 @@ SET waits_on = e.value ->> 'waits_on',
                        ELSE e.value ->> 'deadline_at' END,
     started_epoch = coalesce(e.value ->> 'started_epoch', c.started_epoch),
     attempt = c.attempt + (e.value ->> 'started_epoch' IS NOT NULL),
+    asked = coalesce(e.value ->> 'asked', c.asked),
     result = e.value ->> 'result',
     settled_at = CASE WHEN e.value ->> 'result' IS NOT NULL THEN $4 END
 FROM json_each($3) e

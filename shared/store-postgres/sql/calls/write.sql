@@ -5,8 +5,10 @@ UPDATE tool_calls c SET
     approval = i.approval,
     deadline_at = i.deadline_at,
     result = i.result,
-    settled_at = i.settled_at
+    settled_at = i.settled_at,
+    asked = i.asked
 FROM unnest(
-    $1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bigint[]
-) AS i (tenant, call_id, waits_on, approval, deadline_at, result, settled_at)
+    $1::integer[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bigint[],
+    $8::text[]
+) AS i (tenant, call_id, waits_on, approval, deadline_at, result, settled_at, asked)
 WHERE c.tenant = i.tenant AND c.call_id = i.call_id

@@ -96,11 +96,11 @@ new_usage AS (
 change AS MATERIALIZED (
     SELECT
         t.tenant, t.session_id, t.epoch, t.now, g.call_id, g.starts, g.waits_on, g.waited,
-        g.deadline_ms, g.result
+        g.deadline_ms, g.said
     FROM unnest(
         $30::bigint[], $31::text[], $32::integer[], $33::text[], $34::boolean[], $35::bigint[],
         $36::text[]
-    ) AS g (ord, call_id, starts, waits_on, waited, deadline_ms, result)
+    ) AS g (ord, call_id, starts, waits_on, waited, deadline_ms, said)
     JOIN told t ON t.ord = g.ord
 ),
 changed AS (
@@ -109,8 +109,9 @@ changed AS (
         attempt = l.attempt + g.starts,
         waits_on = g.waits_on,
         deadline_at = CASE WHEN g.waited THEN g.now + g.deadline_ms ELSE l.deadline_at END,
-        result = g.result,
-        settled_at = CASE WHEN g.result IS NOT NULL THEN g.now END
+        asked = CASE WHEN g.waits_on IS NOT NULL THEN coalesce(g.said, l.asked) ELSE l.asked END,
+        result = CASE WHEN g.waits_on IS NULL THEN g.said END,
+        settled_at = CASE WHEN g.waits_on IS NULL AND g.said IS NOT NULL THEN g.now END
     FROM change g
     WHERE l.tenant = g.tenant AND l.call_id = g.call_id AND l.session_id = g.session_id
       AND l.settled_at IS NULL
@@ -132,18 +133,20 @@ delivered AS (
 new_call AS (
     INSERT INTO tool_calls (
         tenant, call_id, session_id, send_id, round, place, name, arguments, repeat, waits_on,
-        approval, started_epoch, attempt, deadline_at, result, requested_at, settled_at
+        approval, started_epoch, attempt, deadline_at, asked, result, requested_at, settled_at
     )
     SELECT
         t.tenant, l.call_id, t.session_id, t.send_id, l.round, l.place, l.name, l.arguments,
         l.repeat, l.waits_on, l.approval, CASE WHEN l.starts > 0 THEN t.epoch END, l.starts,
-        t.now + l.deadline_ms, l.result, t.now, CASE WHEN l.result IS NOT NULL THEN t.now END
+        t.now + l.deadline_ms, CASE WHEN l.waits_on IS NOT NULL THEN l.said END,
+        CASE WHEN l.waits_on IS NULL THEN l.said END, t.now,
+        CASE WHEN l.waits_on IS NULL AND l.said IS NOT NULL THEN t.now END
     FROM unnest(
         $40::bigint[], $41::text[], $42::integer[], $43::integer[], $44::text[], $45::text[],
         $46::text[], $47::text[], $48::integer[], $49::text[], $50::bigint[], $51::text[]
     ) AS l (
         ord, call_id, round, place, name, arguments, repeat, approval, starts, waits_on,
-        deadline_ms, result
+        deadline_ms, said
     )
     JOIN told t ON t.ord = l.ord
 ),

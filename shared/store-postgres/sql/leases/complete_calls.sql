@@ -145,11 +145,11 @@ new_usage AS (
 change AS MATERIALIZED (
     SELECT
         e.tenant, e.session_id, e.epoch, e.now, g.call_id, g.starts, g.waits_on, g.waited,
-        g.deadline_ms, g.result
+        g.deadline_ms, g.said
     FROM unnest(
         $36::bigint[], $37::text[], $38::integer[], $39::text[], $40::boolean[], $41::bigint[],
         $42::text[]
-    ) AS g (ord, call_id, starts, waits_on, waited, deadline_ms, result)
+    ) AS g (ord, call_id, starts, waits_on, waited, deadline_ms, said)
     JOIN ended e ON e.ord = g.ord AND NOT e.undelivered
 ),
 changed AS (
@@ -158,8 +158,9 @@ changed AS (
         attempt = l.attempt + g.starts,
         waits_on = g.waits_on,
         deadline_at = CASE WHEN g.waited THEN g.now + g.deadline_ms ELSE l.deadline_at END,
-        result = g.result,
-        settled_at = CASE WHEN g.result IS NOT NULL THEN g.now END
+        asked = CASE WHEN g.waits_on IS NOT NULL THEN coalesce(g.said, l.asked) ELSE l.asked END,
+        result = CASE WHEN g.waits_on IS NULL THEN g.said END,
+        settled_at = CASE WHEN g.waits_on IS NULL AND g.said IS NOT NULL THEN g.now END
     FROM change g
     WHERE l.tenant = g.tenant AND l.call_id = g.call_id AND l.session_id = g.session_id
       AND l.settled_at IS NULL

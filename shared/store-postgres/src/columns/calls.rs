@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{CallBegin, CallChange, CallStep, Delivery, NewCall};
-use mainspring_shared::tool::{Approval, CallResult};
+use mainspring_shared::tool::{Approval, Asked, CallResult};
 
 use super::{json, text};
 use crate::retry::PgQuery;
@@ -18,6 +18,8 @@ struct Sum<'a> {
     /// Whether it began to wait; then `deadline` replaces the old one.
     waited: bool,
     deadline: Option<Duration>,
+    /// What it has asked, if it waits for an answer to that.
+    asked: Option<&'a Vec<Asked>>,
     result: Option<&'a CallResult>,
 }
 
@@ -41,6 +43,10 @@ impl<'a> Sum<'a> {
         match change {
             CallStep::Started => self.start(),
             CallStep::Waits { on, deadline } => self.wait(*on, *deadline),
+            CallStep::Asks { asked, deadline } => {
+                self.wait(WaitingOn::Human, *deadline);
+                self.asked = Some(asked);
+            }
             CallStep::Settled(result) => self.settle(result),
         }
     }
@@ -64,6 +70,14 @@ impl<'a> Sum<'a> {
     fn deadline_ms(&self) -> Option<i64> {
         self.deadline.map(|span| span.as_millis() as i64)
     }
+
+    /// The JSON that belongs to its new state: the result, or what it asks while it waits.
+    fn said(&self) -> Option<String> {
+        match self.result {
+            Some(result) => Some(json(result)),
+            None => self.asked.filter(|_| self.waits_on.is_some()).map(json),
+        }
+    }
 }
 
 /// New calls of several items.
@@ -80,7 +94,7 @@ pub(crate) struct CallColumns {
     starts: Vec<i32>,
     waits_on: Vec<Option<&'static str>>,
     deadlines: Vec<Option<i64>>,
-    results: Vec<Option<String>>,
+    said: Vec<Option<String>>,
 }
 
 impl CallColumns {
@@ -126,7 +140,7 @@ impl CallColumns {
         self.starts.push(sum.starts);
         self.waits_on.push(sum.waits_on.map(WaitingOn::as_str));
         self.deadlines.push(sum.deadline_ms());
-        self.results.push(sum.result.map(json));
+        self.said.push(sum.said());
     }
 
     pub(crate) fn bind(self, query: PgQuery) -> PgQuery {
@@ -142,7 +156,7 @@ impl CallColumns {
             .bind(self.starts)
             .bind(self.waits_on)
             .bind(self.deadlines)
-            .bind(self.results)
+            .bind(self.said)
     }
 }
 
@@ -155,7 +169,7 @@ pub(crate) struct ChangeColumns {
     waits_on: Vec<Option<&'static str>>,
     waited: Vec<bool>,
     deadlines: Vec<Option<i64>>,
-    results: Vec<Option<String>>,
+    said: Vec<Option<String>>,
 }
 
 impl ChangeColumns {
@@ -172,7 +186,7 @@ impl ChangeColumns {
             self.waits_on.push(sum.waits_on.map(WaitingOn::as_str));
             self.waited.push(sum.waited);
             self.deadlines.push(sum.deadline_ms());
-            self.results.push(sum.result.map(json));
+            self.said.push(sum.said());
         }
     }
 
@@ -188,7 +202,7 @@ impl ChangeColumns {
             .bind(self.waits_on)
             .bind(self.waited)
             .bind(self.deadlines)
-            .bind(self.results)
+            .bind(self.said)
     }
 }
 

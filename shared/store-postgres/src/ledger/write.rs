@@ -257,6 +257,7 @@ impl Ledger {
         let deadlines = rows().map(|call| call.deadline_at.map(|at| at.0));
         let results = rows().map(|call| call.result.as_ref().map(json));
         let settled = rows().map(|call| call.settled_at.map(|at| at.0));
+        let asked = rows().map(|call| (!call.asked.is_empty()).then(|| json(&call.asked)));
         sql!("calls/write")
             .bind(tenants)
             .bind(ids)
@@ -265,6 +266,7 @@ impl Ledger {
             .bind(deadlines.collect::<Vec<_>>())
             .bind(results.collect::<Vec<_>>())
             .bind(settled.collect::<Vec<_>>())
+            .bind(asked.collect::<Vec<_>>())
             .execute(connection)
             .await?;
         Ok(())

@@ -29,6 +29,7 @@ impl Fields<'_> {
             started_epoch: self.take("started_epoch")?,
             attempt: self.take("attempt")?,
             deadline_at: self.maybe_time("deadline_at")?,
+            asked: self.maybe_json("asked")?.unwrap_or_default(),
             result: self.maybe_json("result")?,
             requested_at: self.time("requested_at")?,
             settled_at: self.maybe_time("settled_at")?,

@@ -28,6 +28,7 @@ fn requested(call_id: &str, place: i32) -> CallRecord {
         started_epoch: None,
         attempt: 0,
         deadline_at: None,
+        asked: Vec::new(),
         result: None,
         requested_at: time(20),
         settled_at: None,
@@ -149,6 +150,47 @@ pub async fn changes_go_along_the_life_of_a_call(store: &dyn Inspect) {
     let over = vec![change(&id, CallStep::Settled(rich()))];
     append(store, 60, changing(&claimed, 0, over)).await;
     (expected.result, expected.settled_at) = (Some(rich()), at(60));
+    assert_eq!(call_of(store, &id).await, expected);
+}
+
+pub async fn a_call_that_asks_waits_and_keeps_what_it_asked(store: &dyn Inspect) {
+    let claimed = running(store).await;
+    append(store, 20, asking(&claimed, 0, vec![CallBegin::Started])).await;
+    let id = call(&claimed, 0, 0);
+    let asks = CallStep::Asks {
+        asked: vec![question("sure?", 1)],
+        deadline: Some(millis(60)),
+    };
+    append(store, 30, changing(&claimed, 0, vec![change(&id, asks)])).await;
+    let mut expected = CallRecord {
+        started_epoch: Some(1),
+        attempt: 1,
+        waits_on: Some(WaitingOn::Human),
+        deadline_at: at(90),
+        asked: vec![question("sure?", 1)],
+        ..requested(&id, 0)
+    };
+    let found = call_of(store, &id).await;
+    assert_eq!(found, expected);
+    assert_eq!(found.open_question().map(|(number, _)| number), Some(1));
+    // Begun again, it asks once more, and later has its result: what it asked stays.
+    let begun = vec![change(&id, CallStep::Started)];
+    append(store, 40, changing(&claimed, 0, begun)).await;
+    (expected.waits_on, expected.attempt) = (None, 2);
+    assert_eq!(call_of(store, &id).await, expected);
+    let both = vec![question("sure?", 1), question("\u{0}really?", 2)];
+    let asks = CallStep::Asks {
+        asked: both.clone(),
+        deadline: None,
+    };
+    append(store, 50, changing(&claimed, 0, vec![change(&id, asks)])).await;
+    (expected.waits_on, expected.deadline_at) = (Some(WaitingOn::Human), None);
+    expected.asked = both;
+    assert_eq!(call_of(store, &id).await, expected);
+    let over = vec![change(&id, CallStep::Settled(rich()))];
+    append(store, 60, changing(&claimed, 0, over)).await;
+    (expected.waits_on, expected.settled_at) = (None, at(60));
+    expected.result = Some(rich());
     assert_eq!(call_of(store, &id).await, expected);
 }
 

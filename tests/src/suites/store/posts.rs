@@ -6,10 +6,11 @@ use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::SIGNAL_RESULT;
 use mainspring_shared::store::{
-    CallAnswer, CallBegin, Claimed, Inspect, ParkUntil, PostOutcome, PostResult, ReadySession,
-    Renewal,
+    CallAnswer, CallBegin, CallStep, Claimed, Inspect, ParkOutcome, ParkUntil, PostOutcome,
+    PostResult, ReadySession, Renewal,
 };
-use mainspring_shared::tool::{Approval, CallResult, CallState};
+use mainspring_shared::tool::{Approval, CallResult, CallState, Reply};
+use serde_json::json;
 
 use super::prelude::*;
 
@@ -211,6 +212,64 @@ pub async fn permission_lets_the_worker_run_the_call(store: &dyn Inspect) {
         let again = post(store, 40, 1, &id, answer).await;
         assert_eq!(again, PostOutcome::NotWaiting, "it is the worker's now");
     }
+}
+
+fn reply(question: usize, reply: Reply) -> CallAnswer {
+    CallAnswer::Reply { question, reply }
+}
+
+pub async fn the_first_answer_to_a_question_lets_the_call_go_on(store: &dyn Inspect) {
+    let claimed = running(store).await;
+    append(store, 12, asking(&claimed, 0, vec![CallBegin::Started])).await;
+    let id = call(&claimed, 0, 0);
+    let asked = CallStep::Asks {
+        asked: vec![question("sure?", 1)],
+        deadline: Some(millis(900)),
+    };
+    append(store, 15, changing(&claimed, 0, vec![change(&id, asked)])).await;
+    let mut item = waiting(&claimed, WaitingOn::Human, ParkUntil::Asked);
+    item.totals = totals(1);
+    let parked = park(store, 20, item).await;
+    assert!(matches!(parked, ParkOutcome::Parked { .. }), "{parked:?}");
+    let unasked = post(store, 25, 1, &id, reply(2, Reply::Decline {})).await;
+    assert_eq!(unasked, PostOutcome::NotWaiting, "there is one question");
+    let content = json!({"sure": true}).as_object().cloned();
+    let yes = Reply::Accept { content };
+    let (enqueue, _) = told(post(store, 30, 1, &id, reply(1, yes.clone())).await);
+    assert_eq!(enqueue.expect("it can go on").ready_since, time(30));
+    let found = call_of(store, &id).await;
+    assert_eq!(found.asked[0].reply, Some(yes.clone()));
+    assert_eq!((found.waits_on, found.deadline_at), (None, None));
+    assert_eq!(found.state(), CallState::Requested, "nobody makes it yet");
+    let late = post(store, 35, 1, &id, reply(1, Reply::Decline {})).await;
+    assert_eq!(late, PostOutcome::AlreadySettled);
+    assert_eq!(call_of(store, &id).await.asked[0].reply, Some(yes.clone()));
+    let again = claim(store, 40, 1, 1, 2).await;
+    let begun = vec![change(&id, CallStep::Started)];
+    append(store, 50, changing(&again, 0, begun)).await;
+    let found = call_of(store, &id).await;
+    assert_eq!(found.asked[0].reply, Some(yes));
+    assert!(
+        matches!(found.state(), CallState::Started { .. }),
+        "{found:?}"
+    );
+    assert_eq!(found.attempt, 2);
+}
+
+pub async fn a_question_ends_with_a_result_as_well(store: &dyn Inspect) {
+    let begins = vec![waits(WaitingOn::Human)];
+    let claimed = parked(store, WaitingOn::Human, begins).await;
+    let id = call(&claimed, 0, 0);
+    let none = post(store, 25, 1, &id, reply(1, Reply::Cancel {})).await;
+    assert_eq!(
+        none,
+        PostOutcome::NotWaiting,
+        "it waits, but has asked nothing"
+    );
+    let (enqueue, _) = told(post_text(store, 30, 1, &id, "given up").await);
+    assert!(enqueue.is_some());
+    let late = post(store, 35, 1, &id, reply(1, Reply::Cancel {})).await;
+    assert_eq!(late, PostOutcome::AlreadySettled);
 }
 
 pub async fn a_result_refuses_permission(store: &dyn Inspect) {

@@ -25,6 +25,24 @@ enum Style {
     Enterprise,
 }
 
+/// Tools of further servers, each schema written out, with arguments that fit it: what providers are told of them is
+/// tested where schemas are cut.
+const SERVERS: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../worker/providers/src/schema/servers.json"
+));
+
+/// The further servers: their names and tools.
+fn servers() -> Vec<(String, Vec<Value>)> {
+    let servers: Vec<Value> = serde_json::from_str(SERVERS).expect("JSON");
+    let tools = |server: Value| {
+        let name = server["server"].as_str().expect("a name").to_owned();
+        let tools = server["tools"].as_array().expect("tools").clone();
+        (name, tools)
+    };
+    servers.into_iter().map(tools).collect()
+}
+
 struct List {
     server: &'static str,
     style: Style,
@@ -466,15 +484,21 @@ impl List {
 }
 
 fn script(server: &str, request: &Value, _: usize) -> Vec<Out> {
-    let list = LISTS
-        .iter()
-        .find(|list| list.server == server)
-        .expect("a list");
+    let list = LISTS.iter().find(|list| list.server == server);
+    let written = || {
+        let mut all = servers().into_iter();
+        let (_, tools) = all.find(|(name, _)| name == server).expect("a list");
+        let tools = tools.into_iter().map(|tool| {
+            json!({"name": tool["name"], "description": format!("Does it at {server}."),
+                "inputSchema": tool["schema"]})
+        });
+        tools.collect()
+    };
     match request["method"].as_str().unwrap_or_default() {
         "initialize" => vec![result(request, handshake())],
         "tools/list" => {
             // In pages of thirty, as several of them do.
-            let tools = list.tools();
+            let tools = list.map_or_else(written, List::tools);
             let from: usize = request["params"]["cursor"]
                 .as_str()
                 .map_or(0, |at| at.parse().expect("a number"));
@@ -491,7 +515,7 @@ fn script(server: &str, request: &Value, _: usize) -> Vec<Out> {
 
 #[tokio::test]
 async fn the_list_of_every_popular_server_is_offered_whole() {
-    assert!(LISTS.len() >= 30);
+    assert!(LISTS.len() + servers().len() >= 100);
     for list in LISTS {
         let server = Scripted::start(list.server, script, true).await;
         let pool = pool(server.transport(), LONG, LONG);
@@ -509,5 +533,33 @@ async fn the_list_of_every_popular_server_is_offered_whole() {
         // The same again, in the same order.
         let again: Vec<String> = tools(&pool).await.unwrap().into_keys().collect();
         assert!(offered.keys().eq(&again), "{}", list.server);
+    }
+}
+
+#[tokio::test]
+async fn the_tools_of_further_servers_are_offered_and_take_what_fits_them() {
+    for (name, described) in servers() {
+        let server = Scripted::start(&name, script, true).await;
+        let pool = pool(server.transport(), LONG, LONG);
+        let mut offered: Vec<_> = tools(&pool).await.unwrap().into_values().collect();
+        assert_eq!(offered.len(), described.len(), "{name}");
+        for tool in described {
+            let of = format!("{name}: {}", tool["name"]);
+            let found = offered
+                .iter()
+                .position(|it| it.spec().parameters["properties"] == tool["schema"]["properties"]);
+            let found = found.or_else(|| {
+                offered
+                    .iter()
+                    .position(|it| it.spec().parameters["properties"] == json!({}))
+            });
+            let spec = offered.remove(found.expect(&of)).spec();
+            let compiled = mainspring_shared::tool::schema::parameters(&spec.parameters);
+            let compiled = compiled.unwrap_or_else(|fault| panic!("{of}: {fault}"));
+            for arguments in tool["accepts"].as_array().expect("arguments") {
+                let faults = compiled.faults(arguments);
+                assert!(faults.is_empty(), "{of}: {arguments}: {faults:?}");
+            }
+        }
     }
 }

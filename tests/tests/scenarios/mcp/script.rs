@@ -24,6 +24,8 @@ pub(crate) enum Out {
     Raw(String),
     /// It refuses the whole request: over HTTP with this status and body, over stdio with the body.
     Refuse(u16, String),
+    /// It waits for the client's answer to its request of this id, which replaces every text `$answer` from then on.
+    Await(String),
     /// It never does anything about it.
     Hang,
     /// It is gone.
@@ -47,6 +49,30 @@ pub(crate) fn result(request: &Value, result: Value) -> Out {
 pub(crate) fn error(id: &Value, code: i64, message: &str, data: Value) -> Out {
     let error = json!({"code": code, "message": message, "data": data});
     Out::Say(json!({"jsonrpc": "2.0", "id": id, "error": error}))
+}
+
+/// A request of the server.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "callers make it where they call"
+)]
+pub(crate) fn ask(id: &str, method: &str, params: Value) -> Out {
+    Out::Say(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+}
+
+/// The message with the client's answer in the places that are for it.
+fn with_answer(message: &Value, answer: &Value) -> Value {
+    match message {
+        Value::String(text) if text == "$answer" => Value::from(answer.to_string()),
+        Value::Array(all) => all.iter().map(|one| with_answer(one, answer)).collect(),
+        Value::Object(members) => {
+            let members = members.iter();
+            members
+                .map(|(name, one)| (name.clone(), with_answer(one, answer)))
+                .collect()
+        }
+        other => other.clone(),
+    }
 }
 
 /// A notification.
@@ -93,19 +119,49 @@ async fn serves_a_script() {
         tokio::io::stdout(),
     );
     let mut asked = BTreeMap::<String, usize>::new();
-    while let Some(line) = lines.next_line().await.unwrap() {
-        let message: Value = serde_json::from_str(&line).expect("JSON");
+    let mut later = std::collections::VecDeque::new();
+    let mut answer = Value::Null;
+    loop {
+        let message: Value = match later.pop_front() {
+            Some(message) => message,
+            None => {
+                let Some(line) = lines.next_line().await.unwrap() else {
+                    return;
+                };
+                serde_json::from_str(&line).expect("JSON")
+            }
+        };
         if message.get("id").is_none() || message.get("method").is_none() {
             continue;
         }
         let times = asked.entry(message["method"].to_string()).or_default();
-        for out_of in if way.starts_with("task") {
+        for out_of in if way.starts_with("asks") {
+            inquiring::script(&way, &message, *times)
+        } else if way.starts_with("task") {
             tasks::script(&way, &message, *times)
         } else {
             misbehaving::script(&way, &message, *times)
         } {
             let text = match out_of {
-                Out::Say(message) => message.to_string() + "\n",
+                Out::Say(message) => with_answer(&message, &answer).to_string() + "\n",
+                Out::Await(id) => {
+                    loop {
+                        let Some(line) = lines.next_line().await.unwrap() else {
+                            return;
+                        };
+                        let message: Value = serde_json::from_str(&line).expect("JSON");
+                        if message["id"] == id && message.get("method").is_none() {
+                            answer = message
+                                .get("result")
+                                .or(message.get("error"))
+                                .cloned()
+                                .unwrap();
+                            break;
+                        }
+                        later.push_back(message);
+                    }
+                    continue;
+                }
                 Out::Refuse(_, text) => text + "\n",
                 Out::Raw(text) => text,
                 Out::Hang => continue,
@@ -145,7 +201,7 @@ impl Scripted {
                 let (stream, _) = listener.accept().await.unwrap();
                 let (way, kept, asked) = (way.clone(), kept.clone(), asked.clone());
                 tokio::spawn(async move {
-                    if let Some((_, body)) = request(stream, kept).await {
+                    if let Some((_, body)) = request(stream, kept.clone()).await {
                         let method = body.1["method"].to_string();
                         let times = {
                             let mut asked = asked.lock().unwrap();
@@ -153,7 +209,7 @@ impl Scripted {
                             *times += 1;
                             *times - 1
                         };
-                        answer(body.0, script(&way, &body.1, times), as_events).await;
+                        answer(body.0, script(&way, &body.1, times), as_events, &kept).await;
                     }
                 });
             }
@@ -170,7 +226,7 @@ impl Scripted {
     }
 }
 
-type Got = Arc<Mutex<Vec<(String, Value)>>>;
+pub(crate) type Got = Arc<Mutex<Vec<(String, Value)>>>;
 
 /// Reads a request; answers it itself unless it is one that waits for a message.
 async fn request(mut stream: TcpStream, got: Got) -> Option<(String, (TcpStream, Value))> {
@@ -220,7 +276,8 @@ async fn request(mut stream: TcpStream, got: Got) -> Option<(String, (TcpStream,
     Some((head, (stream, message)))
 }
 
-async fn answer(mut stream: TcpStream, outs: Vec<Out>, as_events: bool) {
+async fn answer(mut stream: TcpStream, outs: Vec<Out>, as_events: bool, got: &Got) {
+    let mut answer = Value::Null;
     let kind = if as_events {
         "text/event-stream"
     } else {
@@ -250,7 +307,12 @@ async fn answer(mut stream: TcpStream, outs: Vec<Out>, as_events: bool) {
                     .write_all((head(status, kind) + &body).as_bytes())
                     .await
             }
+            Out::Await(id) => {
+                answer = awaited(got, &id).await;
+                continue;
+            }
             Out::Say(message) if as_events => {
+                let message = with_answer(&message, &answer);
                 let event = format!("event: message\ndata: {message}\n\n");
                 let before = if has_head {
                     String::new()
@@ -291,6 +353,25 @@ async fn answer(mut stream: TcpStream, outs: Vec<Out>, as_events: bool) {
         }
     }
     let _ = stream.shutdown().await;
+}
+
+/// What the client answers to a request of this id.
+pub(crate) async fn awaited(got: &Got, id: &str) -> Value {
+    loop {
+        if let Some(answer) = answers(got, id).pop() {
+            return answer;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The answers to requests of this id.
+pub(crate) fn answers(got: &Got, id: &str) -> Vec<Value> {
+    let got = got.lock().unwrap();
+    let bodies = got.iter().map(|(_, body)| body);
+    let answers = bodies.filter(|body| body["id"] == id && body.get("method").is_none());
+    let said = |body: &Value| body.get("result").or(body.get("error")).cloned();
+    answers.filter_map(said).collect()
 }
 
 /// Each answer names another session: those that were named before stay good.

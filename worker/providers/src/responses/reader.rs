@@ -3,7 +3,7 @@
 mod items;
 
 use mainspring_shared::message::{Arguments, ContentPart, ToolCall};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::items::{Body, Delta, Items};
 use crate::answer::{self, ChunkSink, Source};
@@ -122,7 +122,12 @@ impl<'a> Answer<'a> {
         for item in self.items.in_order() {
             match item.body {
                 Body::Text { text, .. } if text.is_empty() => {}
-                Body::Text { text, .. } => content.push(ContentPart::Text { text }),
+                Body::Text { text, phase, .. } => {
+                    if !phase.is_empty() {
+                        content.push(answer::attached(origin(), &json!({ "phase": phase })));
+                    }
+                    content.push(ContentPart::Text { text });
+                }
                 Body::Reasoning {
                     text, encrypted, ..
                 } => {

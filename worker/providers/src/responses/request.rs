@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use mainspring_shared::agent::ReasoningEffort;
 use mainspring_shared::message::{
-    ContentPart, FileSource, ImageSource, Message, Piece, ToolCall, pieces,
+    Attached, ContentPart, FileSource, ImageSource, Message, Piece, ToolCall, pieces,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -114,6 +114,9 @@ enum OwnItem<'a> {
     Message {
         role: WireRole,
         content: Vec<Part<'a>>,
+        /// What the text is for, as the provider said when it gave it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        phase: Option<String>,
     },
     Reasoning {
         #[serde(skip_serializing_if = "str::is_empty")]
@@ -331,7 +334,12 @@ impl<'a> Writer<'a, '_> {
                         vec![Part::InputText { text }]
                     };
                     let role = WireRole::User;
-                    input.push(Item::Own(OwnItem::Message { role, content }));
+                    let phase = None;
+                    input.push(Item::Own(OwnItem::Message {
+                        role,
+                        content,
+                        phase,
+                    }));
                 }
                 Turn::Assistant { message, .. } => {
                     ids = self.receiver.ids(&message.tool_calls);
@@ -361,7 +369,14 @@ impl<'a> Writer<'a, '_> {
     fn assistant(&self, input: &mut Vec<Item<'a>>, message: &'a Message, ids: &[Cow<'a, str>]) {
         let calls = &message.tool_calls;
         let mut thought = None;
+        let mut phase = None;
         for piece in pieces(&message.content, calls) {
+            if let Piece::Part(ContentPart::Attached(attached)) = piece
+                && let Some(said) = self.phase(attached)
+            {
+                phase = Some(said);
+                continue;
+            }
             let item = match piece {
                 Piece::Part(part) => self.part(part),
                 Piece::Call(call) => {
@@ -372,12 +387,28 @@ impl<'a> Writer<'a, '_> {
             match item {
                 None => {}
                 Some(reasoning @ Item::Own(OwnItem::Reasoning { .. })) => thought = Some(reasoning),
-                Some(item) => {
+                Some(mut item) => {
+                    if let Item::Own(OwnItem::Message { phase: own, .. }) = &mut item {
+                        *own = phase.take();
+                    }
                     input.extend(thought.take());
                     input.push(item);
                 }
             }
         }
+    }
+
+    /// What the text behind an attachment is for, if that is what the attachment says. Models that work long tell their
+    /// remarks on the way from their answers by it, and work worse without it.
+    fn phase(&self, attached: &Attached) -> Option<String> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Said {
+            phase: String,
+        }
+        let own = self.receiver.gave(&attached.origin);
+        let said = own.then(|| serde_json::from_str::<Said>(&attached.json).ok());
+        said.flatten().map(|said| said.phase)
     }
 
     fn part(&self, part: &'a ContentPart) -> Option<Item<'a>> {
@@ -388,6 +419,7 @@ impl<'a> Writer<'a, '_> {
                 content: vec![Part::OutputText {
                     text: Cow::Borrowed(text),
                 }],
+                phase: None,
             })),
             // Reasoning without encrypted content, with another provider's signature or from
             // another model would be refused.
@@ -465,10 +497,12 @@ fn push_tail<'a>(input: &mut Vec<Item<'a>>, tail: &'a str) {
         Some(Item::Own(OwnItem::Message {
             role: WireRole::User,
             content,
+            ..
         })) => content.push(part),
         _ => input.push(Item::Own(OwnItem::Message {
             role: WireRole::User,
             content: vec![part],
+            phase: None,
         })),
     }
 }

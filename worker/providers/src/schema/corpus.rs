@@ -11,6 +11,23 @@ pub(in super::super) struct Sample {
     pub(in super::super) accepts: Vec<Value>,
 }
 
+/// The tools of one server.
+#[derive(Debug, Deserialize)]
+struct Server {
+    server: String,
+    tools: Vec<Sample>,
+}
+
 pub(in super::super) fn corpus() -> Vec<Sample> {
-    serde_json::from_str(include_str!("corpus.json")).expect("the corpus is JSON")
+    let single = serde_json::from_str::<Vec<Sample>>(include_str!("corpus.json"));
+    let servers = serde_json::from_str::<Vec<Server>>(include_str!("servers.json"));
+    let of_servers = servers.expect("the servers are JSON").into_iter();
+    let of_servers = of_servers.flat_map(|Server { server, tools }| {
+        tools.into_iter().map(move |tool| Sample {
+            name: format!("{server}: {}", tool.name),
+            ..tool
+        })
+    });
+    let single = single.expect("the corpus is JSON").into_iter();
+    single.chain(of_servers).collect()
 }

@@ -6,7 +6,9 @@ use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::event::{LiveEvent, LiveKind};
 use mainspring_shared::send::machine::{Event, Open};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{Approval, CallRecord, CallResult, CallState, Repeat};
+use mainspring_shared::tool::{
+    Approval, CallRecord, CallResult, CallState, INQUIRIES_MAX, Inquiry, Repeat,
+};
 use serde_json::Value;
 
 use crate::send::calls::{Begin, CallOutcome, Calls};
@@ -206,6 +208,11 @@ impl Run<'_> {
                 return Some(Event::CallsAborted);
             }
             CallOutcome::Lost(why) => return Some(self.work_lost(&why).await),
+            CallOutcome::Asks(inquiry) => {
+                if let Some(event) = self.ask_person(place, *inquiry).await {
+                    return Some(event);
+                }
+            }
             CallOutcome::Result(result) => self.settle(place, result),
         }
         if !self.round.calls.is_empty() {
@@ -217,6 +224,22 @@ impl Run<'_> {
             return Some(self.calls_over());
         }
         self.begin_next().await
+    }
+
+    /// Stores at once what a tool asks, so that a person can answer while other calls run, and it is not asked twice if
+    /// this worker dies; returns an event if that failed.
+    async fn ask_person(&mut self, place: usize, inquiry: Inquiry) -> Option<Event> {
+        if self.round.records[place].asked.len() >= INQUIRIES_MAX {
+            let text = format!(
+                "error: the tool has asked {INQUIRIES_MAX} questions and asks on; it is not called again"
+            );
+            self.settle(place, CallResult::error(Code::ToolFailed, text));
+            return None;
+        }
+        let within = self.kernel.parts.config.answer_within;
+        let deadline = within.map(|within| self.now().after(within));
+        self.round.ask(place, inquiry, deadline);
+        self.flush_results().await
     }
 
     /// The process that made the calls died. Known results are stored before the rest is given up.

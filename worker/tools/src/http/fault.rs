@@ -156,7 +156,7 @@ mod tests {
     fn code(fault: Fault, repeat: Repeat) -> Code {
         match fault.reply(repeat, 1) {
             ToolError::Reply { code, .. } => code,
-            ToolError::Abort { message } | ToolError::Lost { message } => panic!("{message}"),
+            other => panic!("{other}"),
         }
     }
 

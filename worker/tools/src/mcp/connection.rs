@@ -15,9 +15,10 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
-use super::client::{self, Ask, Client, Limits, Service};
+use super::client::{self, Ask, Asking, Client, Limits, Service};
 use super::envelope::TASKS;
 use super::fault::{Fault, describe};
+use super::inquiring::Questions;
 use super::listing::{self, Described};
 use super::process::Process;
 use super::server::Server;
@@ -45,6 +46,17 @@ const CALL_ID: &str = "mainspring/call-id";
 /// The tools of a server, by name.
 pub(super) type Listing = Arc<[Described]>;
 
+/// How a call is made, besides its arguments.
+#[derive(Debug)]
+pub(super) struct CallAsks<'q> {
+    /// For how long the server must keep the task that it may answer with, if it may.
+    pub(super) as_task: Option<Duration>,
+    /// Members of a call that is made again with answers.
+    pub(super) again: JsonObject,
+    /// What it may ask.
+    pub(super) questions: &'q mut Questions,
+}
+
 /// An open connection. Dropping it closes it and kills the server if that is a child.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -53,6 +65,8 @@ pub(super) struct Connection {
     /// The tools, and the number of change notifications seen before they were listed.
     listing: Mutex<(Listing, u64)>,
     silences: AtomicU32,
+    /// Held by a call that must be the only one.
+    turn: Mutex<()>,
     /// Whether it ever served a call.
     proven: AtomicBool,
     born: Duration,
@@ -72,7 +86,7 @@ impl Connection {
                     server: server.to_owned(),
                     detail: format!("{command:?} does not start: {error}"),
                 })?;
-                match timeout(limit, begin(server, pipes)).await {
+                match timeout(limit, begin(of, pipes)).await {
                     Ok(Ok((service, listing))) => (service, listing, Some(process)),
                     Ok(Err(detail)) => {
                         let detail = detail + &process.last_words().await;
@@ -90,7 +104,7 @@ impl Connection {
                 let transport =
                     transport.and_then(|own| http::transport(url, own, of.secrets().clone()));
                 let transport = transport.map_err(|detail| failed(server, detail))?;
-                match timeout(limit, begin(server, transport)).await {
+                match timeout(limit, begin(of, transport)).await {
                     Ok(Ok((service, listing))) => (service, listing, None),
                     Ok(Err(detail)) => return Err(failed(server, detail)),
                     Err(_) => return Err(slow(server, limit, String::new())),
@@ -102,6 +116,7 @@ impl Connection {
             service,
             listing: Mutex::new((listing, 0)),
             silences: AtomicU32::new(0),
+            turn: Mutex::default(),
             proven: AtomicBool::new(false),
             born: now,
             _process: process,
@@ -142,16 +157,28 @@ impl Connection {
 
     /// Makes a call, and returns its result as the server wrote it. Dropping the future cancels the
     /// request at the server.
-    /// With `as_task`, the server may answer with a task, which it need not keep longer than that.
     pub(super) async fn call(
         &self,
         tool: &str,
         invocation: &Invocation,
         limits: Limits,
-        as_task: Option<Duration>,
+        asks: CallAsks<'_>,
     ) -> Result<Value, Fault> {
+        // Questions that do not say for which call they are can only be those of the only one.
+        let _alone = if self.service.service().must_be_alone() {
+            let turn = timeout(limits.total, self.turn.lock()).await;
+            let busy = |_| Fault::Away("its server is busy with other calls".to_owned());
+            Some(turn.map_err(busy)?)
+        } else {
+            None
+        };
+        let CallAsks {
+            as_task,
+            again,
+            questions,
+        } = asks;
         let span = spans::call_mcp(tool, &invocation.call_id);
-        let mut params = JsonObject::new();
+        let mut params = again;
         params.insert("name".to_owned(), Value::from(tool));
         let arguments = Value::Object(invocation.arguments.clone());
         params.insert("arguments".to_owned(), arguments);
@@ -159,7 +186,8 @@ impl Connection {
             let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
             params.insert("task".to_owned(), json!({ "ttl": keep }));
         }
-        let called = self.request("tools/call", params, invocation, limits);
+        let asking = Asking::Call(questions);
+        let called = self.asking("tools/call", params, invocation, limits, asking);
         let answer = called.instrument(span.clone()).await;
         if answer.is_err() {
             spans::failed(&span, Code::ToolFailed);
@@ -176,7 +204,41 @@ impl Connection {
         limits: Limits,
     ) -> Result<Value, Fault> {
         let params = JsonObject::from_iter([("taskId".to_owned(), Value::from(id))]);
-        self.request(method, params, invocation, limits).await
+        let asking = Asking::Task(id);
+        self.asking(method, params, invocation, limits, asking)
+            .await
+    }
+
+    /// Gives the answers to what a task has asked.
+    pub(super) async fn answer_task(
+        &self,
+        id: &str,
+        answers: JsonObject,
+        invocation: &Invocation,
+        limits: Limits,
+    ) -> Result<Value, Fault> {
+        let params = JsonObject::from_iter([
+            ("taskId".to_owned(), Value::from(id)),
+            ("inputResponses".to_owned(), Value::Object(answers)),
+        ]);
+        self.request("tasks/update", params, invocation, limits)
+            .await
+    }
+
+    /// Answers what a task asks, for as long as the answers are known; returns how the call ends
+    /// then, which asks.
+    pub(super) async fn questions_of(&self, task: &str, questions: &mut Questions) -> Fault {
+        self.service.service().questions_of(task, questions).await
+    }
+
+    /// Answers what a task has asked so far; returns how the call ends if an answer is missing.
+    pub(super) fn open_question_of(&self, task: &str, questions: &mut Questions) -> Option<Fault> {
+        self.service.service().open_question_of(task, questions)
+    }
+
+    /// Forgets what a task that is over has asked.
+    pub(super) fn task_is_over(&self, task: &str) {
+        self.service.service().task_is_over(task);
     }
 
     /// The elements of a list, whatever they are.
@@ -209,6 +271,18 @@ impl Connection {
         invocation: &Invocation,
         limits: Limits,
     ) -> Result<Value, Fault> {
+        self.asking(method, params, invocation, limits, Asking::Nobody)
+            .await
+    }
+
+    async fn asking(
+        &self,
+        method: &'static str,
+        params: JsonObject,
+        invocation: &Invocation,
+        limits: Limits,
+        asking: Asking<'_>,
+    ) -> Result<Value, Fault> {
         let mut meta = JsonObject::new();
         let call_id = Value::from(&*invocation.call_id);
         meta.insert(CALL_ID.to_owned(), call_id);
@@ -222,9 +296,13 @@ impl Connection {
             meta,
             limits: Some(limits),
             progress: &invocation.progress,
+            asking,
         };
         let answer = client::ask(&self.service, ask).await;
-        if matches!(answer, Ok(_) | Err(Fault::Refused(..))) {
+        if matches!(
+            answer,
+            Ok(_) | Err(Fault::Refused(..) | Fault::Opens(..) | Fault::Asks(_))
+        ) {
             self.silences.store(0, Ordering::SeqCst);
             self.proven.store(true, Ordering::SeqCst);
         }
@@ -252,12 +330,12 @@ fn slow(server: &str, limit: Duration, detail: String) -> Error {
     }
 }
 
-async fn begin<T, E, A>(server: &str, transport: T) -> Result<(Service, Listing), String>
+async fn begin<T, E, A>(of: &Server, transport: T) -> Result<(Service, Listing), String>
 where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    let service = serve_client(Client::default(), transport).await;
+    let service = serve_client(Client::new(of.secrets().clone()), transport).await;
     let service = service.map_err(|error| describe(&error))?;
     let peer = service.peer();
     if let Some(version) = peer.peer_info().map(|info| info.protocol_version.clone())
@@ -271,13 +349,19 @@ where
     // We keep our own cache until the server reports a change.
     peer.set_response_cache_config(ClientCacheConfig::disabled())
         .await;
-    let listing = list(server, &service).await.map_err(|fault| match fault {
-        Fault::Unreached(said) | Fault::Broken(said) | Fault::Failed(said) | Fault::Away(said) => {
-            said
-        }
-        Fault::Refused(_, said) => format!("it does not tell its tools: {said}"),
-        Fault::Silent(limit) => format!("it does not tell its tools within {limit:?}"),
-    })?;
+    let listing = list(of.name(), &service)
+        .await
+        .map_err(|fault| match fault {
+            Fault::Unreached(said)
+            | Fault::Broken(said)
+            | Fault::Failed(said)
+            | Fault::Away(said) => said,
+            Fault::Refused(_, said) | Fault::Opens(_, said) => {
+                format!("it does not tell its tools: {said}")
+            }
+            Fault::Asks(_) => "it asks a person before it tells its tools".to_owned(),
+            Fault::Silent(limit) => format!("it does not tell its tools within {limit:?}"),
+        })?;
     Ok((service, listing))
 }
 

@@ -7,8 +7,10 @@
 use std::borrow::Cow;
 
 use mainspring_worker::llm::json;
-use rmcp::model::ServerResult;
+use rmcp::model::{RequestId, ServerResult};
 use serde_json::{Map, Value};
+
+use super::inquiring::ASKS;
 
 /// The member of a sealed result that holds the result.
 const SEALED: &str = "mainspring/result";
@@ -19,9 +21,24 @@ pub(super) const TASKS: &str = "mainspring/tasks";
 /// Capabilities that matter here; anything else that a server says of itself is ignored.
 const CAPABILITIES: [&str; 3] = ["prompts", "resources", "tools"];
 
-/// The message with its result sealed, or the message itself if it has none.
-pub(super) fn sealed(text: &str) -> Cow<'_, str> {
+/// The method, after sealing, of a request that asks a person; its parameters are sealed in the same way.
+pub(super) const QUESTION: &str = "mainspring/question";
+
+/// The member of a sealed question that names the request on whose events it came.
+pub(super) const DURING: &str = "mainspring/during";
+
+/// The message with its result or question sealed, or the message itself if it has neither. A question that came with the
+/// events of one request names that: nothing else tells of which call it is.
+pub(super) fn sealed<'t>(text: &'t str, during: Option<&RequestId>) -> Cow<'t, str> {
     match json::parse(text) {
+        Some(Value::Object(mut message)) if message.get("method").is_some_and(|it| it == ASKS) => {
+            let params = message.remove("params").unwrap_or_default();
+            let during = during.and_then(|id| serde_json::to_value(id).ok());
+            let params = serde_json::json!({ SEALED: params, DURING: during });
+            message.insert("method".to_owned(), QUESTION.into());
+            message.insert("params".to_owned(), params);
+            Cow::Owned(Value::Object(message).to_string())
+        }
         Some(Value::Object(message)) if message.contains_key("result") => {
             Cow::Owned(Value::Object(seal(message)).to_string())
         }
@@ -79,6 +96,14 @@ fn is_said(capability: &Value) -> bool {
     !matches!(capability, Value::Null | Value::Bool(false))
 }
 
+/// The parameters of a sealed question as the server wrote them, and the request on whose events it came.
+pub(super) fn question(params: Option<Value>) -> (Value, Option<Value>) {
+    let mut params = params.unwrap_or_default();
+    let mut taken = |name: &str| params.get_mut(name).map(Value::take).unwrap_or_default();
+    let (said, during) = (taken(SEALED), taken(DURING));
+    (said, Some(during).filter(|during| !during.is_null()))
+}
+
 /// The result in a response, as the server wrote it.
 pub(super) fn opened(result: ServerResult) -> Value {
     let value = match result {
@@ -96,13 +121,13 @@ pub(super) fn opened(result: ServerResult) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use rmcp::model::{ServerJsonRpcMessage, ServerPeerInfo};
+    use rmcp::model::{ServerJsonRpcMessage, ServerPeerInfo, ServerRequest};
     use serde_json::json;
 
     use super::*;
 
     fn result(text: &str) -> Value {
-        let message = serde_json::from_str(&sealed(text)).expect("a message");
+        let message = serde_json::from_str(&sealed(text, None)).expect("a message");
         let ServerJsonRpcMessage::Response(response) = message else {
             panic!("{text}");
         };
@@ -133,7 +158,32 @@ mod tests {
             r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#,
             "not JSON",
         ] {
-            assert_eq!(sealed(text), text);
+            assert_eq!(sealed(text, None), text);
+        }
+    }
+
+    #[test]
+    fn a_question_of_any_form_arrives_as_it_was_written_and_names_its_request() {
+        for params in [
+            json!({"message": 3, "requestedSchema": []}),
+            json!(null),
+            json!({}),
+        ] {
+            let text =
+                json!({"jsonrpc": "2.0", "id": "q", "method": ASKS, "params": params}).to_string();
+            for during in [None, Some(RequestId::Number(7))] {
+                let message =
+                    serde_json::from_str(&sealed(&text, during.as_ref())).expect("a message");
+                let ServerJsonRpcMessage::Request(request) = message else {
+                    panic!("{text}");
+                };
+                let ServerRequest::CustomRequest(asked) = request.request else {
+                    panic!("{text}");
+                };
+                assert_eq!(asked.method, QUESTION);
+                let expected = during.is_some().then(|| json!(7));
+                assert_eq!(question(asked.params), (params.clone(), expected));
+            }
         }
     }
 
@@ -145,7 +195,7 @@ mod tests {
                 "tasks": {"requests": {}}},
             "serverInfo": {"name": "x", "icons": "none"},
         }});
-        let message = serde_json::from_str(&sealed(&text.to_string())).expect("a message");
+        let message = serde_json::from_str(&sealed(&text.to_string(), None)).expect("a message");
         let ServerJsonRpcMessage::Response(response) = message else {
             panic!("a response");
         };

@@ -6,12 +6,15 @@ use std::io;
 use std::time::Duration;
 
 use mainspring_shared::error::Code;
+use mainspring_shared::tool::{Inquiry, Wants};
 use rmcp::model::{ErrorCode, ErrorData};
 use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
+use super::credentials::KnownSecrets;
 use super::http::NoCredentials;
+use super::inquiring;
 
 const CLOSED: &str = "it closed the connection";
 const UNREACHED: &str = "there is no connection to its server";
@@ -37,6 +40,10 @@ pub(super) enum Fault {
     Failed(String),
     /// The server refused the request.
     Refused(Code, String),
+    /// It refused the request, as it says, until a person has opened these addresses.
+    Opens(Vec<Inquiry>, String),
+    /// It needs an answer of a person, and gets it when the request is made again.
+    Asks(Box<Inquiry>),
     /// There was no answer for this long.
     Silent(Duration),
     /// There is no connection to the server, and it is not tried again at once.
@@ -52,7 +59,12 @@ impl Fault {
                 } else {
                     Code::ToolFailed
                 };
-                Self::Refused(code, said(&error))
+                let opens = opens(&error);
+                if opens.is_empty() {
+                    Self::Refused(code, said(&error))
+                } else {
+                    Self::Opens(opens, said(&error))
+                }
             }
             ServiceError::TransportSend(error) => of_transport(&error),
             ServiceError::TransportClosed => Self::closed(),
@@ -67,6 +79,24 @@ impl Fault {
     pub(super) fn closed() -> Self {
         Self::Broken("the connection to its server ended".to_owned())
     }
+}
+
+/// The addresses that a person must open first.
+fn opens(error: &ErrorData) -> Vec<Inquiry> {
+    if error.code != URL_NEEDED {
+        return Vec::new();
+    }
+    let wanted = error
+        .data
+        .as_ref()
+        .and_then(|data| data.get("elicitations"));
+    let wanted = wanted.and_then(serde_json::Value::as_array);
+    let wanted = wanted.into_iter().flatten().take(URLS_MAX);
+    let none = KnownSecrets::default();
+    let opens = wanted.filter_map(|one| inquiring::read(one, &none).ok());
+    opens
+        .filter(|one| matches!(one.wants, Wants::Url(_)))
+        .collect()
 }
 
 /// What an error says, with the addresses that a person must open first.
@@ -152,9 +182,11 @@ pub(super) fn describe(error: &ClientInitializeError) -> String {
                 "there is no connection to it".to_owned()
             }
             Fault::Unreached(said) | Fault::Refused(_, said) | Fault::Failed(said) => said,
-            Fault::Broken(_) | Fault::Silent(_) | Fault::Away(_) => {
-                "it does not answer as an MCP server".to_owned()
-            }
+            Fault::Broken(_)
+            | Fault::Silent(_)
+            | Fault::Away(_)
+            | Fault::Opens(..)
+            | Fault::Asks(_) => "it does not answer as an MCP server".to_owned(),
         },
         ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
             "it speaks another version of the protocol".to_owned()

@@ -42,7 +42,7 @@ async fn pass(mut source: BufReader<impl AsyncRead + Unpin>, mut target: DuplexS
         if is_too_long {
             tracing::warn!("an MCP server wrote a line that is too long; it is dropped");
         } else if let Ok(text) = std::str::from_utf8(&line) {
-            let text = envelope::sealed(text.trim());
+            let text = envelope::sealed(text.trim(), None);
             let written = async {
                 target.write_all(text.as_bytes()).await?;
                 target.write_all(b"\n").await

@@ -23,10 +23,6 @@ const PDF: &str = "application/pdf";
 /// The output of a result as the server wrote it, or its error. Whatever is not understood becomes
 /// a note, and the rest is kept: the tool may have acted.
 pub(super) fn read(mut result: Value) -> Result<Output, ToolError> {
-    if result.get("resultType").and_then(Value::as_str) == Some("input_required") {
-        let text = "the tool requests further input in a form that is not supported";
-        return Err(ToolError::reply(text));
-    }
     let failed = result.get("isError") == Some(&Value::Bool(true));
     let digest = result.get("_meta").and_then(|meta| meta.get(DIGEST));
     let digest = digest.and_then(Value::as_str).map(str::to_owned);

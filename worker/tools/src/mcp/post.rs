@@ -179,7 +179,7 @@ async fn body(mut response: Response, bytes_max: usize) -> Outcome<String> {
 /// The message in a body that answers a request. An error without an id, or with another one, is of
 /// this request too: it was the only one in the post. A result must be its own.
 fn message(body: &str, asked: &RequestId) -> Option<ServerJsonRpcMessage> {
-    let read = serde_json::from_str(&envelope::sealed(body)).ok()?;
+    let read = serde_json::from_str(&envelope::sealed(body, None)).ok()?;
     match read {
         ServerJsonRpcMessage::Error(mut error) => {
             error.id = Some(asked.clone());
@@ -263,8 +263,8 @@ fn events(
 /// The events with their results sealed.
 pub(super) fn sealed(events: BoxedSseResponse, asked: Option<RequestId>) -> BoxedSseResponse {
     let seal = move |text: String| match &asked {
-        Some(asked) => with_id(&envelope::sealed(&text), asked),
-        None => envelope::sealed(&text).into_owned(),
+        Some(asked) => with_id(&envelope::sealed(&text, Some(asked)), asked),
+        None => envelope::sealed(&text, None).into_owned(),
     };
     events
         .map(move |event| {

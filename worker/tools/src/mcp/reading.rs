@@ -293,6 +293,8 @@ impl Tool for Reader {
             Err(_) => Fault::Silent(limit),
         };
         let (code, message) = match fault {
+            Fault::Opens(_, said) => (Code::ToolFailed, format!("the server refuses: {said}")),
+            Fault::Asks(inquiry) => return Err(ToolError::Asks(inquiry)),
             Fault::Silent(limit) => (
                 Code::ToolTimeout,
                 format!("the server did not answer within {limit:?}"),

@@ -1,14 +1,17 @@
 //! Calls that a server works on as tasks: it gives a handle at once, and is asked for the result
 //! until there is one. The handle is stored with the call, so another worker takes the task up.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mainspring_shared::error::Code;
 use mainspring_worker::tool::{Invocation, ProgressReport};
+use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 
 use super::client::Limits;
 use super::fault::Fault;
+use super::inquiring::Questions;
 use super::server::Server;
 
 /// The member of a stored handle with the task's id.
@@ -33,6 +36,8 @@ pub(super) struct Task {
     poll: Duration,
     result: Option<Value>,
     error: Option<Value>,
+    /// What it asks, by the server's names for it.
+    requests: Option<JsonObject>,
 }
 
 impl Task {
@@ -66,12 +71,20 @@ impl Task {
                 .filter(|result| !result.is_null())
                 .cloned(),
             error: said.get("error").filter(|error| !error.is_null()).cloned(),
+            requests: said
+                .get("inputRequests")
+                .and_then(Value::as_object)
+                .cloned(),
         })
     }
 
     /// What is stored with the call.
     pub(super) fn handle(&self) -> Value {
         json!({ HANDLE: self.id })
+    }
+
+    fn wants_input(&self) -> bool {
+        self.status == "input_required"
     }
 
     fn is_working(&self) -> bool {
@@ -95,11 +108,36 @@ pub(super) async fn follow(
     server: &Server,
     invocation: &Invocation,
     id: &str,
+    (limits, questions): (Limits, &mut Questions),
+) -> Result<Value, Fault> {
+    let answer = followed(server, invocation, id, limits, questions).await;
+    // A question stays until it is answered, which the next attempt does.
+    if !matches!(answer, Err(Fault::Asks(_)))
+        && let Ok(connection) = server.connection().await
+    {
+        connection.task_is_over(id);
+    }
+    answer
+}
+
+async fn followed(
+    server: &Server,
+    invocation: &Invocation,
+    id: &str,
     limits: Limits,
+    questions: &mut Questions,
 ) -> Result<Value, Fault> {
     let mut seen = 0_u32;
+    // The questions of the task that were answered, by the server's names for them.
+    let mut given = BTreeSet::new();
     loop {
-        let said = asked(server, invocation, "tasks/get", id, limits).await;
+        // What it asked an earlier attempt, or during an earlier request.
+        if let Ok(connection) = server.connection().await
+            && let Some(asks) = connection.open_question_of(id, questions)
+        {
+            return Err(asks);
+        }
+        let said = asked(server, invocation, "tasks/get", id, (limits, None)).await;
         let task = match said {
             Ok(said) => Task::read(&said).ok_or_else(|| {
                 Fault::Failed("its server describes the task in another way".to_owned())
@@ -111,7 +149,15 @@ pub(super) async fn follow(
             }
             Err(fault) => return Err(fault),
         };
-        if task.is_working() {
+        if let Some(mut requests) = task.requests.clone().filter(|_| task.wants_input()) {
+            requests.retain(|name, _| !given.contains(name));
+            let answers = questions.answers(&requests, server.secrets())?;
+            given.extend(answers.keys().cloned());
+            if !answers.is_empty() {
+                answer(server, invocation, id, limits, answers).await?;
+            }
+        }
+        if task.is_working() || (task.wants_input() && task.requests.is_some()) {
             seen += 1;
             invocation.progress.report(ProgressReport {
                 progress: f64::from(seen),
@@ -121,6 +167,7 @@ pub(super) async fn follow(
             server.clock().sleep(task.poll).await;
             continue;
         }
+        let wants_input = task.wants_input();
         return match (task.result, task.error, &*task.status) {
             (Some(result), _, _) => Ok(result),
             (None, Some(error), _) => Err(refused(&error)),
@@ -128,8 +175,22 @@ pub(super) async fn follow(
                 let said = "its server has cancelled the task";
                 Err(Fault::Refused(Code::ToolFailed, said.to_owned()))
             }
-            // A task that wants input gets it by the same request, or is told that there is none.
-            (None, None, _) => asked(server, invocation, "tasks/result", id, limits).await,
+            // What it asks comes with this request, if it wants input.
+            (None, None, _) => {
+                let answer = (limits, Some(&mut *questions));
+                let answer = asked(server, invocation, "tasks/result", id, answer).await;
+                // It goes on whether or not its server is there.
+                if wants_input
+                    && matches!(
+                        answer,
+                        Err(Fault::Unreached(_) | Fault::Broken(_) | Fault::Silent(_))
+                    )
+                {
+                    server.clock().sleep(POLL_DEFAULT).await;
+                    continue;
+                }
+                answer
+            }
         };
     }
 }
@@ -149,15 +210,37 @@ async fn asked(
     invocation: &Invocation,
     method: &'static str,
     id: &str,
-    limits: Limits,
+    (limits, questions): (Limits, Option<&mut Questions>),
 ) -> Result<Value, Fault> {
     let connection = server.connection().await;
     let connection = connection.map_err(|error| Fault::Unreached(error.to_string()))?;
-    let answer = connection.of_task(method, id, invocation, limits).await;
+    let answer = connection.of_task(method, id, invocation, limits);
+    let answer = match questions {
+        None => answer.await,
+        Some(questions) => tokio::select! {
+            biased;
+            answer = answer => answer,
+            asks = connection.questions_of(id, questions) => Err(asks),
+        },
+    };
     if matches!(answer, Err(Fault::Unreached(_) | Fault::Broken(_))) {
         server.give_up(&connection).await;
     }
     answer
+}
+
+/// Gives a task the answers to what it asks.
+async fn answer(
+    server: &Server,
+    invocation: &Invocation,
+    id: &str,
+    limits: Limits,
+    answers: JsonObject,
+) -> Result<(), Fault> {
+    let connection = server.connection().await;
+    let connection = connection.map_err(|error| Fault::Unreached(error.to_string()))?;
+    let told = connection.answer_task(id, answers, invocation, limits);
+    told.await.map(|_| ())
 }
 
 /// Tells the server that a task's result is not wanted any longer.
@@ -167,7 +250,10 @@ pub(super) async fn cancel(server: &Server, invocation: &Invocation, id: &str) {
         total: POLL_DEFAULT,
     };
     // What it answers changes nothing.
-    let _ = asked(server, invocation, "tasks/cancel", id, limits).await;
+    let _ = asked(server, invocation, "tasks/cancel", id, (limits, None)).await;
+    if let Ok(connection) = server.connection().await {
+        connection.task_is_over(id);
+    }
 }
 
 #[cfg(test)]

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::error::Code;
-use mainspring_shared::tool::Repeat;
 use mainspring_shared::tool::schema::{self, Schema};
+use mainspring_shared::tool::{INQUIRIES_MAX, Inquiry, Repeat, Wants};
+use rmcp::model::JsonObject;
 use serde_json::Value;
 use tokio::time::timeout;
 
 use super::client::Limits;
+use super::connection::CallAsks;
 use super::fault::Fault;
+use super::inquiring::{self, Questions};
 use super::listing::{Described, Tasks};
 use super::output;
 use super::server::Server;
@@ -102,7 +105,12 @@ impl McpTool {
             let harmless = match &fault {
                 Fault::Unreached(_) => true,
                 Fault::Broken(_) => self.traits.repeat != Repeat::Once,
-                Fault::Failed(_) | Fault::Refused(..) | Fault::Silent(_) | Fault::Away(_) => false,
+                Fault::Failed(_)
+                | Fault::Refused(..)
+                | Fault::Opens(..)
+                | Fault::Asks(_)
+                | Fault::Silent(_)
+                | Fault::Away(_) => false,
             };
             if !harmless || attempt == ATTEMPTS_MAX {
                 return Err(self.reply(fault));
@@ -117,9 +125,10 @@ impl McpTool {
         invocation: &Invocation,
         task: &OnceLock<String>,
     ) -> Result<Result<Output, ToolError>, Fault> {
+        let mut questions = Questions::of(&invocation.inquiring);
         let answer = match task.get() {
-            Some(id) => self.follow(invocation, id).await,
-            None => self.begin(invocation, task).await,
+            Some(id) => self.follow(invocation, id, &mut questions).await,
+            None => self.begin(invocation, task, &mut questions).await,
         };
         match answer {
             Ok(answer) => {
@@ -146,20 +155,42 @@ impl McpTool {
         &self,
         invocation: &Invocation,
         task: &OnceLock<String>,
+        questions: &mut Questions,
     ) -> Result<Value, Fault> {
         let connection = self.server.connection().await;
         let connection = connection.map_err(|error| Fault::Away(error.to_string()))?;
         let as_task = self.tasks != Tasks::Never && connection.has_tasks();
         let limits = self.limits();
         let as_task = as_task.then_some(limits.total.saturating_mul(TASK_KEPT_TIMES));
-        let answer = connection.call(&self.remote, invocation, limits, as_task);
-        let answer = answer.await;
-        if matches!(answer, Err(Fault::Unreached(_) | Fault::Broken(_)))
-            || (matches!(answer, Err(Fault::Silent(_))) && connection.was_silent())
-        {
-            self.server.give_up(&connection).await;
-        }
-        let answer = answer?;
+        let mut again = JsonObject::new();
+        let mut times = 0;
+        let answer = loop {
+            let asks = CallAsks {
+                as_task,
+                again,
+                questions: &mut *questions,
+            };
+            let answer = connection.call(&self.remote, invocation, limits, asks);
+            let answer = answer.await;
+            if matches!(answer, Err(Fault::Unreached(_) | Fault::Broken(_)))
+                || (matches!(answer, Err(Fault::Silent(_))) && connection.was_silent())
+            {
+                self.server.give_up(&connection).await;
+            }
+            let answer = match answer {
+                Err(Fault::Opens(pages, said)) => return Err(self.opens(pages, said, questions)),
+                answer => answer?,
+            };
+            match inquiring::wanted(&answer, questions, self.server.secrets())? {
+                None => break answer,
+                Some(_) if times == INQUIRIES_MAX => {
+                    let said = "it asks for the same input again and again";
+                    return Err(Fault::Refused(Code::ToolFailed, said.to_owned()));
+                }
+                Some(members) => again = members,
+            }
+            times += 1;
+        };
         let Some(begun) = Task::begun(&answer) else {
             return Ok(answer);
         };
@@ -170,12 +201,35 @@ impl McpTool {
                 "the handle of a task is not stored; if this worker dies, the task is lost"
             );
         }
-        self.follow(invocation, id).await
+        self.follow(invocation, id, questions).await
     }
 
-    async fn follow(&self, invocation: &Invocation, id: &str) -> Result<Value, Fault> {
+    /// How a call ends that is refused until a person has opened these addresses: it asks for the first that nobody was
+    /// asked to open.
+    fn opens(&self, pages: Vec<Inquiry>, said: String, questions: &mut Questions) -> Fault {
+        for page in pages {
+            let page = Inquiry {
+                message: self.server.hidden(&page.message),
+                wants: match page.wants {
+                    Wants::Url(url) => Wants::Url(self.server.hidden(&url)),
+                    form @ Wants::Form(_) => form,
+                },
+            };
+            if let Err(asks @ Fault::Asks(_)) = questions.answer(&page) {
+                return asks;
+            }
+        }
+        Fault::Refused(Code::ToolFailed, said)
+    }
+
+    async fn follow(
+        &self,
+        invocation: &Invocation,
+        id: &str,
+        questions: &mut Questions,
+    ) -> Result<Value, Fault> {
         let limits = self.limits();
-        let followed = tasks::follow(&self.server, invocation, id, limits);
+        let followed = tasks::follow(&self.server, invocation, id, (limits, questions));
         if let Ok(answer) = timeout(limits.total, followed).await {
             return answer;
         }
@@ -219,6 +273,8 @@ impl McpTool {
             ToolError::Abort { message } => ToolError::Abort {
                 message: self.server.hidden(&message),
             },
+            // Its secrets were hidden when it was read.
+            asks @ ToolError::Asks(_) => asks,
             ToolError::Lost { message } => ToolError::Lost {
                 message: self.server.hidden(&message),
             },
@@ -228,6 +284,8 @@ impl McpTool {
     fn reply(&self, fault: Fault) -> ToolError {
         match fault {
             Fault::Unreached(said) => ToolError::reply(format!("the tool was not reached: {said}")),
+            Fault::Asks(inquiry) => ToolError::Asks(inquiry),
+            Fault::Opens(_, said) => self.reply(Fault::Refused(Code::ToolFailed, said)),
             Fault::Refused(code, said) => ToolError::Reply {
                 code,
                 message: format!("the tool refuses: {said}"),

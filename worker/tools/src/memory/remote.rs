@@ -116,11 +116,15 @@ impl Question {
             account: Account::default(),
             progress: mainspring_worker::tool::Progress::default(),
             kept: mainspring_worker::tool::Kept::default(),
+            inquiring: mainspring_worker::tool::Inquiring::default(),
         };
         let output = tool.call(invocation).await.map_err(|error| match error {
             ToolError::Reply { message, .. }
             | ToolError::Abort { message }
             | ToolError::Lost { message } => MemoryError::Unavailable { why: message },
+            asks @ ToolError::Asks(_) => MemoryError::Unavailable {
+                why: asks.to_string(),
+            },
         })?;
         let parsed = match output.value {
             Some(value) => serde_json::from_value(value),

@@ -25,7 +25,7 @@ use crate::http::Caller;
 use crate::mcp::Pool;
 use crate::settings::{Settings, WorkspaceSettings};
 use mainspring_worker::tool::{
-    Away, Invocation, Output, Skills, Tool, ToolError, ToolSource, Tools,
+    Away, Inquiring, Invocation, Output, Skills, Tool, ToolError, ToolSource, Tools,
 };
 
 /// A question in progress, which resolves to its answer.
@@ -128,6 +128,7 @@ fn begun(
             session,
             send_id,
             attempt,
+            asked,
         } => {
             known(token, &given)?;
             let invocation = Invocation {
@@ -143,6 +144,9 @@ fn begun(
                 account: Account::default(),
                 progress: mainspring_worker::tool::Progress::default(),
                 kept: mainspring_worker::tool::Kept::default(),
+                inquiring: asked
+                    .map(|asked| Inquiring::new(&asked))
+                    .unwrap_or_default(),
             };
             let work = async move {
                 let called = kit.call(&tool, declared.as_deref(), invocation);
@@ -262,6 +266,7 @@ fn answer(token: &str, id: u64, called: Result<Output, ToolError>) -> FromChild 
             code,
             message,
         },
+        Err(ToolError::Asks(inquiry)) => FromChild::Asks { token, id, inquiry },
         Err(ToolError::Abort { message }) => FromChild::Aborted { token, id, message },
         // A child has no cell of its own that could be lost.
         Err(ToolError::Lost { message }) => FromChild::Failed {

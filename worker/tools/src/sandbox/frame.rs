@@ -8,7 +8,7 @@ use std::time::Duration;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::message::ContentPart;
-use mainspring_shared::tool::{DeclaredTool, Repeat};
+use mainspring_shared::tool::{Asked, DeclaredTool, Inquiry, Repeat};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
@@ -90,6 +90,9 @@ pub(crate) enum ToChild {
         session: SessionKey,
         send_id: SendId,
         attempt: i32,
+        /// What it has asked before, if it may ask.
+        #[serde(default)]
+        asked: Option<Vec<Asked>>,
     },
     Stop {
         token: String,
@@ -129,6 +132,11 @@ pub(crate) enum FromChild {
         id: u64,
         message: String,
     },
+    Asks {
+        token: String,
+        id: u64,
+        inquiry: Box<Inquiry>,
+    },
     Listed {
         token: String,
         id: u64,
@@ -159,6 +167,7 @@ impl FromChild {
             Self::Ready { token } => (token, None),
             Self::Done { token, id, .. }
             | Self::Failed { token, id, .. }
+            | Self::Asks { token, id, .. }
             | Self::Aborted { token, id, .. }
             | Self::Listed { token, id, .. }
             | Self::Away { token, id, .. } => (token, Some(*id)),

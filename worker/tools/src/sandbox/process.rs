@@ -154,6 +154,7 @@ impl Handle {
                     session: invocation.session,
                     send_id: invocation.send_id,
                     attempt: invocation.attempt,
+                    asked: invocation.inquiring.asked().map(<[_]>::to_vec),
                 };
                 (invocation.call_id.clone(), frame)
             }

@@ -142,6 +142,7 @@ impl Bed {
             account: Account::default(),
             progress: mainspring_worker::tool::Progress::default(),
             kept: mainspring_worker::tool::Kept::default(),
+            inquiring: mainspring_worker::tool::Inquiring::default(),
         }
     }
 

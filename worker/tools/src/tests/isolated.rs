@@ -118,6 +118,7 @@ impl Cell {
             account: Account::default(),
             progress: mainspring_worker::tool::Progress::default(),
             kept: mainspring_worker::tool::Kept::default(),
+            inquiring: mainspring_worker::tool::Inquiring::default(),
         }
     }
 
@@ -154,7 +155,7 @@ impl Cell {
 fn code(error: &ToolError) -> Code {
     match error {
         ToolError::Reply { code, .. } => *code,
-        ToolError::Abort { .. } | ToolError::Lost { .. } => panic!("{error}"),
+        ToolError::Asks(_) | ToolError::Abort { .. } | ToolError::Lost { .. } => panic!("{error}"),
     }
 }
 

@@ -10,7 +10,9 @@ use mainspring_shared::store::{
     DeliverOutcome, Delivery, Inspect, NewCall, NewSession, Parent, ParkOutcome, ParkUntil,
     PostOutcome, PostResult, ReadInbox, ReadySession, ReportOutcome, Target,
 };
-use mainspring_shared::tool::{CallRecord, CallResult, Repeat, answers, call_id};
+use mainspring_shared::tool::{
+    Asked, CallRecord, CallResult, Inquiry, Repeat, Wants, answers, call_id,
+};
 use serde_json::json;
 
 use super::{
@@ -105,6 +107,18 @@ pub fn change(call_id: impl Into<String>, change: CallStep) -> CallChange {
     CallChange {
         call_id: call_id.into(),
         change,
+    }
+}
+
+/// A question that the given start of a call asked.
+pub fn question(message: &str, attempt: i32) -> Asked {
+    Asked {
+        inquiry: Inquiry {
+            message: message.to_owned(),
+            wants: Wants::Form(json!({"type": "object", "properties": {}})),
+        },
+        attempt,
+        reply: None,
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) enum Body {
         text: String,
         /// The parts of which something was read.
         parts: BTreeSet<u64>,
+        /// What the text is for, in the provider's words; empty if it does not say.
+        phase: String,
     },
     Reasoning {
         text: String,
@@ -48,6 +50,7 @@ impl Body {
             "message" => Self::Text {
                 text: String::new(),
                 parts: BTreeSet::new(),
+                phase: String::new(),
             },
             "reasoning" => Self::Reasoning {
                 text: String::new(),
@@ -237,12 +240,12 @@ impl Items {
         let part = part.unwrap_or(0);
         let item = &mut self.items[at];
         match (kind, &mut item.body) {
-            (Delta::Text | Delta::Refusal, Body::Text { text, parts }) => {
+            (Delta::Text | Delta::Refusal, Body::Text { text, parts, .. }) => {
                 parts.insert(part);
                 self.refused |= kind == Delta::Refusal;
                 sink.text(text, piece)
             }
-            (Delta::TextEnd | Delta::RefusalEnd, Body::Text { text, parts }) => {
+            (Delta::TextEnd | Delta::RefusalEnd, Body::Text { text, parts, .. }) => {
                 self.refused |= kind == Delta::RefusalEnd;
                 if parts.insert(part) {
                     sink.text(text, piece)
@@ -340,7 +343,8 @@ impl Items {
         let kept = &mut self.items[at];
         replace(&mut kept.id, text_of(item, "id"), sink)?;
         match &mut kept.body {
-            Body::Text { text, parts } => {
+            Body::Text { text, parts, phase } => {
+                replace(phase, text_of(item, "phase"), sink)?;
                 for (place, part) in (0..).zip(list(item, "content")) {
                     let refusal = text_of(part, "refusal");
                     self.refused |= !refusal.is_empty();

@@ -248,3 +248,43 @@ fn texts_that_say_nothing_are_filled() {
     assert_eq!(body["input"][0]["content"][0]["text"], "[empty]");
     assert_eq!(body["input"][2]["output"], "[empty]");
 }
+
+#[test]
+fn what_a_text_is_for_goes_back_with_it_to_whoever_said_so() {
+    let phase = |phase: &str, host: &str| {
+        ContentPart::Attached(Attached {
+            origin: Box::new(origin(host)),
+            json: json!({ "phase": phase }).to_string(),
+        })
+    };
+    let answer = message(
+        Role::Assistant,
+        vec![
+            phase("commentary", HOST),
+            ContentPart::text("I look."),
+            ContentPart::text("Still."),
+            phase("final_answer", "gateway.example"),
+            ContentPart::text("So."),
+            phase("final_answer", HOST),
+            ContentPart::text("It is."),
+        ],
+        Vec::new(),
+    );
+    let user = message(Role::User, vec![ContentPart::text("And?")], Vec::new());
+    let body = written(&asked(vec![user.clone(), answer, user]));
+    let said: Vec<_> = body["input"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|item| (item["content"][0]["text"].as_str(), item["phase"].as_str()))
+        .collect();
+    let expected = [
+        (Some("And?"), None),
+        (Some("I look."), Some("commentary")),
+        (Some("Still."), None),
+        (Some("So."), None),
+        (Some("It is."), Some("final_answer")),
+        (Some("And?"), None),
+    ];
+    assert_eq!(said, expected, "{body}");
+}

@@ -170,6 +170,7 @@ fn invocation() -> Invocation {
         account: Account::default(),
         progress: mainspring_worker::tool::Progress::default(),
         kept: mainspring_worker::tool::Kept::default(),
+        inquiring: mainspring_worker::tool::Inquiring::default(),
     }
 }
 
