@@ -1,6 +1,7 @@
 //! Endpoints for probes and metrics collectors on a worker, which serves no API.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -10,9 +11,11 @@ use axum::routing::get;
 use mainspring_runtime::{Lifecycle, Metrics};
 use mainspring_shared::queue::Queue;
 use mainspring_shared::store::{self, ReadOnly, ServerInfo, Store};
+use mainspring_shared::time::Clock;
 use tokio::net::TcpListener;
+use tokio::sync::Mutex;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 
 #[derive(Debug)]
 struct Process {
@@ -20,6 +23,38 @@ struct Process {
     queue: Arc<dyn Queue>,
     metrics: Metrics,
     lifecycle: Lifecycle,
+    clock: Arc<dyn Clock>,
+    /// When the database was last asked, and what it said. Held while it is being asked, so that
+    /// any number of probes make one question.
+    checked: Mutex<Option<(Duration, Result<(), String>)>>,
+}
+
+/// How long the database's answer to a probe counts.
+const CHECKED_FOR: Duration = Duration::from_secs(1);
+
+impl Process {
+    /// Why it is not ready, if it is not.
+    async fn readiness(&self) -> Result<(), String> {
+        let mut checked = self.checked.lock().await;
+        let now = self.clock.monotonic();
+        if let Some((at, answer)) = &*checked
+            && now.saturating_sub(*at) < CHECKED_FOR
+        {
+            return answer.clone();
+        }
+        let answer = self.store.check().await.and_then(ServerInfo::writable);
+        let answer = answer.map(|_| ()).map_err(|error| {
+            tracing::debug!(%error, "not ready");
+            match &error {
+                store::Error::Unavailable { source } if source.is::<ReadOnly>() => {
+                    format!("{source}\n")
+                }
+                _ => "the database is unavailable\n".to_owned(),
+            }
+        });
+        *checked = Some((self.clock.monotonic(), answer.clone()));
+        answer
+    }
 }
 
 /// Serves `/livez`, `/readyz` and `/metrics` until it is dropped, so that a draining worker can
@@ -29,39 +64,32 @@ pub(crate) async fn serve(
     (store, queue): (Arc<dyn Store>, Arc<dyn Queue>),
     metrics: Metrics,
     lifecycle: Lifecycle,
+    clock: Arc<dyn Clock>,
 ) -> Result<(), Failure> {
     let process = Arc::new(Process {
         store,
         queue,
         metrics,
         lifecycle,
+        clock: clock.clone(),
+        checked: Mutex::new(None),
     });
     let router = Router::new()
         .route("/livez", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics_text))
         .with_state(process);
-    axum::serve(listener, router)
-        .await
-        .map_err(|error| Failure::new(Exit::Failure, format!("ops_listen: {error}")))
+    mainspring_api::serve_probes(listener, router, clock.as_ref()).await;
+    Ok(())
 }
 
 async fn ready(State(process): State<Arc<Process>>) -> impl IntoResponse {
     if process.lifecycle.is_stopping() {
         return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
     }
-    match process.store.check().await.and_then(ServerInfo::writable) {
-        Ok(_) => (StatusCode::OK, process.said()),
-        Err(error) => {
-            tracing::debug!(%error, "not ready");
-            let why = match &error {
-                store::Error::Unavailable { source } if source.is::<ReadOnly>() => {
-                    format!("{source}\n")
-                }
-                _ => "the database is unavailable\n".to_owned(),
-            };
-            (StatusCode::SERVICE_UNAVAILABLE, why)
-        }
+    match process.readiness().await {
+        Ok(()) => (StatusCode::OK, process.said()),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, why),
     }
 }
 

@@ -26,6 +26,8 @@ settings! {
         /// messages.
         journal: Option<JsonlSettings> = None;
         trace_content: bool = false;
+        /// How many lists the database reads at a time.
+        readers: usize = 2;
         /// Time to live of this process's lease.
         lease_ttl: Duration = Duration::from_secs(4);
         /// Interval between sweeps for ready sessions that no worker has claimed.

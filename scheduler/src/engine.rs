@@ -16,6 +16,7 @@ mod tree;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use mainspring_shared::error::{Code, Failure};
@@ -26,6 +27,8 @@ use mainspring_shared::workflow::run::{
 };
 use mainspring_shared::workflow::spec::Spec;
 use mainspring_shared::workflow::validate::accepted;
+
+pub(crate) use self::output::ADVANCE_WORK;
 
 use self::budget::Pool;
 use self::tree::{Slot, SlotIx};
@@ -71,6 +74,8 @@ pub struct Run {
     now: Timestamp,
     /// Nodes visited since the run was loaded, as a measure of what its advances cost.
     visits: u64,
+    /// The work of the templates of the current advance.
+    worked: AtomicU64,
 }
 
 /// What is needed to start the leaves of a run.
@@ -88,6 +93,8 @@ struct Leaves {
     live_max: Option<u32>,
     /// Consecutive advances whose ready leaves lacked only free slots.
     slot_retries: u32,
+    /// Whether leaves that could start wait for the next advance, since this one has done enough.
+    put_off: bool,
     /// Leaves of fan-outs that have no node yet, as far as the spec shows.
     unreached: u64,
     /// Leaves that have a node.
@@ -130,6 +137,7 @@ impl Run {
             changes: Changes::default(),
             now: Timestamp(0),
             visits: 0,
+            worked: AtomicU64::new(0),
         };
         run.pools.push(run.run_pool());
         run.attach(nodes)?;
@@ -178,6 +186,8 @@ impl Run {
     /// Handles events; returns what to write and which leaves to start.
     pub fn advance(&mut self, events: Vec<RunEvent>, now: Timestamp) -> Advance {
         self.now = now;
+        *self.worked.get_mut() = 0;
+        self.leaves.put_off = false;
         let mut refused = Vec::new();
         if self.record.started_at.is_none() && !self.record.status.is_final() {
             self.record.started_at = Some(now);
@@ -290,7 +300,9 @@ impl Run {
         let doublings = self.leaves.slot_retries.checked_sub(1);
         let pause = doublings.map(|n| SLOT_RETRY_PAUSE * 2_u32.pow(n.min(SLOT_RETRY_DOUBLINGS)));
         let look = pause.map(|pause| self.now.after(pause));
-        self.record.alarm_at = first.into_iter().chain(deadline).chain(look).min();
+        let again = self.leaves.put_off.then_some(self.now);
+        let others = deadline.into_iter().chain(look).chain(again);
+        self.record.alarm_at = first.into_iter().chain(others).min();
     }
 
     fn finish(&mut self, root: SlotIx) {

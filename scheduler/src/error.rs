@@ -272,6 +272,17 @@ impl Error {
         Self::new(Code::LimitExceeded, detail)
     }
 
+    /// `limit.exceeded`: the caller's tenant or key has its share of the requests in flight.
+    pub fn too_much_of_one(kind: &'static str) -> Self {
+        let detail = match kind {
+            "waiter" => {
+                "your tenant or key has its share of the requests that wait or stream: end some of them"
+            }
+            _ => "your tenant or key has its share of the requests in flight: send fewer at a time",
+        };
+        Self::new(Code::LimitExceeded, detail)
+    }
+
     /// `limit.exceeded`: the database is slow, and this kind of work is shed before other kinds.
     pub fn shed(work: Work) -> Self {
         metrics::counter!(OVERLOADED, "kind" => work.as_str()).increment(1);

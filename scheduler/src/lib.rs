@@ -15,6 +15,7 @@ mod loops;
 
 // The engine of workflow runs, without I/O.
 pub mod engine;
+mod off_thread;
 
 // Wiring.
 mod app;

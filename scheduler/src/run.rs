@@ -1,12 +1,13 @@
 //! The background loops of one scheduler, from start to stop.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use mainspring_runtime::Lifecycle;
+use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +23,9 @@ use crate::services::watch::{self, Watch};
 /// How long the loops may take to end once no request is in flight: enough for one push and one
 /// lease renewal.
 const CLOSING_MAX: Duration = Duration::from_secs(2);
+
+/// Threads of the loops that no request waits for: while one is blocked, the others go on.
+const ASIDE_THREADS: usize = 3;
 
 /// The background loops of a scheduler.
 #[derive(Debug)]
@@ -82,27 +86,48 @@ pub fn start(parts: Parts, lifecycle: &Lifecycle) -> (Arc<App>, Loops) {
     tasks.spawn(keep(app.clone(), "boot", move |app| {
         registration::keep(app, token.clone()).boxed()
     }));
-    tasks.spawn(keep(app.clone(), "sweep", |app| sweep::run(app).boxed()));
-    tasks.spawn(keep(app.clone(), "alarms", |app| alarms::run(app).boxed()));
-    tasks.spawn(keep(app.clone(), "timers", |app| timers::run(app).boxed()));
-    tasks.spawn(keep(app.clone(), "runs", |app| runs::run(app).boxed()));
-    tasks.spawn(keep(app.clone(), "retention", |app| {
-        retention::run(app).boxed()
-    }));
-    tasks.spawn(keep(app.clone(), "blobs", |app| blobs::run(app).boxed()));
-    tasks.spawn(keep(app.clone(), "auditor", |app| {
-        auditor::run(app).boxed()
-    }));
-    tasks.spawn(keep(app.clone(), "erasures", |app| {
-        erasures::run(app).boxed()
-    }));
-    tasks.spawn(keep(app.clone(), "webhooks", |app| {
-        webhooks::run(app).boxed()
-    }));
-    tasks.spawn(keep(app.clone(), "journal", |app| {
-        journal::run(app).boxed()
-    }));
+    // Requests wait for the three above, and for none of these.
+    let aside = aside();
+    let mut spawn = |name, run: for<'a> fn(&'a Arc<App>) -> BoxFuture<'a, ()>| {
+        tasks.spawn_on(keep(app.clone(), name, run), &aside);
+    };
+    spawn("sweep", |app| sweep::run(app).boxed());
+    spawn("alarms", |app| alarms::run(app).boxed());
+    spawn("timers", |app| timers::run(app).boxed());
+    spawn("runs", |app| runs::run(app).boxed());
+    spawn("retention", |app| retention::run(app).boxed());
+    spawn("blobs", |app| blobs::run(app).boxed());
+    spawn("auditor", |app| auditor::run(app).boxed());
+    spawn("erasures", |app| erasures::run(app).boxed());
+    spawn("webhooks", |app| webhooks::run(app).boxed());
+    spawn("journal", |app| journal::run(app).boxed());
     (app, Loops { tasks, closing })
+}
+
+/// The runtime of the loops that no request waits for. It is not the one that serves requests, so
+/// that a loop that blocks its thread blocks no request, no probe and no signal.
+///
+/// There is one for the whole process and for as long as it lives: connections that were opened in
+/// it are used by requests too, and outlive a scheduler that stops.
+fn aside() -> Handle {
+    static ASIDE: OnceLock<Option<Runtime>> = OnceLock::new();
+    let here = Handle::current();
+    // A runtime with one thread is a test's or a simulation's, which steps the loops itself.
+    if !matches!(here.runtime_flavor(), RuntimeFlavor::MultiThread) {
+        return here;
+    }
+    let aside = ASIDE.get_or_init(|| {
+        let runtime = Builder::new_multi_thread()
+            .thread_name("loops")
+            .worker_threads(ASIDE_THREADS)
+            .enable_all()
+            .build();
+        let failed = |error: &_| tracing::warn!(%error, "no threads for the loops of their own");
+        runtime.inspect_err(failed).ok()
+    });
+    aside
+        .as_ref()
+        .map_or(here, |runtime| runtime.handle().clone())
 }
 
 /// Runs a loop until it returns; restarts it if it panics.

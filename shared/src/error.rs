@@ -139,6 +139,8 @@ codes! {
     WorkflowRoundLimit = "workflow.round_limit", Limit, 422;
     /// A run would have too many leaves or items.
     WorkflowTooLarge = "workflow.too_large", Invalid, 422;
+    /// Advancing a run took too long, or its schedulers died of it.
+    WorkflowQuarantined = "workflow.quarantined", Bug, 500;
     /// The state of a run or a node does not allow this.
     WorkflowNotResumable = "workflow.not_resumable", Conflict, 409;
     /// No node of the run has this path.

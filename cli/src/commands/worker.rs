@@ -31,6 +31,7 @@ pub(crate) async fn run(config: &Config) -> Result<(), Failure> {
             (store, wires.queue.clone()),
             base.metrics.clone(),
             base.lifecycle.clone(),
+            base.clock.clone(),
         );
         role = async move {
             tokio::select! {

@@ -9,6 +9,7 @@ use crate::config::Config;
 pub(crate) fn scheduler_config(config: &Config) -> SchedulerConfig {
     SchedulerConfig {
         name: label(config),
+        readers: config.database_readers as usize,
         lease_ttl: config.lease_ttl,
         propagation: config.telemetry.queue_propagation,
         journal: config.telemetry.journal(),

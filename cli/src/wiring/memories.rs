@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::failure::{Failure, usage, usage_text};
 
 /// Every address, since the operator of the workers decides where their memory is.
-const ANYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
+pub(super) const ANYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
 /// How long computing an entry's vector may take; nobody waits for it.
 const PATIENCE: Duration = Duration::from_secs(30);

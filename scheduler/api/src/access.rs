@@ -21,7 +21,7 @@ use mainspring_scheduler::App;
 use mainspring_scheduler::error::{Error, Quota};
 use mainspring_scheduler::services::limits::KeySends;
 use mainspring_shared::error::Code;
-use mainspring_shared::id::TenantId;
+use mainspring_shared::id::{KeyId, TenantId};
 use mainspring_shared::tenant::{Binding, KeyRecord, Limits, Scopes, Token};
 use mainspring_shared::time::Timestamp;
 use sha2::{Digest, Sha256};
@@ -99,6 +99,11 @@ impl Caller {
             Needs::OPERATOR.check(self)?;
         }
         Ok(tenant)
+    }
+
+    /// The id of its key, if it sent one that is in the database.
+    pub(crate) fn key_id(&self) -> Option<KeyId> {
+        self.key.as_ref().map(|key| key.id)
     }
 
     /// What its key is bound to: the part of its tenant that it can access, or none for the whole
@@ -198,6 +203,11 @@ impl Gatekeeper {
             rates: Rates::default(),
             fleet: Fleet::default(),
         }
+    }
+
+    /// Whether requests need no key.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.access, Access::Open)
     }
 
     /// Identifies the sender of a request and checks that its key allows the request. What a bound

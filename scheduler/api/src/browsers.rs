@@ -14,10 +14,13 @@ use axum::http::header::{
     ORIGIN, VARY,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use axum::response::Response;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use mainspring_scheduler::SchedulerConfig;
 use mainspring_scheduler::error::Error;
 use mainspring_shared::error::Code;
+
+use crate::problem::Problem;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
@@ -55,15 +58,29 @@ impl Cors {
     }
 }
 
-/// Checks where a request comes from. The error says why it is refused.
-pub(super) fn receive(config: &SchedulerConfig, request: &Request) -> Result<Visit, Error> {
+/// Turns away what [`receive`] refuses, on a port that serves nothing to web pages.
+pub(super) async fn turn_away(request: Request, next: Next) -> Response {
+    match receive(&SchedulerConfig::default(), &request, false) {
+        Ok(Visit::Welcome(_)) => next.run(request).await,
+        Ok(Visit::Preflight(answer)) => *answer,
+        Err(error) => Problem::from(error).into_response(),
+    }
+}
+
+/// Checks where a request comes from; `is_open` says that requests need no key. The error says why
+/// it is refused.
+pub(super) fn receive(
+    config: &SchedulerConfig,
+    request: &Request,
+    is_open: bool,
+) -> Result<Visit, Error> {
     let headers = request.headers();
     let authority = authority(request)?;
     // Probes may use any name, since their responses reveal nothing.
     let is_probe = matches!(request.uri().path(), "/livez" | "/readyz");
     if let Some(authority) = authority
         && !is_probe
-        && !may_be_called(config, name_of(authority))
+        && !may_be_called(config, name_of(authority), is_open)
     {
         let name = name_of(authority);
         return Err(Error::new(
@@ -165,9 +182,12 @@ fn plain(authority: &str) -> String {
     short.map_or_else(|| lower.clone(), str::to_owned)
 }
 
-/// Whether a request may use this name for the server. An IP address, a name without a dot and a
-/// name with a private suffix cannot belong to a foreign page. Any other name has to be configured.
-fn may_be_called(config: &SchedulerConfig, name: &str) -> bool {
+/// Whether a request may use this name for the server. An IP address and this machine's own name
+/// cannot belong to a foreign page. Neither can a name without a dot or with a private suffix, as
+/// far as the internet goes; but whoever answers for names on the local network can serve a page
+/// under it and then point it here. So those count only where a request needs a key, which such a
+/// page does not have. Any other name has to be configured.
+fn may_be_called(config: &SchedulerConfig, name: &str, is_open: bool) -> bool {
     let lower = name.to_ascii_lowercase();
     let name = lower.strip_suffix('.').unwrap_or(&lower);
     let bare = name.strip_prefix('[').and_then(|n| n.strip_suffix(']'));
@@ -178,8 +198,11 @@ fn may_be_called(config: &SchedulerConfig, name: &str) -> bool {
     if name.is_empty() || !name.bytes().all(usual) {
         return false;
     }
+    if name == "localhost" || name.ends_with(".localhost") {
+        return true;
+    }
     let private = PRIVATE_ENDS.iter().any(|end| name.ends_with(end));
-    if private || !name.contains('.') {
+    if !is_open && (private || !name.contains('.')) {
         return true;
     }
     config.allowed_hosts.iter().any(|allowed| {
@@ -211,7 +234,7 @@ mod tests {
 
     #[test]
     fn names_that_a_stranger_could_own_have_to_be_configured() {
-        let called = |config: &SchedulerConfig, host| may_be_called(config, name_of(host));
+        let called = |config: &SchedulerConfig, host| may_be_called(config, name_of(host), false);
         let none = config(&[], &[]);
         for host in [
             "localhost:7464",
@@ -260,6 +283,31 @@ mod tests {
         assert!(called(&config(&["*"], &[]), "evil.example"));
     }
 
+    #[test]
+    fn without_keys_only_names_count_that_no_network_can_give_to_a_page() {
+        let called = |host| may_be_called(&config(&["box.example"], &[]), name_of(host), true);
+        for host in [
+            "localhost:7464",
+            "mainspring.localhost",
+            "127.0.0.1:7464",
+            "[::1]:7464",
+            "10.1.2.3",
+            "box.example",
+        ] {
+            assert!(called(host), "{host}");
+        }
+        for host in [
+            "x.local:7464",
+            "x.internal",
+            "scheduler:7464",
+            "wpad",
+            "mainspring.agents.svc",
+            "localhost.x.local",
+        ] {
+            assert!(!called(host), "{host}");
+        }
+    }
+
     fn visit(
         config: &SchedulerConfig,
         method: &str,
@@ -270,7 +318,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let request = request.body(Body::empty()).expect("a request");
-        match receive(config, &request) {
+        match receive(config, &request, false) {
             Ok(Visit::Welcome(cors)) => Ok(cors.is_some()),
             Ok(Visit::Preflight(answer)) => Ok(answer.status() == StatusCode::NO_CONTENT),
             Err(error) => Err(error.code()),

@@ -1,16 +1,18 @@
 //! Connections: how many are accepted, and how long one may stay idle.
 
+use std::convert::Infallible;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::http::Request;
-use hyper::body::Incoming;
+use bytes::Bytes;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -46,12 +48,101 @@ const PING: Duration = Duration::from_secs(20);
 /// Pause after the system ran out of resources for connections.
 const EXHAUSTED: Duration = Duration::from_secs(1);
 
-/// How long a connection may make no progress, and how long a head may be.
+/// In how many steps a connection is watched for requests while it has none.
+const IDLE_STEPS: u32 = 4;
+
+/// How many connections there may be, how long one may make no progress, and how long a head may
+/// be.
 #[derive(Debug, Clone, Copy)]
-struct ConnectionLimits {
-    head: Duration,
-    head_bytes: usize,
-    write: Duration,
+pub(crate) struct ConnectionLimits {
+    pub(crate) connections: usize,
+    pub(crate) head: Duration,
+    pub(crate) head_bytes: usize,
+    pub(crate) write: Duration,
+}
+
+impl ConnectionLimits {
+    pub(crate) fn of(config: &SchedulerConfig) -> Self {
+        Self {
+            connections: config.connections_max,
+            head: config.head_timeout,
+            head_bytes: config.head_bytes_max,
+            write: config.write_timeout,
+        }
+    }
+}
+
+/// The requests of one connection.
+#[derive(Debug, Default)]
+struct Requests {
+    /// How many there have been.
+    begun: AtomicUsize,
+    /// How many of them are not answered to the end.
+    open: AtomicUsize,
+}
+
+/// An open request.
+struct Open(Arc<Requests>);
+
+impl Requests {
+    fn begin(self: &Arc<Self>) -> Open {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Open(self.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A body of an answer, which keeps its request open until it has been sent.
+struct Answer {
+    body: Body,
+    _open: Open,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Watches a connection for requests.
+#[derive(Default)]
+struct Idle {
+    steps: u32,
+    begun: usize,
+}
+
+impl Idle {
+    /// Looks at a connection once per step. Returns whether it has had no request for long enough.
+    fn is_over(&mut self, requests: &Requests) -> bool {
+        let begun = requests.begun.load(Ordering::Relaxed);
+        if requests.open.load(Ordering::Relaxed) > 0 || begun != self.begun {
+            self.begun = begun;
+            self.steps = 0;
+        } else {
+            self.steps += 1;
+        }
+        self.steps >= IDLE_STEPS
+    }
 }
 
 /// Serves connections until `lifecycle` stops, and then until the requests in flight have been
@@ -59,16 +150,11 @@ struct ConnectionLimits {
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,
-    config: &SchedulerConfig,
+    limits: ConnectionLimits,
     clock: &dyn Clock,
     lifecycle: &Lifecycle,
 ) {
-    let limits = ConnectionLimits {
-        head: config.head_timeout,
-        head_bytes: config.head_bytes_max,
-        write: config.write_timeout,
-    };
-    let places = Arc::new(Semaphore::new(config.connections_max));
+    let places = Arc::new(Semaphore::new(limits.connections));
     let refusals = Arc::new(Semaphore::new(REFUSALS_MAX));
     let tasks = TaskTracker::new();
     let mut stopping = pin!(lifecycle.stopping());
@@ -135,12 +221,16 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::trace!(%error, "could not set TCP_NODELAY; small responses may be delayed");
     }
-    let asked = Arc::new(AtomicBool::new(false));
+    let requests = Arc::new(Requests::default());
     let service = service_fn({
-        let asked = asked.clone();
+        let requests = requests.clone();
         move |request: Request<Incoming>| {
-            asked.store(true, Ordering::Relaxed);
-            router.clone().call(request.map(Body::new))
+            let open = requests.begin();
+            let answering = router.clone().call(request.map(Body::new));
+            async move {
+                let answer = answering.await?;
+                Ok::<_, Infallible>(answer.map(|body| Answer { body, _open: open }))
+            }
         }
     });
     let mut builder = Builder::new(TokioExecutor::new());
@@ -162,11 +252,14 @@ async fn connection(
         stuck: None,
     });
     let mut serving = pin!(builder.serve_connection(stream, service));
-    // Before the first request the protocol is unknown, so hyper's timeouts do not apply yet.
-    let mut first = pin!(tokio::time::sleep(limits.head));
+    // Before the first request the protocol is unknown, so hyper's timeouts do not apply yet; and
+    // for HTTP/2 it has none: its pings keep a connection that never asks for anything.
+    let mut idle = Idle::default();
+    let step = limits.head / IDLE_STEPS;
+    let mut look = pin!(tokio::time::sleep(step));
     let mut stopping = pin!(lifecycle.stopping());
     let mut aborting = pin!(lifecycle.aborting());
-    let (mut is_new, mut is_stopping) = (true, false);
+    let mut is_stopping = false;
     loop {
         tokio::select! {
             biased;
@@ -181,11 +274,12 @@ async fn connection(
                 is_stopping = true;
                 serving.as_mut().graceful_shutdown();
             }
-            () = &mut first, if is_new => {
-                is_new = false;
-                if !asked.load(Ordering::Relaxed) {
+            () = &mut look => {
+                if idle.is_over(&requests) {
                     return;
                 }
+                let next = look.deadline() + step;
+                look.as_mut().reset(next);
             }
         }
     }

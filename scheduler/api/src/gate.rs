@@ -13,11 +13,12 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use futures::stream::poll_fn;
 use mainspring_runtime::telemetry::{TRACEPARENT, accepted, carrying, spans};
+use mainspring_runtime::{Share, Shares};
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::pressure::Work;
-use mainspring_shared::id::TenantId;
+use mainspring_shared::id::{KeyId, TenantId};
 use mainspring_shared::store::{in_scope, scoped};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::Instrument;
 
 use super::browsers::{self, Visit};
@@ -31,10 +32,55 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Maximum length of a caller's request id; a longer one is replaced.
 const REQUEST_ID_MAX: usize = 128;
 
-/// The permit of a request that waits or streams; a stream holds it until it ends.
+/// The places of a request in flight; a stream holds them until it ends.
 #[derive(Debug, Clone)]
 pub(super) struct Admission {
-    _permit: Arc<OwnedSemaphorePermit>,
+    _places: Arc<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    _permit: OwnedSemaphorePermit,
+    _shares: Shared,
+    /// Its turn among the lists that the database reads at a time.
+    turn: Option<Share<TenantId>>,
+}
+
+/// The places of a request among those of its tenant and of its key.
+type Shared = (Share<TenantId>, Option<Share<KeyId>>);
+
+/// Places for requests of one kind: as many as there may be, of which no tenant and no key can take
+/// all.
+pub(crate) struct Places {
+    all: Arc<Semaphore>,
+    tenants: Shares<TenantId>,
+    keys: Shares<KeyId>,
+}
+
+/// How many times what is left for the others one tenant's requests may take: three quarters of all
+/// when it is alone.
+const TENANT_PARTS: usize = 3;
+
+/// The same for one key: two thirds, so that its tenant's other keys are left some too.
+const KEY_PARTS: usize = 2;
+
+impl Places {
+    pub(crate) fn new(places: usize) -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(places)),
+            tenants: Shares::new(places, TENANT_PARTS),
+            keys: Shares::new(places, KEY_PARTS),
+        }
+    }
+
+    /// A place for a caller; none if its tenant or its key holds its share.
+    fn share(&self, caller: &Caller) -> Option<Shared> {
+        let key = match caller.key_id() {
+            Some(key) => Some(self.keys.take(key)?),
+            None => None,
+        };
+        Some((self.tenants.take(caller.tenant)?, key))
+    }
 }
 
 /// Admits a request, or rejects it before its body is read.
@@ -63,7 +109,7 @@ pub(super) async fn pass(
         http.route = path,
         request.id = id_shown,
     );
-    let (cors, entered) = match browsers::receive(&app.config, &request) {
+    let (cors, entered) = match browsers::receive(&app.config, &request, app.gatekeeper.is_open()) {
         Err(error) => (None, Err(Problem::from(error).into_response())),
         Ok(Visit::Preflight(answer)) => (None, Err(*answer)),
         Ok(Visit::Welcome(cors)) => {
@@ -93,7 +139,7 @@ pub(super) async fn pass(
             for quota in admitted.iter().flat_map(|caller| &caller.quotas) {
                 mark_quota(response.headers_mut(), quota);
             }
-            match admitted.filter(|_| streams(&response)) {
+            match admitted.filter(|_| is_stream(&response)) {
                 Some(caller) => response.map(|body| {
                     let keeper = app.gatekeeper.clone();
                     keeper.watched(app.scheduler.clone(), &caller, body)
@@ -142,7 +188,7 @@ async fn admit(app: &Api, request: &mut Request, route: &str) -> Result<Admitted
         });
     }
     // Before the key is looked up, which already counts as in flight.
-    let admission = enter(app, request)?;
+    let entered = enter(app, request)?;
     if let Some(work) = work(request.method(), route)
         && app.acceptor.refuses(work)
     {
@@ -152,6 +198,15 @@ async fn admit(app: &Api, request: &mut Request, route: &str) -> Result<Admitted
     let keeper = &app.gatekeeper;
     let scheduler = &app.scheduler;
     let caller = keeper.admit(scheduler, method, route, headers).await?;
+    // A list that also waits must not hold a turn meanwhile.
+    let is_list = work(method, route) == Some(Work::List) && entered.kind == "request";
+    let mut held = entered.of(&caller)?;
+    if is_list {
+        held.turn = Some(app.lists.wait(caller.tenant).await);
+    }
+    let admission = Admission {
+        _places: Arc::new(held),
+    };
     if let Some(binding) = caller.binding() {
         let method = method.clone();
         // A path whose parameters cannot be read names nothing.
@@ -159,10 +214,13 @@ async fn admit(app: &Api, request: &mut Request, route: &str) -> Result<Admitted
         let (path, within) = (path.as_ref().ok(), (caller.tenant, binding));
         reach::enter(scheduler, within, &method, route, path).await?;
     }
+    if streams(request) {
+        request.extensions_mut().insert(admission.clone());
+    }
     request.extensions_mut().insert(caller.clone());
     Ok(Admitted {
         caller: Some(caller),
-        admission,
+        admission: Some(admission),
     })
 }
 
@@ -223,44 +281,66 @@ async fn within(tenant: TenantId, served: impl Future<Output = Response>) -> Res
 }
 
 /// Whether a response is an event stream, which may outlive its key.
-fn streams(response: &Response) -> bool {
+fn is_stream(response: &Response) -> bool {
     let kind = response.headers().get(CONTENT_TYPE);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }
 
+/// A request that has a place, but is not known to be anyone's yet.
+struct Entered<'a> {
+    places: &'a Places,
+    kind: &'static str,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Entered<'_> {
+    /// Counts it among the requests of its tenant and its key.
+    fn of(self, caller: &Caller) -> Result<Held, Error> {
+        let shares = self.places.share(caller);
+        let shares = shares.ok_or_else(|| Error::too_much_of_one(self.kind))?;
+        Ok(Held {
+            _permit: self.permit,
+            _shares: shares,
+            turn: None,
+        })
+    }
+}
+
+/// Whether a request is answered with a stream.
+fn streams(request: &Request) -> bool {
+    let path = request.uri().path();
+    path.ends_with("/events") || path.ends_with("/export")
+}
+
 /// Takes a permit for a request. Those that wait or stream are counted separately, since they hold
 /// few resources and last long. Probes always pass.
-fn enter(app: &Api, request: &mut Request) -> Result<Option<Admission>, Error> {
-    let path = request.uri().path();
-    let streams = path.ends_with("/events") || path.ends_with("/export");
+fn enter<'a>(app: &'a Api, request: &Request) -> Result<Entered<'a>, Error> {
     let waits = request.uri().query().is_some_and(|query| {
         query
             .split('&')
             .any(|parameter| parameter.starts_with("wait="))
     });
-    let (places, kind) = if streams || waits {
+    let lasts = streams(request) || waits;
+    let (places, kind) = if lasts {
         (&app.waiters, "waiter")
     } else {
         (&app.requests, "request")
     };
     let permit = places
+        .all
         .clone()
         .try_acquire_owned()
         .map_err(|_| Error::too_much(kind))?;
-    if streams || waits {
-        let taken = app
-            .config
-            .waiters_max
-            .saturating_sub(app.waiters.available_permits());
+    if lasts {
+        let free = places.all.available_permits();
+        let taken = app.config.waiters_max.saturating_sub(free);
         metrics::gauge!(WAITERS).set(taken as f64);
     }
-    let admission = Admission {
-        _permit: Arc::new(permit),
-    };
-    if streams {
-        request.extensions_mut().insert(admission.clone());
-    }
-    Ok(Some(admission))
+    Ok(Entered {
+        places,
+        kind,
+        permit,
+    })
 }
 
 /// The caller's request id, or a new one.

@@ -46,4 +46,4 @@ mod webhooks;
 mod workflows;
 
 pub use access::{Access, Identity, Refused, RootKey, Verifier};
-pub use run::{Error, OnAccepting, RenderMetrics, Serving, embedded, run};
+pub use run::{Error, OnAccepting, RenderMetrics, Serving, embedded, run, serve_probes};

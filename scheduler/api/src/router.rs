@@ -6,13 +6,16 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::HeaderValue;
 use axum::http::header::X_CONTENT_TYPE_OPTIONS;
+use mainspring_runtime::Shares;
 use mainspring_scheduler::{App, SchedulerConfig};
+use mainspring_shared::id::TenantId;
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::access::{Access, Gatekeeper};
+use crate::gate::Places;
 use crate::run::RenderMetrics;
 use crate::{
     agents, batch, blobs, calls, context, copies, deliver, events, exports, gate, health, memories,
@@ -23,10 +26,12 @@ use crate::{
 /// The scheduler, and the limits of requests in flight. Derefs to the scheduler.
 pub(crate) struct Api {
     pub(crate) scheduler: Arc<App>,
-    /// Permits for requests in flight.
-    pub(crate) requests: Arc<Semaphore>,
-    /// Permits for requests that wait or stream.
-    pub(crate) waiters: Arc<Semaphore>,
+    /// Places for requests in flight.
+    pub(crate) requests: Places,
+    /// Places for requests that wait or stream.
+    pub(crate) waiters: Places,
+    /// Turns of the lists that the database reads at a time: half of them at most for one tenant.
+    pub(crate) lists: Shares<TenantId>,
     /// Permits for the bytes of bodies that are held.
     pub(crate) bodies: Arc<Semaphore>,
     /// Permits for the bytes of blobs being sent in archives. They are separate from those of
@@ -42,8 +47,9 @@ impl Api {
     fn new(scheduler: Arc<App>, metrics: Option<RenderMetrics>, access: Access) -> Self {
         let config: &SchedulerConfig = &scheduler.config;
         Self {
-            requests: Arc::new(Semaphore::new(config.requests_max)),
-            waiters: Arc::new(Semaphore::new(config.waiters_max)),
+            requests: Places::new(config.requests_max),
+            waiters: Places::new(config.waiters_max),
+            lists: Shares::new(config.readers.max(2), 1),
             bodies: Arc::new(Semaphore::new(config.bodies_bytes_max)),
             exported: Arc::new(Semaphore::new(exported_bytes_max(config))),
             gatekeeper: Arc::new(Gatekeeper::new(access)),

@@ -3,14 +3,18 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
+use axum::middleware::from_fn;
 use mainspring_runtime::Lifecycle;
 use mainspring_scheduler::{Parts, start};
+use mainspring_shared::time::Clock;
 use tokio::net::TcpListener;
 
 use crate::access::Access;
-use crate::connections;
+use crate::browsers;
+use crate::connections::{self, ConnectionLimits};
 use crate::router::router;
 
 /// Renders the process's metrics in the Prometheus text format.
@@ -70,8 +74,8 @@ pub async fn run(
         tell(address);
     }
     let router = router(app.clone(), serving.metrics, serving.access);
-    let (config, clock) = (&app.config, app.clock.as_ref());
-    let server = connections::serve(listener, router, config, clock, &lifecycle);
+    let (limits, clock) = (ConnectionLimits::of(&app.config), app.clock.as_ref());
+    let server = connections::serve(listener, router, limits, clock, &lifecycle);
     tokio::select! {
         biased;
         () = lifecycle.aborting() => {}
@@ -92,4 +96,26 @@ pub fn embedded(parts: Parts, lifecycle: Lifecycle) -> (Router, impl Future<Outp
         loops.end().await;
     };
     (router(app, None, Access::Open), until_stopped)
+}
+
+/// How long a probe's or a collector's connection may be idle, and how long it may read nothing.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(75);
+const PROBE_WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How many connections of probes and collectors there may be, and the size of their heads.
+const PROBES_MAX: usize = 64;
+const PROBE_HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// Serves the few paths of a process without an API, with the same protections as the API:
+/// connections are limited in number and time, and foreign web pages are turned away. Runs until it
+/// is dropped.
+pub async fn serve_probes(listener: TcpListener, router: Router, clock: &dyn Clock) {
+    let limits = ConnectionLimits {
+        connections: PROBES_MAX,
+        head: PROBE_TIMEOUT,
+        head_bytes: PROBE_HEAD_BYTES_MAX,
+        write: PROBE_WRITE_TIMEOUT,
+    };
+    let router = router.layer(from_fn(browsers::turn_away));
+    connections::serve(listener, router, limits, clock, &Lifecycle::new()).await;
 }

@@ -143,7 +143,7 @@ impl Run {
         self.slots[slot].record.state = NodeState::Blocked;
         self.slots[slot].below.open = 0;
         self.slots[slot].below.bad = 0;
-        self.slots[slot].rendered = None;
+        self.slots[slot].rendered.take();
         self.changes.dirty.insert(slot);
     }
 
@@ -194,7 +194,7 @@ impl Run {
                 own.record.error = None;
                 own.record.settled_at = None;
                 own.record.tolerated = false;
-                own.rendered = None;
+                own.rendered.take();
                 self.changes.dirty.insert(above);
             }
         }
@@ -304,7 +304,7 @@ impl Run {
         record.amended = true;
         record.text = Some(text.unwrap_or_default());
         record.payload = payload;
-        self.slots[slot].rendered = None;
+        self.slots[slot].rendered.take();
         self.settle(slot, NodeState::Completed, None);
         Ok(())
     }

@@ -90,7 +90,7 @@ impl Run {
     /// attempt.
     fn renew(&mut self, slot: SlotIx) {
         let own = &mut self.slots[slot];
-        own.rendered = None;
+        own.rendered.take();
         let record = &mut own.record;
         let replaced = record.earlier.last().map(|last| last.attempt) == Some(record.attempt);
         if record.session.is_some() || record.amended || replaced {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::budget::Slice;
 use super::nodes::Leaf;
 use super::tree::SlotIx;
-use super::{LIVE_MAX_DEFAULT, Run};
+use super::{ADVANCE_WORK, LIVE_MAX_DEFAULT, Run};
 
 /// The key of the frozen value that counts the additional sends of a leaf's attempt.
 pub(super) const CONTINUED: &str = "continued";
@@ -45,6 +45,10 @@ impl Run {
         let mut passed = (i64::MIN, 0);
         let mut unfunded = 0;
         while self.leaves.live < most && unfunded < UNFUNDED_MAX {
+            if self.worked() >= ADVANCE_WORK && !self.leaves.ready.is_empty() {
+                self.leaves.put_off = true;
+                break;
+            }
             let behind = self
                 .leaves
                 .ready

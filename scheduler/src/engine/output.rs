@@ -1,13 +1,17 @@
 //! Outputs of nodes, as seen by references, templates and the run's own result. A container's
 //! output is computed from its children on demand.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::workflow::run::NodeState;
 use mainspring_shared::workflow::spec::{Binding, NodeIx, Ref};
-use mainspring_shared::workflow::template::{Named, Names, NodeText};
+use mainspring_shared::workflow::template::{
+    Named, Names, NodeText, RENDERING_WORK, Work, render, render_value,
+};
 use serde_json::{Value, json};
 
 use super::Run;
@@ -15,6 +19,13 @@ use super::tree::SlotIx;
 
 /// Maximum size in bytes of a run's own result; its nodes have the complete outputs.
 const RESULT_BYTES_MAX: usize = 1 << 20;
+
+/// After how much work of templates an advance starts no more leaves. The next one goes on.
+pub(crate) const ADVANCE_WORK: u64 = RENDERING_WORK;
+
+/// The work of all templates of one advance: half a second. What is beyond it fails, which only the
+/// nodes that are no leaves can reach, since leaves wait for the next advance.
+const ADVANCE_WORK_MAX: u64 = 8 * RENDERING_WORK;
 
 /// A node's text and value.
 pub(super) type Output = (Option<String>, Option<Value>);
@@ -26,7 +37,7 @@ pub(super) struct NodeNames<'a> {
 }
 
 impl Names for NodeNames<'_> {
-    fn named(&self, name: &str) -> Result<Named, Failure> {
+    fn named(&self, name: &str) -> Result<Named<'_>, Failure> {
         let ix = self.run.slots[self.slot].ix;
         let binding = self.run.spec.resolve(ix, name).map_err(|_| unknown(name))?;
         self.run.bound(self.slot, binding)
@@ -45,8 +56,29 @@ impl Run {
         NodeNames { run: self, slot }
     }
 
+    /// Renders a template, as seen from a node. What it costs counts as work of this advance.
+    pub(super) fn render(&self, slot: SlotIx, template: &str) -> Result<String, Failure> {
+        render(template, &self.names(slot), &self.work())
+    }
+
+    /// Renders every text in a value, as seen from a node.
+    pub(super) fn render_value(&self, slot: SlotIx, value: &Value) -> Result<Value, Failure> {
+        render_value(value, &self.names(slot), &self.work())
+    }
+
+    /// The work of one rendering, as far as this advance has it left.
+    fn work(&self) -> Work<'_> {
+        let left = ADVANCE_WORK_MAX.saturating_sub(self.worked());
+        Work::counted(&self.worked, left)
+    }
+
+    /// The work of the templates of this advance so far.
+    pub fn worked(&self) -> u64 {
+        self.worked.load(Ordering::Relaxed)
+    }
+
     /// The value of a name binding, as seen from a node.
-    fn bound(&self, from: SlotIx, binding: Binding) -> Result<Named, Failure> {
+    fn bound(&self, from: SlotIx, binding: Binding) -> Result<Named<'_>, Failure> {
         let missing = || {
             Failure::new(
                 Code::Internal,
@@ -54,22 +86,25 @@ impl Run {
             )
         };
         let value = match binding {
-            Binding::Input(None) => self.record.input.clone(),
+            Binding::Input(None) => Cow::Borrowed(&self.record.input),
             Binding::Input(Some(ix)) => {
                 let slot = self.around(from, ix).ok_or_else(missing)?.0;
                 let frozen = self.slots[slot].record.frozen.as_ref();
-                frozen
-                    .and_then(|frozen| frozen.get("input"))
-                    .cloned()
-                    .unwrap_or_default()
+                Cow::Borrowed(
+                    frozen
+                        .and_then(|frozen| frozen.get("input"))
+                        .unwrap_or(&Value::Null),
+                )
             }
             Binding::Item(ix) => {
                 let (slot, key) = self.around(from, ix).ok_or_else(missing)?;
                 let items = self.slots[slot].items.as_ref().ok_or_else(missing)?;
-                items.get(key as usize).cloned().ok_or_else(missing)?
+                Cow::Borrowed(items.get(key as usize).ok_or_else(missing)?)
             }
-            Binding::Index(ix) => json!(self.around(from, ix).ok_or_else(missing)?.1),
-            Binding::Round(ix) => json!(self.around(from, ix).ok_or_else(missing)?.1 + 1),
+            Binding::Index(ix) => Cow::Owned(json!(self.around(from, ix).ok_or_else(missing)?.1)),
+            Binding::Round(ix) => {
+                Cow::Owned(json!(self.around(from, ix).ok_or_else(missing)?.1 + 1))
+            }
             Binding::Previous(ix) => {
                 let (slot, key) = self.around(from, ix).ok_or_else(missing)?;
                 let before = key.checked_sub(1);
@@ -131,10 +166,16 @@ impl Run {
 
     /// What other nodes see of a node: its output, or a notice instead.
     pub(super) fn rendered(&self, slot: SlotIx) -> Arc<NodeText> {
-        if let Some(rendered) = &self.slots[slot].rendered {
+        if let Some(rendered) = self.slots[slot].rendered.get() {
             return rendered.clone();
         }
-        Arc::new(self.render_output(slot))
+        let rendered = Arc::new(self.render_output(slot));
+        // A leaf that settled changes only with its slot, which then forgets it. Kept when it is
+        // first read: any number of nodes may read it.
+        if self.leaf(slot).is_some() && self.state(slot).is_settled() {
+            return self.slots[slot].rendered.get_or_init(|| rendered).clone();
+        }
+        rendered
     }
 
     /// Caches the output of a settled container if it is expensive to compute.
@@ -143,7 +184,7 @@ impl Run {
         let many = self.node_of(slot).caches_output();
         if many && own.record.id.is_some() && own.record.state == NodeState::Completed {
             self.visits += own.children.len() as u64;
-            self.slots[slot].rendered = Some(Arc::new(self.render_output(slot)));
+            self.slots[slot].rendered = Arc::new(self.render_output(slot)).into();
         }
     }
 
@@ -289,19 +330,22 @@ pub(super) fn value_of(rendered: &NodeText) -> Value {
 }
 
 /// The whole value, or the member that a reference names.
-fn picked(named: &Named, on: &Ref) -> Result<Value, Failure> {
+fn picked(named: &Named<'_>, on: &Ref) -> Result<Value, Failure> {
     let unresolved = |detail: String| Err(Failure::new(Code::WorkflowRefUnresolved, detail));
-    let (whole, payload) = match named {
+    let payload = match named {
         Named::Node(node) => {
             if let Some(notice) = &node.notice {
                 return unresolved(format!("{on} has no value: {notice}"));
             }
-            (Value::String(node.text.clone()), node.payload.as_ref())
+            node.payload.as_ref()
         }
-        Named::Value(value) => (value.clone(), Some(value)),
+        Named::Value(value) => Some(&**value),
     };
     let Some(key) = &on.key else {
-        return Ok(whole);
+        return Ok(match named {
+            Named::Node(node) => Value::String(node.text.clone()),
+            Named::Value(value) => value.clone().into_owned(),
+        });
     };
     match payload {
         Some(Value::Object(map)) => map.get(key).cloned().map_or_else(

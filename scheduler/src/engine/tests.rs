@@ -8,6 +8,7 @@ mod model;
 mod random;
 mod sessions;
 mod versions;
+mod work;
 
 use mainspring_shared::workflow::nodes::{Body, NodeKind};
 

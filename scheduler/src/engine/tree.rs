@@ -1,7 +1,7 @@
 //! The in-memory tree of nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use mainspring_shared::budget::Spent;
 use mainspring_shared::usage::Usage;
@@ -33,7 +33,7 @@ pub(super) struct Slot {
     /// The items of a fan-out.
     pub(super) items: Option<Arc<Vec<Value>>>,
     /// Its output, cached.
-    pub(super) rendered: Option<Arc<NodeText>>,
+    pub(super) rendered: OnceLock<Arc<NodeText>>,
 }
 
 /// The progress of a node's children.
@@ -213,7 +213,7 @@ impl Run {
             live: false,
             pool: above,
             items: None,
-            rendered: None,
+            rendered: OnceLock::new(),
         });
         self.slots[slot].pool = self.own_pool(slot, above);
         slot

@@ -25,6 +25,7 @@ use super::Health;
 use super::orphans;
 use crate::app::App;
 use crate::deleting;
+use crate::engine::ADVANCE_WORK;
 use crate::metrics::{ADVANCE_ENDS, ADVANCES, ADVANCES_LOST};
 
 /// Runs per claim.
@@ -32,6 +33,10 @@ const RUNS: u32 = 16;
 
 /// Ended leaves per claim.
 const ENDS: u32 = 512;
+
+/// How many schedulers in a row may die of a run before it is failed: by then it is more likely
+/// than chance that the run is the cause.
+const CLAIMS_MAX: i32 = 3;
 
 /// Maximum pause between two claims.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
@@ -138,9 +143,14 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
         let tenant = news.key.tenant;
         news.live_max = news.live_max.map(|max| started.remaining(tenant, max));
         let key = news.key;
+        if started.worked(tenant) >= ADVANCE_WORK {
+            // Its tenant's other runs have done enough for this pass.
+            memory.skipped.pause([key]);
+            continue;
+        }
         match prepare(app, memory, news, claimed.now).await {
             Ok(Some(one)) => {
-                started.count(tenant, one.grown);
+                started.count(tenant, one.grown, one.worked);
                 prepared.push(one);
             }
             Ok(None) => app.store.release_runs(boot, vec![key]).await?,
@@ -180,19 +190,25 @@ async fn pass(app: &App, memory: &mut Memory) -> Result<Duration, store::Error> 
     Ok(until.unwrap_or(PAUSE_MAX).clamp(PAUSE_MIN, PAUSE_MAX))
 }
 
-/// Leaves started by the advances of one pass, by tenant: slots taken by one run are not available
-/// to the next.
+/// Leaves started by the advances of one pass, and their work, by tenant: slots taken by one run
+/// are not available to the next.
 #[derive(Default)]
-struct LeavesStarted(BTreeMap<TenantId, i64>);
+struct LeavesStarted(BTreeMap<TenantId, (i64, u64)>);
 
 impl LeavesStarted {
     fn remaining(&self, tenant: TenantId, max: u32) -> u32 {
-        let grown = self.0.get(&tenant).copied().unwrap_or_default();
+        let (grown, _) = self.0.get(&tenant).copied().unwrap_or_default();
         (i64::from(max) - grown).clamp(0, i64::from(u32::MAX)) as u32
     }
 
-    fn count(&mut self, tenant: TenantId, grown: i64) {
-        *self.0.entry(tenant).or_default() += grown;
+    fn worked(&self, tenant: TenantId) -> u64 {
+        self.0.get(&tenant).map_or(0, |(_, worked)| *worked)
+    }
+
+    fn count(&mut self, tenant: TenantId, grown: i64, worked: u64) {
+        let so_far = self.0.entry(tenant).or_default();
+        so_far.0 += grown;
+        so_far.1 += worked;
     }
 }
 
@@ -210,6 +226,7 @@ async fn prepare(
         return Ok(None);
     }
     let start = match memory.take(news.key, news.step) {
+        _ if news.claims > CLAIMS_MAX => memory::quarantined(app, news.key).await?,
         Some(kept) => Start::Kept(kept),
         None => memory::load(app, news.key, news.step, is_exhausted).await?,
     };
@@ -222,7 +239,7 @@ async fn prepare(
                 error = %error,
                 "could not advance a run; failing it"
             );
-            let start = Start::Broken(Box::new(record));
+            let start = Start::Broken(Box::new(record), memory::unreadable());
             advance::prepare(app, start, news, now).await?
         }
         (prepared, _) => prepared?,
@@ -356,10 +373,18 @@ async fn refused(
     let (ends, asks) = (one.item.ends.clone(), one.item.asks.clone());
     let now = app.store.now().await?;
     let broken = Prepared {
-        item: advance::broken(app, &record, one.item.step, ends, asks, now),
+        item: advance::broken(
+            app,
+            &record,
+            memory::unreadable(),
+            one.item.step,
+            (ends, asks),
+            now,
+        ),
         cancel: app.store.live_leaves(key).await?,
         forget: Vec::new(),
         grown: 0,
+        worked: 0,
         kept: None,
     };
     let sends = std::slice::from_ref(&broken);

@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_runtime::may_take;
 use mainspring_shared::id::{TenantId, WebhookId};
 use mainspring_shared::store::{
     self, ChangeWebhook, ClaimDeliveries, ClaimedDelivery, DeliveryEnd, SettleDelivery, one_by_one,
+    scoped,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::webhook::{
@@ -35,6 +37,12 @@ const LEASE_MARGIN: Duration = Duration::from_secs(30);
 /// Maximum number of outcomes that wait for their databases.
 const ENDED_MAX: usize = 10_000;
 
+/// Into how many claims a full load of posts is divided.
+const SLICES: u32 = 8;
+
+/// How many times what is left for the others the posts of one tenant may take.
+const TENANT_PARTS: usize = 3;
+
 /// The status by which an endpoint says that it is gone for good.
 const GONE: u16 = 410;
 
@@ -58,6 +66,18 @@ struct Posts {
 }
 
 impl Posts {
+    /// The tenants that have their share of the posts in flight, while there is room for so many
+    /// more.
+    fn busy_tenants(&self, room: u32) -> Vec<TenantId> {
+        let mut held: BTreeMap<TenantId, usize> = BTreeMap::new();
+        for ((tenant, _), count) in &self.of {
+            *held.entry(*tenant).or_default() += *count as usize;
+        }
+        let busy = held.into_iter();
+        let busy = busy.filter(|(_, held)| !may_take(*held, room as usize, TENANT_PARTS));
+        busy.map(|(tenant, _)| tenant).collect()
+    }
+
     fn note(&mut self, attempt: Attempt) {
         if let Some(count) = self.of.get_mut(&attempt.endpoint) {
             *count -= 1;
@@ -128,27 +148,47 @@ async fn pass(
             break;
         }
     }
+    let mut is_first = true;
+    while claim(app, poster, posts, is_first).await? {
+        is_first = false;
+    }
+    Ok(())
+}
+
+/// Begins some posts, if there is room. Returns whether there may be more to do: only so many at
+/// once that no tenant gets far beyond its share before the others' turn.
+async fn claim(
+    app: &Arc<App>,
+    poster: &Arc<dyn Poster>,
+    posts: &mut Posts,
+    is_first: bool,
+) -> Result<bool, store::Error> {
     let config = &app.config;
     let under_way: u32 = posts.of.values().sum();
-    let room = config.webhooks_in_flight_max.saturating_sub(under_way);
+    let all = config.webhooks_in_flight_max;
+    let room = all.saturating_sub(under_way);
     if room == 0 {
-        return Ok(());
+        return Ok(false);
     }
     // Half of an endpoint's quota per claim, so that a slow endpoint does not hold up the others.
     let most = config.webhooks_in_flight_each;
     let each = most.div_ceil(2);
     let busy = posts.of.iter().filter(|(_, count)| **count + each > most);
+    let limit = room.min((all / SLICES).max(1));
     let claim = ClaimDeliveries {
         lease: config.webhook_timeout + LEASE_MARGIN,
         each,
-        limit: room,
+        limit,
         busy: busy.map(|(endpoint, _)| *endpoint).collect(),
+        busy_tenants: posts.busy_tenants(room),
     };
     let claimed = app.store.claim_deliveries(claim).await?;
-    let oldest = claimed
-        .oldest_due
-        .map_or(Duration::ZERO, |due| claimed.now.since(due));
-    metrics::gauge!(WEBHOOK_OLDEST_DUE).set(oldest.as_secs_f64());
+    if is_first {
+        let oldest = claimed.oldest_due.map(|due| claimed.now.since(due));
+        let oldest = oldest.unwrap_or(Duration::ZERO);
+        metrics::gauge!(WEBHOOK_OLDEST_DUE).set(oldest.as_secs_f64());
+    }
+    let more = claimed.deliveries.len() >= limit as usize;
     for delivery in claimed.deliveries {
         let endpoint = (delivery.webhook.tenant, delivery.webhook.id);
         *posts.of.entry(endpoint).or_default() += 1;
@@ -157,7 +197,7 @@ async fn pass(
             .tasks
             .spawn(async move { attempt(&app, poster.as_ref(), delivery, now).await });
     }
-    Ok(())
+    Ok(more)
 }
 
 /// Posts one message.
@@ -259,7 +299,7 @@ async fn post(
     let limit = app.config.webhook_timeout;
     tokio::select! {
         biased;
-        posted = poster.post(message) => Attempted::Posted(posted),
+        posted = scoped(webhook.tenant, poster.post(message)) => Attempted::Posted(posted),
         () = app.clock.sleep(limit) => Attempted::Posted(Posted::Failed {
             why: format!("took longer than {} s", limit.as_secs_f64()),
         }),

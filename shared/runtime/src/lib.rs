@@ -9,6 +9,7 @@ mod group;
 mod lifecycle;
 mod metrics;
 mod seal;
+mod shares;
 mod skills;
 pub mod telemetry;
 
@@ -24,5 +25,6 @@ pub use group::{GROUP_MAX, Group, GroupEnded, Weight};
 pub use lifecycle::Lifecycle;
 pub use metrics::{Kind as MetricKind, METRICS, Metric, Metrics};
 pub use seal::{KeyError, OpenError, Sealer};
+pub use shares::{Share, Shares, may_take};
 pub use skills::{MountedSkills, read_skill};
 pub use telemetry::{LogFormat, Propagation, Telemetry, TelemetrySettings};

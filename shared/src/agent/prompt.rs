@@ -4,6 +4,7 @@
 //! before the messages is the same in all of its sends. Only the list of tools is inserted at each
 //! call, from the tools on offer.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
@@ -13,7 +14,7 @@ use serde_json::{Map, Value};
 use super::{AgentName, AgentRef, AgentSpec};
 use crate::error::Failure;
 use crate::stored::Extra;
-use crate::workflow::template::{Named, Names, free_names, render};
+use crate::workflow::template::{Named, Names, Work, free_names, render};
 
 /// Maximum number of sections of a prompt.
 pub const SECTIONS_MAX: usize = 50;
@@ -248,14 +249,17 @@ struct Values<'a> {
 }
 
 impl Names for Values<'_> {
-    fn named(&self, name: &str) -> Result<Named, Failure> {
+    fn named(&self, name: &str) -> Result<Named<'_>, Failure> {
         if name == METADATA {
-            return Ok(Named::Value(Value::Object(self.metadata.clone())));
+            let metadata = Value::Object(self.metadata.clone());
+            return Ok(Named::Value(Cow::Owned(metadata)));
         }
         let declared = self.prompt.variables.get(name);
         let default = declared.and_then(|variable| variable.default.as_ref());
-        let value = self.set.get(name).or(default).cloned();
-        Ok(Named::Value(value.unwrap_or_else(|| "".into())))
+        let value = self.set.get(name).or(default);
+        Ok(Named::Value(
+            value.map_or_else(|| Cow::Owned("".into()), Cow::Borrowed),
+        ))
     }
 }
 
@@ -344,9 +348,11 @@ fn rendered(
         set,
     };
     let (mut sections, mut faults) = (Vec::new(), Vec::new());
+    // All sections together may cost as much as one rendering.
+    let work = Work::of_rendering();
     let mut bytes = 0;
     for section in &prompt.sections {
-        match shown(section, &values) {
+        match shown(section, &values, &work) {
             Ok(Some(shown)) => {
                 bytes += shown.text.as_ref().map_or(0, String::len);
                 sections.push(shown);
@@ -373,9 +379,13 @@ fn rendered(
 }
 
 /// Renders a section; `None` if it is left out.
-fn shown(section: &PromptSection, values: &Values<'_>) -> Result<Option<BoundSection>, Failure> {
+fn shown(
+    section: &PromptSection,
+    values: &Values<'_>,
+    work: &Work<'_>,
+) -> Result<Option<BoundSection>, Failure> {
     if let Some(template) = section.when.as_deref().and_then(condition)
-        && render(&template, values)?.is_empty()
+        && render(&template, values, work)?.is_empty()
     {
         return Ok(None);
     }
@@ -383,7 +393,7 @@ fn shown(section: &PromptSection, values: &Values<'_>) -> Result<Option<BoundSec
     if section.tool_catalog {
         return Ok(Some(BoundSection { name, text: None }));
     }
-    let text = render(section.text.as_deref().unwrap_or_default(), values)?;
+    let text = render(section.text.as_deref().unwrap_or_default(), values, work)?;
     let text = text.trim();
     Ok((!text.is_empty()).then(|| BoundSection {
         name,

@@ -1,5 +1,6 @@
 //! Namespaces: paths that memory entries belong to.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
@@ -9,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Failure;
 use crate::id::SessionId;
-use crate::workflow::template::{Named, Names, free_names, render};
+use crate::workflow::template::{Named, Names, Work, free_names, render};
 
 /// Maximum length of a namespace, in bytes.
 pub const NAMESPACE_BYTES_MAX: usize = 400;
@@ -102,7 +103,7 @@ impl Namespace {
     ) -> Result<Self, NamespaceFault> {
         Self::check_template(template)?;
         let values = Values { metadata, session };
-        let rendered = render(template, &values);
+        let rendered = render(template, &values, &Work::of_rendering());
         let path = rendered.map_err(|failure| NamespaceFault(failure.message))?;
         path.parse()
     }
@@ -114,12 +115,12 @@ struct Values<'a> {
 }
 
 impl Names for Values<'_> {
-    fn named(&self, name: &str) -> Result<Named, Failure> {
+    fn named(&self, name: &str) -> Result<Named<'_>, Failure> {
         let value = match name {
             "session_id" => Value::String(self.session.to_string()),
             _ => escaped(&Value::Object(self.metadata.clone())),
         };
-        Ok(Named::Value(value))
+        Ok(Named::Value(Cow::Owned(value)))
     }
 }
 

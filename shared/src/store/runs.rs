@@ -217,6 +217,9 @@ pub struct RunNews {
     pub key: RunKey,
     /// Number of its advances so far.
     pub step: i64,
+    /// How many boots in a row, this one included, have claimed it from another or from none since
+    /// its last advance was committed, or its last owner gave it back.
+    pub claims: i32,
     /// Leaves that ended, oldest first.
     pub ends: Vec<EndedLeaf>,
     /// Its asks, with their numbers.

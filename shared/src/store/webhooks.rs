@@ -349,6 +349,20 @@ pub struct ClaimDeliveries {
     pub limit: u32,
     /// Endpoints to leave out, since they have enough in flight.
     pub busy: Vec<(TenantId, WebhookId)>,
+    /// Tenants all of whose endpoints to leave out, since they have their share in flight.
+    pub busy_tenants: Vec<TenantId>,
+}
+
+impl ClaimDeliveries {
+    /// Whether an endpoint is left out.
+    pub fn leaves_out(&self, tenant: TenantId, webhook: WebhookId) -> bool {
+        self.busy_tenants.contains(&tenant) || self.busy.contains(&(tenant, webhook))
+    }
+
+    /// How many endpoints may be left out.
+    pub fn left_out_max(&self) -> i64 {
+        (self.busy.len() + self.busy_tenants.len() * WEBHOOKS_MAX as usize) as i64
+    }
 }
 
 /// Claimed deliveries.

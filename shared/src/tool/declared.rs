@@ -1,5 +1,6 @@
 //! Tool declarations of agents.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -14,7 +15,7 @@ use super::schema;
 use crate::error::Failure;
 use crate::stored::Extra;
 use crate::time::Span;
-use crate::workflow::template::{Named, Names, free_names, render};
+use crate::workflow::template::{Named, Names, Work, free_names, render};
 
 /// Maximum number of tools that one agent may declare; more than any model can keep apart.
 const TOOLS_MAX: usize = 256;
@@ -350,14 +351,14 @@ fn digest_fault(template: &str) -> Option<String> {
 pub fn digest_by(template: &str, arguments: &Map<String, Value>, output: &Value) -> Option<String> {
     struct Call<'a>(&'a Map<String, Value>, &'a Value);
     impl Names for Call<'_> {
-        fn named(&self, name: &str) -> Result<Named, Failure> {
+        fn named(&self, name: &str) -> Result<Named<'_>, Failure> {
             Ok(Named::Value(match name {
-                "arguments" => Value::Object(self.0.clone()),
-                _ => self.1.clone(),
+                "arguments" => Cow::Owned(Value::Object(self.0.clone())),
+                _ => Cow::Borrowed(self.1),
             }))
         }
     }
-    render(template, &Call(arguments, output)).ok()
+    render(template, &Call(arguments, output), &Work::of_rendering()).ok()
 }
 
 fn patterns(tool: &ToolEntry) -> usize {

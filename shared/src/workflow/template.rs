@@ -1,21 +1,28 @@
-//! Templates: texts with `{{…}}`, rendered by minijinja, restricted to the parts of its language
-//! whose cost is bounded. Strict: a name or a member that does not exist is an error, never an
-//! empty text.
+//! Templates: texts with `{{…}}` in minijinja's language, restricted to the parts of it whose cost
+//! is bounded. Strict: a name or a member that does not exist is an error, never an empty text.
+//!
+//! What an evaluation costs is counted in the bytes that it goes through and never exceeds its
+//! [`Work`], whatever the template and the values are.
 
+mod evaluate;
+mod filters;
 mod language;
 mod value;
+mod work;
 
 use std::collections::BTreeMap;
-use std::io;
-use std::sync::OnceLock;
 
-use minijinja::{Environment, ErrorKind, UndefinedBehavior, Value as Shown};
+use minijinja::Value as Shown;
+use minijinja::machinery::{parse, parse_expr};
+use minijinja::syntax::SyntaxConfig;
 use serde_json::Value;
 
+use self::evaluate::{Evaluation, Fault};
 use crate::error::{Code, Failure};
 
 pub use self::language::free_names;
 pub use self::value::{Named, NodeText};
+pub use self::work::{RENDERING_WORK, Work};
 
 /// Maximum bytes of a template.
 pub const TEMPLATE_BYTES_MAX: usize = 128 << 10;
@@ -23,64 +30,74 @@ pub const TEMPLATE_BYTES_MAX: usize = 128 << 10;
 /// Maximum bytes of a rendered text.
 pub const OUTPUT_BYTES_MAX: usize = 2 << 20;
 
-/// Maximum steps of one rendering: enough to go through a list of the maximum length twice.
-const FUEL: u64 = 200_000;
+/// What reading a template costs, per byte.
+const READING: u64 = 16;
 
 /// Provides the values of names.
 pub trait Names {
     /// The value of a name that the validator accepted.
-    fn named(&self, name: &str) -> Result<Named, Failure>;
+    fn named(&self, name: &str) -> Result<Named<'_>, Failure>;
 }
 
-/// Renders a template.
-pub fn render(source: &str, names: &dyn Names) -> Result<String, Failure> {
+/// Renders a template, for at most this work.
+pub fn render(source: &str, names: &dyn Names, work: &Work<'_>) -> Result<String, Failure> {
     if !has_tags(source) {
         return Ok(source.to_owned());
     }
+    // Reading a template takes several passes over it.
+    let read = work.charge(source.len() as u64 * READING);
+    read.map_err(|spent| failure(spent.into(), 1))?;
     let free = free_names(source).map_err(failed)?;
-    let context = context(&free, names)?;
-    let template = environment().template_from_str(source);
-    let template = template.map_err(|error| failure(&error))?;
-    let mut out = Limited(Vec::new());
-    match template.render_captured_to(context, &mut out) {
-        Ok(_) => String::from_utf8(out.0).map_err(|error| failed(error.to_string())),
-        Err(error) if error.kind() == ErrorKind::WriteFailure => {
-            let detail = format!("the text would have more than {OUTPUT_BYTES_MAX} bytes");
-            Err(failed(detail))
-        }
-        Err(error) => Err(failure(&error)),
+    let names = values(&free, names, work)?;
+    let tree = parse(source, "template", SyntaxConfig::default());
+    let tree = tree.map_err(|error| failure(error.into(), 1))?;
+    let mut evaluation = Evaluation::new(names, work);
+    match evaluation.statement(&tree) {
+        Ok(()) => Ok(evaluation.out),
+        Err(fault) => Err(failure(fault, evaluation.line)),
     }
 }
 
 /// Renders every text in a value. A text that is a single expression gives the expression's value
 /// with its type.
-pub fn render_value(value: &Value, names: &dyn Names) -> Result<Value, Failure> {
+pub fn render_value(value: &Value, names: &dyn Names, work: &Work<'_>) -> Result<Value, Failure> {
     match value {
         Value::String(text) => match language::only_expression(text) {
-            Some(expression) => evaluate(text, expression, names),
-            None => render(text, names).map(Value::String),
+            Some(expression) => evaluate(text, expression, names, work),
+            None => render(text, names, work).map(Value::String),
         },
-        Value::Array(list) => list.iter().map(|one| render_value(one, names)).collect(),
+        Value::Array(list) => list
+            .iter()
+            .map(|one| render_value(one, names, work))
+            .collect(),
         Value::Object(map) => map
             .iter()
-            .map(|(key, value)| Ok((key.clone(), render_value(value, names)?)))
+            .map(|(key, value)| Ok((key.clone(), render_value(value, names, work)?)))
             .collect::<Result<_, Failure>>()
             .map(Value::Object),
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(value.clone()),
     }
 }
 
-fn evaluate(source: &str, expression: &str, names: &dyn Names) -> Result<Value, Failure> {
+fn evaluate(
+    source: &str,
+    expression: &str,
+    names: &dyn Names,
+    work: &Work<'_>,
+) -> Result<Value, Failure> {
+    let read = work.charge(source.len() as u64 * READING);
+    read.map_err(|spent| failure(spent.into(), 1))?;
     let free = free_names(source).map_err(failed)?;
-    let context = context(&free, names)?;
-    let compiled = environment().compile_expression(expression);
-    let value = compiled.and_then(|compiled| compiled.eval(context));
-    let value = value.map_err(|error| failure(&error))?;
+    let names = values(&free, names, work)?;
+    let tree = parse_expr(expression).map_err(|error| failure(error.into(), 1))?;
+    let mut evaluation = Evaluation::new(names, work);
+    let value = evaluation.value(&tree);
+    let value = value.map_err(|fault| failure(fault, evaluation.line))?;
     if value.is_undefined() {
         let detail = format!("{expression:?} has no value");
         return Err(Failure::new(Code::WorkflowRefUnresolved, detail));
     }
-    value::to_json(&value).map_err(failed)
+    filters::to_json(&value, work).map_err(|fault| failure(fault, 1))
 }
 
 /// Whether there is anything to render.
@@ -88,60 +105,36 @@ fn has_tags(source: &str) -> bool {
     ["{{", "{%", "{#"].iter().any(|tag| source.contains(tag))
 }
 
-fn context(free: &[String], names: &dyn Names) -> Result<Shown, Failure> {
-    let mut values = BTreeMap::new();
-    for name in free {
-        values.insert(name.clone(), names.named(name)?.into_shown());
-    }
-    Ok(Shown::from_object(value::Context(values)))
-}
-
-fn environment() -> &'static Environment<'static> {
-    static ENVIRONMENT: OnceLock<Environment<'static>> = OnceLock::new();
-    ENVIRONMENT.get_or_init(|| {
-        let mut environment = Environment::empty();
-        environment.set_undefined_behavior(UndefinedBehavior::Strict);
-        environment.set_fuel(Some(FUEL));
-        environment.set_formatter(value::format);
-        value::add_filters(&mut environment);
-        environment
-    })
+fn values(
+    free: &[String],
+    names: &dyn Names,
+    work: &Work<'_>,
+) -> Result<BTreeMap<String, Shown>, Failure> {
+    let each = free.iter().map(|name| {
+        let shown = names.named(name)?.into_shown(work);
+        let shown = shown.map_err(|spent| failure(spent.into(), 1))?;
+        Ok((name.clone(), shown))
+    });
+    each.collect()
 }
 
 fn failed(detail: impl Into<String>) -> Failure {
     Failure::new(Code::WorkflowTemplate, detail)
 }
 
-fn failure(error: &minijinja::Error) -> Failure {
-    let detail = error.detail().unwrap_or_default();
-    let kind = error.kind();
-    if kind == ErrorKind::OutOfFuel {
-        return failed("the template takes too many steps");
-    }
-    if kind != ErrorKind::UndefinedError {
-        return failed(format!("{kind}: {detail}"));
-    }
-    let detail = match error.line() {
-        Some(line) => format!("a value in line {line} of the template does not exist"),
-        None => "a value in the template does not exist".to_owned(),
-    };
-    Failure::new(Code::WorkflowRefUnresolved, detail)
-}
-
-/// A writer that accepts at most [`OUTPUT_BYTES_MAX`] bytes.
-struct Limited(Vec<u8>);
-
-impl io::Write for Limited {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > OUTPUT_BYTES_MAX {
-            return Err(io::ErrorKind::FileTooLarge.into());
+fn failure(fault: Fault, line: usize) -> Failure {
+    match fault {
+        Fault::Undefined => {
+            let detail = format!("a value in line {line} of the template does not exist");
+            Failure::new(Code::WorkflowRefUnresolved, detail)
         }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        Fault::Work => failed(
+            "the template takes too much work: it goes through too many or too large values too often",
+        ),
+        Fault::Long => failed(format!(
+            "the text would have more than {OUTPUT_BYTES_MAX} bytes"
+        )),
+        Fault::Wrong(detail) => failed(detail),
     }
 }
 

@@ -211,23 +211,25 @@ pub(crate) async fn claim(tx: &mut Tx, claim: ClaimRuns) -> Result<ClaimedRuns> 
         let run = key.run.0.simple().to_string().to_uppercase();
         serde_json::json!([key.tenant.0, run])
     });
-    let found: Vec<(i32, Uuid, i64)> =
-        query_as(sql!("runs/claimable"), ["tenant", "run_id", "step"])
-            .bind(now.0)
-            .bind(claim.boot.0)
-            .bind(claim.limit)
-            .bind(claim.dsl_max)
-            .bind(json(&aside.collect::<Vec<_>>())?)
-            .fetch_all(tx.conn())
-            .await?;
+    let found: Vec<(i32, Uuid, i64, i32)> = query_as(
+        sql!("runs/claimable"),
+        ["tenant", "run_id", "step", "claims"],
+    )
+    .bind(now.0)
+    .bind(claim.boot.0)
+    .bind(claim.limit)
+    .bind(claim.dsl_max)
+    .bind(json(&aside.collect::<Vec<_>>())?)
+    .fetch_all(tx.conn())
+    .await?;
     let share = claim.share(found.len());
     let mut runs = Vec::with_capacity(found.len());
-    for (tenant, run, step) in found {
+    for (tenant, run, step, claims) in found {
         let key = RunKey {
             tenant: TenantId(tenant),
             run: RunId(run),
         };
-        runs.extend(own(tx, key, step, &claim, share).await?);
+        runs.extend(own(tx, key, (step, claims), &claim, share).await?);
     }
     let next: Option<i64> = query_scalar(sql!("runs/next_alarm"))
         .bind(now.0)
@@ -244,7 +246,7 @@ pub(crate) async fn claim(tx: &mut Tx, claim: ClaimRuns) -> Result<ClaimedRuns> 
 async fn own(
     tx: &mut Tx,
     key: RunKey,
-    step: i64,
+    (step, claims): (i64, i32),
     claim: &ClaimRuns,
     share: u32,
 ) -> Result<Option<RunNews>> {
@@ -263,6 +265,7 @@ async fn own(
     let mut news = RunNews {
         key,
         step,
+        claims,
         ends: Vec::new(),
         asks: Vec::new(),
         unreadable_asks: Vec::new(),

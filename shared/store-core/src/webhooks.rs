@@ -351,14 +351,13 @@ async fn claim(tx: &mut Tx, claim: ClaimDeliveries) -> Result<ClaimedDeliveries>
     let now = tx.now;
     let rows = statement(sql!("webhooks/due"))
         .bind(now.0)
-        .bind(ENDPOINTS_MAX + claim.busy.len() as i64)
+        .bind(ENDPOINTS_MAX + claim.left_out_max())
         .fetch_all(tx.conn())
         .await?;
     let mut claimed = ClaimedDeliveries {
         now,
         ..ClaimedDeliveries::default()
     };
-    let busy: BTreeSet<_> = claim.busy.iter().copied().collect();
     let again = Timestamp(now.0 + claim.lease.as_millis() as i64);
     for row in &rows {
         let first: Timestamp = Cells::new(row, "webhook_deliveries").time("first_due")?;
@@ -367,7 +366,7 @@ async fn claim(tx: &mut Tx, claim: ClaimDeliveries) -> Result<ClaimedDeliveries>
             continue;
         };
         let left = claim.limit.saturating_sub(claimed.deliveries.len() as u32);
-        if busy.contains(&(webhook.tenant, webhook.id)) || left == 0 {
+        if claim.leaves_out(webhook.tenant, webhook.id) || left == 0 {
             continue;
         }
         for delivery in take(tx, &webhook, again, claim.each.min(left)).await? {

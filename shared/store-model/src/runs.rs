@@ -113,6 +113,8 @@ pub(crate) struct RunTables {
 pub(crate) struct Run {
     pub(crate) record: RunRecord,
     owner: Option<BootId>,
+    /// Claims by new owners since the last advance.
+    claims: i32,
     step: i64,
     /// The nodes by path.
     nodes: BTreeMap<String, NodeRecord>,
@@ -171,6 +173,7 @@ pub(crate) fn create(state: &mut State, now: Timestamp, new: &NewRun) -> CreateR
     let run = Run {
         record: record.clone(),
         owner: None,
+        claims: 0,
         step: 0,
         nodes: BTreeMap::new(),
         asks: BTreeMap::new(),
@@ -233,7 +236,11 @@ pub(crate) fn claim(state: &mut State, now: Timestamp, claim: &ClaimRuns) -> Cla
         let Some(run) = state.runs.rows.get_mut(&key) else {
             continue;
         };
+        if run.owner != Some(claim.boot) {
+            run.claims += 1;
+        }
         run.owner = Some(claim.boot);
+        let claims = run.claims;
         let ends = ended.get(&key).into_iter().flatten();
         let ends: Vec<EndedLeaf> = ends
             .take(share)
@@ -246,6 +253,7 @@ pub(crate) fn claim(state: &mut State, now: Timestamp, claim: &ClaimRuns) -> Cla
         runs.push(RunNews {
             key,
             step,
+            claims,
             ends,
             asks,
             unreadable_asks: Vec::new(),
@@ -342,6 +350,7 @@ pub(crate) fn advance(
         .extend(WebhookNews::of_advance(&item, now));
     run.step += 1;
     let step = run.step;
+    run.claims = 0;
     run.owner = (!is_final && !item.release).then_some(boot);
     run.record = item.run;
     for node in item.nodes {
@@ -448,6 +457,7 @@ pub(crate) fn release(state: &mut State, boot: BootId, keys: &[RunKey]) {
         let run = state.runs.rows.get_mut(key);
         if let Some(run) = run.filter(|run| run.owner == Some(boot)) {
             run.owner = None;
+            run.claims = 0;
         }
     }
 }

@@ -207,7 +207,7 @@ impl Webhooks for ModelStore {
         claimed.oldest_due = due.first().map(|(first, ..)| *first);
         for (_, webhook, mine) in due {
             let key = (webhook.tenant, webhook.id);
-            if claim.busy.contains(&key) {
+            if claim.leaves_out(key.0, key.1) {
                 continue;
             }
             for (_, event) in mine.into_iter().take(claim.each as usize) {

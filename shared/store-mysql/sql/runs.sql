@@ -3,7 +3,8 @@
 -- name: runs/claimable
 -- Runs with news at $1 that boot $2 may claim, those that waited longest first, at most $3; with a
 -- DSL version up to $4, and none of those in $5.
-SELECT r.tenant, r.run_id, r.step
+SELECT r.tenant, r.run_id, r.step,
+       r.claims + CASE WHEN r.owner_boot = $2 THEN 0 ELSE 1 END AS claims
 FROM (
     SELECT tenant, news_of AS run_id FROM sends WHERE news_of IS NOT NULL
     UNION

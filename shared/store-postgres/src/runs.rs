@@ -325,6 +325,7 @@ async fn claim_once(
         runs.push(RunNews {
             key,
             step: fields.take("step")?,
+            claims: fields.take("claims")?,
             ends: Vec::new(),
             asks: Vec::new(),
             unreadable_asks: Vec::new(),

@@ -409,7 +409,7 @@ async fn take_due(
     let now = now(connection, at).await?;
     let rows = sql!("webhooks/due")
         .bind(now.0)
-        .bind(ENDPOINTS_MAX + claim.busy.len() as i64)
+        .bind(ENDPOINTS_MAX + claim.left_out_max())
         .fetch_all(&mut *connection)
         .await?;
     let mut claimed = ClaimedDeliveries {
@@ -423,7 +423,7 @@ async fn take_due(
         let Some(webhook) = readable(std::iter::once(record(row))).pop() else {
             continue;
         };
-        if !claim.busy.contains(&(webhook.tenant, webhook.id)) {
+        if !claim.leaves_out(webhook.tenant, webhook.id) {
             free.push(webhook);
         }
     }

@@ -70,7 +70,7 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn new(addr: SocketAddr, method: &str, path: &str) -> Self {
-        let head = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n");
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
         Self {
             addr,
             head,
@@ -81,7 +81,9 @@ impl Call {
 
     /// Uses another host name for the server.
     pub(crate) fn named(mut self, host: &str) -> Self {
-        self.head = self.head.replace("host: test", &format!("host: {host}"));
+        self.head = self
+            .head
+            .replace("host: localhost", &format!("host: {host}"));
         self
     }
 
@@ -177,9 +179,16 @@ impl Call {
 
     /// Sends the request and reads the response as an event stream.
     pub(crate) async fn stream(self) -> Events {
+        self.stream_or_status().await.expect("a stream")
+    }
+
+    /// The same, or the status with which the request is refused.
+    pub(crate) async fn stream_or_status(self) -> Result<Events, u16> {
         let mut reader = self.write(false).await;
         let (status, headers) = head(&mut reader).await;
-        assert_eq!(status, 200);
+        if status != 200 {
+            return Err(status);
+        }
         let kind = headers
             .iter()
             .find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
@@ -187,11 +196,11 @@ impl Call {
             kind.map(|(_, kind)| kind.as_str()),
             Some("text/event-stream")
         );
-        Events {
+        Ok(Events {
             reader,
             text: String::new(),
             ended: false,
-        }
+        })
     }
 }
 

@@ -49,12 +49,106 @@ async fn who_brings_no_request_is_not_waited_for() {
         assert_eq!(rest(stream).await, "", "{said:?}");
     }
     // A connection that has made a request is closed once it stays idle.
-    let idle = saying(&api, b"GET /livez HTTP/1.1\r\nhost: test\r\n\r\n").await;
+    let idle = saying(&api, b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     let heard = rest(idle).await;
     assert!(
         heard.starts_with("HTTP/1.1 200") && heard.ends_with("ok\n"),
         "{heard}"
     );
+}
+
+/// The frames of HTTP/2 that these tests need.
+mod h2 {
+    /// What a client says first: the preface and its settings.
+    pub(super) fn hello() -> Vec<u8> {
+        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        bytes.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+        bytes
+    }
+
+    /// A `GET` on stream 1. The names of its four fields are in HPACK's static table.
+    pub(super) fn get(path: &str) -> Vec<u8> {
+        let mut block = vec![0x82, 0x86];
+        for (name, value) in [(0x04, path), (0x01, "localhost")] {
+            block.push(name);
+            block.push(u8::try_from(value.len()).expect("is short"));
+            block.extend(value.as_bytes());
+        }
+        let length = u8::try_from(block.len()).expect("is short");
+        // HEADERS, with the flags for the end of the stream and of the headers.
+        let mut bytes = vec![0, 0, length, 1, 5, 0, 0, 0, 1];
+        bytes.extend(block);
+        bytes
+    }
+
+    /// Takes the next whole frame out of these bytes: its type.
+    pub(super) fn next(bytes: &mut Vec<u8>) -> Option<u8> {
+        let (head, _) = bytes.split_at_checked(9)?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let kind = head[3];
+        (bytes.len() >= 9 + length).then(|| {
+            bytes.drain(..9 + length);
+            kind
+        })
+    }
+
+    pub(super) const DATA: u8 = 0;
+}
+
+#[tokio::test]
+async fn an_http2_connection_without_requests_gives_its_place_back() {
+    let world = World::new().await;
+    let quick = |config: &mut mainspring_scheduler::SchedulerConfig| {
+        config.head_timeout = Duration::from_millis(300);
+        config.connections_max = 2;
+    };
+    let api = world.scheduler_with(quick).await;
+    // One that never asks, and one that asked once. Their clients go on answering pings.
+    let silent = saying(&api, &h2::hello()).await;
+    let once = saying(&api, &[h2::hello(), h2::get("/livez")].concat()).await;
+    for mut stream in [silent, once] {
+        let mut heard = Vec::new();
+        let closed = timeout(PATIENCE, stream.read_to_end(&mut heard)).await;
+        assert!(closed.is_ok(), "the connection holds its place for ever");
+    }
+    assert_eq!(api.get("/livez").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_stream_keeps_its_connection_however_long_it_is_silent() {
+    let world = World::new().await;
+    let head_timeout = Duration::from_millis(100);
+    let quick = |config: &mut mainspring_scheduler::SchedulerConfig| {
+        config.head_timeout = head_timeout;
+        config.heartbeat = 3 * head_timeout;
+    };
+    let api = world.scheduler_with(quick).await;
+    api.until_ready().await;
+    let path = format!("/v1/sessions/{}/events", api.session().await);
+    let http2 = [h2::hello(), h2::get(&path)].concat();
+    let http1 = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let mut http2 = saying(&api, &http2).await;
+    let mut http1 = saying(&api, http1.as_bytes()).await;
+    let (mut bytes, mut beats) = (Vec::new(), 0);
+    let three_beats = async {
+        while beats < 3 {
+            assert!(
+                http2.read_buf(&mut bytes).await.expect("reads") > 0,
+                "it is closed"
+            );
+            while let Some(kind) = h2::next(&mut bytes) {
+                beats += usize::from(kind == h2::DATA);
+            }
+        }
+        let mut text = Vec::new();
+        while text.windows(2).filter(|two| two == b"\n:").count() < 2 {
+            assert!(
+                http1.read_buf(&mut text).await.expect("reads") > 0,
+                "it is closed"
+            );
+        }
+    };
+    timeout(PATIENCE, three_beats).await.expect("both go on");
 }
 
 #[tokio::test]
@@ -66,7 +160,7 @@ async fn a_head_has_its_bound() {
     let head = |bytes: usize| {
         let filler = "x".repeat(bytes);
         format!(
-            "GET /livez HTTP/1.1\r\nhost: test\r\nconnection: close\r\nfiller: {filler}\r\n\r\n"
+            "GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nfiller: {filler}\r\n\r\n"
         )
     };
     let fits = saying(&api, head(6_000).as_bytes()).await;
@@ -87,7 +181,7 @@ async fn connections_beyond_the_bound_are_told_so() {
         .await;
     let mut held = Vec::new();
     for _ in 0..3 {
-        let mut stream = saying(&api, b"GET /livez HTTP/1.1\r\nhost: test\r\n\r\n").await;
+        let mut stream = saying(&api, b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
         let mut heard = [0; 15];
         let read = timeout(PATIENCE, stream.read_exact(&mut heard)).await;
         read.expect("an answer in time").expect("an answer");
@@ -142,7 +236,7 @@ async fn a_stream_that_nobody_reads_gives_its_place_back() {
         world.append(&claimed, round, &"x".repeat(1 << 20)).await;
     }
     let path = format!("/v1/sessions/{session}/events");
-    let head = format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n");
+    let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
     let stream = saying(&api, head.as_bytes()).await;
     let busy = async { while api.get("/v1/sends?wait=1s").await.status != 429 {} };
     timeout(PATIENCE, busy)
@@ -169,7 +263,7 @@ async fn bodies_are_bounded_together() {
     let sized = |bytes: usize| json!({ "input": "x".repeat(bytes) });
     let whole = sized(15_000).to_string();
     let head = format!(
-        "POST /v1/sends HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\
+        "POST /v1/sends HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
         content-type: application/json\r\ncontent-length: {}\r\n\r\n",
         whole.len()
     );

@@ -46,7 +46,7 @@ async fn a_hard_stop_waits_for_nobody() {
     let mut stalled = tokio::net::TcpStream::connect(api.addr)
         .await
         .expect("connects");
-    let head = b"POST /v1/sends HTTP/1.1\r\nhost: test\r\ncontent-length: 10\r\n\r\n";
+    let head = b"POST /v1/sends HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n";
     tokio::io::AsyncWriteExt::write_all(&mut stalled, head)
         .await
         .expect("writes");

@@ -120,7 +120,7 @@ impl World {
         scheduler
     }
 
-    async fn scheduler_for(
+    pub(crate) async fn scheduler_for(
         &self,
         access: Access,
         change: impl FnOnce(&mut SchedulerConfig),

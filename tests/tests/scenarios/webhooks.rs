@@ -300,6 +300,7 @@ async fn a_dead_endpoint_is_given_up_and_told_again_on_request() {
             each: 1,
             limit: 1,
             busy: Vec::new(),
+            busy_tenants: Vec::new(),
         };
         let claimed = bed.world.store.claim_deliveries(claim).await;
         assert_eq!(claimed.expect("the store answers").deliveries.len(), 1);

@@ -8,7 +8,6 @@ use mainspring_shared::message::ContentPart;
 use mainspring_shared::workflow::nodes::{Agent, Body, Lifecycle, NamedLeaf};
 use mainspring_shared::workflow::run::{LeafEnd, ResumeIn};
 use mainspring_shared::workflow::spec::NodeIx;
-use mainspring_shared::workflow::template::{render, render_value};
 use serde_json::{Map, Value};
 
 use super::Leaf;
@@ -30,12 +29,12 @@ impl Leaf for Agent {
         if let Some(named) = &self.named {
             return self.published(named, run, slot);
         }
-        let prompt = render(&self.spec.system_prompt, &run.names(slot))?;
+        let prompt = run.render(slot, &self.spec.system_prompt)?;
         Ok(self.session_agent(prompt, &run.record.options))
     }
 
     fn input(&self, run: &Run, slot: SlotIx) -> Result<String, Failure> {
-        let mut input = render(&self.input, &run.names(slot))?;
+        let mut input = run.render(slot, &self.input)?;
         run.append_context(slot, &self.inputs_from, &mut input);
         Ok(input)
     }
@@ -108,7 +107,7 @@ impl Published for Agent {
             return Err(Failure::new(Code::AgentNotFound, detail));
         };
         let variables = Value::Object(named.variables.clone());
-        let variables = match render_value(&variables, &run.names(slot))? {
+        let variables = match run.render_value(slot, &variables)? {
             Value::Object(variables) => variables,
             Value::Null
             | Value::Bool(_)

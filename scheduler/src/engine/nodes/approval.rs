@@ -6,7 +6,6 @@ use mainspring_shared::tool::{ASK_PERSON, ToolEntry};
 use mainspring_shared::workflow::nodes::Approval;
 use mainspring_shared::workflow::run::{LeafEnd, NodeState};
 use mainspring_shared::workflow::spec::NodeIx;
-use mainspring_shared::workflow::template::render;
 use serde_json::{Value, json};
 
 use super::Leaf;
@@ -26,7 +25,7 @@ impl Leaf for Approval {
     }
 
     fn input(&self, run: &Run, slot: SlotIx) -> Result<String, Failure> {
-        let question = render(&self.message, &run.names(slot))?;
+        let question = run.render(slot, &self.message)?;
         let arguments = json!({"question": question, "options": ["approve", "deny"]});
         Ok(direct_input(ASK_PERSON, &arguments))
     }

@@ -6,7 +6,6 @@ use mainspring_shared::tool::{CREATE_WORKFLOW, SPAWN_AGENT};
 use mainspring_shared::workflow::nodes::{MAX_TOKENS_DEFAULT, Tool};
 use mainspring_shared::workflow::run::LeafEnd;
 use mainspring_shared::workflow::spec::NodeIx;
-use mainspring_shared::workflow::template::render_value;
 use serde_json::Value;
 
 use super::Leaf;
@@ -24,7 +23,7 @@ impl Leaf for Tool {
 
     fn input(&self, run: &Run, slot: SlotIx) -> Result<String, Failure> {
         let arguments = Value::Object(self.arguments.clone());
-        let arguments = render_value(&arguments, &run.names(slot))?;
+        let arguments = run.render_value(slot, &arguments)?;
         Ok(direct_input(&self.tool, &arguments))
     }
 

@@ -4,7 +4,6 @@ use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::nodes::Wait;
 use mainspring_shared::workflow::run::NodeState;
-use mainspring_shared::workflow::template::render;
 use serde_json::Value;
 
 use super::Node;
@@ -43,7 +42,7 @@ fn until(wait: &Wait, run: &Run, slot: SlotIx) -> Result<Timestamp, Failure> {
         Wait::At(time) => return Ok(*time),
         Wait::Until(template) => template,
     };
-    let text = render(template, &run.names(slot))?;
+    let text = run.render(slot, template)?;
     serde_json::from_value(Value::String(text.trim().into())).map_err(|_| {
         let rendered: String = text.chars().take(100).collect();
         Failure::new(

@@ -5,7 +5,6 @@ use mainspring_shared::workflow::nodes::Workflow;
 use mainspring_shared::workflow::path::Step;
 use mainspring_shared::workflow::run::NodeState;
 use mainspring_shared::workflow::spec::NodeIx;
-use mainspring_shared::workflow::template::render;
 use serde_json::json;
 
 use super::Node;
@@ -17,7 +16,7 @@ impl Node for Workflow {
     fn open(&self, run: &mut Run, slot: SlotIx) -> Result<(), Failure> {
         if run.slots[slot].record.frozen.is_none() {
             let input = match &self.input {
-                Some(template) => render(template, &run.names(slot))?,
+                Some(template) => run.render(slot, template)?,
                 None => self.envelope.input.clone(),
             };
             run.slots[slot].record.frozen = Some(json!({ "input": input }));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use mainspring_runtime::telemetry::{self, carrying, spans};
 use mainspring_shared::budget::{Spent, Used};
@@ -23,8 +24,13 @@ use mainspring_shared::workflow::run::{
 use serde_json::{Value, json};
 use tracing::Instrument as _;
 
+use super::memory;
 use crate::app::App;
 use crate::engine::Run;
+use crate::off_thread::off_thread;
+
+/// How long computing an advance may take. The work of one is bounded to a fraction of that.
+pub(super) const ADVANCE_MAX: Duration = Duration::from_secs(10);
 
 /// Maximum number of characters of a result in the report to the parent; the rest can be read from
 /// the nodes.
@@ -41,15 +47,15 @@ pub(super) struct Kept {
 pub(super) enum Start {
     /// Its in-memory state.
     Kept(Box<Kept>),
-    /// Its record only, because the run cannot be read.
-    Broken(Box<RunRecord>),
+    /// Its record only, because the run cannot be read or must not be advanced, and why.
+    Broken(Box<RunRecord>, Failure),
 }
 
 impl Start {
     pub(super) fn record(&self) -> &RunRecord {
         match self {
             Self::Kept(kept) => kept.run.record(),
-            Self::Broken(record) => record,
+            Self::Broken(record, _) => record,
         }
     }
 }
@@ -63,6 +69,8 @@ pub(super) struct Prepared {
     pub(super) forget: Vec<SessionId>,
     /// By how much the number of leaves in flight changes.
     pub(super) grown: i64,
+    /// What the templates of the advance cost.
+    pub(super) worked: u64,
     /// The run after the advance; none if it cannot be read.
     pub(super) kept: Option<Box<Kept>>,
 }
@@ -100,42 +108,37 @@ async fn advanced(
     let live_max = news.live_max;
     let ends: Vec<SendId> = news.ends.iter().map(|ended| ended.end.send).collect();
     let asks = news.asks.iter().map(|(number, _)| *number);
-    let asks: Vec<i64> = asks.chain(news.unreadable_asks).collect();
+    let asks: Vec<i64> = asks.chain(news.unreadable_asks.iter().copied()).collect();
     let mut kept = match start {
         Start::Kept(kept) => kept,
-        Start::Broken(record) => {
-            let item = broken(app, &record, news.step, ends, asks, now);
-            return Ok(Prepared {
-                cancel: app.store.live_leaves(record.key).await?,
-                grown: -i64::from(record.counts.live),
-                forget: Vec::new(),
-                item,
-                kept: None,
-            });
+        Start::Broken(record, why) => {
+            return given_up(app, &record, (news.step, ends, asks), why, now).await;
         }
     };
     let before = kept.run.record().status;
     let live = i64::from(kept.run.record().counts.live);
     kept.run.limit_live(live_max);
-    let mut events: Vec<RunEvent> = vec![RunEvent::Looked];
-    for mut ended in news.ends {
-        if ended.end.stop_reason == StopReason::RoundLimit && kept.run.needs_todo(&ended.path) {
-            ended.end.todo_left = todo_left(app, &kept, &ended.path).await?;
-        }
-        events.push(RunEvent::LeafEnded {
-            path: ended.path,
-            attempt: ended.attempt,
-            end: ended.end,
-        });
-    }
-    events.extend(news.asks.into_iter().map(|(_, ask)| RunEvent::Asked(ask)));
+    let (key, step) = (news.key, news.step);
+    let events = events(app, &kept, news).await?;
+    let Some((back, advance)) = computed(app, kept, events, now).await else {
+        tracing::error!(
+            run.id = %key.run,
+            "advancing a run took too long or broke off; failing it"
+        );
+        let found = app.store.get_runs(vec![key]).await?;
+        let record = found.into_iter().flatten().next();
+        let record = record.ok_or_else(|| memory::gone(key))?;
+        let why = Failure::new(Code::WorkflowQuarantined, "advancing the run took too long");
+        return given_up(app, &record, (step, ends, asks), why, now).await;
+    };
+    kept = back;
     let Advance {
         changed,
         start,
         cancel,
         forget,
         refused,
-    } = kept.run.advance(events, now);
+    } = advance;
     let mut starts = Vec::with_capacity(start.len());
     for leaf in start {
         starts.push(started(app, &mut kept, leaf).await?);
@@ -154,7 +157,7 @@ async fn advanced(
         );
     }
     let item = AdvanceRun {
-        step: news.step,
+        step,
         changes: changes(&run, before, &nodes, &refused),
         report: is_final
             .then(|| report(app, &run, kept.run.used()))
@@ -169,10 +172,61 @@ async fn advanced(
     };
     Ok(Prepared {
         grown: i64::from(item.run.counts.live) - live,
+        worked: kept.run.worked(),
         item,
         cancel,
         forget,
         kept: Some(kept),
+    })
+}
+
+/// The events of a run's news.
+async fn events(app: &App, kept: &Kept, news: RunNews) -> Result<Vec<RunEvent>, store::Error> {
+    let mut events: Vec<RunEvent> = vec![RunEvent::Looked];
+    for mut ended in news.ends {
+        if ended.end.stop_reason == StopReason::RoundLimit && kept.run.needs_todo(&ended.path) {
+            ended.end.todo_left = todo_left(app, kept, &ended.path).await?;
+        }
+        events.push(RunEvent::LeafEnded {
+            path: ended.path,
+            attempt: ended.attempt,
+            end: ended.end,
+        });
+    }
+    events.extend(news.asks.into_iter().map(|(_, ask)| RunEvent::Asked(ask)));
+    Ok(events)
+}
+
+/// Computes an advance on a thread of its own, so that whatever it costs, nothing else waits for
+/// it. None if that took too long or broke off.
+async fn computed(
+    app: &App,
+    mut kept: Box<Kept>,
+    events: Vec<RunEvent>,
+    now: Timestamp,
+) -> Option<(Box<Kept>, Advance)> {
+    let work = move || {
+        let advance = kept.run.advance(events, now);
+        (kept, advance)
+    };
+    off_thread(app.clock.as_ref(), ADVANCE_MAX, work).await
+}
+
+/// Fails a run that is not advanced any more, and cancels its leaves.
+async fn given_up(
+    app: &App,
+    record: &RunRecord,
+    (step, ends, asks): (i64, Vec<SendId>, Vec<i64>),
+    why: Failure,
+    now: Timestamp,
+) -> Result<Prepared, store::Error> {
+    Ok(Prepared {
+        item: broken(app, record, why, step, (ends, asks), now),
+        cancel: app.store.live_leaves(record.key).await?,
+        grown: -i64::from(record.counts.live),
+        forget: Vec::new(),
+        worked: 0,
+        kept: None,
     })
 }
 
@@ -391,13 +445,12 @@ fn end_text(run: &RunRecord) -> String {
 pub(super) fn broken(
     app: &App,
     record: &RunRecord,
+    error: Failure,
     step: i64,
-    ends: Vec<SendId>,
-    asks: Vec<i64>,
+    (ends, asks): (Vec<SendId>, Vec<i64>),
     now: Timestamp,
 ) -> AdvanceRun {
     let was_final = record.status.is_final();
-    let error = Failure::new(Code::Internal, "the run cannot be advanced");
     let mut options = record.options.clone();
     let mut used = Used::default();
     if let Some(starter) = &mut options.starter {

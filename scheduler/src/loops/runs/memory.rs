@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::id::{BootId, RunKey, SessionId, SessionKey};
 use mainspring_shared::store::{self, ReadNodes};
 
@@ -9,6 +10,7 @@ use super::advance::{Kept, Start};
 use super::skipped::SkippedRuns;
 use crate::app::App;
 use crate::engine::Run;
+use crate::off_thread::off_thread;
 
 /// Maximum number of cached runs. The least recently used are evicted, and loaded again when they
 /// have events.
@@ -68,6 +70,35 @@ impl Memory {
     }
 }
 
+/// A claimed run that is not there.
+pub(super) fn gone(key: RunKey) -> store::Error {
+    store::Error::Corrupt {
+        table: "runs",
+        column: "run_id",
+        row: key.to_string(),
+        detail: "the run was claimed and is not there".to_owned(),
+    }
+}
+
+/// The failure of a run that cannot be read.
+pub(super) fn unreadable() -> Failure {
+    Failure::new(Code::Internal, "the run cannot be advanced")
+}
+
+/// Reads an owned run that is not to be advanced any more.
+pub(super) async fn quarantined(app: &App, key: RunKey) -> Result<Start, store::Error> {
+    let found = app.store.get_runs(vec![key]).await?;
+    let record = found.into_iter().flatten().next();
+    let record = record.ok_or_else(|| gone(key))?;
+    tracing::error!(
+        run.id = %key.run,
+        "several schedulers in a row did not survive advancing a run; failing it"
+    );
+    let why = "several schedulers in a row did not survive advancing the run";
+    let why = Failure::new(Code::WorkflowQuarantined, why);
+    Ok(Start::Broken(Box::new(record), why))
+}
+
 /// Loads an owned run with all its nodes. If its nodes or its session cannot be read, the result is
 /// [`Start::Broken`] once its attempts are exhausted, and an error before that.
 pub(super) async fn load(
@@ -78,12 +109,7 @@ pub(super) async fn load(
 ) -> Result<Start, store::Error> {
     let found = app.store.get_runs(vec![key]).await?;
     let Some(record) = found.into_iter().flatten().next() else {
-        return Err(store::Error::Corrupt {
-            table: "runs",
-            column: "run_id",
-            row: key.to_string(),
-            detail: "the run was claimed and is not there".to_owned(),
-        });
+        return Err(gone(key));
     };
     let mut nodes = Vec::new();
     loop {
@@ -106,7 +132,7 @@ pub(super) async fn load(
                     error = %error,
                     "could not read a run; failing it"
                 );
-                return Ok(Start::Broken(Box::new(record)));
+                return Ok(Start::Broken(Box::new(record), unreadable()));
             }
             Err(error) => return Err(error),
         };
@@ -126,14 +152,20 @@ pub(super) async fn load(
                     error = %error,
                     "could not read a run; failing it"
                 );
-                return Ok(Start::Broken(Box::new(record)));
+                return Ok(Start::Broken(Box::new(record), unreadable()));
             }
             Err(error) => return Err(error),
         },
         None => None,
     };
     let copy = record.clone();
-    Ok(match Run::load(record, nodes) {
+    let limit = super::advance::ADVANCE_MAX;
+    let load = move || Run::load(record, nodes);
+    let Some(loaded) = off_thread(app.clock.as_ref(), limit, load).await else {
+        let why = Failure::new(Code::WorkflowQuarantined, "reading the run took too long");
+        return Ok(Start::Broken(Box::new(copy), why));
+    };
+    Ok(match loaded {
         Ok(run) => Start::Kept(Box::new(Kept { run, root })),
         Err(error) => {
             tracing::error!(
@@ -142,7 +174,7 @@ pub(super) async fn load(
                 error = %error,
                 "could not read a run; failing it"
             );
-            Start::Broken(Box::new(copy))
+            Start::Broken(Box::new(copy), unreadable())
         }
     })
 }

@@ -13,7 +13,7 @@ use minijinja::machinery::{Token, parse, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
 use super::TEMPLATE_BYTES_MAX;
-use super::value::{FILTERS, TESTS};
+use super::filters::{FILTERS, TESTS};
 
 /// Maximum tokens between `{{` and `}}`, which also bounds the nesting of expressions.
 const TAG_TOKENS_MAX: usize = 120;

@@ -1,7 +1,8 @@
 -- Runs with ended leaves (sends_run_ended), with asks or with a due alarm (runs_alarm), unless
 -- another boot that is alive at $1 owns them, their DSL version is later than $4, or they are among
 -- $5, a list of tenants and ids. Those whose last advance is longest ago come first.
-SELECT r.tenant, r.run_id, r.step
+SELECT r.tenant, r.run_id, r.step,
+       r.claims + CASE WHEN r.owner_boot = $2 THEN 0 ELSE 1 END AS claims
 FROM (
     SELECT tenant, run_id FROM sends
     WHERE run_id IS NOT NULL AND finished_at IS NOT NULL AND reported_at IS NULL

@@ -13,7 +13,8 @@ UPDATE runs r SET
     started_at = i.started_at,
     finished_at = i.finished_at,
     owner_boot = CASE WHEN i.keeps THEN r.owner_boot END,
-    step = r.step + 1
+    step = r.step + 1,
+    claims = 0
 FROM unnest(
     $2::integer[], $3::uuid[], $4::bigint[], $5::text[], $6::integer[], $7::text[], $8::text[],
     $9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[],

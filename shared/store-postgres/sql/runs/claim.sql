@@ -12,7 +12,7 @@ WITH news AS MATERIALIZED (
     SELECT d.tenant, d.run_id FROM runs d WHERE d.alarm_at <= $1::bigint
 ),
 mine AS MATERIALIZED (
-    SELECT r.tenant, r.run_id, r.step, r.owner_boot, coalesce(t.at, r.created_at) AS looked_at
+    SELECT r.tenant, r.run_id, r.step, r.owner_boot, r.claims, coalesce(t.at, r.created_at) AS looked_at
     FROM news w
     JOIN runs r ON r.tenant = w.tenant AND r.run_id = w.run_id
     LEFT JOIN run_steps t ON t.tenant = r.tenant AND t.run_id = r.run_id AND t.n = r.step
@@ -33,8 +33,11 @@ mine AS MATERIALIZED (
     FOR NO KEY UPDATE OF r SKIP LOCKED
 ),
 owned AS (
-    UPDATE runs r SET owner_boot = $2::uuid
+    UPDATE runs r SET owner_boot = $2::uuid, claims = r.claims + 1
     FROM mine m
     WHERE r.tenant = m.tenant AND r.run_id = m.run_id AND m.owner_boot IS DISTINCT FROM $2::uuid
 )
-SELECT m.tenant, m.run_id, m.step FROM mine m ORDER BY m.looked_at, m.tenant, m.run_id
+SELECT
+    m.tenant, m.run_id, m.step,
+    m.claims + (m.owner_boot IS DISTINCT FROM $2::uuid)::integer AS claims
+FROM mine m ORDER BY m.looked_at, m.tenant, m.run_id

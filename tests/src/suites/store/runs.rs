@@ -317,6 +317,39 @@ pub async fn a_run_is_taken_from_a_dead_process_only(store: &dyn Inspect) {
     assert_eq!(step.changes, json!({ "status": "running" }));
 }
 
+pub async fn how_often_a_run_outlived_its_owners_is_counted(store: &dyn Inspect) {
+    let record = under_way(store, 1..2).await;
+    for n in 2..=5 {
+        register(store, n).await;
+    }
+    cancel(store, 10, 1).await;
+    let claims = async |ms: i64, n: u128| one(claim_runs(store, ms, n).await.runs).claims;
+    let stop = async |ms: i64, n: u128| {
+        let stopped = store.at(time(ms)).stop_boot(boot(n)).await;
+        stopped.expect("it answers");
+    };
+    assert_eq!(claims(11, 1).await, 0, "its owner has advanced it");
+    stop(12, 1).await;
+    assert_eq!(claims(13, 2).await, 1);
+    assert_eq!(claims(14, 2).await, 1, "the same owner looks again");
+    stop(15, 2).await;
+    assert_eq!(claims(16, 3).await, 2);
+    let released = store.release_runs(boot(3), vec![run_key(1)]).await;
+    released.expect("the store answers");
+    assert_eq!(claims(17, 4).await, 1, "who gives it back has outlived it");
+    stop(18, 4).await;
+    assert_eq!(claims(19, 5).await, 2);
+    let advanced = advance(store, 20, 5, advance_of(&record, 1)).await;
+    assert!(matches!(advanced, AdvanceOutcome::Advanced { .. }));
+    stop(21, 5).await;
+    register(store, 6).await;
+    assert_eq!(
+        claims(22, 6).await,
+        1,
+        "an advance that is committed ends the count"
+    );
+}
+
 pub async fn a_run_that_is_given_up_can_be_taken(store: &dyn Inspect) {
     let record = under_way(store, 1..2).await;
     register(store, 2).await;

@@ -63,6 +63,7 @@ fn claiming() -> ClaimDeliveries {
         each: 10,
         limit: 100,
         busy: Vec::new(),
+        busy_tenants: Vec::new(),
     }
 }
 
@@ -456,6 +457,13 @@ pub async fn each_endpoint_gets_its_share_and_busy_ones_are_left_out(store: &dyn
         all.filter(|it| it.webhook.id == webhook_id(n)).count()
     };
     assert_eq!((of(&claimed, 1), of(&claimed, 2)), (2, 2));
+    let with_its_share = ClaimDeliveries {
+        busy_tenants: vec![TENANT],
+        ..some.clone()
+    };
+    let claimed = claims(store, 41, with_its_share).await;
+    assert_eq!((of(&claimed, 1), of(&claimed, 2)), (0, 0));
+    assert_eq!(claimed.oldest_due, at(30));
     let busy = ClaimDeliveries {
         busy: vec![(TENANT, webhook_id(1))],
         ..some

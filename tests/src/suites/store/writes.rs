@@ -208,7 +208,7 @@ writes! {
         |store, _c| store.at(time(NOW)).delete_webhook(TenantId::DEFAULT, webhook_id(1)).await;
     settle_deliveries: |store| {
         under_delivery(store).await;
-        let claim = ClaimDeliveries { lease: millis(10), each: 1, limit: 1, busy: Vec::new() };
+        let claim = ClaimDeliveries { lease: millis(10), each: 1, limit: 1, busy: Vec::new(), busy_tenants: Vec::new() };
         store.at(time(40)).claim_deliveries(claim).await.expect("the store answers");
         None
     }, |store, _c| {

@@ -307,6 +307,9 @@ store = "s3"
 bucket = "bucket"
 endpoint = "{base}"
 
+[scheduler]
+webhook_allow_private = ["127.0.0.1"]
+
 [tools]
 shell = "local"
 allow_private = ["127.0.0.1"]

@@ -57,7 +57,9 @@ fn run<'p, R: Reader>(
             }
         })?;
     }
-    assert!(reader.complete(), "the stream is whole");
+    if !reader.complete() {
+        return Err(Error::unavailable("it broke off"));
+    }
     Ok((reply(reader), text, thought))
 }
 

@@ -23,6 +23,9 @@ use mainspring_worker::tool::ToolError;
 /// Maximum nesting depth of the walk; each open level holds a file descriptor.
 const DEPTH_MAX: usize = 64;
 
+/// Maximum bytes of a pattern: a longer one could compile to more than fits into memory.
+const PATTERN_BYTES_MAX: usize = 1_000;
+
 /// Directories of generated or third-party content, which are seldom meant.
 const SKIPPED: &[&str] = &[
     ".git",
@@ -238,6 +241,11 @@ impl Walk<'_> {
 
 /// A path pattern. A pattern without a slash matches at any depth.
 pub(crate) fn pattern(given: &str) -> Result<GlobMatcher, ToolError> {
+    if given.len() > PATTERN_BYTES_MAX {
+        return Err(invalid(format!(
+            "a pattern has at most {PATTERN_BYTES_MAX} bytes"
+        )));
+    }
     let plain = given.strip_prefix("./").unwrap_or(given);
     let path = Path::new(plain);
     if path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
@@ -259,5 +267,29 @@ pub(crate) fn pattern(given: &str) -> Result<GlobMatcher, ToolError> {
             "{given} is not a pattern: {}",
             error.kind()
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_costs_no_more_than_its_length_however_it_is_nested() {
+        for long in [
+            "?".repeat(100_000),
+            "{a,b}".repeat(100_000),
+            "[!a]".repeat(100_000),
+        ] {
+            let error = pattern(&long).expect_err("is too long");
+            assert!(
+                format!("{error:?}").contains("at most 1000 bytes"),
+                "{error:?}"
+            );
+        }
+        let alternatives = pattern(&format!("{}b", "{a,aa}".repeat(160))).expect("is a pattern");
+        assert!(!alternatives.is_match("a".repeat(320)));
+        let stars = pattern(&format!("{}b", "*a".repeat(400))).expect("is a pattern");
+        assert!(!stars.is_match("a".repeat(4_000)));
     }
 }

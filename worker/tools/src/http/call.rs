@@ -12,6 +12,7 @@ use mainspring_shared::id::{SendId, SessionId};
 use mainspring_shared::message::plain_text;
 use mainspring_shared::retry::{Policy, retry_after};
 use mainspring_shared::secrets::Secrets;
+use mainspring_shared::store::scoped;
 use mainspring_shared::time::Span;
 use mainspring_shared::tool::{HttpTool, Repeat, digest_by};
 use reqwest::Url;
@@ -110,6 +111,8 @@ impl HttpCall {
         loop {
             let left = until.saturating_sub(clock.monotonic());
             let attempt = self.attempt(url, invocation, body.clone(), left);
+            // Its tenant waits for its own name servers only.
+            let attempt = scoped(invocation.session.tenant, attempt);
             let fault = match attempt.await {
                 Ok(output) => return Ok(self.digested(output, invocation)),
                 Err(fault) => fault,

@@ -265,6 +265,7 @@ macro_rules! installation_cases {
                 a_stale_advance_changes_nothing,
                 one_lost_advance_leaves_its_neighbours_alone,
                 a_run_is_taken_from_a_dead_process_only,
+                how_often_a_run_outlived_its_owners_is_counted,
                 a_run_that_is_given_up_can_be_taken,
                 asks_are_news_until_they_are_noted,
                 nodes_are_written_over_and_read_in_pieces,

@@ -1,5 +1,6 @@
 //! Applies hunks where they belong.
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 
 use super::parse::{Hunk, HunkPosition, Line};
@@ -7,6 +8,10 @@ use crate::files::text::line_end;
 
 /// Maximum number of places reported for an ambiguous hunk.
 const PLACES_SAID_MAX: usize = 5;
+
+/// Maximum work of locating the hunks of a patch in a file, in bytes that are compared. A sensible
+/// patch needs a few times the bytes of the file.
+const WORK_MAX: u64 = 256 << 20;
 
 /// A text with all hunks applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +29,7 @@ pub(crate) fn apply(text: &str, hunks: &[Hunk]) -> Result<Applied, String> {
         // Where the previous hunk ended; hunks do not overlap.
         from: 0,
         moved: 0,
+        work: Cell::new(WORK_MAX),
     };
     let end = line_end(text);
     let mut ends_line = text.is_empty() || text.ends_with('\n');
@@ -105,21 +111,27 @@ struct File<'a> {
     from: usize,
     /// The offset of the last hunk from its stated line.
     moved: isize,
+    /// The work that is left. When there is none, nothing fits any more.
+    work: Cell<u64>,
 }
 
 impl File<'_> {
     /// The line, from 0, at which the hunk applies.
     fn find(&mut self, hunk: &Hunk) -> Result<usize, String> {
         let old = hunk.old();
-        let at = if old.is_empty() {
-            self.insertion(hunk)?
+        let found = if old.is_empty() {
+            self.insertion(hunk)
         } else {
             match &hunk.place {
-                HunkPosition::Line { number, .. } => self.stated(&old, number.saturating_sub(1))?,
-                HunkPosition::Anchor(anchor) => self.behind_anchor(&old, anchor)?,
-                HunkPosition::Anywhere => self.only(&old, None)?,
+                HunkPosition::Line { number, .. } => self.stated(&old, number.saturating_sub(1)),
+                HunkPosition::Anchor(anchor) => self.behind_anchor(&old, anchor),
+                HunkPosition::Anywhere => self.only(&old, None),
             }
         };
+        if self.work.get() == 0 {
+            return Err("takes too long to locate: give the numbers of its lines".to_owned());
+        }
+        let at = found?;
         if let HunkPosition::Line { number, behind } = hunk.place {
             let stated = if behind {
                 number
@@ -201,7 +213,10 @@ impl File<'_> {
 
     /// The lines whose text equals the anchor; if there are none, those that contain it.
     fn anchors(&self, anchor: &str) -> Result<Vec<usize>, String> {
-        let rest = || self.texts.iter().enumerate().skip(self.from);
+        let rest = || {
+            let rest = self.texts.iter().enumerate().skip(self.from);
+            rest.take_while(|(_, text)| self.charge(text))
+        };
         let whole = rest().filter(|(_, text)| text.trim() == anchor);
         let mut anchors: Vec<usize> = whole.map(|(at, _)| at).collect();
         if anchors.is_empty() {
@@ -227,10 +242,20 @@ impl File<'_> {
         let Some(here) = self.texts.get(at..at.saturating_add(old.len())) else {
             return false;
         };
-        here.iter().zip(old).all(|(here, old)| match fit {
-            Fit::Exact => here == old,
-            Fit::Loose => here.trim_end() == old.trim_end(),
+        here.iter().zip(old).all(|(here, old)| {
+            self.charge(here)
+                && match fit {
+                    Fit::Exact => here == old,
+                    Fit::Loose => here.trim_end() == old.trim_end(),
+                }
         })
+    }
+
+    /// Charges for a look at a line. Returns whether there is work left.
+    fn charge(&self, line: &str) -> bool {
+        let left = self.work.get().saturating_sub(line.len() as u64 + 8);
+        self.work.set(left);
+        left > 0
     }
 
     fn missing(&self, old: &[&str], stated: Option<usize>) -> String {

@@ -8,12 +8,15 @@ use mainspring_worker::tool::ToolError;
 /// Maximum number of lines reported for an ambiguous text.
 const LINES_SAID_MAX: usize = 5;
 
+/// Maximum number of places that are looked for to say that a text is ambiguous.
+const PLACES_MAX: usize = 100;
+
 /// Why nothing was replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// It does not occur; `alike` is the line of a text that only looks like it.
     Missing { alike: Option<usize> },
-    /// It occurs more than once; the lines at which it starts.
+    /// It occurs more than once; the lines at which it starts, of the first [`PLACES_MAX`].
     Ambiguous { lines: Vec<usize> },
 }
 
@@ -26,7 +29,15 @@ impl Fault {
                  only in quotes, dashes or spaces: repeat it just as it is there"
             ),
             Self::Ambiguous { lines } => {
-                let mut said = format!("old_text is in {given} {} times, at lines ", lines.len());
+                let least = if lines.len() < PLACES_MAX {
+                    ""
+                } else {
+                    "at least "
+                };
+                let mut said = format!(
+                    "old_text is in {given} {least}{} times, at lines ",
+                    lines.len()
+                );
                 for (n, line) in lines.iter().take(LINES_SAID_MAX).enumerate() {
                     let comma = if n == 0 { "" } else { ", " };
                     let _ = write!(said, "{comma}{line}");
@@ -108,11 +119,14 @@ impl Plain {
     }
 }
 
-/// Every position where `old` starts, including overlapping occurrences.
+/// The first positions where `old` starts, including overlapping occurrences. Only so many, since
+/// each costs as much as `old` is long.
 fn every(text: &str, old: &str) -> Vec<usize> {
     let mut places = Vec::new();
     let mut from = 0;
-    while let Some(at) = text[from..].find(old) {
+    while places.len() < PLACES_MAX
+        && let Some(at) = text[from..].find(old)
+    {
         places.push(from + at);
         let first = text[from + at..].chars().next();
         from += at + first.map_or(1, char::len_utf8);
@@ -180,6 +194,18 @@ mod tests {
             replace("aaa", "aa", "b", false),
             Err(Fault::Ambiguous { .. })
         ));
+    }
+
+    #[test]
+    fn a_text_that_is_nearly_everywhere_is_looked_for_some_times_only() {
+        let text = "a\n".repeat(200_000);
+        let old = "a\n".repeat(100_000);
+        let Err(Fault::Ambiguous { lines }) = replace(&text, &old, "", false) else {
+            panic!("it is ambiguous");
+        };
+        assert_eq!(lines.len(), PLACES_MAX);
+        let said = format!("{:?}", Fault::Ambiguous { lines }.said_of("f"));
+        assert!(said.contains("at least 100 times"), "{said}");
     }
 
     #[test]

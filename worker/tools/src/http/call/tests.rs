@@ -65,7 +65,7 @@ struct Names {
 
 #[async_trait]
 impl Lookup for Names {
-    async fn lookup(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+    async fn lookup(&self, host: &str, _: Option<TenantId>) -> io::Result<Vec<IpAddr>> {
         let mut asked = self.asked.lock().expect("no panic");
         let before = asked.iter().filter(|name| *name == host).count();
         asked.push(host.to_owned());

@@ -190,6 +190,7 @@ impl World<'_> {
                 .map(|pick| (TENANT, self.webhook(pick)))
                 .into_iter()
                 .collect(),
+            busy_tenants: Vec::new(),
         };
         let claimed = both!(self, |store| store
             .at(self.at())

@@ -132,3 +132,23 @@ fn hunks_do_not_go_back() {
             .contains("behind line 2")
     );
 }
+
+#[test]
+fn a_patch_that_fits_nearly_everywhere_is_given_up() {
+    let lines = "a\n".repeat(200_000);
+    let context = " a\n".repeat(50_000);
+    let text = format!("{lines}c\n");
+    for head in ["@@", "@@ a", "@@ -9,50000 +9,50000 @@"] {
+        let fault = patch(&text, &format!("{head}\n{context}-b\n+d\n")).expect_err("fits nowhere");
+        assert!(
+            fault.contains("takes too long to locate"),
+            "{head}: {fault}"
+        );
+    }
+    let mut many = String::new();
+    for _ in 0..2_000 {
+        many.push_str("@@ c\n+d\n");
+    }
+    let fault = patch(&text, &many).expect_err("is located again and again");
+    assert!(!fault.is_empty());
+}
