@@ -21,9 +21,9 @@ use mainspring_shared::message::{ContentPart, NewMessage, Role as Speaker, ToolC
 use mainspring_shared::send::{SendResult, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::{
-    AfterSend, AppendOutcome, AppendRound, CallBegin, ClaimOutcome, ClaimSession, Claimed,
-    CompleteOutcome, CompleteSend, Inspect, NewBoot, NewCall, ParkOutcome, ParkSend, ParkUntil,
-    Role, SendTotals, UsageRow,
+    AfterSend, AppendOutcome, AppendRound, CallBegin, CallChange, CallStep, ClaimOutcome,
+    ClaimSession, Claimed, CompleteOutcome, CompleteSend, Inspect, NewBoot, NewCall, ParkOutcome,
+    ParkSend, ParkUntil, Role, SendTotals, UsageRow,
 };
 use mainspring_shared::time::{Clock, Timestamp};
 use mainspring_shared::tool::{Repeat, call_id};
@@ -279,6 +279,33 @@ impl World {
         ));
         self.park(claimed, on, 1).await;
         id
+    }
+
+    /// Makes an approved call wait for its result from outside, as a worker does, and parks the send.
+    pub(crate) async fn hand_out(&self, claimed: &Claimed, call: &str) {
+        let on = WaitingOn::Tool;
+        let append = AppendRound {
+            fold: None,
+            key: claimed.key,
+            lease: self.lease(claimed.key, claimed.lease).await,
+            send_id: claimed.send.record.id,
+            messages: Vec::new(),
+            calls: Vec::new(),
+            changes: vec![CallChange {
+                call_id: call.to_owned(),
+                change: CallStep::Waits { on, deadline: None },
+            }],
+            deliveries: Vec::new(),
+            usage: Vec::new(),
+            round: None,
+            totals: totals(1),
+        };
+        let appended = self.store.append_rounds(vec![append]).await;
+        assert!(matches!(
+            appended.expect("appends").pop(),
+            Some(AppendOutcome::Appended { .. })
+        ));
+        self.park(claimed, on, 1).await;
     }
 
     /// Ends the send with an answer, and publishes the step.
