@@ -50,3 +50,4 @@ mod tenants;
 mod timers;
 mod waiting;
 mod webhooks;
+mod words;

@@ -17,7 +17,6 @@ mod anthropic;
 mod chunkings;
 mod demo;
 mod embeddings;
-mod exact;
 mod extra;
 mod gate;
 mod http;
