@@ -199,6 +199,7 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     #[serde(tag = "type", rename_all = "lowercase")]
+    #[expect(dead_code, reason = "only its errors are read")]
     enum Form {
         Url { url: String },
     }

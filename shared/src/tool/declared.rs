@@ -97,7 +97,6 @@ pub struct HttpTool {
     /// when absent: up to three attempts under one `Idempotency-Key`, which your service has to remember. `once` for
     /// whatever must not happen twice in a service that does not.
     #[serde(default)]
-    #[schema(default = "keyed")]
     pub repeat: Repeat,
     /// How long one attempt may take; 60 seconds when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
