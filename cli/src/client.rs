@@ -1,21 +1,24 @@
 //! Client of a scheduler: requests with bounded retries, problems as failures, event streams.
 
 mod events;
+mod proxy;
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::Config;
-use mainspring_runtime::{OsEntropy, Secret, SystemClock};
+use mainspring_runtime::{Environment, OsEntropy, Secret, SystemClock};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::error::Code;
 use mainspring_shared::retry::Policy;
 use mainspring_shared::time::Clock;
+use reqwest::header::HeaderValue;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
 
-use crate::failure::{Exit, Failure, causes, exit_of, next_of};
+use crate::failure::{Exit, Failure, causes, exit_of, next_of, usage_text};
 
 pub(crate) use events::{Event, Events};
 
@@ -44,6 +47,8 @@ pub(crate) struct Client {
     /// The server's URL without secrets, for display.
     shown: String,
     api_key: Option<Secret>,
+    /// The proxy that requests go through, and the variable that names it.
+    proxy: Option<(String, String)>,
     /// The tenant that an operator acts for.
     tenant: Option<String>,
     pub(crate) clock: SystemClock,
@@ -177,11 +182,31 @@ impl Client {
     pub(crate) fn new(config: &Config) -> Result<Self, Failure> {
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
-            .user_agent(concat!("mainspring/", env!("CARGO_PKG_VERSION")))
+            .user_agent(concat!("mainspring/", env!("CARGO_PKG_VERSION")));
+        let server = config.server.trim_end_matches('/').to_owned();
+        let proxy = if is_here(&server) {
+            None
+        } else {
+            proxy::in_effect(&Environment::read(), &server)
+        };
+        // A proxy cannot reach this machine's own addresses, and must not be shown the key.
+        let http = if is_here(&server) {
+            http.no_proxy()
+        } else {
+            http
+        };
+        let http = http
             .build()
             .map_err(|error| Failure::new(Exit::Failure, causes(&error)))?;
-        let server = config.server.trim_end_matches('/').to_owned();
+        if let Some(key) = &config.api_key
+            && HeaderValue::try_from(key.reveal()).is_err()
+        {
+            let message = "MAINSPRING_API_KEY is not a key: it has a line break or another character that no key has";
+            let next = "`mainspring keys create NAME --scope SCOPE --print-key` prints nothing but the key";
+            return Err(usage_text(message, next));
+        }
         Ok(Self {
+            proxy,
             http,
             shown: Secret::new(server.clone()).redacted_url(),
             server,
@@ -377,6 +402,12 @@ impl Client {
             )
             .next("retry: accepted work is not lost");
         }
+        if let Some((variable, proxy)) = &self.proxy {
+            let message = format!("{server} cannot be reached through the proxy {proxy}: {cause}");
+            return Failure::new(Exit::Unavailable, message).next(format!(
+                "{variable} names that proxy; NO_PROXY lists hosts that are reached without it"
+            ));
+        }
         Failure::new(
             Exit::Unavailable,
             format!("{server} cannot be reached: {cause}"),
@@ -393,7 +424,11 @@ impl Client {
             let detail = problem["detail"]
                 .as_str()
                 .unwrap_or("no problem document in the response");
-            let message = format!("{} responded {status}: {detail}", self.shown);
+            let by = match &self.proxy {
+                Some((_, proxy)) => format!(" (or the proxy {proxy})"),
+                None => String::new(),
+            };
+            let message = format!("{}{by} responded {status}: {detail}", self.shown);
             return Failure::new(exit_of_status(status), message).next(
                 "check that this is the address of a Mainspring scheduler of the same version",
             );
@@ -425,6 +460,15 @@ impl Client {
         Failure::new(Exit::Failure, message)
             .next("check that this is the address of a Mainspring scheduler of the same version")
     }
+}
+
+/// Whether a server's URL names this machine.
+fn is_here(server: &str) -> bool {
+    let Ok(url) = reqwest::Url::parse(server) else {
+        return false;
+    };
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 /// Whether the peer answered the TLS handshake with something else.

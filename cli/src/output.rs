@@ -45,7 +45,7 @@ pub(crate) fn warnings(made: &Value) {
     for warning in made["warnings"].as_array().into_iter().flatten() {
         if let (Some(at), Some(detail)) = (warning["pointer"].as_str(), warning["detail"].as_str())
         {
-            note(&harmless(&format!("warning: tools{at}: {detail}")));
+            note(&harmless(&format!("warning: agent{at}: {detail}")));
         }
     }
 }

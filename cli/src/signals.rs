@@ -9,6 +9,20 @@ pub(crate) struct Signals {
     terminate: tokio::signal::unix::Signal,
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
+    /// A closed terminal ends the process as well, unless it is to be ignored, as under `nohup`.
+    #[cfg(unix)]
+    hangup: Option<tokio::signal::unix::Signal>,
+}
+
+/// Whether the process was started so that it ignores hangups. Where that cannot be known, they keep the effect that
+/// the system gives them.
+#[cfg(unix)]
+fn ignores_hangups() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // The first signal is the hangup.
+    mask.is_none_or(|mask| mask & 1 == 1)
 }
 
 impl Signals {
@@ -22,6 +36,11 @@ impl Signals {
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
+            hangup: if ignores_hangups() {
+                None
+            } else {
+                Some(listen(SignalKind::hangup())?)
+            },
         })
     }
 
@@ -34,9 +53,18 @@ impl Signals {
     /// Resolves at the next signal.
     #[cfg(unix)]
     pub(crate) async fn next(&mut self) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => {
+                    hangup.recv().await;
+                }
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            () = hangup => {}
         }
     }
 

@@ -20,6 +20,7 @@ use mainspring_shared::bus::Bus;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::error::{Code, Coded};
 use mainspring_shared::queue::Queue;
+use mainspring_shared::secrets;
 use mainspring_shared::store::{self, Denial, ReadOnly, Store};
 use mainspring_shared::time::Clock;
 use mainspring_store_postgres::{PostgresStore, SchemaPolicy, Settings, TooManyConnections};
@@ -257,14 +258,43 @@ pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
         store::Error::Unavailable { .. } => {
             "is the database running, and is the address right?".to_owned()
         }
-        store::Error::Refused { .. } => {
-            "this is the database's own message; Postgres 15, MySQL 8.0.21 or MariaDB 10.6, or \
-             newer, is required"
-                .to_owned()
-        }
+        store::Error::Refused { .. } => refused(config, &said),
         _ => next_of(code),
     };
     Failure::new(exit, message).code(code).next(next)
+}
+
+/// What to do about a statement or an address that the database or its driver refused, as far as the message tells.
+fn refused(config: &Config, said: &str) -> String {
+    let url = config.database_url.as_ref().map(|url| url.reveal());
+    let stray = url.and_then(secrets::unescaped);
+    if let Some(stray) = stray {
+        let code: String = stray
+            .to_string()
+            .bytes()
+            .map(|byte| format!("%{byte:02X}"))
+            .collect();
+        return format!(
+            "the password in the database URL contains an unescaped `{stray}`: write {code}"
+        );
+    }
+    let says = |parts: &[&str]| parts.iter().any(|part| said.contains(part));
+    if says(&["error with configuration", "invalid port", "relative URL"]) {
+        "the database URL is postgres://USER:PASSWORD@HOST:PORT/NAME, with special characters of the password escaped"
+            .to_owned()
+    } else if says(&["file is not a database"]) {
+        "this file is no database of Mainspring's: --data-dir or --database-url name another"
+            .to_owned()
+    } else if says(&["no schema has been selected"]) {
+        "the search_path of the role, the database or the URL names no schema that exists"
+            .to_owned()
+    } else if says(&["syntax error", "You have an error in your SQL syntax"]) {
+        "Postgres 15, MySQL 8.0.21 or MariaDB 10.6, or newer, is required; `mainspring doctor` names the server's \
+         version"
+            .to_owned()
+    } else {
+        "this is the database's own message".to_owned()
+    }
 }
 
 // Blobs ------------------------------------------------------------------------------------------
@@ -388,6 +418,56 @@ mod tests {
 
     use super::models::settings_of;
     use super::*;
+
+    #[test]
+    fn a_message_of_the_database_is_followed_by_advice_that_fits_it() {
+        let next = |url: &str, said: &str| {
+            let config = Config {
+                database_url: Some(Secret::new(url)),
+                ..Config::default()
+            };
+            let source = said.to_owned().into();
+            let failure = store_failure(&config, &store::Error::Refused { source });
+            assert!(!failure.message.contains("VZd8"), "{}", failure.message);
+            failure.next.unwrap_or_default()
+        };
+        for (url, said, part) in [
+            (
+                "postgres://u:~VZd8?q@h/d",
+                "error with configuration: invalid port number",
+                "write %3F",
+            ),
+            (
+                "postgres://a,b/d",
+                "error with configuration: invalid port number",
+                "USER:PASSWORD@HOST",
+            ),
+            ("sqlite://x", "file is not a database", "--data-dir"),
+            (
+                "postgres://h/d",
+                "no schema has been selected to create in",
+                "search_path",
+            ),
+            (
+                "postgres://h/d",
+                "syntax error at or near \"MERGE\"",
+                "or newer, is required",
+            ),
+            (
+                "postgres://h/d",
+                "prepared statement \"s\" already exists",
+                "own message",
+            ),
+        ] {
+            let advice = next(url, said);
+            assert!(advice.contains(part), "{said}: {advice}");
+            assert_eq!(
+                advice.contains("newer, is required"),
+                part.contains("newer"),
+                "{said}"
+            );
+        }
+    }
 
     #[tokio::test]
     async fn servers_are_not_vacuumed_and_say_what_to_do() {

@@ -125,6 +125,20 @@ impl Error {
         Self::invalid_members(vec![FieldError { pointer, detail }])
     }
 
+    /// The same error, with something else said of those invalid members of which more is known.
+    #[must_use]
+    pub fn saying(self, more: impl Fn(&FieldError) -> Option<String>) -> Self {
+        let says = |field: &FieldError| FieldError {
+            pointer: field.pointer.clone(),
+            detail: more(field).unwrap_or_else(|| field.detail.clone()),
+        };
+        let errors: Vec<FieldError> = self.errors.iter().map(says).collect();
+        if errors == self.errors {
+            return self;
+        }
+        Self::with_members(self.code, errors)
+    }
+
     /// A body that nests too deeply.
     pub fn too_deep(at: &str) -> Self {
         Self::invalid(at, TOO_DEEP)
@@ -135,6 +149,7 @@ impl Error {
     pub fn of_spec(mut self, at: &str) -> Self {
         if let [error] = self.errors.as_slice()
             && error.detail == TOO_DEEP
+            && (error.pointer == at || error.pointer.is_empty())
         {
             let pointer = at.to_owned();
             let detail =

@@ -33,7 +33,7 @@ struct Cache {
 }
 
 impl KnownTools {
-    /// The names in an agent's `tools` that no worker of its pool has. Empty if the pool has no
+    /// What an agent names that no worker of its pool has. Empty if the pool has no
     /// known worker, if one of its workers does not publish its tools, or if the database is
     /// unavailable.
     pub(crate) async fn missing(
@@ -64,7 +64,11 @@ impl KnownTools {
         agent: &AgentSpec,
         every: Duration,
     ) -> Vec<ToolFault> {
-        if agent.tools.is_empty() {
+        let names_provider = agent
+            .model
+            .as_ref()
+            .is_some_and(|model| model.contains('/'));
+        if agent.tools.is_empty() && !names_provider {
             return Vec::new();
         }
         let faults = self.faults(agent);
@@ -116,10 +120,7 @@ impl KnownTools {
     fn faults(&self, agent: &AgentSpec) -> Option<Vec<ToolFault>> {
         let cache = self.lock();
         let pool = cache.pools.get(agent.pool())?;
-        if pool.silent {
-            return Some(Vec::new());
-        }
-        Some(pool.tools.lacks(&agent.tools, &pool.pool))
+        Some(pool.lacks(agent))
     }
 
     fn lock(&self) -> MutexGuard<'_, Cache> {

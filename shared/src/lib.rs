@@ -36,6 +36,7 @@ pub mod retry;
 pub mod secrets;
 pub mod send;
 pub mod timer;
+pub mod wording;
 pub mod words;
 
 // Ports.

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod media;
+pub mod numbers;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -39,25 +39,34 @@ impl Secrets {
         self
     }
 
-    /// Adds the credentials in a URL: its password, or its user if it has no password, and the
-    /// values of its query. A text that is not a URL has none.
+    /// Adds the credentials in a URL: its password, or its user if it has no password, and those
+    /// values of its query that are secrets by their name or form. A text that is not a URL has none.
     #[must_use]
     pub fn and_of_url(mut self, url: &str) -> Self {
         let Some((_, rest)) = url.split_once("://") else {
             return self;
         };
-        let rest = rest.split('#').next().unwrap_or_default();
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // A password may contain an unescaped `@`, and so may a path.
-        for authority in [place, place.split('/').next().unwrap_or_default()] {
-            if let Some((login, _)) = authority.rsplit_once('@') {
+        let end = rest.find(DELIMITERS).unwrap_or(rest.len());
+        let place = rest.split(['?', '#']).next().unwrap_or_default();
+        // A password may contain whatever should have been escaped, and a path may contain `@`.
+        let login = login_end(rest);
+        for within in login
+            .iter()
+            .flat_map(|at| [&rest[..=*at], place, &rest[..end]])
+        {
+            if let Some((login, _)) = within.rsplit_once('@') {
                 self.add_login(login);
             }
         }
+        let rest = login.map_or(rest, |at| &rest[at..]);
+        let rest = rest.split('#').next().unwrap_or_default();
+        let (_, query) = rest.split_once('?').unwrap_or((rest, ""));
         for pair in query.split('&') {
-            let (_, value) = pair.split_once('=').unwrap_or(("", pair));
-            self.add(value);
-            self.add(&decoded(&value.replace('+', " ")));
+            let (name, value) = pair.split_once('=').unwrap_or(("", pair));
+            if is_secret_parameter(name, value) {
+                self.add(value);
+                self.add(&decoded(&value.replace('+', " ")));
+            }
         }
         self
     }
@@ -141,6 +150,118 @@ fn is_credential(word: &str) -> bool {
     word.len() >= CREDENTIAL_BYTES_MIN && (word.chars().any(is_odd) || is_mixed)
 }
 
+/// The characters that end the host of a URL. In a login they have to be escaped.
+const DELIMITERS: [char; 3] = ['/', '?', '#'];
+
+/// The parameters of addresses whose values are shown: they let nobody in.
+const HARMLESS: [&str; 12] = [
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-ca",
+    "application_name",
+    "channel_binding",
+    "connect_timeout",
+    "target_session_attrs",
+    "statement-cache-capacity",
+    "charset",
+    "protocol",
+    "db",
+];
+
+/// Parts of the names of parameters whose values are secrets, in lower case.
+const SECRET_NAMES: [&str; 10] = [
+    "token",
+    "key",
+    "secret",
+    "sig",
+    "pass",
+    "pwd",
+    "auth",
+    "credential",
+    "session",
+    "code",
+];
+
+/// Minimum length in bytes of a value that is recognized as a secret only by its form.
+const SECRET_FORM_BYTES_MIN: usize = 20;
+
+/// Whether the value of a URL's parameter is a secret: by its name, or because it looks like a key.
+fn is_secret_parameter(name: &str, value: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let is_key = || {
+        value.len() >= SECRET_FORM_BYTES_MIN
+            && value.bytes().any(|byte| byte.is_ascii_digit())
+            && value.bytes().any(|byte| byte.is_ascii_alphabetic())
+            && value
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.~%=+".contains(&byte))
+    };
+    name.is_empty() || SECRET_NAMES.iter().any(|part| name.contains(part)) || is_key()
+}
+
+/// The end of the login in a URL after its scheme, if it has one: its last `@`, because a password may contain
+/// anything unescaped. If the host comes first and without a port, `@` is a part of the path or the query.
+fn login_end(rest: &str) -> Option<usize> {
+    let end = rest.find(DELIMITERS).unwrap_or(rest.len());
+    let begins = rest[..end].contains(['@', ':']);
+    rest.rfind('@').filter(|_| begins)
+}
+
+/// A character of a URL's password that has to be escaped there, as it stands for something else.
+pub fn unescaped(url: &str) -> Option<char> {
+    let (_, rest) = url.split_once("://")?;
+    let (_, password) = rest[..login_end(rest)?].split_once(':')?;
+    let stray = |(at, c): (usize, char)| match c {
+        '/' | '?' | '#' | '@' | '[' | ']' | ' ' => true,
+        '%' => {
+            let digits = password.get(at + 1..at + 3);
+            !digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        }
+        _ => false,
+    };
+    password
+        .char_indices()
+        .find(|found| stray(*found))
+        .map(|(_, c)| c)
+}
+
+/// A URL as it may be shown: without its password, its fragment and the values of its parameters, but for harmless
+/// ones. Of a text that is not a URL nothing is shown.
+pub fn shown_url(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return "[hidden]".to_owned();
+    };
+    let (login, rest) = match login_end(rest) {
+        Some(at) => (&rest[..at], &rest[at + 1..]),
+        None => ("", rest),
+    };
+    let login = match login.split_once(':') {
+        Some((user, _)) => format!("{user}:[hidden]@"),
+        None if login.is_empty() => String::new(),
+        None => format!("{login}@"),
+    };
+    let (rest, fragment) = match rest.split_once('#') {
+        Some((rest, _)) => (rest, "#[hidden]"),
+        None => (rest, ""),
+    };
+    let (place, query) = match rest.split_once('?') {
+        Some((place, query)) => (place, format!("?{}", shown_query(query))),
+        None => (rest, String::new()),
+    };
+    format!("{scheme}://{login}{place}{query}{fragment}")
+}
+
+fn shown_query(query: &str) -> String {
+    let pairs = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((name, _)) if HARMLESS.contains(&name) => pair.to_owned(),
+        Some((name, _)) => format!("{name}=[hidden]"),
+        None if pair.is_empty() => String::new(),
+        None => "[hidden]".to_owned(),
+    });
+    pairs.collect::<Vec<_>>().join("&")
+}
+
 /// Splits a URL into the URL without its login and the decoded login, if it has one.
 pub fn split_login(url: &str) -> (String, Option<String>) {
     let none = || (url.to_owned(), None);
@@ -198,6 +319,66 @@ mod tests {
         assert_eq!(hidden, "http://[redacted]@c.example/d");
         let kept = "someone is at a.example/path, 1";
         assert_eq!(secrets.hidden(kept), kept);
+    }
+
+    #[test]
+    fn a_parameter_that_lets_nobody_in_is_not_hidden() {
+        let url = "https://a.example/x?units=metric&location=Amsterdam&token=abcdef&id=3f9a7c1e5b2d4f60a8c1";
+        let secrets = Secrets::default().and_of_url(url);
+        let said = "no metric weather in Amsterdam for abcdef and 3f9a7c1e5b2d4f60a8c1";
+        let shown = "no metric weather in Amsterdam for [redacted] and [redacted]";
+        assert_eq!(secrets.hidden(said), shown);
+    }
+
+    #[test]
+    fn a_url_is_shown_without_what_lets_someone_in() {
+        for (url, shown) in [
+            ("no url", "[hidden]"),
+            ("postgres://h/db", "postgres://h/db"),
+            ("postgres://u@h:5432/db", "postgres://u@h:5432/db"),
+            (
+                "postgres://u:p@h/db?sslmode=off&password=x",
+                "postgres://u:[hidden]@h/db?sslmode=off&password=[hidden]",
+            ),
+            (
+                "https://h.example/x?to=a@b.example",
+                "https://h.example/x?to=[hidden]",
+            ),
+            ("https://h.example/@x#y", "https://h.example/@x#[hidden]"),
+            ("http://u:pw?x@h:1", "http://u:[hidden]@h:1"),
+            ("redis://:pw@h/0", "redis://:[hidden]@h/0"),
+        ] {
+            assert_eq!(shown_url(url), shown, "{url}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_password_is_shown_whatever_it_contains(password in r#"(\PC|[@/?#:&=%\[\]]|://){0,24}"#) {
+            let url = format!("postgres://user:{password}@h.example:5432/db?sslmode=off");
+            proptest::prop_assert_eq!(
+                shown_url(&url),
+                "postgres://user:[hidden]@h.example:5432/db?sslmode=off"
+            );
+            let hidden = Secrets::default().and_of_url(&url).hidden(&url);
+            proptest::prop_assert!(
+                password.len() < BYTES_MIN || !hidden.contains(&password),
+                "{}", hidden
+            );
+        }
+    }
+
+    #[test]
+    fn what_should_be_escaped_in_a_password_is_found() {
+        for (url, found) in [
+            ("postgres://u:~,VZd8atZ4>XzJ?q@h/db", Some('?')),
+            ("postgres://u:a@b@h/db", Some('@')),
+            ("postgres://u:100%@h/db", Some('%')),
+            ("postgres://u:a%3Fb@h/db", None),
+            ("postgres://h/db", None),
+        ] {
+            assert_eq!(unescaped(url), found, "{url}");
+        }
     }
 
     #[test]

@@ -57,7 +57,12 @@ impl Serialize for Timestamp {
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        let time: jiff::Timestamp = text.parse().map_err(D::Error::custom)?;
+        let time: Result<jiff::Timestamp, _> = text.parse();
+        let time = time.map_err(|_| {
+            D::Error::custom(
+                "must be a time like 2030-01-31T08:00:00Z, not after 9999-12-30T22:00:00Z",
+            )
+        })?;
         Ok(Self(time.as_millisecond()))
     }
 }
@@ -81,11 +86,19 @@ pub struct Span(pub Duration);
 
 /// A duration that could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a duration is a whole number and a unit of ms, s, m, h or d, like 250ms or 30s")]
-pub struct ParseSpanError;
+pub enum ParseSpanError {
+    /// It is not a number and a unit.
+    #[error("a duration is a whole number and a unit of ms, s, m, h or d, like 250ms or 30s")]
+    Form,
+    /// It is longer than any that can be kept.
+    #[error("a duration is at most {DAYS_MAX}d")]
+    TooLong,
+}
 
 /// More than a century: far beyond any time that a timestamp must represent.
-const MILLIS_MAX: u64 = 4_000_000_000_000;
+const DAYS_MAX: u64 = 46_296;
+
+const MILLIS_MAX: u64 = DAYS_MAX * 86_400_000;
 
 impl std::str::FromStr for Span {
     type Err = ParseSpanError;
@@ -93,19 +106,23 @@ impl std::str::FromStr for Span {
     fn from_str(text: &str) -> Result<Self, ParseSpanError> {
         let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let (number, unit) = text.split_at(digits);
-        let number: u64 = number.parse().map_err(|_| ParseSpanError)?;
+        if number.is_empty() {
+            return Err(ParseSpanError::Form);
+        }
+        // Only digits: what does not fit is too long in any unit.
+        let number: u64 = number.parse().unwrap_or(u64::MAX);
         let scale = match unit {
             "ms" => 1,
             "s" => 1_000,
             "m" => 60_000,
             "h" => 3_600_000,
             "d" => 86_400_000,
-            _ => return Err(ParseSpanError),
+            _ => return Err(ParseSpanError::Form),
         };
         let millis = number.checked_mul(scale).filter(|ms| *ms <= MILLIS_MAX);
         millis
             .map(|ms| Self(Duration::from_millis(ms)))
-            .ok_or(ParseSpanError)
+            .ok_or(ParseSpanError::TooLong)
     }
 }
 
@@ -160,17 +177,32 @@ mod tests {
         for text in ["250ms", "30s", "5m", "2h", "1d", "0ms"] {
             assert_eq!(text.parse::<Span>().expect(text).to_string(), text);
         }
-        for text in [
-            "",
-            "30",
-            "s",
-            "-1s",
-            "1.5s",
-            "1 s",
-            "99999999999999999999s",
-            "9999999999d",
-        ] {
-            assert!(text.parse::<Span>().is_err(), "{text}");
+        for text in ["", "30", "s", "-1s", "1.5s", "1 s", "1267y"] {
+            assert_eq!(text.parse::<Span>(), Err(ParseSpanError::Form), "{text}");
         }
+        for text in ["99999999999999999999s", "100000d", "46297d"] {
+            assert_eq!(text.parse::<Span>(), Err(ParseSpanError::TooLong), "{text}");
+        }
+        text_is_kept("46296d");
+    }
+
+    fn text_is_kept(text: &str) {
+        assert_eq!(text.parse::<Span>().expect(text).to_string(), text);
+    }
+
+    #[test]
+    fn what_is_no_time_is_told_how_to_write_one() {
+        for text in [
+            "9999-12-31T23:59:59Z",
+            "tomorrow",
+            "2030-02-30T00:00:00Z",
+            "",
+        ] {
+            let read = serde_json::from_value::<Timestamp>(text.into());
+            let error = read.expect_err(text).to_string();
+            assert!(error.contains("2030-01-31T08:00:00Z"), "{text}: {error}");
+        }
+        let last = serde_json::from_str::<Timestamp>("\"9999-12-30T00:00:00Z\"");
+        assert!(last.is_ok());
     }
 }

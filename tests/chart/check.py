@@ -309,6 +309,28 @@ def check_refused(tools):
     return len(cases)
 
 
+def check_names(tools):
+    """Whatever Helm takes as the name of a release, the objects have names, and two releases have no object in common."""
+    names = ["a" * length for length in range(1, 54)]
+    names += ["mainspring-" + "b" * length for length in (1, 20, 28, 29, 40, 42)]
+    names += ["a" * 38 + "--eeeee", "a" * 31 + "--" + "e" * 9, "prod" * 11 + "-eu-1", "prod" * 11 + "-eu-2"]
+
+    def render(name):
+        return run(tools.helm, "template", name, CHART, "--kube-version", VERSIONS[1], "-f", f"{CHART}/ci/minimal-values.yaml")
+
+    owners = {}
+    with ThreadPoolExecutor(4) as pool:
+        for release, done in zip(names, pool.map(render, names)):
+            if done.returncode:
+                problem(f"release {release}: {done.stderr}")
+            for document in documents(done.stdout):
+                name = document["metadata"]["name"]
+                if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name) or len(name) > 63:
+                    problem(f"release {release}: no name of an object: {name}")
+                if owners.setdefault((document["kind"], name), release) != release:
+                    problem(f"{owners[document['kind'], name]} and {release} both have the {document['kind']} {name}")
+
+
 # --- metrics
 
 
@@ -460,6 +482,7 @@ def main():
         scanned = scan(tools)
         check_guides(tools)
         refused = check_refused(tools)
+        check_names(tools)
         metrics, pages = check_metrics(tools)
         check_compose(settings)
         check_systemd(tools, settings)

@@ -22,7 +22,7 @@ use async_trait::async_trait;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::memory::Account;
-use mainspring_shared::message::ContentPart;
+use mainspring_shared::message::{ContentPart, numbers};
 use mainspring_shared::skill::AgentSkill;
 use mainspring_shared::tool::{DeclaredTool, Inquiry, Repeat};
 use serde_json::{Map, Value};
@@ -204,6 +204,17 @@ impl Output {
     pub fn with_digest(mut self, text: impl Into<String>) -> Self {
         self.content.push(ContentPart::Digest { text: text.into() });
         self
+    }
+
+    /// An output that is JSON already. The model reads the text, without the blanks between its values; there is
+    /// no value if reading it would change a whole number. None if it is not JSON.
+    pub fn of_json(text: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        Some(Self {
+            content: vec![ContentPart::text(numbers::compact(text))],
+            value: numbers::unfit(text).is_none().then_some(value),
+            failed: false,
+        })
     }
 
     /// An output as a value, which the model reads as JSON.

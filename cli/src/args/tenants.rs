@@ -194,6 +194,9 @@ pub(crate) enum KeysCommand {
         /// Expiry time, like 2027-01-31T08:00:00Z
         #[arg(long, value_name = "TIME")]
         expires_at: Option<String>,
+        /// Prints nothing but the key, for scripts
+        #[arg(long)]
+        print_key: bool,
     },
     /// Replaces an API key's secret and prints the new key
     Rotate {

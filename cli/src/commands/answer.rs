@@ -1,5 +1,7 @@
 //! Shows an answer as it arrives.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::wrap::Wrap;
@@ -20,6 +22,8 @@ pub(crate) struct Answer {
     /// Pieces were missed, so the rest is shown with the complete message.
     gap: bool,
     wrap: Wrap,
+    /// The calls that have been shown.
+    calls: BTreeSet<String>,
 }
 
 impl Answer {
@@ -31,6 +35,7 @@ impl Answer {
             shown: String::new(),
             gap: false,
             wrap: Wrap::new(if live { output::width() } else { None }),
+            calls: BTreeSet::new(),
         }
     }
 
@@ -46,9 +51,9 @@ impl Answer {
             "message.delta" if self.live => self.delta(data),
             "message.reset" if self.live => self.reset(data),
             "message.completed" if data["role"] == "assistant" => self.message(data),
-            "tool_call.started" => {
-                let name = data["name"].as_str().unwrap_or_default();
-                output::note(&format!("[calls {}]", output::harmless(name)));
+            // A call that ends at once has no event of its start.
+            "tool_call.started" | "tool_call.completed" | "tool_call.failed" => {
+                self.call(data);
                 Ok(())
             }
             "send.waiting" => {
@@ -57,6 +62,14 @@ impl Answer {
                 Ok(())
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Shows a call once.
+    fn call(&mut self, data: &Value) {
+        let text = |member: &str| data[member].as_str().unwrap_or_default();
+        if self.calls.insert(text("call_id").to_owned()) {
+            output::note(&format!("[calls {}]", output::harmless(text("name"))));
         }
     }
 

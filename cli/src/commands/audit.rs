@@ -10,6 +10,12 @@ use crate::failure::{Exit, Failure};
 use crate::{output, wiring};
 
 pub(crate) async fn run(args: &AuditArgs, format: Format, config: &Config) -> Result<(), Failure> {
+    if format == Format::Table {
+        output::note(&format!(
+            "audits {}, not a server",
+            wiring::database(config)
+        ));
+    }
     let store = wiring::store_to_read(config).await?;
     let options = AuditOptions {
         takeover_bound: args.takeover_bound.0,

@@ -30,7 +30,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const SILENT: u32 = 4;
 
 const HELP: &str = "\
-Each line is sent to the agent; if it asks a question, the next line answers.
+Each line is sent to the agent; if it asks a question, the next line answers. Alt-Enter, or \\ and Enter, begins a new
+line of the same message; what is pasted is one message.
   /help     shows this
   /session  shows the session's id
   /quit     ends the chat, as Ctrl-D does; the session stays

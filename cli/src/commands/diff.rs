@@ -8,6 +8,7 @@ use mainspring_shared::agent::AgentQuery;
 use mainspring_shared::id::{SessionId, TenantId};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::store::{ListSends, Store};
+use mainspring_shared::wording::plain;
 use mainspring_tools::builtin;
 use mainspring_worker::replay::{Other, Replayed, Replayer};
 use serde_json::{Value, json};
@@ -79,7 +80,8 @@ async fn agent(text: &str, tenant: TenantId, store: &dyn Store) -> Result<Other,
     if Path::new(text).exists() {
         let members = Value::Object(read_one(Path::new(text))?);
         let spec = serde_json::from_value(members);
-        let spec = spec.map_err(|error| usage_text(format!("{text}: {error}"), hint))?;
+        let spec = spec
+            .map_err(|error| usage_text(format!("{text}: {}", plain(&error.to_string())), hint))?;
         return Ok(Other::Spec(Box::new(spec)));
     }
     let query: AgentQuery = text.parse().map_err(|_| {
@@ -130,7 +132,7 @@ async fn sends(
     {
         return Err(Failure::new(
             Exit::NotFound,
-            format!("{session} has no sends in this database"),
+            format!("{session} has no sends in {}", wiring::database(config)),
         )
         .next("`mainspring sessions list` shows the sessions"));
     }

@@ -10,7 +10,7 @@ use crate::config::{Backend, Config, Migrate, Provider, ProviderKind, Purpose};
 use mainspring_providers::probe;
 use mainspring_providers::rules::Said;
 use mainspring_queue_redis::{Fault, examine};
-use mainspring_runtime::Choice as _;
+use mainspring_runtime::{Choice as _, Secret};
 use mainspring_shared::agent::{DEFAULT_POOL, Priority};
 use mainspring_shared::error::Coded;
 use mainspring_shared::model::FactsOverride;
@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use self::rules::{Learner, pasteable_rules};
 use crate::args::{DoctorArgs, Format};
+use crate::client::{Client, Request};
 use crate::failure::{Exit, Failure, causes, next_of};
 use crate::{output, wiring};
 
@@ -98,12 +99,27 @@ impl Finding {
 pub(crate) async fn run(args: &DoctorArgs, format: Format, config: &Config) -> Result<(), Failure> {
     let clock = wiring::clock();
     let mut findings = configuration(config);
+    let server = server(config).await;
+    // With a server and nothing else, this machine has clients only.
+    let has_clients_only =
+        server.is_some() && config.database_url.is_none() && !config.data_dir.exists();
+    findings.extend(server);
+    if has_clients_only {
+        let detail = "nothing else is checked: no database is configured here";
+        findings.push(Finding::good("here", detail));
+        return report(format, &findings);
+    }
     findings.extend(database(config, clock.as_ref()).await);
     findings.extend(other_databases(config, clock.as_ref()).await);
     findings.extend(blobs(config).await);
     findings.extend(redis(config, &clock).await);
     findings.extend(providers(config, &clock, args).await);
     findings.extend(mcp_servers(config, &clock).await);
+    report(format, &findings)
+}
+
+/// Prints the findings; fails if one of them is a problem.
+fn report(format: Format, findings: &[Finding]) -> Result<(), Failure> {
     let rows: Vec<Value> = findings
         .iter()
         .map(|it| {
@@ -151,6 +167,40 @@ pub(crate) async fn run(args: &DoctorArgs, format: Format, config: &Config) -> R
         return Err(Failure::silent(Exit::Failure));
     }
     Ok(())
+}
+
+/// The server that client commands use, if one is named, and whether it takes the key.
+async fn server(config: &Config) -> Option<Finding> {
+    if config.server == Config::default().server && config.api_key.is_none() {
+        return None;
+    }
+    let shown = Secret::new(config.server.clone()).redacted_url();
+    let asked = async {
+        let client = Client::new(config)?;
+        let info = client.ask(Request::get("/v1/info")).await?;
+        // What a key may do, only requests tell.
+        let sessions = Request::get("/v1/sessions").query("limit", Some(1));
+        client.ask(sessions).await?;
+        let version = info["version"]
+            .as_str()
+            .unwrap_or("of an unknown version")
+            .to_owned();
+        Ok::<_, Failure>(version)
+    };
+    Some(match asked.await {
+        Ok(version) => {
+            let key = match &config.api_key {
+                Some(_) => "with this key",
+                None => "without a key",
+            };
+            let detail = format!("{shown}: Mainspring {version} answers {key}");
+            Finding::good("server", detail)
+        }
+        Err(failure) => {
+            let next = failure.next.unwrap_or_default();
+            Finding::bad("server", failure.message, next)
+        }
+    })
 }
 
 fn configuration(config: &Config) -> Vec<Finding> {

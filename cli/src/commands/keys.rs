@@ -38,6 +38,7 @@ pub(crate) async fn run(
             requests_per_second,
             sends_open,
             expires_at,
+            print_key,
         } => {
             let mut body = Map::from_iter([
                 ("name".to_owned(), json!(name)),
@@ -62,7 +63,11 @@ pub(crate) async fn run(
             }
             // Without an idempotency key, because a replayed response would not contain the secret.
             let request = Request::post("/v1/keys").body(Value::Object(body));
-            reveal(format, &client.ask(request).await?)
+            let key = client.ask(request).await?;
+            if *print_key {
+                return output::line(key["key"].as_str().unwrap_or_default());
+            }
+            reveal(format, &key)
         }
         KeysCommand::Rotate { id, overlap } => {
             let body = overlap

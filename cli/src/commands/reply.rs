@@ -192,18 +192,22 @@ fn result(call: &Value, said: Answer) -> Result<Value, Failure> {
             if !note.is_empty() {
                 output["note"] = json!(note);
             }
-            Ok(json!({ "call_id": call_id, "output": output }))
+            Ok(json!({ "call_id": call_id, "answers": "permission", "output": output }))
         }
         Answer::Permission { .. } => Err(usage_text(
             format!("{} needs an answer, not an approval", show(call_id)),
             "pass it as text, or with --json",
         )),
-        Answer::Error(error) => Ok(json!({ "call_id": call_id, "error": error })),
+        Answer::Error(error) => {
+            Ok(json!({ "call_id": call_id, "answers": call["wants"], "error": error }))
+        }
         Answer::Value(_) if wants_permission => Err(usage_text(
             format!("{} waits for approval", show(call_id)),
             "approve it with --approve, or deny it with --deny [NOTE]",
         )),
-        Answer::Value(value) => Ok(json!({ "call_id": call_id, "output": value })),
+        Answer::Value(value) => {
+            Ok(json!({ "call_id": call_id, "answers": "answer", "output": value }))
+        }
         Answer::Nothing => Ok(Value::Null),
     }
 }

@@ -231,7 +231,8 @@ fn urls_in_a_list_are_shown_without_what_lets_someone_in() {
         "[hooks]\nbefore_tool = [\"https://me:sk-a@a.example/x?token=sk-b\", \"http://b.example\"]\n",
     );
     let config = load_with(file, &[], &[]).expect("good");
-    let line = "before_tool = [\"https://me:[hidden]@a.example/x?[hidden]\", \"http://b.example\"]";
+    let line =
+        "before_tool = [\"https://me:[hidden]@a.example/x?token=[hidden]\", \"http://b.example\"]";
     assert!(config.print().contains(line), "{}", config.print());
     assert!(config.hooks.before_tool[0].contains("sk-a"));
     let wrong =

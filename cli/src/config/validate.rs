@@ -31,6 +31,19 @@ pub(crate) enum Backend {
     Mysql,
 }
 
+/// Parameters of libpq that protect connections or choose servers and that the driver does not know, with the values
+/// that ask for nothing.
+const LOST: [(&str, &[&str]); 8] = [
+    ("channel_binding", &["prefer", "disable"]),
+    ("gssencmode", &["prefer", "disable"]),
+    ("require_auth", &[]),
+    ("sslcrl", &[]),
+    ("sslcrldir", &[]),
+    ("ssl_max_protocol_version", &[]),
+    ("ssl_min_protocol_version", &["TLSv1", "TLSv1.1", "TLSv1.2"]),
+    ("target_session_attrs", &["any"]),
+];
+
 impl Config {
     /// The kind of database according to the URL's scheme; SQLite if there is no URL.
     pub(crate) fn backend(&self) -> Backend {
@@ -50,6 +63,24 @@ impl Config {
         let default = std::iter::once(("llm".to_owned(), &self.llm));
         let named = self.providers.iter();
         default.chain(named.map(|(name, provider)| (format!("providers.{name}"), provider)))
+    }
+
+    /// A parameter of the database's URL that asks for something which connections would silently lack.
+    fn lost_parameter(&self) -> Option<String> {
+        let url = self.database_url.as_ref()?.reveal();
+        if self.backend() != Backend::Postgres {
+            return None;
+        }
+        let (_, query) = url.rsplit_once('?')?;
+        let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        let lost = |(name, value): &(&str, &str)| {
+            let harmless = LOST.iter().find(|(lost, _)| lost == name);
+            harmless.is_some_and(|(_, harmless)| !harmless.contains(value))
+        };
+        let (name, value) = pairs.into_iter().find(lost)?;
+        Some(format!(
+            "has {name}={value}, which connections of this program would not heed: leave it out"
+        ))
     }
 
     /// Every problem that prevents `purpose`; empty if there is none.
@@ -81,6 +112,9 @@ impl Config {
                 add("config.missing", "redis_url", detail);
             }
             Backend::Postgres | Backend::Sqlite | Backend::Mysql => {}
+        }
+        if let Some(detail) = self.lost_parameter() {
+            add("config.unsupported", "database_url", &detail);
         }
         if let Some((code, detail)) = self.wrong_schema() {
             add(code, "database_schema", detail);

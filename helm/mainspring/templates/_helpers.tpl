@@ -1,11 +1,21 @@
 {{- define "mainspring.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- include "mainspring.cut" .Values.fullnameOverride -}}
 {{- else if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- include "mainspring.cut" .Release.Name -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- include "mainspring.cut" (printf "%s-%s" .Release.Name $name) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* At most 39 characters, which leaves room for the workers of the pool `default`. A longer name ends in a hash, so that
+two that begin alike stay two. */}}
+{{- define "mainspring.cut" -}}
+{{- if gt (len .) 39 -}}
+{{- printf "%s-%s" (regexReplaceAll "-+$" (trunc 32 .) "") (sha256sum . | trunc 6) -}}
+{{- else -}}
+{{- regexReplaceAll "-+$" . "" -}}
 {{- end -}}
 {{- end -}}
 

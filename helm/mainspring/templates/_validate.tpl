@@ -12,6 +12,9 @@
 {{- if not (or .Values.root_key.existingSecret .Values.config.insecure) }}
 {{- fail "root_key.existingSecret: name a Secret with the operator's key under root_key (`openssl rand -hex 32` makes one); config.insecure: true does without, behind a proxy that authenticates" }}
 {{- end }}
+{{- include "mainspring.validateEnv" (dict "root" . "at" "extraEnv" "env" .Values.extraEnv) }}
+{{- include "mainspring.validateEnv" (dict "root" . "at" "scheduler.extraEnv" "env" .Values.scheduler.extraEnv) }}
+{{- include "mainspring.validateEnv" (dict "root" . "at" "worker.extraEnv" "env" .Values.worker.extraEnv) }}
 {{- if and .Values.ingress.enabled (not .Values.ingress.hosts) }}
 {{- fail "ingress.hosts: name the hosts that clients use, like mainspring.example.com" }}
 {{- end }}
@@ -38,11 +41,24 @@
 {{- include "mainspring.validateConfig" (dict "at" (printf "%s.config" $at) "config" (default dict $own.config)) }}
 {{- $pool := include "mainspring.pool" (dict "root" $ "name" $key "own" $own) | fromJson }}
 {{- include "mainspring.validateTimes" (dict "at" (printf "%s.config" $at) "config" $pool.config) }}
+{{- include "mainspring.validateEnv" (dict "root" $ "at" (printf "%s.extraEnv" $at) "env" $pool.extraEnv) }}
 {{- include "mainspring.validatePool" (dict "root" $ "at" $at "name" $key "pool" $pool) }}
 {{- with get $seen $pool.pool }}
 {{- fail (printf "%s.pool: %s is served by pools.%s already; give one of them another pool, or more replicas" $at $pool.pool .) }}
 {{- end }}
 {{- $_ := set $seen $pool.pool $key }}
+{{- end }}
+{{- end -}}
+
+{{/* A name that a container has twice is refused by the API server, or the last one counts. */}}
+{{- define "mainspring.validateEnv" -}}
+{{- $own := dict "MAINSPRING_CONFIG" "config" "MAINSPRING_NAME" "the pod's name, which is its own" "MAINSPRING_DATABASE_URL" "database.existingSecret" "MAINSPRING_REDIS_URL" "redis.existingSecret" }}
+{{- if .root.Values.root_key.existingSecret }}{{ $_ := set $own "MAINSPRING_ROOT_KEY" "root_key.existingSecret" }}{{ end }}
+{{- if .root.Values.secrets_key.existingSecret }}{{ $_ := set $own "MAINSPRING_SECRETS_KEY" "secrets_key.existingSecret" }}{{ end }}
+{{- range $place, $one := default list .env }}
+{{- with get $own $one.name }}
+{{- fail (printf "%s[%d]: the chart sets %s itself: use %s" $.at $place $one.name .) }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
@@ -60,7 +76,7 @@
 {{- end }}
 {{- $name := printf "%s-worker-%s" (include "mainspring.fullname" .root) .name }}
 {{- if gt (len $name) 54 }}
-{{- fail (printf "%s: the name %s has more than 54 characters, which is what an autoscaler can name: shorten fullnameOverride or the pool's key, and name the pool itself with `pool`" .at $name) }}
+{{- fail (printf "%s: the name %s has more than 54 characters, which is what an autoscaler can name: shorten the pool's key and name the pool itself with `pool`, or set a shorter fullnameOverride" .at $name) }}
 {{- end }}
 {{- $provided := or .pool.providerKeys (dig "llm" "provider" "" .pool.config) (dig "llm" "base_url" "" .pool.config) (dig "providers" "" .pool.config) .pool.extraEnv .root.Values.extraEnv }}
 {{- if not $provided }}

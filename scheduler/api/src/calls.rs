@@ -7,17 +7,18 @@ use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
-use mainspring_scheduler::error::Error;
+use mainspring_scheduler::error::{Error, FieldError};
 use mainspring_scheduler::services::{blobs, results};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, SessionKey};
-use mainspring_shared::message::ContentPart;
+use mainspring_shared::message::{ContentPart, numbers};
 use mainspring_shared::store::{CallAnswer, PostOutcome, PostResult};
 use mainspring_shared::tool::{
     Approval, CallRecord, CallResult, Question, Reply, bounded, digest_part,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -49,13 +50,16 @@ pub(super) struct ResultsBody {
 pub(super) struct ResultBody {
     /// The call.
     call_id: String,
+    /// Which question this answers, as in the `wants` of the waiting call. When absent: a call that waits for
+    /// permission, or waited for one, is answered by `{"approved": true | false, "note"?}`, and by anything else
+    /// with its result.
+    answers: Option<Asked>,
     /// Any JSON; a text is shown to the model as it is. For a question a text, one of its options, or
-    /// `true` and `false`, by its kind. For a call that waits for permission:
-    /// `{"approved": true | false, "note"?}`. For what a tool asks: `{"action": "accept", "content"?}`,
-    /// `{"action": "decline"}` or `{"action": "cancel"}`.
+    /// `true` and `false`, by its kind. For permission: `{"approved": true | false, "note"?}`. For what a tool asks:
+    /// `{"action": "accept", "content"?}`, `{"action": "decline"}` or `{"action": "cancel"}`.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<Object>)]
-    output: Option<Value>,
+    output: Option<Box<RawValue>>,
     /// A text, or a list of text, image and file parts for the model.
     #[schema(schema_with = input_schema)]
     content: Option<Input>,
@@ -71,6 +75,8 @@ pub(super) struct ResultBody {
 
 impl JsonBody for ResultsBody {
     type Checked = Self;
+
+    const KEEPS_NUMBERS: bool = true;
 
     fn checked(self, checks: &mut Checks) -> Self {
         if self.results.is_empty() || self.results.len() > RESULTS_MAX {
@@ -110,6 +116,16 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
+/// What a call asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Asked {
+    /// Permission to run it.
+    Permission,
+    /// Its result, or an answer to its question.
+    Answer,
+}
+
 /// A person's decision on a call that waits for permission.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -130,6 +146,8 @@ pub(super) struct PostedResults {
 pub(super) struct PostedResult {
     /// The call.
     call_id: String,
+    /// What the result was taken as an answer to.
+    answers: Option<Asked>,
     /// `accepted`, `already_settled`, `not_waiting`, `unknown`, or `locked`: another transaction has held its session
     /// for long; nothing was stored, post it again later.
     status: &'static str,
@@ -184,17 +202,30 @@ pub(super) async fn post_results(
     }
     checks.finish()?;
     for item in &mut items {
-        if let CallAnswer::Result(result) = &mut item.answer {
+        if let CallAnswer::Result(result) | CallAnswer::Refuse(result) = &mut item.answer {
             blobs::spill_result(&app, key, &item.call_id, result).await;
         }
     }
+    let asked = items.iter().map(|item| item.answer.is_about_permission());
+    let asked: Vec<bool> = asked.collect();
     let outcomes = results::post(&app, items).await?;
     if outcomes.iter().all(results::is_locked) {
         return Err(Error::locked().into());
     }
-    let results = names.into_iter().zip(outcomes);
-    let results = results.map(|(call_id, outcome)| PostedResult {
+    if outcomes
+        .iter()
+        .all(|outcome| *outcome == PostOutcome::Unknown)
+    {
+        return Err(unknown(&names).into());
+    }
+    let results = names.into_iter().zip(asked).zip(outcomes);
+    let results = results.map(|((call_id, of_permission), outcome)| PostedResult {
         call_id,
+        answers: (outcome != PostOutcome::Unknown).then_some(if of_permission {
+            Asked::Permission
+        } else {
+            Asked::Answer
+        }),
         status: match outcome {
             PostOutcome::Accepted { .. } => "accepted",
             PostOutcome::AlreadySettled => "already_settled",
@@ -207,42 +238,106 @@ pub(super) async fn post_results(
     respond::json(StatusCode::OK, &PostedResults { results })
 }
 
+/// The error of a request none of whose calls exists.
+fn unknown(names: &[String]) -> Error {
+    let members = names.iter().enumerate().map(|(place, _)| FieldError {
+        pointer: format!("/results/{place}/call_id"),
+        detail: "no call of this session, or of a session below it, has this id".to_owned(),
+    });
+    Error::with_members(Code::CallNotFound, members.collect())
+}
+
+/// What a posted result says, and to which of the call's questions.
 fn answer(
     checks: &mut Checks,
     place: usize,
     posted: &ResultBody,
     call: Option<&CallRecord>,
 ) -> CallAnswer {
-    let asks = call.filter(|call| !call.asked.is_empty() && call.result.is_none());
-    if let Some(call) = asks.filter(|_| posted.error.is_none()) {
-        return reply(checks, place, posted, call);
-    }
-    if let Some(error) = &posted.error {
-        let result = CallResult::error(Code::ToolFailed, format!("error: {error}"));
-        return CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX));
-    }
-    let output = posted.output.clone().unwrap_or_default();
-    let shown = posted.content.as_ref().map(|Input(parts)| parts.clone());
-    let asks_permission = call.is_some_and(|call| {
-        call.approval == Approval::Asked && call.waits_on.is_some() && call.result.is_none()
-    });
-    if asks_permission {
-        return match serde_json::from_value::<Permission>(output) {
-            Ok(Permission { approved: true, .. }) => CallAnswer::Approve,
-            Ok(Permission { note, .. }) => {
-                let note = note.map(|note| format!(": {note}")).unwrap_or_default();
-                let text = format!("error: a person did not approve this call{note}");
-                let result = CallResult::error(Code::ToolDenied, text);
-                CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX))
+    let bounded = |result| bounded(result, &posted.call_id, OUTPUT_CHARS_MAX);
+    match decision(posted, call) {
+        Decision::None => {
+            let asks = call.filter(|call| !call.asked.is_empty() && call.result.is_none());
+            match asks.filter(|_| posted.error.is_none()) {
+                Some(call) => reply(checks, place, posted, call),
+                None => CallAnswer::Result(bounded(result(checks, place, posted, call))),
             }
-            Err(_) => {
-                let detail =
-                    "the call waits for approval: {\"approved\": true or false, \"note\"?}";
-                checks.refuse(&format!("/results/{place}/output"), detail);
-                CallAnswer::Result(CallResult::text(""))
-            }
+        }
+        Decision::Given => CallAnswer::Approve,
+        Decision::Refused(result) => CallAnswer::Refuse(bounded(result)),
+        Decision::Unclear => {
+            let detail = "the call waits for approval: {\"approved\": true or false, \"note\"?}";
+            checks.refuse(&format!("/results/{place}/output"), detail);
+            CallAnswer::Approve
+        }
+    }
+}
+
+/// What a posted result says about permission.
+enum Decision {
+    /// Nothing: it is the call's result.
+    None,
+    /// The call may run.
+    Given,
+    /// The call may not run; what it is settled with.
+    Refused(CallResult),
+    /// It must decide, but does neither.
+    Unclear,
+}
+
+/// Reads a posted result as a decision.
+///
+/// One that does not say what it answers is a decision while the call waits for permission. After that it still is
+/// one if it has the form: a client repeats a decision whose response it did not get, and by then the call may wait
+/// for its result.
+fn decision(posted: &ResultBody, call: Option<&CallRecord>) -> Decision {
+    let approval = call.map_or(Approval::None, |call| call.approval);
+    let open = call.is_some_and(|call| call.waits_on.is_some() && call.result.is_none());
+    let must_decide = match posted.answers {
+        Some(Asked::Answer) => return Decision::None,
+        Some(Asked::Permission) => true,
+        None if approval == Approval::None => return Decision::None,
+        None => approval == Approval::Asked && open,
+    };
+    if posted.error.is_some() {
+        return if must_decide {
+            Decision::Refused(failure(posted.error.as_deref()))
+        } else {
+            Decision::None
         };
     }
+    let output = posted.output.as_ref().map_or("null", |output| output.get());
+    match serde_json::from_str::<Permission>(output) {
+        Ok(Permission { approved: true, .. }) => Decision::Given,
+        Ok(Permission { note, .. }) => {
+            let note = note.map(|note| format!(": {note}")).unwrap_or_default();
+            let text = format!("error: a person did not approve this call{note}");
+            Decision::Refused(CallResult::error(Code::ToolDenied, text))
+        }
+        Err(_) if must_decide => Decision::Unclear,
+        Err(_) => Decision::None,
+    }
+}
+
+fn failure(error: Option<&str>) -> CallResult {
+    let error = error.unwrap_or_default();
+    CallResult::error(Code::ToolFailed, format!("error: {error}"))
+}
+
+/// The result that a posted one gives to a call.
+fn result(
+    checks: &mut Checks,
+    place: usize,
+    posted: &ResultBody,
+    call: Option<&CallRecord>,
+) -> CallResult {
+    if posted.error.is_some() {
+        return failure(posted.error.as_deref());
+    }
+    let text = posted.output.as_ref().map_or("null", |output| output.get());
+    // It was read as JSON, so it can be read again.
+    let output: Value = serde_json::from_str(text).unwrap_or_default();
+    let shown = posted.content.as_ref().map(|Input(parts)| parts.clone());
     let open = call.filter(|call| call.result.is_none() && shown.is_none());
     let question = open.and_then(|call| Question::of(&call.name, &call.arguments));
     if let Some(question) = question {
@@ -250,26 +345,25 @@ fn answer(
             checks.refuse(&format!("/results/{place}/output"), &detail);
             String::new()
         });
-        let result = CallResult::text(answer);
-        return CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX));
+        return CallResult::text(answer);
     }
-    let result = match output {
+    let mut result = match output {
         _ if shown.is_some() => CallResult {
             content: shown.unwrap_or_default(),
             ..CallResult::text("")
         },
         Value::String(text) => CallResult::text(text),
+        // The model reads the text as it was written; a value would have other numbers.
         value => CallResult {
-            content: vec![ContentPart::text(value.to_string())],
-            value: Some(Box::new(value)),
+            content: vec![ContentPart::text(numbers::compact(text))],
+            value: numbers::unfit(text).is_none().then(|| Box::new(value)),
             ..CallResult::text("")
         },
     };
-    let mut result = result;
     result
         .content
         .extend(posted.digest.as_deref().and_then(digest_part));
-    CallAnswer::Result(bounded(result, &posted.call_id, OUTPUT_CHARS_MAX))
+    result
 }
 
 /// The answer to what the tool of a call asks.
@@ -297,7 +391,9 @@ fn reply(checks: &mut Checks, place: usize, posted: &ResultBody, call: &CallReco
         );
         return nothing(question);
     };
-    match asked.inquiry.answer(output) {
+    // It was read as JSON, so it can be read again.
+    let output: Value = serde_json::from_str(output.get()).unwrap_or_default();
+    match asked.inquiry.answer(&output) {
         Ok(reply) => CallAnswer::Reply { question, reply },
         Err(faults) => {
             for fault in faults {

@@ -2,13 +2,14 @@
 //! says where the fault is.
 
 mod json;
+mod known;
 mod query;
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::body::{Body, BodyDataStream};
-use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Path, Request};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue};
@@ -48,10 +49,10 @@ impl<S: Send + Sync> FromRequestParts<S> for SessionPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let id = path_text(parts, state)
-            .await
-            .and_then(|text| text.parse().ok());
-        let session = id.ok_or_else(Error::session_not_found)?;
+        let text = path_text(parts, state).await.unwrap_or_default();
+        let session = text
+            .parse()
+            .map_err(|_| no_id(Code::SessionNotFound, &text, "session", "ses_"))?;
         let Caller { tenant, .. } = Caller::from_request_parts(parts, state).await?;
         Ok(Self(SessionKey { tenant, session }))
     }
@@ -65,13 +66,22 @@ impl<S: Send + Sync> FromRequestParts<S> for SendPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let id = path_text(parts, state)
-            .await
-            .and_then(|text| text.parse().ok());
-        let id = id.ok_or_else(Error::send_not_found)?;
+        let text = path_text(parts, state).await.unwrap_or_default();
+        let id = text
+            .parse()
+            .map_err(|_| no_id(Code::SendNotFound, &text, "send", "snd_"))?;
         let Caller { tenant, .. } = Caller::from_request_parts(parts, state).await?;
         Ok(Self(tenant, id))
     }
+}
+
+/// The error for a text in a path that cannot be the id of anything.
+pub(super) fn no_id(code: Code, text: &str, what: &str, prefix: &str) -> Error {
+    let shown: String = text.chars().take(100).collect();
+    let detail = format!(
+        "{shown:?} is not the id of a {what}: those are {prefix} and 32 hexadecimal digits"
+    );
+    Error::new(code, detail)
 }
 
 async fn path_text<S: Send + Sync>(parts: &mut Parts, state: &S) -> Option<String> {
@@ -320,6 +330,9 @@ pub(crate) trait JsonBody: DeserializeOwned + Send {
     /// The result of checking it.
     type Checked;
 
+    /// Whether its numbers are kept as they were written, however long they are.
+    const KEEPS_NUMBERS: bool = false;
+
     /// The value for a request without a body; none if a body is required.
     fn absent() -> Option<Self> {
         None
@@ -357,7 +370,7 @@ impl<T: JsonBody> FromRequest<Arc<Api>> for Json<T> {
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
         let (mut parts, body) = request.into_parts();
         let caller = Caller::from_request_parts(&mut parts, api).await?;
-        let headers = parts.headers;
+        let headers = std::mem::take(&mut parts.headers);
         let absent = T::absent();
         let whole = match &absent {
             Some(_) => maybe_json_body(api, &headers, body).await?,
@@ -365,7 +378,16 @@ impl<T: JsonBody> FromRequest<Arc<Api>> for Json<T> {
         };
         let read = match absent.filter(|_| whole.trim_ascii().is_empty()) {
             Some(absent) => absent,
-            None => parse(&whole, "").map_err(T::unreadable)?,
+            None => {
+                let read = parse(&whole, "").map_err(|error| {
+                    let route = parts.extensions.get::<MatchedPath>();
+                    known::advised(T::unreadable(error), &parts.method, route)
+                })?;
+                if !T::KEEPS_NUMBERS {
+                    json::refuse_unfit(&whole)?;
+                }
+                read
+            }
         };
         let mut checks = Checks::new();
         let value = read.checked(&mut checks);

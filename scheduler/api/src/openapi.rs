@@ -33,6 +33,9 @@ pub(crate) struct SendEvent {}
 #[derive(Debug, utoipa::ToSchema)]
 pub(crate) struct RunEvent {}
 
+/// The whole document.
+pub(crate) static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
+
 #[derive(OpenApi)]
 #[openapi(info(
     title = "Mainspring",
@@ -53,7 +56,6 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     responses((status = 200, body = Value))
 )]
 pub(super) async fn show() -> Result<Response, Problem> {
-    static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
     respond::json(StatusCode::OK, &*DOCUMENT)
 }
 

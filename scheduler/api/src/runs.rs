@@ -34,7 +34,7 @@ use super::workflows;
 use crate::access::Caller;
 use crate::access::reach::Inside;
 use crate::extract::{
-    Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, WaitQuery, cursor, session_id, text,
+    Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, WaitQuery, cursor, no_id, session_id, text,
 };
 use crate::openapi::form;
 use crate::router::Api;
@@ -53,8 +53,9 @@ impl<S: Send + Sync> FromRequestParts<S> for RunPath {
         let path = Path::<Vec<(String, String)>>::from_request_parts(parts, state).await;
         let pairs = path.map(|Path(pairs)| pairs).unwrap_or_default();
         let text = pairs.into_iter().find(|(name, _)| name == "id");
-        let id = text.and_then(|(_, text)| text.parse::<RunId>().ok());
-        let run = id.ok_or_else(Error::run_not_found)?;
+        let text = text.map(|(_, text)| text).unwrap_or_default();
+        let run: Result<RunId, _> = text.parse();
+        let run = run.map_err(|_| no_id(Code::RunNotFound, &text, "run", "run_"))?;
         let Caller { tenant, .. } = Caller::from_request_parts(parts, state).await?;
         Ok(Self(RunKey { tenant, run }))
     }
@@ -131,19 +132,19 @@ fn check_given(
 /// Builds a run's parts, or explains why its options do not allow that.
 fn made_of(spec: &Spec, input: Option<Value>, options: RunOptions) -> Result<TimerRun, Error> {
     if options.starter.is_some() {
-        let detail = "unknown field `starter`: only runs that agents start have one";
+        let detail = "options.starter is an unknown field: only runs that agents start have one";
         return Err(Error::new(Code::RequestInvalid, detail));
     }
     if !options.skills.is_empty() {
-        let detail = "unknown field `skills`: they are found by the names in the spec";
+        let detail = "options.skills is an unknown field: they are found by the names in the spec";
         return Err(Error::new(Code::RequestInvalid, detail));
     }
     if !options.agents.is_empty() {
-        let detail = "unknown field `agents`: they are found by the names in the spec";
+        let detail = "options.agents is an unknown field: they are found by the names in the spec";
         return Err(Error::new(Code::RequestInvalid, detail));
     }
     if options.traceparent.is_some() {
-        let detail = "unknown field `traceparent`: it is a header of the request";
+        let detail = "options.traceparent is an unknown field: it is a header of the request";
         return Err(Error::new(Code::RequestInvalid, detail));
     }
     if let Err(failure) = spec.admitted(&options) {

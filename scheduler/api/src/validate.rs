@@ -366,7 +366,7 @@ impl Checks {
     /// Checks an agent that comes with a request and is not bound to a session yet.
     pub(super) fn own_agent(&mut self, member: &str, agent: &AgentSpec) {
         if agent.bound.is_some() {
-            let detail = "unknown field `bound`, which no request has";
+            let detail = "is an unknown field, which no request has";
             self.refuse(&format!("{member}/bound"), detail);
         }
         self.agent(member, agent);

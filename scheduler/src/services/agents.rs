@@ -7,7 +7,9 @@ mod send;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_shared::agent::prompt::{bind, take_over};
-use mainspring_shared::agent::{AgentQuery, AgentRef, AgentSpec, AgentVersion, PromptFault};
+use mainspring_shared::agent::{
+    AgentKey, AgentQuery, AgentRef, AgentSpec, AgentVersion, PromptFault,
+};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::skill::AgentSkill;
@@ -85,8 +87,41 @@ impl<'a> Resolver<'a> {
             let found = found.into_iter().next().flatten();
             self.found.insert(query.clone(), found);
         }
-        let found = self.found.get(query).cloned().flatten();
-        found.ok_or_else(|| not_found(query))
+        match self.found.get(query).cloned().flatten() {
+            Some(found) => Ok(found),
+            None => Err(self.not_found(query).await),
+        }
+    }
+
+    /// Says what there is in place of an agent that was not found.
+    async fn not_found(&self, query: &AgentQuery) -> Error {
+        let name = query.name.clone();
+        let key = AgentKey {
+            tenant: self.tenant,
+            name,
+        };
+        let agent = self.app.store.get_agent(key).await.ok().flatten();
+        let detail = match agent {
+            None => format!("no agent named {:?} is published", query.name.to_string()),
+            Some(agent) if agent.archived_at.is_some() => {
+                format!("the agent {:?} is archived", query.name.to_string())
+            }
+            Some(agent) => {
+                let aliases = agent.aliases.keys().map(ToString::to_string);
+                let aliases: Vec<_> = aliases.collect();
+                let aliases = match aliases.as_slice() {
+                    [] => "no alias".to_owned(),
+                    names => format!("the aliases {}", names.join(", ")),
+                };
+                format!(
+                    "{:?} matches no published agent; {:?} has the versions up to {} and {aliases}",
+                    query.to_string(),
+                    query.name.to_string(),
+                    agent.version
+                )
+            }
+        };
+        Error::new(Code::AgentNotFound, detail)
     }
 
     /// The agent as a session with this metadata takes it. Fails with `agent.not_found`, or with
@@ -263,9 +298,4 @@ fn is_about_agents(code: Code) -> bool {
         code,
         Code::AgentNotFound | Code::RequestInvalid | Code::BudgetNoPrice
     )
-}
-
-fn not_found(query: &AgentQuery) -> Error {
-    let detail = format!("{:?} matches no active published agent", query.to_string());
-    Error::new(Code::AgentNotFound, detail)
 }

@@ -9,6 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
+use super::numbers::string_end;
+
 /// Integers up to this are exact in a double, and so the same number however they are written.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
@@ -262,19 +264,6 @@ fn scan(text: &str) -> Option<String> {
 
 fn is_of_number(byte: u8) -> bool {
     byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E')
-}
-
-/// The end of the string that begins at `from`.
-fn string_end(bytes: &[u8], from: usize) -> usize {
-    let mut at = from + 1;
-    while let Some(byte) = bytes.get(at) {
-        match byte {
-            b'\\' => at += 2,
-            b'"' => return at + 1,
-            _ => at += 1,
-        }
-    }
-    bytes.len()
 }
 
 /// Whether a string in quotes holds U+0000, which JSON can only write escaped.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::ModelFacts;
+use crate::words::nearest;
 
 /// The providers and prices that one worker is configured with. No keys, and no addresses.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -24,7 +25,43 @@ pub struct PublishedModels {
     pub priced: BTreeSet<String>,
 }
 
+/// Names that people put before a model although no provider is configured under them: kinds of providers, and vendors.
+const VENDORS: [&str; 12] = [
+    "anthropic",
+    "azure",
+    "bedrock",
+    "cohere",
+    "deepseek",
+    "demo",
+    "google",
+    "groq",
+    "mistral",
+    "openai",
+    "vertex",
+    "xai",
+];
+
 impl PublishedModels {
+    /// What to say of a model whose first part looks like the name of a provider that the worker does not have: its
+    /// default provider is then asked for the whole name. Nothing where that is usual there, as at routers.
+    pub fn no_provider(&self, model: &str) -> Option<String> {
+        let (provider, _) = model.trim().split_once('/')?;
+        let own = self.providers.get(&self.default)?;
+        if self.providers.contains_key(provider) || own.contains('/') {
+            return None;
+        }
+        let names = self.providers.keys().map(String::as_str);
+        let near = nearest(provider, names.filter(|name| !name.is_empty()));
+        if near.is_none() && !VENDORS.contains(&provider) {
+            return None;
+        }
+        let near = near.map_or(String::new(), |near| format!("; did you mean {near:?}?"));
+        Some(format!(
+            "no provider is named {provider:?}: the default one, {:?}, is asked for {model:?}{near}",
+            self.default
+        ))
+    }
+
     /// Whether the worker can tell what a call of this model costs, and which model that is; agents
     /// name it as `MODEL` or `PROVIDER/MODEL`. `None` if this release cannot know: the worker may
     /// know more models, or has none by that name.
@@ -62,6 +99,27 @@ mod tests {
             .into(),
             priced: ["local/llama3".to_owned(), "cheap".to_owned()].into(),
         }
+    }
+
+    #[test]
+    fn a_provider_that_does_not_exist_is_noticed() {
+        let published = published();
+        let said = |model: &str| published.no_provider(model);
+        let vendor = said("anthropic/claude").expect("told");
+        assert!(
+            vendor.contains("\"main\", is asked for \"anthropic/claude\""),
+            "{vendor}"
+        );
+        let near = said("locl/llama3").expect("told");
+        assert!(near.ends_with("did you mean \"local\"?"), "{near}");
+        for usual in ["local/llama3", "gpt-5", "meta-llama/llama3", "main/x"] {
+            assert_eq!(said(usual), None, "{usual}");
+        }
+        let router = PublishedModels {
+            providers: [("main".to_owned(), "vendor/model".to_owned())].into(),
+            ..published
+        };
+        assert_eq!(router.no_provider("anthropic/claude"), None);
     }
 
     #[test]

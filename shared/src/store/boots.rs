@@ -1,11 +1,12 @@
 //! Boots, the lifetimes of processes: parameters and results.
 
 use super::Result;
+use crate::agent::AgentSpec;
 use crate::id::SessionKey;
 use crate::id::{BootId, LeaseToken, TenantId};
 use crate::model::PublishedModels;
 use crate::time::Timestamp;
-use crate::tool::Published;
+use crate::tool::{Published, ToolFault};
 use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -161,6 +162,38 @@ pub struct PoolTools {
 }
 
 impl PoolTools {
+    /// What an agent names that no worker of the pool has: tools, MCP servers, and the provider of its model. The
+    /// pointers are into the agent.
+    pub fn lacks(&self, agent: &AgentSpec) -> Vec<ToolFault> {
+        let tools = if self.silent {
+            Vec::new()
+        } else {
+            self.tools.lacks(&agent.tools, &self.pool)
+        };
+        let tools = tools.into_iter().map(|fault| ToolFault {
+            pointer: format!("/tools{}", fault.pointer),
+            ..fault
+        });
+        let model = agent
+            .model
+            .as_deref()
+            .and_then(|model| self.no_provider(model));
+        let model = model.map(|detail| ToolFault {
+            pointer: "/model".to_owned(),
+            detail,
+        });
+        model.into_iter().chain(tools).collect()
+    }
+
+    /// What to say of a model whose provider none of the workers has.
+    fn no_provider(&self, model: &str) -> Option<String> {
+        let mut said = None;
+        for own in self.models.as_ref()? {
+            said = Some(own.no_provider(model)?);
+        }
+        said
+    }
+
     /// The model that an agent names, as `PROVIDER/MODEL`, if no worker of the pool can tell what a
     /// call of it costs.
     pub fn lacks_price(&self, model: Option<&str>) -> Option<String> {

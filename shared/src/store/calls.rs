@@ -163,12 +163,13 @@ pub struct PostResult {
     pub answer: CallAnswer,
 }
 
-/// An outside answer to a call.
+/// An outside answer to a call. It says which question it answers, since one call may ask two: an external
+/// tool with an approval waits first for permission and then for its result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallAnswer {
-    /// Its result. A call that waits for permission is refused this way.
+    /// Its result.
     Result(CallResult),
-    /// Permission to run it. Only for a call that waits for one.
+    /// Permission to run it.
     Approve,
     /// The answer to what its tool asks.
     Reply {
@@ -177,6 +178,26 @@ pub enum CallAnswer {
         /// The answer, which fits the question.
         reply: Reply,
     },
+    /// Permission refused: the call is settled with this.
+    Refuse(CallResult),
+}
+
+impl CallAnswer {
+    /// Whether it answers a request for permission.
+    pub fn is_about_permission(&self) -> bool {
+        match self {
+            Self::Approve | Self::Refuse(_) => true,
+            Self::Result(_) | Self::Reply { .. } => false,
+        }
+    }
+
+    /// What the call is settled with, if the answer counts.
+    pub fn result(&self) -> Option<&CallResult> {
+        match self {
+            Self::Result(result) | Self::Refuse(result) => Some(result),
+            Self::Approve | Self::Reply { .. } => None,
+        }
+    }
 }
 
 /// The outcome of posting a result.
@@ -193,9 +214,9 @@ pub enum PostOutcome {
         /// The boot that runs the send and should be notified.
         owner: Option<BootId>,
     },
-    /// Another answer was first.
+    /// Another answer to the same question was first.
     AlreadySettled,
-    /// The call waits for something else (permission), or for nothing outside.
+    /// The call waits for something else, or for nothing outside.
     NotWaiting,
     /// There is no such call in this session or below it.
     Unknown,

@@ -16,6 +16,7 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
 use crate::time::{Span, Timestamp};
+use crate::words::nearest;
 
 /// The shortest interval.
 pub const EVERY_MIN: Duration = Duration::from_secs(1);
@@ -72,11 +73,18 @@ pub enum ScheduleFault {
         detail: String,
     },
     /// No zone has this name.
-    #[error("is not a known time zone")]
-    Timezone,
+    #[error("is not a known time zone{}", meant(.near.as_deref()))]
+    Timezone {
+        /// The name that was probably meant.
+        near: Option<String>,
+    },
     /// Nothing is ever due.
     #[error("is never due")]
     Never,
+}
+
+fn meant(near: Option<&str>) -> String {
+    near.map_or(String::new(), |near| format!("; did you mean {near}?"))
 }
 
 impl Schedule {
@@ -114,14 +122,59 @@ impl Schedule {
 }
 
 fn parse(expression: &str) -> Result<Cron, ScheduleFault> {
-    let cron = Cron::from_str(expression).map_err(|error| ScheduleFault::Expression {
-        detail: error.to_string().trim_end_matches('.').to_lowercase(),
+    let cron = Cron::from_str(expression).map_err(|_| ScheduleFault::Expression {
+        detail: wrong_field(expression),
     })?;
     if has_a_day(&cron) {
         Ok(cron)
     } else {
         Err(ScheduleFault::Never)
     }
+}
+
+/// The fields of an expression: the name of each, and its values.
+const FIELDS: [(&str, &str); 7] = [
+    ("second", "0 to 59"),
+    ("minute", "0 to 59"),
+    ("hour", "0 to 23"),
+    ("day of the month", "1 to 31, or L for the last one"),
+    ("month", "1 to 12, or JAN to DEC"),
+    (
+        "day of the week",
+        "0 to 7, where 0 and 7 are Sunday, or SUN to SAT",
+    ),
+    ("year", "a year of four digits"),
+];
+
+/// What is wrong with an expression that cannot be read: the first of its fields that is wrong by itself.
+fn wrong_field(expression: &str) -> String {
+    let given: Vec<&str> = expression.split_whitespace().collect();
+    let fields = match given.len() {
+        5 => &FIELDS[1..6],
+        6 => &FIELDS[..6],
+        7 => &FIELDS[..],
+        count => {
+            return format!(
+                "it has {count} fields; there are five (minute, hour, day of the month, month, day of the week), \
+                 six with the second before them, or seven with the year after them"
+            );
+        }
+    };
+    let is_wrong = |place: usize| {
+        let alone: Vec<&str> = (0..given.len())
+            .map(|n| if n == place { given[n] } else { "*" })
+            .collect();
+        Cron::from_str(&alone.join(" ")).is_err()
+    };
+    let wrong = (0..given.len()).find(|place| is_wrong(*place));
+    wrong.map_or_else(
+        || "its fields do not fit together".to_owned(),
+        |place| {
+            let (name, values) = fields[place];
+            let given: String = given[place].chars().take(100).collect();
+            format!("the {name} {given:?} is not {values}, nor a list, range or step of such")
+        },
+    )
 }
 
 /// Whether any of the months has any of the days: a search for February 30 would go through
@@ -144,7 +197,23 @@ fn has_a_day(cron: &Cron) -> bool {
 }
 
 fn zone(name: &str) -> Result<TimeZone, ScheduleFault> {
-    TimeZone::get(name).map_err(|_| ScheduleFault::Timezone)
+    TimeZone::get(name).map_err(|_| ScheduleFault::Timezone { near: near(name) })
+}
+
+/// The time zone that was probably meant: one of that city, or one with nearly that name.
+fn near(name: &str) -> Option<String> {
+    let known: Vec<String> = jiff::tz::db()
+        .available()
+        .map(|name| name.to_string())
+        .collect();
+    let city = |known: &&String| {
+        let city = known.rsplit('/').next().unwrap_or_default();
+        city.eq_ignore_ascii_case(&name.trim().replace(' ', "_"))
+    };
+    let found = known.iter().find(city).map(String::as_str);
+    found
+        .or_else(|| nearest(name, known.iter().map(String::as_str)))
+        .map(str::to_owned)
 }
 
 /// A schedule that can compute its instants.

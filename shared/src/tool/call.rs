@@ -12,8 +12,8 @@ use crate::message::{Arguments, ContentPart, NewMessage, Role, plain_text};
 use crate::send::{SendRecord, SendStatus, WaitingOn};
 use crate::time::Timestamp;
 
-/// The effect of executing the same call twice. After a worker crash this alone decides what happens to a call that may
-/// have been made.
+/// The effect of executing the same call twice. This alone decides whether a call that may have been made is made again:
+/// after a worker crash, and after an attempt that failed. `keyed` when absent.
 #[derive(
     Debug,
     Clone,

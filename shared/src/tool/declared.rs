@@ -94,7 +94,9 @@ pub struct HttpTool {
     pub parameters: Value,
     /// Where it is called.
     pub url: String,
-    /// The effect of a repeated call.
+    /// Whether a call that may have been made is made again, after a crash of its worker or a failed attempt. `keyed`
+    /// when absent: up to three attempts under one `Idempotency-Key`, which your service has to remember. `once` for
+    /// whatever must not happen twice in a service that does not.
     #[serde(default)]
     pub repeat: Repeat,
     /// How long one attempt may take; 60 seconds when absent.
@@ -131,7 +133,8 @@ pub struct ExternalTool {
     #[serde(default = "schema::any_object")]
     #[schema(value_type = Object)]
     pub parameters: Value,
-    /// How long to wait for a result; forever if not set.
+    /// How long to wait for a result, from when it is asked for: after the approval, if there is one. Forever if not
+    /// set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub deadline: Option<Span>,

@@ -3,7 +3,7 @@
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::session::hot::{HotRow, SendState};
 use mainspring_shared::session::transition::{self, Notify, Post};
-use mainspring_shared::store::{CallAnswer, PostOutcome, PostResult};
+use mainspring_shared::store::{PostOutcome, PostResult};
 use mainspring_shared::tool::CallRecord;
 
 use crate::calls;
@@ -53,10 +53,10 @@ async fn one(tx: &mut Tx, key: SessionKey, item: PostResult) -> Result<PostOutco
     let Some(mut call) = calls::get(tx.conn(), tenant, &item.call_id).await? else {
         return Ok(PostOutcome::Unknown);
     };
-    match (transition::post(&call, &item.answer), &item.answer) {
+    match (transition::post(&call, &item.answer), item.answer.result()) {
         (Post::AlreadySettled, _) => return Ok(PostOutcome::AlreadySettled),
         (Post::Approves, _) => calls::approve(tx, tenant, &call.call_id).await?,
-        (Post::Settles, CallAnswer::Result(result)) => {
+        (Post::Settles, Some(result)) => {
             calls::settle(tx, tenant, &call.call_id, result).await?;
         }
         (Post::Replies, CallAnswer::Reply { reply, .. }) => {

@@ -34,7 +34,7 @@ pub(crate) fn post(state: &mut State, now: Timestamp, item: PostResult) -> PostO
         return PostOutcome::Unknown;
     };
     let answer = |call: &mut CallRecord| match item.answer {
-        CallAnswer::Result(result) => settle(call, result, now),
+        CallAnswer::Result(result) | CallAnswer::Refuse(result) => settle(call, result, now),
         CallAnswer::Approve => {
             call.approval = Approval::Given;
             call.waits_on = None;

@@ -222,7 +222,9 @@ impl Ours {
 fn answer(ledger: &mut Ledger, home: Home, call_id: &str, answer: &CallAnswer) -> Notify {
     let Home { key, round } = home;
     match answer {
-        CallAnswer::Result(result) => ledger.settle_call(key, round, call_id, result.clone()),
+        CallAnswer::Result(result) | CallAnswer::Refuse(result) => {
+            ledger.settle_call(key, round, call_id, result.clone())
+        }
         CallAnswer::Approve => ledger.answer_call(key, round, call_id, |call| {
             call.approval = Approval::Given;
             call.waits_on = None;
@@ -237,7 +239,9 @@ fn answer(ledger: &mut Ledger, home: Home, call_id: &str, answer: &CallAnswer) -
 /// Whether this answer is the one stored on the call.
 fn stands(call: &CallRecord, answer: &CallAnswer) -> bool {
     match answer {
-        CallAnswer::Result(result) => call.result.as_ref() == Some(result),
+        CallAnswer::Result(result) | CallAnswer::Refuse(result) => {
+            call.result.as_ref() == Some(result)
+        }
         CallAnswer::Approve => call.approval == Approval::Given,
         CallAnswer::Reply { question, reply } => {
             let asked = question

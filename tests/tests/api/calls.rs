@@ -50,7 +50,114 @@ async fn the_first_result_counts_and_wakes_the_send() {
     ] {
         api.get(&path).await.problem(404, "call.not_found");
     }
-    assert_eq!(status(&api, &other, &body).await[0], "unknown");
+    let problem = api.post(&results(&other), &body).await;
+    let problem = problem.problem(404, "call.not_found");
+    let pointers = problem["errors"].as_array().expect("a list").iter();
+    let pointers: Vec<_> = pointers.map(|one| one["pointer"].clone()).collect();
+    let expected = [0, 1, 2].map(|n| json!(format!("/results/{n}/call_id")));
+    assert_eq!(pointers, expected);
+}
+
+/// What became of each posted result, and what it was taken as an answer to.
+async fn taken(api: &Scheduler, session: &str, result: &Value) -> (String, String) {
+    let body = json!({ "results": [result] });
+    let posted = api.post(&results(session), &body).await.ok(200)["results"][0].take();
+    let text = |member: &str| posted[member].as_str().unwrap_or_default().to_owned();
+    (text("status"), text("answers"))
+}
+
+#[tokio::test]
+async fn an_approval_that_comes_twice_is_not_the_result() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    api.send(&session, "go").await;
+    let claimed = world.claim(&session).await;
+    let call = world.ask(&claimed, WaitingOn::Human, true).await;
+    let yes = json!({ "call_id": call, "output": { "approved": true } });
+    let no = json!({ "call_id": call, "output": { "approved": false, "note": "stop" } });
+    let named = json!({ "call_id": call, "answers": "permission", "output": { "approved": true } });
+    let early = json!({ "call_id": call, "answers": "answer", "output": "paid" });
+    let said = |status: &str, answers: &str| (status.to_owned(), answers.to_owned());
+    let refused = taken(&api, &session, &early).await;
+    assert_eq!(refused, said("not_waiting", "answer"));
+    let first = taken(&api, &session, &yes).await;
+    assert_eq!(first, said("accepted", "permission"));
+    let late = said("already_settled", "permission");
+    for again in [&yes, &named, &no] {
+        assert_eq!(taken(&api, &session, again).await, late, "{again}");
+    }
+    // A worker hands the call to the client: the same call now waits for its result.
+    let claimed = world.claim(&session).await;
+    world.hand_out(&claimed, &call).await;
+    for again in [&yes, &named, &no] {
+        assert_eq!(taken(&api, &session, again).await, late, "{again}");
+    }
+    let listed = api.get(&format!("/v1/sessions/{session}/calls")).await;
+    assert_eq!(listed.ok(200)["data"][0]["wants"], "answer");
+    // A result of that form says that it is one.
+    let result = json!({ "call_id": call, "answers": "answer", "output": { "approved": true } });
+    let first = taken(&api, &session, &result).await;
+    assert_eq!(first, said("accepted", "answer"));
+    let again = taken(&api, &session, &result).await;
+    assert_eq!(again, said("already_settled", "answer"));
+    let output = format!("/v1/sessions/{session}/calls/{call}/output");
+    assert_eq!(api.get(&output).await.text, r#"{"approved":true}"#);
+}
+
+#[tokio::test]
+async fn a_result_keeps_its_numbers_and_the_order_of_its_members() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    api.send(&session, "go").await;
+    let claimed = world.claim(&session).await;
+    let call = world.ask(&claimed, WaitingOn::Tool, false).await;
+    let output = r#"{"wei":25000000000000000001,"b":1e2,"a":"\u0000"}"#;
+    let body = format!(r#"{{"results": [{{"call_id": "{call}", "output": {output} }}]}}"#);
+    let path = results(&session);
+    let request = api
+        .call("POST", &path)
+        .header("content-type", "application/json");
+    request.body(body).send().await.ok(200);
+    let path = format!("/v1/sessions/{session}/calls/{call}/output");
+    assert_eq!(api.get(&path).await.text, output);
+}
+
+#[tokio::test]
+async fn of_many_approvals_at_once_one_counts() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    api.send(&session, "go").await;
+    let claimed = world.claim(&session).await;
+    let call = world.ask(&claimed, WaitingOn::Human, true).await;
+    let yes = json!({ "call_id": call, "output": { "approved": true } });
+    let posts = (0..8).map(|_| taken(&api, &session, &yes));
+    let mut said = futures::future::join_all(posts).await;
+    said.sort();
+    let counted = said.iter().filter(|(status, _)| status == "accepted");
+    assert_eq!(counted.count(), 1, "{said:?}");
+    assert!(said.iter().all(|(status, answers)| {
+        answers == "permission" && ["accepted", "already_settled"].contains(&status.as_str())
+    }));
+}
+
+#[tokio::test]
+async fn the_result_of_a_tool_that_asked_nobody_may_look_like_an_approval() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let session = api.session().await;
+    api.send(&session, "go").await;
+    let claimed = world.claim(&session).await;
+    let call = world.ask(&claimed, WaitingOn::Tool, false).await;
+    let permission =
+        json!({ "call_id": call, "answers": "permission", "output": { "approved": true } });
+    let said = taken(&api, &session, &permission).await;
+    assert_eq!(said, ("not_waiting".to_owned(), "permission".to_owned()));
+    let result = json!({ "call_id": call, "output": { "approved": true } });
+    let said = taken(&api, &session, &result).await;
+    assert_eq!(said, ("accepted".to_owned(), "answer".to_owned()));
 }
 
 #[tokio::test]

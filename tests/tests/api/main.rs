@@ -52,3 +52,4 @@ mod tenants;
 mod timers;
 mod waiting;
 mod webhooks;
+mod words;

@@ -75,7 +75,7 @@ async fn tools_are_listed_and_what_no_worker_has_is_warned_of() {
     misspelt["agent"]["pool"] = json!("gpu");
     let made = api.post("/v1/sessions", &misspelt).await.ok(201);
     let expected = json!([{
-        "pointer": "/1",
+        "pointer": "/tools/1",
         "detail": "no worker of the pool \"gpu\" has a tool named \"shel\"; did you mean \"shell\"?",
     }]);
     assert_eq!(made["warnings"], expected);

@@ -196,3 +196,31 @@ async fn nothing_is_refused_that_a_worker_might_be_able_to_price() {
     reread().await;
     api.post("/v1/sessions", &body).await.ok(201);
 }
+
+#[tokio::test]
+async fn a_provider_that_does_not_exist_is_told_where_a_model_names_it() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    worker(&world, 1, Some(&[])).await;
+    for (model, says) in [
+        (
+            "anthropic/claude",
+            Some("no provider is named \"anthropic\""),
+        ),
+        ("locl/llama3", Some("did you mean \"local\"?")),
+        ("local/llama3", None),
+        ("gpt-5", None),
+    ] {
+        let body = json!({ "agent": agent(json!({ "model": model })) });
+        let made = api.post("/v1/sessions", &body).await.ok(201);
+        let warning = &made["warnings"][0];
+        let detail = warning["detail"].as_str();
+        match says {
+            None => assert_eq!(detail, None, "{made}"),
+            Some(says) => {
+                assert_eq!(warning["pointer"], "/model");
+                assert!(detail.is_some_and(|detail| detail.contains(says)), "{made}");
+            }
+        }
+    }
+}

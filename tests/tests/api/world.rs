@@ -304,6 +304,33 @@ impl World {
         id
     }
 
+    /// Makes an approved call wait for its result from outside, as a worker does, and parks the send.
+    pub(crate) async fn hand_out(&self, claimed: &Claimed, call: &str) {
+        let on = WaitingOn::Tool;
+        let append = AppendRound {
+            fold: None,
+            key: claimed.key,
+            lease: self.lease(claimed.key, claimed.lease).await,
+            send_id: claimed.send.record.id,
+            messages: Vec::new(),
+            calls: Vec::new(),
+            changes: vec![CallChange {
+                call_id: call.to_owned(),
+                change: CallStep::Waits { on, deadline: None },
+            }],
+            deliveries: Vec::new(),
+            usage: Vec::new(),
+            round: None,
+            totals: totals(1),
+        };
+        let appended = self.store.append_rounds(vec![append]).await;
+        assert!(matches!(
+            appended.expect("appends").pop(),
+            Some(AppendOutcome::Appended { .. })
+        ));
+        self.park(claimed, on, 1).await;
+    }
+
     /// Ends the send with an answer, and publishes the step.
     pub(crate) async fn complete(&self, claimed: &Claimed, round: i32, text: &str) -> SendStatus {
         let (status, step) = self.complete_silently(claimed, round, text).await;

@@ -354,7 +354,7 @@ async fn agents_and_runs_that_want_approval_are_started_once_permitted() {
     let id = world.send(key, &format!("plan {calls}")).await;
     let asked = waiting(&world, WaitingOn::Human, 5).await;
     assert_eq!(world.dump().await.sessions.len(), 1, "nothing was started");
-    let no = CallAnswer::Result(CallResult::text("not this one"));
+    let no = CallAnswer::Refuse(CallResult::text("not this one"));
     world.post(key, &asked[1].call_id, no).await;
     for place in [0, 2, 3, 4] {
         world

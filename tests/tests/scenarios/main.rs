@@ -42,6 +42,7 @@ mod pools;
 mod positions;
 mod preview;
 mod projections;
+mod reports;
 mod run_budgets;
 mod runs;
 mod seats;

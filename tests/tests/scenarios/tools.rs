@@ -252,7 +252,8 @@ async fn a_person_is_asked_and_permits_or_refuses() {
         PostOutcome::NotWaiting
     );
     world.post(key, &ask(0), text("this one")).await;
-    world.post(key, &ask(1), text("refused")).await;
+    let refused = CallAnswer::Refuse(CallResult::text("refused"));
+    world.post(key, &ask(1), refused).await;
     world.post(key, &ask(2), CallAnswer::Approve).await;
     // The approved call is an external one: it now waits for its result.
     until(&world, id, WaitingOn::Tool).await;

@@ -15,6 +15,7 @@ use mainspring_shared::store::{
     AcceptSend, IdempotencyKey, NewSession, Parent, StartedSend, Target,
 };
 use mainspring_shared::tool::{CallRecord, CallResult, ToolEntry};
+use mainspring_shared::wording::plain;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -235,7 +236,7 @@ pub(super) fn child(
     let refuse = |code, text: String| CallResult::error(code, format!("error: {text}"));
     let invalid = |text: String| refuse(Code::ToolInvalidArguments, text);
     let task: Task = serde_json::from_value(call.arguments.value().clone())
-        .map_err(|error| invalid(error.to_string()))?;
+        .map_err(|error| invalid(plain(&error.to_string())))?;
     if serde_json::to_vec(&task.metadata).map_or(true, |json| json.len() > METADATA_BYTES_MAX) {
         return Err(invalid(format!(
             "`metadata` has at most {METADATA_BYTES_MAX} bytes of JSON"

@@ -13,6 +13,13 @@ const EARLIER_MAX: usize = 1_000;
 /// Assumed width of a terminal that does not report its own.
 const COLUMNS: u16 = 80;
 
+/// What makes a terminal mark what is pasted, and what ends that.
+const PASTES_MARKED: &str = "\x1b[?2004h";
+const PASTES_UNMARKED: &str = "\x1b[?2004l";
+
+/// How the end of a line within a message is shown.
+const LINE_END: char = '\u{23ce}';
+
 /// Reads lines with editing and a history.
 #[derive(Debug)]
 pub(super) struct Editor {
@@ -31,7 +38,7 @@ impl Editor {
     /// Reads a line that starts with this text; `None` if the user ends the input.
     pub(super) fn line(&mut self, begun: &str) -> io::Result<Option<String>> {
         let mut draft = Draft::new(begun, self.earlier.len());
-        let _raw = Raw::begin()?;
+        let _raw = Raw::begin(&self.term)?;
         let ended = loop {
             self.show(&draft)?;
             let key = match self.term.read_key_raw() {
@@ -67,24 +74,28 @@ impl Editor {
 /// A terminal in raw mode, from before the prompt is shown until the line is complete. Otherwise,
 /// between two key reads, it would turn Ctrl-D into an end mark that cannot be read afterwards, and
 /// echo keys itself.
-struct Raw {
+struct Raw<'t> {
+    term: &'t Term,
     before: Termios,
 }
 
-impl Raw {
-    fn begin() -> io::Result<Self> {
+impl<'t> Raw<'t> {
+    fn begin(term: &'t Term) -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut raw = before.clone();
         raw.make_raw();
         raw.output_modes = before.output_modes;
         tcsetattr(io::stdin(), OptionalActions::Drain, &raw)?;
-        Ok(Self { before })
+        let begun = Self { term, before };
+        term.write_str(PASTES_MARKED)?;
+        Ok(begun)
     }
 }
 
-impl Drop for Raw {
+impl Drop for Raw<'_> {
     fn drop(&mut self) {
         // If the terminal is gone, there is nothing else to do.
+        let _ = self.term.write_str(PASTES_UNMARKED);
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &self.before);
     }
 }
@@ -108,6 +119,20 @@ struct Draft {
     place: usize,
     /// The new line, saved while a history line is being edited.
     kept: Vec<char>,
+    /// Whether text is being pasted, whose line ends are part of the message.
+    pastes: bool,
+    /// The rest of a mark around pasted text, of which the terminal's reader knows only the beginning.
+    mark: Mark,
+}
+
+/// How much of the mark `ESC [ 2 0 0 ~` or `ESC [ 2 0 1 ~` has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    None,
+    /// All but the last digit and `~`.
+    Begun,
+    /// All but `~`.
+    Digit,
 }
 
 impl Draft {
@@ -118,12 +143,43 @@ impl Draft {
             text,
             place: earlier,
             kept: Vec::new(),
+            pastes: false,
+            mark: Mark::None,
         }
+    }
+
+    /// Takes the keys of a mark around pasted text. Returns true if this one belongs to it.
+    fn marks(&mut self, key: &Key) -> bool {
+        let (next, is_mark) = match (self.mark, key) {
+            (_, Key::UnknownEscSeq(begun)) if begun[..] == ['[', '2', '0'] => (Mark::Begun, true),
+            (Mark::Begun, Key::Char(digit @ ('0' | '1'))) => {
+                self.pastes = *digit == '0';
+                (Mark::Digit, true)
+            }
+            (Mark::Digit, Key::Char('~')) => (Mark::None, true),
+            _ => (Mark::None, false),
+        };
+        self.mark = next;
+        is_mark
+    }
+
+    fn insert(&mut self, c: char) {
+        self.text.insert(self.at, c);
+        self.at += 1;
     }
 
     /// Applies a key.
     fn press(&mut self, key: &Key, earlier: &[String]) -> Option<Ended> {
+        if self.marks(key) {
+            return None;
+        }
         match key {
+            Key::Enter if self.pastes => self.insert('\n'),
+            // Alt-Enter, or a backslash before Enter.
+            Key::UnknownEscSeq(alt) if matches!(alt[..], ['\r' | '\n']) => self.insert('\n'),
+            Key::Enter if self.text[..self.at].ends_with(&['\\']) => {
+                self.text[self.at - 1] = '\n';
+            }
             Key::Enter => return Some(Ended::Line),
             Key::CtrlC => return Some(Ended::Input),
             // Ctrl-D ends the input only if the line is empty.
@@ -144,10 +200,8 @@ impl Draft {
             Key::ArrowDown | Key::Char('\u{e}') if self.place < earlier.len() => {
                 self.turn_to(self.place + 1, earlier);
             }
-            Key::Char(c) if !c.is_control() => {
-                self.text.insert(self.at, *c);
-                self.at += 1;
-            }
+            Key::Char('\n' | '\r') if self.pastes => self.insert('\n'),
+            Key::Char(c) if !c.is_control() => self.insert(*c),
             _ => {}
         }
         None
@@ -182,19 +236,24 @@ impl Draft {
     /// The visible parts before and after the cursor, given this many columns.
     fn view(&self, columns: usize) -> (String, String) {
         let mut room = columns;
+        let text: Vec<char> = self
+            .text
+            .iter()
+            .map(|c| if *c == '\n' { LINE_END } else { *c })
+            .collect();
         let mut fits = |c: &&char| {
             let width = measure_text_width(&c.to_string());
             let fits = width <= room;
             room = room.saturating_sub(width);
             fits
         };
-        let before: Vec<char> = self.text[..self.at]
+        let before: Vec<char> = text[..self.at]
             .iter()
             .rev()
             .take_while(&mut fits)
             .copied()
             .collect();
-        let behind = self.text[self.at..].iter().take_while(&mut fits).collect();
+        let behind = text[self.at..].iter().take_while(&mut fits).collect();
         (before.into_iter().rev().collect(), behind)
     }
 }
@@ -243,6 +302,39 @@ mod tests {
             line(&[Key::Tab, Key::Escape, Key::Char('\u{7}')]),
             "say it é|"
         );
+    }
+
+    #[test]
+    fn a_message_may_have_several_lines() {
+        let (slash, alt) = (typed("\\"), Key::UnknownEscSeq(vec!['\r']));
+        let by_slash = after(
+            &[typed("one"), slash, vec![Key::Enter], typed("two")].concat(),
+            &[],
+        );
+        let by_alt = after(&[typed("one"), vec![alt], typed("two")].concat(), &[]);
+        assert_eq!(
+            (by_slash.as_str(), by_alt.as_str()),
+            ("one\ntwo|", "one\ntwo|")
+        );
+        let mark = |digit: char| {
+            let begun = Key::UnknownEscSeq(vec!['[', '2', '0']);
+            vec![begun, Key::Char(digit), Key::Char('~')]
+        };
+        let pasted = [
+            mark('0'),
+            typed("0~"),
+            vec![Key::Enter],
+            typed("b"),
+            mark('1'),
+            typed("1~"),
+        ];
+        assert_eq!(after(&pasted.concat(), &[]), "0~\nb1~|");
+        let mut draft = Draft::new("", 0);
+        for key in pasted.concat() {
+            draft.press(&key, &[]);
+        }
+        assert_eq!(draft.view(9).0, "0~\u{23ce}b1~");
+        assert_eq!(draft.press(&Key::Enter, &[]), Some(Ended::Line));
     }
 
     #[test]

@@ -15,7 +15,8 @@ use crate::output;
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     open: VecDeque<Value>,
-    seen: BTreeSet<String>,
+    /// Calls and what they wanted: a call may want permission and then its result.
+    seen: BTreeSet<(String, String)>,
 }
 
 impl Questions {
@@ -24,9 +25,10 @@ impl Questions {
         self.open.front()
     }
 
-    /// Drops all open questions.
+    /// Drops all open questions. What is still asked when the send waits again is shown again.
     pub(super) fn clear(&mut self) {
         self.open.clear();
+        self.seen.clear();
     }
 
     /// Fetches the waiting calls of the session and its descendants, and shows the first one if it
@@ -37,11 +39,11 @@ impl Questions {
         let waiting = listed["data"].as_array().cloned().unwrap_or_default();
         // Someone else may have answered them.
         self.open.retain(|known| {
-            let id = identity(known);
-            waiting.iter().any(|call| identity(call) == id)
+            let known = asked(known);
+            waiting.iter().any(|call| asked(call) == known)
         });
         for call in waiting {
-            if self.seen.insert(identity(&call)) {
+            if self.seen.insert(asked(&call)) {
                 self.open.push_back(call);
                 if self.open.len() == 1 {
                     self.show();
@@ -71,6 +73,8 @@ impl Questions {
         let mut result = json!({ "call_id": call["call_id"], "output": output });
         if asks_reply(call) {
             result["question"] = call["asks"]["question"].clone();
+        } else {
+            result["answers"] = call["wants"].clone();
         }
         let path = format!("/v1/sessions/{session}/tool-results");
         let posted = client.ask(Request::post(path).body(json!({ "results": [result] })));
@@ -97,9 +101,11 @@ impl Questions {
     }
 }
 
-/// The call and which of its questions this is.
-fn identity(call: &Value) -> String {
-    format!("{} {}", call["call_id"], call["asks"]["question"])
+/// The question that a call asks: permission, an answer, or one of those of its tool.
+fn asked(call: &Value) -> (String, String) {
+    let text = |member: &str| call[member].as_str().unwrap_or_default().to_owned();
+    let which = format!("{} {}", text("wants"), call["asks"]["question"]);
+    (text("call_id"), which)
 }
 
 fn asks_reply(call: &Value) -> bool {
@@ -131,7 +137,10 @@ fn shown(call: &Value) -> String {
     } else if let Some(asked) = question(call) {
         asks(&asked)
     } else {
-        format!("[wants the result of {name} {arguments}]")
+        format!(
+            "[wants the result of {name} {arguments}: JSON or text, in one line; another terminal may use `mainspring \
+             sends answer`]"
+        )
     };
     output::harmless(&text)
 }
@@ -214,6 +223,19 @@ mod tests {
     }
 
     #[test]
+    fn permission_and_the_result_of_one_call_are_two_questions() {
+        let arguments = json!({ "invoice": 3 });
+        let [first, second] = ["permission", "answer"].map(|wants| {
+            let mut call = call(wants, "tool", &arguments);
+            call["call_id"] = json!("call_1");
+            call
+        });
+        assert_ne!(asked(&first), asked(&second));
+        let mut seen = BTreeSet::new();
+        assert!(seen.insert(asked(&first)) && seen.insert(asked(&second)));
+    }
+
+    #[test]
     fn a_permission_is_given_or_refused_with_a_note() {
         let call = call("permission", "human", &json!({ "euro": 5 }));
         assert_eq!(shown(&call), "[approve pay {\"euro\":5}? y/n]");
@@ -267,7 +289,11 @@ mod tests {
     #[test]
     fn the_result_of_a_tool_is_json_where_it_can_be() {
         let tool = call("answer", "tool", &json!({ "invoice": 3 }));
-        assert_eq!(shown(&tool), "[wants the result of pay {\"invoice\":3}]");
+        let asked = shown(&tool);
+        assert!(
+            asked.starts_with("[wants the result of pay {\"invoice\":3}: JSON or text"),
+            "{asked}"
+        );
         assert_eq!(
             answer(&tool, "{\"paid\": true}"),
             Ok(json!({ "paid": true }))

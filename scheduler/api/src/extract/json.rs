@@ -2,6 +2,8 @@
 
 use mainspring_scheduler::error::Error;
 use mainspring_shared::error::Code;
+use mainspring_shared::message::numbers;
+use mainspring_shared::wording::plain;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::{BLOCKING_MIN_BYTES, run_blocking_if};
@@ -22,6 +24,18 @@ pub(crate) fn parse<T: DeserializeOwned>(json: &[u8], at: &str) -> Result<T, Err
                 None => Err(explain::<T>(json, at)),
             }
         })
+    })
+}
+
+/// Refuses a whole number that reading would change.
+pub(super) fn refuse_unfit(json: &[u8]) -> Result<(), Error> {
+    let unfit = run_blocking_if(json.len() > BLOCKING_MIN_BYTES, || {
+        std::str::from_utf8(json).ok().and_then(numbers::unfit)
+    });
+    unfit.map_or(Ok(()), |unfit| {
+        let literal: String = unfit.literal.chars().take(100).collect();
+        let detail = format!("the whole number {literal} does not fit 64 bits: write it as a text");
+        Err(Error::invalid(unfit.pointer, detail))
     })
 }
 
@@ -84,30 +98,29 @@ fn explain<T: DeserializeOwned>(json: &[u8], at: &str) -> Error {
         );
     }
     if text.starts_with("recursion limit exceeded") {
-        return Error::too_deep(at);
+        // Where the nesting begins is enough.
+        let member = pointer[at.len()..].split('/').nth(1);
+        return Error::too_deep(&match member {
+            Some(member) => format!("{at}/{member}"),
+            None => at.to_owned(),
+        });
     }
     // A parser that expects a string and finds another type reports that there is no value.
     if unread && text.starts_with("expected value") {
         return Error::invalid(pointer, "has a value of another type");
     }
-    // The error has a JSON pointer instead of line and column.
-    let said = text
-        .rsplit_once(" at line ")
-        .map_or(text.as_str(), |(said, _)| said);
-    for (intro, end) in [("unknown field `", "`, "), ("missing field `", "`")] {
-        let rest = said.strip_prefix(intro);
-        // After the name of an unknown member, the known ones may be listed.
-        let name = rest.and_then(|rest| {
-            let listed = rest.split_once(end).map(|(name, _)| name);
-            listed.or_else(|| rest.strip_suffix('`'))
-        });
+    for intro in ["unknown field `", "missing field `", "duplicate field `"] {
+        let name = text
+            .strip_prefix(intro)
+            .and_then(|rest| rest.split('`').next());
         if let Some(name) = name
             && !pointer.ends_with(&format!("/{}", escaped(name)))
         {
             push(&mut pointer, name);
         }
     }
-    Error::invalid(pointer, said)
+    // The error has a JSON pointer instead of line and column.
+    Error::invalid(pointer, plain(&text))
 }
 
 /// Appends a member to a JSON pointer.

@@ -389,10 +389,10 @@ fn objects() -> Vec<(&'static str, Value)> {
             "SendAnywhereBody",
             json!({ "not": both("session", "session_id") }),
         ),
-        // Besides the call, exactly one of output, content and error.
+        // Besides the call, exactly one of output, content and error, and what else there is to say.
         (
             "ResultBody",
-            json!({ "minProperties": 2, "maxProperties": 2 }),
+            json!({ "minProperties": 2, "maxProperties": 4 }),
         ),
         ("AmendBody", json!({ "minProperties": 1 })),
         // The rest is looked up.

@@ -257,7 +257,7 @@ fn check(checks: &mut Checks, schedule: &Schedule) {
         ScheduleFault::TooOften => "/every",
         // Without knowing the time, only a calendar can be recognized as never due.
         ScheduleFault::Expression { .. } | ScheduleFault::Never => "/cron",
-        ScheduleFault::Timezone => "/timezone",
+        ScheduleFault::Timezone { .. } => "/timezone",
     };
     checks.refuse_schedule(member, &fault.to_string());
 }

@@ -24,7 +24,11 @@ impl Node for Foreach {
             Items::From(from) => match run.list_of(slot, from)? {
                 Value::Array(list) => list,
                 other => {
-                    let detail = format!("{from} is {}, not a list", kind_of(&other));
+                    let path = &run.slots[slot].record.path;
+                    let detail = format!(
+                        "the foreach {path:?} takes its items from `{from}`, which is {}, not a list",
+                        kind_of(&other)
+                    );
                     return Err(Failure::new(Code::WorkflowRefUnresolved, detail));
                 }
             },

@@ -2,6 +2,7 @@
 
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::error::Failure;
+use mainspring_shared::message::numbers;
 use mainspring_shared::tool::{CREATE_WORKFLOW, SPAWN_AGENT};
 use mainspring_shared::workflow::nodes::{MAX_TOKENS_DEFAULT, Tool};
 use mainspring_shared::workflow::run::LeafEnd;
@@ -29,7 +30,7 @@ impl Leaf for Tool {
 
     fn judge(&self, run: &mut Run, slot: SlotIx, end: LeafEnd) -> Outcome {
         let text = end.text.unwrap_or_default();
-        let value = end.value.or_else(|| serde_json::from_str(&text).ok());
+        let value = end.value.or_else(|| numbers::value(&text));
         let record = &mut run.slots[slot].record;
         record.payload = value.filter(|value| value.is_object() || value.is_array());
         record.text = Some(text);

@@ -1,6 +1,7 @@
 //! The process's environment, read once.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 use super::keys::Keys;
 
@@ -21,14 +22,33 @@ const NOT_KEYS: [&str; 4] = [
 
 /// A snapshot of environment variables. Empty ones count as unset.
 #[derive(Clone, Default)]
-pub struct Environment(BTreeMap<String, String>);
+pub struct Environment {
+    set: BTreeMap<String, String>,
+    /// The names of variables whose values are not text.
+    unreadable: Vec<String>,
+}
 
 impl Environment {
     /// The process's own environment; the one place that reads it.
     pub fn read() -> Self {
-        Self::from_pairs(std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        }))
+        Self::from_raw(std::env::vars_os())
+    }
+
+    /// An environment made of what the system has, which need not be text.
+    fn from_raw(raw: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        let mut unreadable = Vec::new();
+        let pairs = raw.into_iter().filter_map(|(name, value)| {
+            let name = name.into_string().ok()?;
+            match value.into_string() {
+                Ok(value) => Some((name, value)),
+                Err(_) => {
+                    unreadable.push(name);
+                    None
+                }
+            }
+        });
+        let read = Self::from_pairs(pairs);
+        Self { unreadable, ..read }
     }
 
     /// An environment made of pairs.
@@ -36,12 +56,21 @@ impl Environment {
         let set = pairs
             .into_iter()
             .filter(|(_, value)| !value.trim().is_empty());
-        Self(set.collect())
+        Self {
+            set: set.collect(),
+            unreadable: Vec::new(),
+        }
+    }
+
+    /// Variables with our prefix whose values are not text in UTF-8.
+    pub(super) fn unreadable(&self) -> impl Iterator<Item = &str> {
+        let names = self.unreadable.iter().map(String::as_str);
+        names.filter(|name| name.starts_with(PREFIX))
     }
 
     /// A variable's value.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+        self.set.get(name).map(String::as_str)
     }
 
     /// The configuration file that the environment names.
@@ -53,7 +82,7 @@ impl Environment {
     /// called `mainspring` are left out.
     pub(super) fn unknown(&self, keys: &Keys) -> Vec<&str> {
         let ours = self
-            .0
+            .set
             .keys()
             .map(String::as_str)
             .filter(|name| name.starts_with(PREFIX));
@@ -75,7 +104,7 @@ fn is_service_link(name: &str) -> bool {
 impl std::fmt::Debug for Environment {
     /// Names only: values may be secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.set.keys()).finish()
     }
 }
 
@@ -83,6 +112,18 @@ impl std::fmt::Debug for Environment {
 mod tests {
     use super::super::Key;
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_variable_of_ours_that_is_not_text_is_told() {
+        use std::os::unix::ffi::OsStringExt as _;
+
+        let odd = || OsString::from_vec(vec![0xff]);
+        let names = ["MAINSPRING_TENANT", "OTHER"].map(OsString::from);
+        let env = Environment::from_raw(names.map(|name| (name, odd())));
+        let told: Vec<_> = env.unreadable().collect();
+        assert_eq!(told, ["MAINSPRING_TENANT"]);
+    }
 
     #[test]
     fn strange_variables_of_ours_are_found_but_not_those_of_a_cluster() {

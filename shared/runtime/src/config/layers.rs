@@ -151,6 +151,10 @@ impl Layers {
                 self.set_from_text(key.path, text, &name);
             }
         }
+        for name in environment.unreadable() {
+            let detail = "is not text in UTF-8".to_owned();
+            self.problem("config.invalid_value", name, detail);
+        }
         // A provider's API key may be in any variable that the configuration names.
         let mentioned = |name: &str| {
             self.values.iter().any(|(path, (value, _))| {

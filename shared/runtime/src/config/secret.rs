@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use mainspring_shared::secrets;
 use serde::{Serialize, Serializer};
 
 /// The placeholder for secrets.
@@ -22,27 +23,9 @@ impl Secret {
         &self.0
     }
 
-    /// The URL with its password and its query hidden. A text that is not a URL is hidden as a
-    /// whole.
+    /// The URL as it may be shown.
     pub fn redacted_url(&self) -> String {
-        let Some((scheme, rest)) = self.0.split_once("://") else {
-            return HIDDEN.to_owned();
-        };
-        let (rest, query) = rest.split_once('?').map_or((rest, ""), |_| {
-            (rest.split('?').next().unwrap_or_default(), "?[hidden]")
-        });
-        // The last `@` ends the credentials: a password may contain one unescaped.
-        let authority_end = rest.rfind('@').map_or(0, |at| at + 1);
-        let (credentials, host) = rest.split_at(authority_end);
-        let credentials = credentials
-            .strip_suffix('@')
-            .map_or(String::new(), |credentials| {
-                match credentials.split_once(':') {
-                    Some((user, _)) => format!("{user}:{HIDDEN}@"),
-                    None => format!("{credentials}@"),
-                }
-            });
-        format!("{scheme}://{credentials}{host}{query}")
+        secrets::shown_url(&self.0)
     }
 }
 

@@ -185,12 +185,12 @@ fn store(hot: &HotRow, head: Option<&SendState>, mode: OnBusy, now: Timestamp) -
     stored
 }
 
-/// Decides the effect of an outside answer on a call. Permission is refused by posting a result.
+/// Decides the effect of an outside answer on a call. Each question takes one answer; an answer to one
+/// question is never taken for an answer to the other.
 pub fn post(call: &CallRecord, answer: &CallAnswer) -> Post {
     if call.result.is_some() {
         return Post::AlreadySettled;
     }
-    let asked = call.approval == Approval::Asked;
     if let CallAnswer::Reply { question, .. } = answer {
         let is_open = call
             .open_question()
@@ -204,14 +204,16 @@ pub fn post(call: &CallRecord, answer: &CallAnswer) -> Post {
             Some(_) | None => Post::NotWaiting,
         };
     }
-    match (call.waits_on, answer) {
-        (Some(_), CallAnswer::Approve) if asked => Post::Approves,
-        (Some(_), CallAnswer::Result(_)) if asked => Post::Settles,
-        (Some(WaitingOn::Tool | WaitingOn::Human), CallAnswer::Result(_)) => Post::Settles,
-        (None, _)
-        | (Some(_), CallAnswer::Approve | CallAnswer::Result(_) | CallAnswer::Reply { .. }) => {
-            Post::NotWaiting
-        }
+    match (call.approval, answer, call.waits_on) {
+        (Approval::Asked, CallAnswer::Approve, Some(_)) => Post::Approves,
+        (Approval::Asked, CallAnswer::Refuse(_), Some(_)) => Post::Settles,
+        (Approval::Given, CallAnswer::Approve | CallAnswer::Refuse(_), _) => Post::AlreadySettled,
+        (
+            Approval::None | Approval::Given,
+            CallAnswer::Result(_),
+            Some(WaitingOn::Tool | WaitingOn::Human),
+        ) => Post::Settles,
+        (Approval::None | Approval::Asked | Approval::Given, _, _) => Post::NotWaiting,
     }
 }
 

@@ -121,8 +121,32 @@ fn what_cannot_be_followed_says_why() {
     assert!(every(1_000).course(now).is_ok());
     assert_eq!(
         cron("0 0 * * *", "Mars/Base").course(now).err(),
-        Some(ScheduleFault::Timezone)
+        Some(ScheduleFault::Timezone { near: None })
     );
+    for (name, near) in [
+        ("Berlin", "Europe/Berlin"),
+        ("Europe/Berln", "Europe/Berlin"),
+        ("new york", "America/New_York"),
+    ] {
+        let fault = cron("0 0 * * *", name).course(now).expect_err(name);
+        let told = format!("is not a known time zone; did you mean {near}?");
+        assert_eq!(fault.to_string(), told);
+    }
+    for (expression, told) in [
+        ("61 * * * *", "the minute \"61\" is not 0 to 59"),
+        ("* * * * mond", "the day of the week \"mond\" is not 0 to 7"),
+        (
+            "0 0 12 40 * *",
+            "the day of the month \"40\" is not 1 to 31",
+        ),
+        ("* * * *", "it has 4 fields; there are five"),
+    ] {
+        let fault = cron(expression, "UTC")
+            .course(now)
+            .expect_err(expression)
+            .to_string();
+        assert!(fault.contains(told), "{fault}");
+    }
     for expression in ["", "61 * * * *", "* * * *", "@reboot", "a b c d e"] {
         let fault = cron(expression, "UTC").course(now).err();
         assert!(

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Node;
 use crate::time::{Span, Timestamp};
+use crate::wording::plain;
 use crate::workflow::schema::{Object, maybe, object};
 use crate::workflow::spec::{Spec, TIME_MAX, names_in};
 use crate::workflow::validate::reader::Reader;
@@ -64,7 +65,7 @@ impl Node for Wait {
         match serde_json::from_value::<Timestamp>(Value::String(until)) {
             Ok(time) => Some(Self::At(time)),
             Err(error) => {
-                let message = format!("`until` is not a time: {error}");
+                let message = format!("`until` {}", plain(&error.to_string()));
                 reader.member_problem(members, "until", "not_a_time", message);
                 None
             }

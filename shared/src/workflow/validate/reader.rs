@@ -250,7 +250,11 @@ impl<'a> Reader<'a> {
             return Some(text.clone());
         }
         let message = format!("`{key}` is not a text");
-        let hint = "write a text, or leave the member out";
+        let hint = if key == "input" {
+            "write a text, or leave the member out; other values are the `input` of the run, beside `spec`"
+        } else {
+            "write a text, or leave the member out"
+        };
         self.problem(members.pointer(key), "not_text", message, hint);
         None
     }

@@ -18,6 +18,10 @@ fn result(text: &str) -> CallAnswer {
     CallAnswer::Result(CallResult::text(text))
 }
 
+fn refusal(text: &str) -> CallAnswer {
+    CallAnswer::Refuse(CallResult::error(Code::ToolDenied, text))
+}
+
 /// Send 1 waits for the calls of its first round, which have these initial states.
 async fn parked(store: &dyn Inspect, on: WaitingOn, begins: Vec<CallBegin>) -> Claimed {
     let claimed = running(store).await;
@@ -208,9 +212,66 @@ pub async fn permission_lets_the_worker_run_the_call(store: &dyn Inspect) {
     assert_eq!(found.approval, Approval::Given);
     assert_eq!((found.waits_on, found.deadline_at), (None, None));
     assert_eq!(found.state(), CallState::Requested);
-    for answer in [CallAnswer::Approve, result("no")] {
+    for answer in [CallAnswer::Approve, refusal("too late")] {
         let again = post(store, 40, 1, &id, answer).await;
-        assert_eq!(again, PostOutcome::NotWaiting, "it is the worker's now");
+        assert_eq!(again, PostOutcome::AlreadySettled, "permission was given");
+    }
+    let again = post(store, 40, 1, &id, result("no")).await;
+    assert_eq!(again, PostOutcome::NotWaiting, "it is the worker's now");
+}
+
+pub async fn a_second_approval_is_not_the_result(store: &dyn Inspect) {
+    let claimed = parked(store, WaitingOn::Human, vec![asks(900)]).await;
+    let id = call(&claimed, 0, 0);
+    let early = post(store, 29, 1, &id, result("paid")).await;
+    assert_eq!(early, PostOutcome::NotWaiting, "nobody has allowed it yet");
+    told(post(store, 30, 1, &id, CallAnswer::Approve).await);
+    // A worker hands the call to the client, whose result it now waits for.
+    let again = claim(store, 40, 1, 1, 2).await;
+    let on = WaitingOn::Tool;
+    let step = CallStep::Waits { on, deadline: None };
+    append(
+        store,
+        50,
+        changing(&again, 0, vec![change(id.clone(), step)]),
+    )
+    .await;
+    let before = store.dump().await.expect("the store answers");
+    for answer in [CallAnswer::Approve, refusal("I changed my mind")] {
+        let outcome = post(store, 60, 1, &id, answer).await;
+        assert_eq!(outcome, PostOutcome::AlreadySettled, "permission was given");
+    }
+    assert_eq!(store.dump().await.expect("the store answers"), before);
+    told(post(store, 61, 1, &id, result("paid")).await);
+    let found = call_of(store, &id).await;
+    assert_eq!(found.result, Some(CallResult::text("paid")));
+}
+
+pub async fn of_answers_at_once_one_counts_for_each_question(store: &dyn Inspect) {
+    let claimed = parked(
+        store,
+        WaitingOn::Human,
+        vec![asks(900), waits(WaitingOn::Tool)],
+    )
+    .await;
+    for (place, answer) in [(0, CallAnswer::Approve), (1, result("done"))] {
+        let id = call(&claimed, 0, place);
+        let item = PostResult {
+            key: key(1),
+            call_id: id.clone(),
+            answer,
+        };
+        let then = store.at(time(40));
+        let posts = (0..8).map(|_| then.post_results(vec![item.clone()]));
+        let outcomes = futures::future::join_all(posts).await;
+        let outcomes = outcomes
+            .into_iter()
+            .map(|o| o.expect("the store answers").remove(0));
+        let (first, others): (Vec<_>, Vec<_>) =
+            outcomes.partition(|outcome| matches!(outcome, PostOutcome::Accepted { .. }));
+        assert_eq!(first.len(), 1, "{others:?}");
+        let late = |outcome: &PostOutcome| *outcome == PostOutcome::AlreadySettled;
+        assert!(others.iter().all(late), "{others:?}");
     }
 }
 
@@ -272,16 +333,16 @@ pub async fn a_question_ends_with_a_result_as_well(store: &dyn Inspect) {
     assert_eq!(late, PostOutcome::AlreadySettled);
 }
 
-pub async fn a_result_refuses_permission(store: &dyn Inspect) {
+pub async fn permission_is_refused_with_a_result(store: &dyn Inspect) {
     let claimed = parked(store, WaitingOn::Human, vec![asks(900)]).await;
     let id = call(&claimed, 0, 0);
-    let refusal = CallResult::error(Code::ToolDenied, "not on a Sunday");
-    let answer = CallAnswer::Result(refusal.clone());
+    let answer = refusal("not on a Sunday");
+    let expected = answer.result().cloned();
     let (enqueue, _) = told(post(store, 30, 1, &id, answer).await);
     assert!(enqueue.is_some());
     let found = call_of(store, &id).await;
     assert_eq!(found.approval, Approval::Asked);
-    assert_eq!((found.result, found.settled_at), (Some(refusal), at(30)));
+    assert_eq!((found.result, found.settled_at), (expected, at(30)));
 }
 
 pub async fn permission_is_only_for_those_who_ask(store: &dyn Inspect) {

@@ -1,13 +1,16 @@
 //! The documentation's commands, run as written.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::commands::program::{Ended, Serving, ask, binary, eventually, json};
+use crate::commands::program::{Ended, Serving, binary};
 
 /// Beginnings of blocks that need more than a server on this machine.
-const ELSEWHERE: [(&str, &str); 11] = [
+const ELSEWHERE: [(&str, &str); 12] = [
     (
         "cargo run -- dev",
         "compiles, and serves until it is stopped",
@@ -31,6 +34,7 @@ const ELSEWHERE: [(&str, &str); 11] = [
     ("MAINSPRING_TOOLS_SHELL=local", "is a part of a command"),
     ("export MAINSPRING_DATABASE_URL", "needs Postgres and Redis"),
     ("mainspring tenants move", "needs several databases"),
+    ("mainspring --tenant ten_5", "needs a second server"),
 ];
 
 fn root() -> PathBuf {
@@ -55,72 +59,160 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// A page's fenced blocks of shell commands.
-fn blocks(text: &str) -> Vec<String> {
-    let fenced = text.split("```sh\n").skip(1);
-    let inside = fenced.map(|rest| rest.split("```").next().unwrap_or_default());
-    inside.map(str::to_owned).collect()
+/// A page's fenced blocks: their languages and contents.
+fn fenced(text: &str) -> Vec<(&str, &str)> {
+    let inside = text.split("```").skip(1).step_by(2);
+    inside.filter_map(|block| block.split_once('\n')).collect()
 }
 
-/// Creates a send that waits for an answer, for blocks that give one; returns its session, send and
-/// call.
-fn question(url: &str) -> [(&'static str, String); 3] {
-    let asks = "!tool ask_person {\"question\": \"go on?\"}";
-    let sent = ask(url, &["send", "--tool", "ask_person", asks]);
-    let send = sent.stdout.trim().to_owned();
-    let call = eventually("the question is asked", || {
-        let calls = json(url, &["calls", &send]);
-        calls[0]["call_id"].as_str().map(str::to_owned)
-    });
-    let shown = json(url, &["sends", "show", &send]);
-    let session = shown["session_id"].as_str().expect("an id").to_owned();
-    [("SESSION", session), ("SEND", send), ("CALL", call)]
+/// A page as it is run: its shell blocks in one shell, one after the other, in a folder that has everything that the
+/// project's has, and the files of the page.
+struct Page {
+    name: String,
+    blocks: Vec<String>,
+    /// Programs and settings, whose first line is a comment with their name.
+    files: Vec<(String, String)>,
 }
 
-/// Runs a block as written, except for the server's address; a refused request fails it.
-fn run(block: &str, url: &str) -> Ended {
-    let block = block.replace("http://127.0.0.1:7464", url);
-    let script = format!("set -e\ncurl() {{ command curl --fail-with-body \"$@\"; }}\n{block}");
-    let binary = binary();
-    let folder = binary.parent().expect("a folder").display();
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", &script])
-        .current_dir(root())
-        .stdin(Stdio::null())
-        .env_clear()
-        .env("PATH", format!("{folder}:/usr/local/bin:/usr/bin:/bin"))
-        .env("MAINSPRING_SERVER", url);
-    if block.contains("$CALL") {
-        command.envs(question(url));
+impl Page {
+    fn read(path: &Path, elsewhere: &mut [bool]) -> Self {
+        let text = fs::read_to_string(path).expect("can be read");
+        let (mut blocks, mut files) = (Vec::new(), Vec::new());
+        for (language, block) in fenced(&text) {
+            if language == "sh" {
+                let begins = |(start, _): &(&str, &str)| block.starts_with(start);
+                match ELSEWHERE.iter().position(begins) {
+                    Some(place) => elsewhere[place] = true,
+                    None => blocks.push(block.to_owned()),
+                }
+            } else if let Some(name) = file_name(block) {
+                files.push((name.to_owned(), block.to_owned()));
+            }
+        }
+        Self {
+            name: path.display().to_string(),
+            blocks,
+            files,
+        }
     }
-    command.output().expect("sh runs").into()
+
+    /// Gives each port of this machine that the page names, but for the default one, a free one instead.
+    fn with_free_ports(&self, text: &str) -> String {
+        let all = self
+            .blocks
+            .iter()
+            .chain(self.files.iter().map(|(_, text)| text));
+        let mut named = BTreeSet::new();
+        for text in all {
+            let ports = text.split("127.0.0.1:").skip(1);
+            named.extend(ports.filter_map(|rest| rest.get(..4)?.parse::<u16>().ok()));
+        }
+        named.remove(&7464);
+        let mut text = text.to_owned();
+        for port in named {
+            let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let free = free.local_addr().expect("an address").port();
+            text = text.replace(&port.to_string(), &free.to_string());
+        }
+        text
+    }
+
+    /// Runs the page as written, except for ports; a refused request fails it.
+    fn run(&self, url: &str) -> Ended {
+        let folder = tempfile::tempdir().expect("a folder");
+        for entry in fs::read_dir(root()).expect("the folder is there") {
+            let entry = entry.expect("can be listed");
+            let link = folder.path().join(entry.file_name());
+            std::os::unix::fs::symlink(entry.path(), link).expect("links");
+        }
+        let mut script = "set -e\ncurl() { command curl --fail-with-body \"$@\"; }\n".to_owned();
+        for (place, block) in self.blocks.iter().enumerate() {
+            script.push_str(&format!("echo '[block {place}]' >&2\n{block}\n"));
+        }
+        // Everything at once, so that each port is replaced by one other.
+        let mut whole = script;
+        for (name, text) in &self.files {
+            whole.push_str(&format!("\0{name}\0{text}"));
+        }
+        let whole = self.with_free_ports(&whole);
+        let mut parts = whole.split('\0');
+        let script = parts
+            .next()
+            .unwrap_or_default()
+            .replace("http://127.0.0.1:7464", url);
+        while let (Some(name), Some(text)) = (parts.next(), parts.next()) {
+            fs::write(folder.path().join(name), text).expect("writes");
+        }
+        self.shell(&script, folder.path(), url)
+    }
+
+    /// Runs a script, and ends what it left running.
+    fn shell(&self, script: &str, folder: &Path, url: &str) -> Ended {
+        let written = |name: &str| fs::File::create(folder.join(name)).expect("creates");
+        let binary = binary();
+        let mut path = vec![binary.parent().expect("a folder").to_owned()];
+        let own = std::env::var_os("PATH").unwrap_or_default();
+        path.extend(std::env::split_paths(&own));
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", script])
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(written(".stdout"))
+            .stderr(written(".stderr"))
+            .env_clear()
+            .env("PATH", std::env::join_paths(path).expect("a path"))
+            .env("MAINSPRING_SERVER", url)
+            .process_group(0);
+        let mut child = command.spawn().expect("sh runs");
+        let status = child.wait().expect("it ends");
+        let group = format!("-{}", child.id());
+        // Fails where nothing is left.
+        let _ = Command::new("kill")
+            .args(["-s", "KILL", "--", &group])
+            .output();
+        let read = |name: &str| fs::read_to_string(folder.join(name)).expect("can be read");
+        Ended {
+            code: status.code().unwrap_or(-1),
+            stdout: read(".stdout"),
+            stderr: read(".stderr"),
+        }
+    }
+}
+
+/// The name of the file that a block is, if its first line is a comment with one.
+fn file_name(block: &str) -> Option<&str> {
+    let name = block.lines().next()?.strip_prefix("# ")?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let ends = [".py", ".toml"].iter().any(|end| name.ends_with(end));
+    (ends && name.chars().all(is_name)).then_some(name)
 }
 
 #[test]
 fn the_commands_of_the_documentation_do_what_it_says() {
     let folder = tempfile::tempdir().expect("a folder");
     let dev = Serving::dev(folder.path(), &[]);
-    let (mut ran, mut elsewhere) = (0, [false; ELSEWHERE.len()]);
-    for page in pages() {
-        let text = fs::read_to_string(&page).expect("can be read");
-        for block in blocks(&text) {
-            let begins = |(start, _): &(&str, &str)| block.starts_with(start);
-            if let Some(place) = ELSEWHERE.iter().position(begins) {
-                elsewhere[place] = true;
-                continue;
-            }
-            let ended = run(&block, &dev.url);
-            let page = page.display();
-            assert_eq!(ended.code, 0, "{page}:\n{block}\n{ended:#?}");
-            for sign in ["\"status\":\"failed\"", "\"status\":\"unknown\"", "error: "] {
-                let said = ended.stdout.contains(sign) || ended.stderr.contains(sign);
-                assert!(!said, "{page}:\n{block}\n{ended:#?}");
-            }
-            ran += 1;
+    let (mut ran, mut files, mut elsewhere) = (0, 0, [false; ELSEWHERE.len()]);
+    for path in pages() {
+        let page = Page::read(&path, &mut elsewhere);
+        if page.blocks.is_empty() {
+            continue;
         }
+        let ended = page.run(&dev.url);
+        let name = &page.name;
+        assert_eq!(ended.code, 0, "{name}:\n{:#?}\n{ended:#?}", page.blocks);
+        for sign in ["\"status\":\"failed\"", "\"status\":\"unknown\""] {
+            assert!(!ended.stdout.contains(sign), "{name}:\n{ended:#?}");
+        }
+        let complains = ended.stderr.lines().any(|line| line.starts_with("error: "));
+        assert!(!complains, "{name}:\n{ended:#?}");
+        ran += page.blocks.len();
+        files += page.files.len();
     }
-    assert!(ran >= 9, "only {ran} blocks were run");
+    assert!(
+        ran >= 25 && files >= 3,
+        "only {ran} blocks were run, with {files} files"
+    );
     for ((start, why), seen) in ELSEWHERE.iter().zip(elsewhere) {
         assert!(seen, "no block begins with {start:?} any more, which {why}");
     }

@@ -84,6 +84,7 @@ fn an_answer_is_posted_in_the_form_that_the_call_wants() {
         assert_eq!(ended.code, 0, "{more:?}: {}", ended.stderr);
         let mut result = expected;
         result["call_id"] = json!("call_a");
+        result["answers"] = json!(wants);
         assert_eq!(body, Some(json!({ "results": [result] })), "{more:?}");
     }
 }

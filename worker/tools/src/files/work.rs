@@ -1,6 +1,7 @@
 //! Code shared by the tools: typed arguments, and blocking work on its own threads.
 
 use mainspring_shared::error::Code;
+use mainspring_shared::wording::plain;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -10,7 +11,7 @@ use mainspring_worker::tool::ToolError;
 /// Parses the arguments into the tool's own type. They match its schema, which covers all but a few
 /// constraints.
 pub(crate) fn arguments<T: DeserializeOwned>(given: Map<String, Value>) -> Result<T, ToolError> {
-    serde_json::from_value(Value::Object(given)).map_err(|error| invalid(error.to_string()))
+    serde_json::from_value(Value::Object(given)).map_err(|error| invalid(plain(&error.to_string())))
 }
 
 /// The error of a call whose arguments make no sense.

@@ -65,9 +65,10 @@ impl Body {
     pub(super) fn output(self) -> Output {
         if self.is_json()
             && !self.cut
-            && let Ok(value) = serde_json::from_slice(&self.bytes)
+            && let Ok(text) = std::str::from_utf8(&self.bytes)
+            && let Some(output) = Output::of_json(text)
         {
-            return Output::json(value);
+            return output;
         }
         if !self.is_text() && std::str::from_utf8(self.whole_characters()).is_err() {
             let kind = if self.content_type.is_empty() {
@@ -143,6 +144,18 @@ mod tests {
         }
         let broken = output("application/json", b"{\"a\":", false);
         assert_eq!(broken, Output::text("{\"a\":"));
+    }
+
+    #[test]
+    fn json_is_passed_on_as_it_was_written() {
+        let written = "{\"wei\": 25000000000000000001, \"b\":\t[1e2, \"\\u0000\"], \"a\": 1.10}";
+        let passed = output("application/json", written.as_bytes(), false);
+        let text = "{\"wei\":25000000000000000001,\"b\":[1e2,\"\\u0000\"],\"a\":1.10}";
+        assert_eq!(
+            passed,
+            Output::text(text),
+            "a value would have another number"
+        );
     }
 
     #[test]

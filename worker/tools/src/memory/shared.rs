@@ -14,6 +14,7 @@ use mainspring_shared::store::{
     self, FindMessages, ListOutcome, ListSends, Page, Store, WriteList,
 };
 use mainspring_shared::time::Clock;
+use mainspring_shared::wording::plain;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -173,7 +174,7 @@ where
 pub(super) fn arguments<T: DeserializeOwned>(given: Map<String, Value>) -> Result<T, ToolError> {
     serde_json::from_value(Value::Object(given)).map_err(|error| ToolError::Reply {
         code: Code::ToolInvalidArguments,
-        message: error.to_string(),
+        message: plain(&error.to_string()),
     })
 }
 

@@ -7,6 +7,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::message::{ContentPart, plain_text};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallResult;
+use mainspring_shared::wording::plain;
 use mainspring_worker::hook::{Decision, GoOn, HookError, OnFired, Verdict};
 use mainspring_worker::llm::{Finish, Reply, Request};
 use mainspring_worker::tool::Output;
@@ -114,7 +115,7 @@ pub(super) fn read(point: Point, output: &Output) -> Result<Answer, HookError> {
             "{point} does not support the member {name:?}"
         )));
     }
-    serde_json::from_value(without_nul(value)).map_err(|error| wrong(&error))
+    serde_json::from_value(without_nul(value)).map_err(|error| wrong(&plain(&error.to_string())))
 }
 
 /// Removes U+0000 from every text; not every database can store it.

@@ -8,6 +8,7 @@ use super::{calls, read_output_schema, skills};
 use crate::agent::{CallSettings, Isolation};
 use crate::skill::SkillRef;
 use crate::tool::{self, ToolEntry};
+use crate::wording::plain;
 use crate::workflow::schema::{Object, maybe, object, whole};
 use crate::workflow::spec::NodeIx;
 use crate::workflow::validate::limits::{check, decode};
@@ -334,7 +335,12 @@ fn read_tools(reader: &mut Reader<'_>, members: Members<'_>) -> Option<Vec<ToolE
             }
             Err(error) => {
                 let hint = "write a tool's name, or an object with `type`";
-                reader.problem(at, "tool", format!("is not a tool: {error}"), hint);
+                reader.problem(
+                    at,
+                    "tool",
+                    format!("is not a tool: {}", plain(&error.to_string())),
+                    hint,
+                );
             }
         }
     }

@@ -127,10 +127,10 @@ impl World<'_> {
             items.push(PostResult {
                 key,
                 call_id: call.call_id.clone(),
-                answer: if posted.approves {
-                    CallAnswer::Approve
-                } else {
-                    CallAnswer::Result(CallResult::text(format!("answer {n}")))
+                answer: match n % 3 {
+                    _ if posted.approves => CallAnswer::Approve,
+                    0 => CallAnswer::Refuse(CallResult::text(format!("refusal {n}"))),
+                    _ => CallAnswer::Result(CallResult::text(format!("answer {n}"))),
                 },
             });
         }
