@@ -8,6 +8,7 @@ use mainspring_shared::message::{
 use mainspring_shared::usage::Usage;
 use serde_json::{Map, Value, json};
 
+use crate::exact;
 use crate::http::Endpoint;
 use crate::status::ProviderSecrets;
 use crate::surrogates;
@@ -72,13 +73,13 @@ impl<'a> ChunkSink<'a> {
     /// Reads an event.
     pub(super) fn parse(&mut self, data: &str) -> Option<Value> {
         self.halves = false;
-        if let Ok(value) = serde_json::from_str(data) {
+        if let Ok(value) = exact::parse(data) {
             return Some(value);
         }
         let marked = surrogates::marked(data);
         self.halves = matches!(marked, Cow::Owned(_));
         self.may_wait |= self.halves;
-        self.halves.then(|| serde_json::from_str(&marked).ok())?
+        self.halves.then(|| exact::parse(&marked).ok())?
     }
 
     /// Whether the event that was read last has halves of characters.
@@ -154,7 +155,7 @@ impl<'a> ChunkSink<'a> {
     /// Data that came whole, to be kept: halves of characters in it have no others to wait for.
     pub(super) fn kept(&mut self, value: &Value) -> Result<Value, Error> {
         self.keeps(value)?;
-        let value = value.clone();
+        let value = exact::plain(value.clone());
         Ok(if self.halves {
             surrogates::whole(value)
         } else {

@@ -26,6 +26,7 @@ use tokio::time::timeout;
 
 use crate::amend::{Amends, Protocol};
 use crate::answer::{ANSWER_BYTES_MAX, ChunkSink, Source, too_large};
+use crate::exact;
 use crate::extra::RequestExtra;
 use crate::gate::Gate;
 use crate::open::SetupError;
@@ -254,7 +255,8 @@ impl Endpoint {
         }
         let body = read_whole(&mut response).await?;
         let text = String::from_utf8_lossy(&body);
-        let value = json::parse(&text).ok_or_else(|| Error::bad("the body is not JSON"))?;
+        let value = exact::parse(&text).ok().or_else(|| json::parse(&text));
+        let value = value.ok_or_else(|| Error::bad("the body is not JSON"))?;
         reader.whole(&value, sink)
     }
 

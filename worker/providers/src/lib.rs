@@ -17,6 +17,7 @@ mod anthropic;
 mod chunkings;
 mod demo;
 mod embeddings;
+mod exact;
 mod extra;
 mod gate;
 mod http;

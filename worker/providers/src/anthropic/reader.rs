@@ -4,6 +4,7 @@ use mainspring_shared::message::{Arguments, ContentPart, ToolCall};
 use serde_json::{Map, Value};
 
 use crate::answer::{self, ChunkSink, Source};
+use crate::exact;
 use crate::http::{Endpoint, Reader};
 use crate::signature::Signature;
 use crate::usage::{CacheCount, Counts};
@@ -22,6 +23,8 @@ enum Block {
         id: String,
         name: String,
         input: Option<Value>,
+        /// The text of `input`, if it came as a value that does not say it whole.
+        text: Option<String>,
         json: String,
         /// Further members.
         attached: Map<String, Value>,
@@ -120,6 +123,7 @@ impl<'a> Answer<'a> {
                 Block::Redacted(data)
             }
             "tool_use" => {
+                let text = exact::text(block, "input").map(str::to_owned);
                 let block = &sink.kept(block)?;
                 let (mut id, mut name) = (String::new(), String::new());
                 sink.silent(&mut id, text_of(block, "id"))?;
@@ -133,6 +137,7 @@ impl<'a> Answer<'a> {
                     id,
                     name,
                     input: block.get("input").cloned(),
+                    text,
                     json: String::new(),
                     attached,
                 }
@@ -222,10 +227,11 @@ impl<'a> Answer<'a> {
                     id,
                     name,
                     input,
+                    text,
                     json,
                     attached,
                 } => {
-                    let arguments = arguments(input, &json);
+                    let arguments = arguments(text.map(Value::String).or(input), &json);
                     let mut call = answer::tool_call(tool_calls.len(), &id, &name, arguments);
                     answer::attach(&mut call, origin(), &id, &attached);
                     call.after = u32::try_from(content.len()).ok();

@@ -4,6 +4,7 @@ use mainspring_shared::message::{Arguments, Origin, ToolCall};
 use serde_json::{Map, Value};
 
 use crate::answer::{self, ChunkSink};
+use crate::exact;
 use mainspring_worker::llm::Error;
 use mainspring_worker::llm::json;
 
@@ -40,6 +41,8 @@ struct Fragment<'a> {
     id: &'a str,
     name: &'a str,
     arguments: Option<&'a Value>,
+    /// The text of `arguments`, if they came as a value that does not say it whole.
+    text: Option<&'a str>,
 }
 
 impl Fragment<'_> {
@@ -88,7 +91,14 @@ impl Calls {
         if self.drafts.is_empty() {
             self.open(sink)?;
         }
-        self.extend(0, name, call.get("arguments"), sink)
+        let fragment = Fragment {
+            index: None,
+            id: "",
+            name,
+            arguments: call.get("arguments"),
+            text: exact::text(call, "arguments"),
+        };
+        self.extend(0, fragment, sink)
     }
 
     fn fragment(&mut self, item: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
@@ -104,6 +114,7 @@ impl Calls {
             id: text(item, "id"),
             name: text(function, "name"),
             arguments: function.get("arguments"),
+            text: exact::text(function, "arguments"),
         };
         let at = match self.find(fragment) {
             Some(at) => at,
@@ -122,11 +133,11 @@ impl Calls {
             sink.silent(&mut draft.id, fragment.id)?;
         }
         for (name, value) in members {
-            if !KNOWN.contains(&name.as_str()) && !value.is_null() {
+            if !KNOWN.contains(&name.as_str()) && !exact::is_text(name) && !value.is_null() {
                 draft.attached.insert(name.clone(), sink.kept(value)?);
             }
         }
-        self.extend(at, fragment.name, fragment.arguments, sink)
+        self.extend(at, fragment, sink)
     }
 
     /// The call that a fragment continues.
@@ -175,11 +186,11 @@ impl Calls {
     fn extend(
         &mut self,
         at: usize,
-        name: &str,
-        arguments: Option<&Value>,
+        fragment: Fragment<'_>,
         sink: &mut ChunkSink<'_>,
     ) -> Result<(), Error> {
         let draft = &mut self.drafts[at];
+        let name = fragment.name;
         // Most servers give a name once, some repeat it, some give it in pieces.
         if !name.is_empty() && name != draft.name {
             let is_piece = draft.arguments.is_empty() && !name.starts_with(&draft.name);
@@ -188,11 +199,13 @@ impl Calls {
             }
             sink.silent(&mut draft.name, name)?;
         }
-        match arguments {
+        match fragment.arguments {
             Some(Value::String(piece)) => sink.silent(&mut draft.arguments, piece),
             Some(whole @ Value::Object(_)) => {
                 draft.arguments.clear();
-                sink.silent(&mut draft.arguments, &whole.to_string())
+                let text = fragment.text.map(str::to_owned);
+                let text = text.unwrap_or_else(|| whole.to_string());
+                sink.silent(&mut draft.arguments, &text)
             }
             _ => Ok(()),
         }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{BLANK_LINE, text_of};
 use crate::answer::{ChunkSink, replace};
+use crate::exact;
 use mainspring_worker::llm::Error;
 
 /// The members of a call that are read; any other is kept as it came. Its item's id and status are of no use to anybody
@@ -367,12 +368,15 @@ impl Items {
                 replace(name, text_of(item, "name"), sink)?;
                 match item.get("arguments") {
                     Some(object @ Value::Object(_)) => {
-                        replace(arguments, &object.to_string(), sink)?;
+                        let text = exact::text(item, "arguments").map(str::to_owned);
+                        let text = text.unwrap_or_else(|| object.to_string());
+                        replace(arguments, &text, sink)?;
                     }
                     _ => replace(arguments, text_of(item, "arguments"), sink)?,
                 }
                 for (name, value) in item.as_object().into_iter().flatten() {
-                    if !OF_CALL.contains(&name.as_str()) && !value.is_null() {
+                    let is_new = !OF_CALL.contains(&name.as_str()) && !exact::is_text(name);
+                    if is_new && !value.is_null() {
                         attached.insert(name.clone(), sink.kept(value)?);
                     }
                 }
