@@ -130,19 +130,25 @@ fn media(block: &mut Value, what: &str, read: fn(&str, &str) -> ContentPart) -> 
 /// The contents of a resource, embedded or read.
 pub(super) fn resource(resource: &mut Value) -> ContentPart {
     let (uri, kind) = (taken(resource, "uri"), taken(resource, "mimeType"));
+    let named = uri.is_some();
     let uri = uri.as_deref().unwrap_or("no address");
     if let Some(text) = taken(resource, "text") {
         let head = about(&[Some(uri), kind.as_deref()]);
         return ContentPart::text(format!("[{head}]\n{text}"));
     }
     let Some(data) = taken(resource, "blob") else {
-        return unknown(Some("resource"));
+        // Only its address: the model can have it read.
+        return if named {
+            ContentPart::text(format!("[{}]", about(&[Some(uri), kind.as_deref()])))
+        } else {
+            unknown(Some("resource"))
+        };
     };
     let kind = kind.as_deref().map(plain_kind);
-    match kind {
+    match kind.as_deref() {
         Some(PDF) => file(uri, PDF, &data),
         Some(kind) if kind.starts_with("image/") => image(kind, &data),
-        _ => note(&word(uri), kind, &data),
+        kind => note(&word(uri), kind, &data),
     }
 }
 
@@ -174,15 +180,16 @@ fn about(words: &[Option<&str>]) -> String {
     words.join(", ")
 }
 
-/// A media type without its parameters.
-fn plain_kind(kind: &str) -> &str {
-    kind.split(';').next().unwrap_or_default().trim()
+/// A media type without its parameters, in lower case.
+fn plain_kind(kind: &str) -> String {
+    let kind = kind.split(';').next().unwrap_or_default();
+    kind.trim().to_ascii_lowercase()
 }
 
 /// An image; if no provider accepts its type, the model is told that there was one.
 fn image(mime_type: &str, base64: &str) -> ContentPart {
     let source = ImageSource::Base64 {
-        media_type: plain_kind(mime_type).to_owned(),
+        media_type: plain_kind(mime_type),
         data: base64.to_owned(),
     };
     let image = ContentPart::Image { source };
@@ -237,6 +244,9 @@ fn word(said: &str) -> String {
         .take(WORD_CHARS_MAX)
         .collect()
 }
+
+#[cfg(test)]
+mod reports;
 
 #[cfg(test)]
 mod tests {
