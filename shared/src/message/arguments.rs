@@ -12,6 +12,9 @@ use serde_json::{Map, Number, Value};
 /// Integers up to this are exact in a double, and so the same number however they are written.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
+/// How long a number and how large its exponent may be: doubles end before it, and so do the numbers of databases.
+const DIGITS_MAX: usize = 400;
+
 /// How deep arguments are read; parsers of JSON refuse more.
 const DEPTH_MAX: usize = 127;
 
@@ -28,21 +31,27 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Reads what a model wrote: blank text is the empty object, and what is no JSON is a string.
+    /// Reads what a model wrote: blank text is the empty object. What is no JSON is a string, and so is what a
+    /// database could not store as JSON, or only as something else: that it has a [`fault`](Self::fault) is all that is left
+    /// to say of it.
     pub fn read(text: &str) -> Self {
         if text.trim().is_empty() {
             return Value::Object(Map::new()).into();
         }
-        match serde_json::from_str::<Value>(text) {
-            Ok(value) => {
-                let value = plain(value);
-                let own = value.to_string();
-                Self {
-                    value,
-                    text: (own != text).then(|| text.trim().into()),
-                }
-            }
-            Err(_) => Value::String(text.replace('\0', "\u{fffd}")).into(),
+        let Ok(value) = serde_json::from_str::<Value>(text) else {
+            return Value::String(text.replace('\0', "\u{fffd}")).into();
+        };
+        let value = plain(value);
+        let own = value.to_string();
+        if own == text {
+            return value.into();
+        }
+        if scan(text).is_some() {
+            return Value::String(text.to_owned()).into();
+        }
+        Self {
+            value,
+            text: Some(text.trim().into()),
         }
     }
 
@@ -198,8 +207,10 @@ fn whole(number: Number) -> Number {
 fn unreadable(text: &str) -> Option<String> {
     // It is JSON but for what a value cannot hold.
     serde_json::from_str::<&RawValue>(text).ok()?;
-    let known = scan(text);
-    known.or_else(|| Some("they contain one half of a surrogate pair".to_owned()))
+    scan(text).or_else(|| {
+        let halves = serde_json::from_str::<Value>(text).is_err();
+        halves.then(|| "they contain one half of a surrogate pair".to_owned())
+    })
 }
 
 /// The first thing in a JSON text that its value cannot say.
@@ -294,6 +305,12 @@ fn holds_nul(string: &str) -> bool {
 fn is_exact(number: &str) -> bool {
     if number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok() {
         return true;
+    }
+    let exponent = number
+        .split_once(['e', 'E'])
+        .and_then(|(_, power)| power.parse::<i32>().ok());
+    if number.len() > DIGITS_MAX || exponent.is_some_and(|power| power.abs() > DIGITS_MAX as i32) {
+        return false;
     }
     let Ok(float) = number.parse::<f64>() else {
         return false;
