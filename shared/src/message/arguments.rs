@@ -7,10 +7,9 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
-/// Integers up to this are exact in a double, and so the same number however they are written.
-const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+use crate::json::{clean, clean_value};
 
 /// How long a number and how large its exponent may be: doubles end before it, and so do the numbers of databases.
 const DIGITS_MAX: usize = 400;
@@ -22,7 +21,8 @@ const DEPTH_MAX: usize = 127;
 ///
 /// Whoever passes them on, to a tool, a policy, a person or back to the model, passes on the model's own
 /// [`text`](Self::text): numbers, strings and the order of members stay as they were written. Whoever acts on them reads
-/// the value. Where the two do not say the same, [`fault`](Self::fault) says why, and nothing is to be done with them.
+/// the value, which says the same. A text of which no value says the same is a string, and [`fault`](Self::fault) says
+/// why: nothing is to be done with it.
 #[derive(Clone, Default)]
 pub struct Arguments {
     value: Value,
@@ -38,20 +38,25 @@ impl Arguments {
         if text.trim().is_empty() {
             return Value::Object(Map::new()).into();
         }
-        let Ok(value) = serde_json::from_str::<Value>(text) else {
-            return Value::String(text.replace('\0', "\u{fffd}")).into();
-        };
-        let value = plain(value);
+        match serde_json::from_str(text) {
+            Ok(value) => Self::said(value, text),
+            Err(_) => Value::String(clean(text).into_owned()).into(),
+        }
+    }
+
+    /// A value that was read of this text.
+    fn said(value: Value, text: &str) -> Self {
+        let value = clean_value(value);
         let own = value.to_string();
         if own == text {
-            return value.into();
-        }
-        if scan(text).is_some() {
-            return Value::String(text.to_owned()).into();
-        }
-        Self {
-            value,
-            text: Some(text.trim().into()),
+            value.into()
+        } else if scan(text).is_some() {
+            Value::String(text.to_owned()).into()
+        } else {
+            Self {
+                value,
+                text: Some(text.trim().into()),
+            }
         }
     }
 
@@ -92,16 +97,12 @@ impl Arguments {
         self.len() == 0
     }
 
-    /// Why the value does not say what the text says, in words for the model: U+0000, which a database cannot store; a
-    /// number that no double and no 64-bit integer equals; or a member that is given twice.
+    /// Why a model's words are no value that could be used, in words for the model: they hold U+0000 or half of a
+    /// character, which a database cannot store as JSON; a number that no double and no 64-bit integer equals; or a member
+    /// that is given twice.
     pub fn fault(&self) -> Option<String> {
-        let text = match (&self.text, &self.value) {
-            (Some(text), _) => text,
-            // What is no JSON may be so only because of one of its numbers or characters.
-            (None, Value::String(text)) => return unreadable(text),
-            (None, _) => return None,
-        };
-        scan(text)
+        // Where there is a text or another value, the two say the same.
+        self.value.as_str().and_then(unreadable)
     }
 }
 
@@ -174,32 +175,8 @@ impl<'de> Deserialize<'de> for Arguments {
             | Value::Bool(_)
             | Value::Number(_)
             | Value::Array(_)
-            | Value::Object(_) => Self::read(text),
+            | Value::Object(_) => Self::said(value, text),
         })
-    }
-}
-
-/// The value without U+0000, and with whole numbers as integers, as tools expect them.
-fn plain(value: Value) -> Value {
-    match value {
-        Value::String(text) if text.contains('\0') => Value::String(text.replace('\0', "\u{fffd}")),
-        Value::Number(number) => Value::Number(whole(number)),
-        Value::Array(items) => Value::Array(items.into_iter().map(plain).collect()),
-        Value::Object(members) => {
-            let members = members.into_iter();
-            let members = members.map(|(key, value)| (key.replace('\0', "\u{fffd}"), plain(value)));
-            Value::Object(members.collect())
-        }
-        Value::Null | Value::Bool(_) | Value::String(_) => value,
-    }
-}
-
-fn whole(number: Number) -> Number {
-    match number.as_f64() {
-        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT_MAX => {
-            Number::from(float as i64)
-        }
-        _ => number,
     }
 }
 
