@@ -118,16 +118,15 @@ struct Canonical<'a> {
     adaptive: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     images_max_edge: Option<u32>,
-    #[serde(serialize_with = "sorted")]
-    output: Option<&'a OutputSpec>,
+    output: Option<ByName<'a, OutputSpec>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     json_object: bool,
     #[serde(skip_serializing_if = "ToolChoice::is_auto")]
     tool_choice: &'a ToolChoice,
     #[serde(skip_serializing_if = "Option::is_none")]
     parallel_tool_calls: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "sorted")]
-    model_options: Option<&'a Map<String, Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_options: Option<ByName<'a, Map<String, Value>>>,
     tools: Vec<Tool<'a>>,
     system: Option<&'a str>,
     messages: Messages<'a>,
@@ -172,11 +171,11 @@ impl<'a> Canonical<'a> {
             thinking_tokens: *thinking_tokens,
             adaptive: *adaptive,
             images_max_edge: *images_max_edge,
-            output: output.as_deref(),
+            output: output.as_deref().map(ByName),
             json_object: *json_object,
             tool_choice,
             parallel_tool_calls: *parallel_tool_calls,
-            model_options: model_options.as_deref(),
+            model_options: model_options.as_deref().map(ByName),
             tools: tools.iter().map(|tool| Tool::of(tool)).collect(),
             system: system.as_deref(),
             messages: Messages(messages),
@@ -185,13 +184,14 @@ impl<'a> Canonical<'a> {
     }
 }
 
-/// Serializes its JSON with all members sorted.
-fn sorted<T: Serialize, S: Serializer>(
-    value: &Option<T>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let value = serde_json::to_value(value).map_err(serde::ser::Error::custom)?;
-    Sorted(&value).serialize(serializer)
+/// Serializes as its JSON with all members sorted.
+struct ByName<'a, T>(&'a T);
+
+impl<T: Serialize> Serialize for ByName<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let value = serde_json::to_value(self.0).map_err(serde::ser::Error::custom)?;
+        Sorted(&value).serialize(serializer)
+    }
 }
 
 #[derive(Serialize)]
