@@ -33,7 +33,6 @@ pub use self::delegation::{Delegation, NotGranted};
 pub use self::isolation::Isolation;
 pub use self::memory::{ExtractMode, MemorySpec, RecallMode};
 pub use self::model_options::{ModelOptions, OptionFault};
-pub(crate) use self::named::ordered;
 pub use self::named::{
     AgentKey, AgentLimits, AgentName, AgentQuery, AgentRef, AgentVersion, AgentVersionView, Alias,
     NameFault, NamedAgent, NamedAgentView, Pick,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::id::SendId;
+use crate::json::one_line;
 use crate::message::{Message, Role};
 use crate::send::{SendStatus, SendView};
 use crate::step::{Step, StepKind};
@@ -53,10 +54,8 @@ pub struct Event {
     pub id: EventId,
     /// Its type, such as `message.completed`.
     pub name: &'static str,
-    /// Its data.
-    pub data: Value,
-    /// The text of its data, where the value does not say it whole: a model's own words for the arguments of its calls.
-    pub text: Option<String>,
+    /// Its data: a JSON object that names its send, in one line, with the model's own words for the arguments of calls.
+    pub data: String,
     /// Whether its send's stream ends with it.
     pub last: bool,
 }
@@ -64,33 +63,32 @@ pub struct Event {
 /// Expands a step into its events. `messages` are those that the step wrote (or fewer, if they were
 /// removed since), `send` is the current state of the send.
 pub fn expand(step: &Step, messages: &[Message], send: Option<&SendView>) -> Vec<Event> {
-    let mut events: Vec<(&'static str, Value)> = Vec::new();
+    let mut events: Vec<(&'static str, String)> = Vec::new();
+    let named = |data| named(data, step.send_id);
     match step.kind {
-        StepKind::Accepted => events.push(("send.queued", brief(step, SendStatus::Queued))),
+        StepKind::Accepted => events.push(("send.queued", named(brief(step, SendStatus::Queued)))),
         StepKind::Waiting => {
             let mut data = brief(step, SendStatus::Waiting);
             data["waiting_on"] = json!(step.refs.reason);
-            events.push(("send.waiting", data));
+            events.push(("send.waiting", named(data)));
         }
         StepKind::Resumed => {
             let mut data = brief(step, SendStatus::Running);
             data["reason"] = json!(step.refs.reason);
-            events.push(("send.resumed", data));
+            events.push(("send.resumed", named(data)));
         }
         StepKind::Round | StepKind::Calls => events.extend(written(step, messages)),
         StepKind::Folded => {
-            let mut data = json!(step.refs.fold);
-            data["send_id"] = json!(step.send_id);
-            events.push(("context.folded", data));
+            events.push(("context.folded", named(json!(step.refs.fold))));
         }
         StepKind::Finished => {
             events.extend(written(step, messages));
-            events.push(ending(step, send));
+            let (name, data) = ending(step, send);
+            events.push((name, named(data)));
         }
     }
     let final_step = step.kind == StepKind::Finished;
     let count = events.len();
-    let mut said = messages.iter().map(in_own_words);
     let numbered = events
         .into_iter()
         .enumerate()
@@ -100,40 +98,37 @@ pub fn expand(step: &Step, messages: &[Message], send: Option<&SendView>) -> Vec
                 i: i as u32,
             },
             name,
-            text: (name == COMPLETED).then(|| said.next().flatten()).flatten(),
             data,
             last: final_step && i + 1 == count,
         });
     numbered.collect()
 }
 
-/// The event of a stored message.
-const COMPLETED: &str = "message.completed";
-
-/// The text of a message of which the value would not tell what the model wrote.
-fn in_own_words(message: &Message) -> Option<String> {
-    let mut calls = message.tool_calls.iter();
-    calls
-        .any(|call| call.arguments.is_verbatim())
-        .then(|| serde_json::to_string(message).ok())
-        .flatten()
+/// The data of an event with the send's id, so that the events of a session's stream can be told apart.
+pub fn named(mut data: Value, send: SendId) -> String {
+    if let Value::Object(members) = &mut data {
+        let id = members.entry("send_id");
+        id.or_insert_with(|| Value::String(send.to_string()));
+    }
+    // JSON contains no raw line breaks, so it fits on one line.
+    data.to_string()
 }
 
 fn brief(step: &Step, status: SendStatus) -> Value {
     json!({ "id": step.send_id, "status": status, "at": step.at })
 }
 
-fn written(step: &Step, messages: &[Message]) -> Vec<(&'static str, Value)> {
+fn written(step: &Step, messages: &[Message]) -> Vec<(&'static str, String)> {
+    let named = |data| named(data, step.send_id);
     let mut events = Vec::new();
     let round = step.refs.round.as_ref();
     if let Some(recalled) = round.and_then(|round| round.recalled.as_ref()) {
-        let mut data = serde_json::to_value(recalled).unwrap_or_default();
-        data["send_id"] = json!(step.send_id);
-        events.push(("memory.recalled", data));
+        events.push(("memory.recalled", named(json!(recalled))));
     }
     for message in messages {
-        let data = serde_json::to_value(message).unwrap_or_default();
-        events.push((COMPLETED, data));
+        // It names its send. A value would not have the model's own words.
+        let data = serde_json::to_string(message).unwrap_or_default();
+        events.push(("message.completed", one_line(data)));
         if message.role == Role::Tool {
             let data = json!({
                 "id": message.tool_call_id,
@@ -145,7 +140,7 @@ fn written(step: &Step, messages: &[Message]) -> Vec<(&'static str, Value)> {
             } else {
                 "tool_call.completed"
             };
-            events.push((name, data));
+            events.push((name, named(data)));
         }
     }
     if let Some(round) = round {
@@ -158,7 +153,7 @@ fn written(step: &Step, messages: &[Message]) -> Vec<(&'static str, Value)> {
         if let Some(digest) = round.digest {
             data["digest"] = json!(digest);
         }
-        events.push(("round.completed", data));
+        events.push(("round.completed", named(data)));
     }
     events
 }
@@ -248,6 +243,9 @@ pub enum LiveKind {
         /// Its arguments; null if they are too large for a live event. Its row has them.
         #[serde(default)]
         arguments: Value,
+        /// The model's own words for them, where the value does not say it whole.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
     },
     /// A call that is being made reports how far it is.
     #[serde(rename = "tool_call.progress")]

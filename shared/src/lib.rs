@@ -13,6 +13,7 @@ pub mod event;
 pub mod id;
 pub mod inbox;
 pub mod journal;
+pub mod json;
 pub mod lease;
 pub mod list;
 pub mod message;

@@ -133,7 +133,14 @@ impl Writer {
     fn lines<T: Serialize>(&mut self, values: &[T]) -> serde_json::Result<Vec<u8>> {
         let mut lines = Vec::new();
         for value in values {
+            let from = lines.len();
             serde_json::to_writer(&mut lines, value)?;
+            // Arguments may stand on several lines; inside of strings JSON has no raw line breaks.
+            for byte in &mut lines[from..] {
+                if matches!(*byte, b'\n' | b'\r') {
+                    *byte = b' ';
+                }
+            }
             lines.push(b'\n');
         }
         self.hash.update(&lines);

@@ -1,9 +1,8 @@
 //! Idempotency keys, which make repeated requests harmless.
 
-use std::collections::BTreeMap;
-
 use axum::http::HeaderMap;
 use mainspring_scheduler::error::Error;
+use mainspring_shared::json::Sorted;
 use mainspring_shared::store::IdempotencyKey;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -89,26 +88,9 @@ pub(super) fn body_hash(body: &[u8]) -> Result<[u8; 32], Error> {
         } else {
             parse(body, "")?
         };
-        let canonical = serde_json::to_vec(&sorted(value)).map_err(|_| Error::internal())?;
+        let canonical = serde_json::to_vec(&Sorted(&value)).map_err(|_| Error::internal())?;
         Ok(Sha256::digest(canonical).into())
     })
-}
-
-/// The value with the members of every object sorted, however objects are represented in memory.
-fn sorted(value: Value) -> Value {
-    match value {
-        Value::Object(members) => {
-            let ordered: BTreeMap<String, Value> = members.into_iter().collect();
-            Value::Object(
-                ordered
-                    .into_iter()
-                    .map(|(name, value)| (name, sorted(value)))
-                    .collect(),
-            )
-        }
-        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
-    }
 }
 
 #[cfg(test)]

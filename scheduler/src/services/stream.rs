@@ -308,13 +308,13 @@ impl Reader {
         let written: Vec<_> = written.cloned().collect();
         let mut bytes = 0;
         for event in expand(step, &written, view.as_ref()) {
+            self.ended |= event.last && matches!(self.scope, Scope::Send { .. });
             if event.id > self.at.seen {
-                let told = StreamEvent::durable(&event, step.send_id);
+                self.at.seen = event.id;
+                let told = StreamEvent::durable(event);
                 bytes += told.data.len();
                 out.push(told);
-                self.at.seen = event.id;
             }
-            self.ended |= event.last && matches!(self.scope, Scope::Send { .. });
         }
         self.progress.note(step);
         Ok(bytes)

@@ -7,11 +7,11 @@ use std::str::FromStr;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::AgentSpec;
 use crate::id::{KeyId, TenantId};
+use crate::json::Sorted;
 use crate::stored::Extra;
 use crate::tenant::{LedgerLimits, Limits, Usd};
 use crate::time::Timestamp;
@@ -313,26 +313,14 @@ impl AgentVersion {
 impl AgentSpec {
     /// SHA-256 of its JSON with the members of every object sorted, as 64 hex digits.
     pub fn hash(&self) -> String {
-        let canonical = serde_json::to_value(self).map(ordered).unwrap_or_default();
-        let digest = Sha256::digest(canonical.to_string());
+        let value = serde_json::to_value(self).unwrap_or_default();
+        let canonical = serde_json::to_vec(&Sorted(&value)).unwrap_or_default();
+        let digest = Sha256::digest(canonical);
         digest.iter().fold(String::new(), |mut text, byte| {
             // Writing to a string cannot fail.
             let _ = write!(text, "{byte:02x}");
             text
         })
-    }
-}
-
-/// The value with every object's members sorted, whatever their order in memory.
-pub(crate) fn ordered(value: Value) -> Value {
-    match value {
-        Value::Object(members) => {
-            let sorted: BTreeMap<String, Value> = members.into_iter().collect();
-            let sorted = sorted.into_iter();
-            Value::Object(sorted.map(|(name, one)| (name, ordered(one))).collect())
-        }
-        Value::Array(items) => Value::Array(items.into_iter().map(ordered).collect()),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
     }
 }
 

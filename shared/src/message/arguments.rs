@@ -7,12 +7,13 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 use super::numbers::string_end;
+use crate::json::{clean, clean_value};
 
-/// Integers up to this are exact in a double, and so the same number however they are written.
-const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+/// How long a number and how large its exponent may be: doubles end before it, and so do the numbers of databases.
+const DIGITS_MAX: usize = 400;
 
 /// How deep arguments are read; parsers of JSON refuse more.
 const DEPTH_MAX: usize = 127;
@@ -21,7 +22,8 @@ const DEPTH_MAX: usize = 127;
 ///
 /// Whoever passes them on, to a tool, a policy, a person or back to the model, passes on the model's own
 /// [`text`](Self::text): numbers, strings and the order of members stay as they were written. Whoever acts on them reads
-/// the value. Where the two do not say the same, [`fault`](Self::fault) says why, and nothing is to be done with them.
+/// the value, which says the same. A text of which no value says the same is a string, and [`fault`](Self::fault) says
+/// why: nothing is to be done with it.
 #[derive(Clone, Default)]
 pub struct Arguments {
     value: Value,
@@ -30,21 +32,32 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Reads what a model wrote: blank text is the empty object, and what is no JSON is a string.
+    /// Reads what a model wrote: blank text is the empty object. What is no JSON is a string, and so is what a
+    /// database could not store as JSON, or only as something else: that it has a [`fault`](Self::fault) is all that is left
+    /// to say of it.
     pub fn read(text: &str) -> Self {
         if text.trim().is_empty() {
             return Value::Object(Map::new()).into();
         }
-        match serde_json::from_str::<Value>(text) {
-            Ok(value) => {
-                let value = plain(value);
-                let own = value.to_string();
-                Self {
-                    value,
-                    text: (own != text).then(|| text.trim().into()),
-                }
+        match serde_json::from_str(text) {
+            Ok(value) => Self::said(value, text),
+            Err(_) => Value::String(clean(text).into_owned()).into(),
+        }
+    }
+
+    /// A value that was read of this text.
+    fn said(value: Value, text: &str) -> Self {
+        let value = clean_value(value);
+        let own = value.to_string();
+        if own == text {
+            value.into()
+        } else if scan(text).is_some() {
+            Value::String(text.to_owned()).into()
+        } else {
+            Self {
+                value,
+                text: Some(text.trim().into()),
             }
-            Err(_) => Value::String(text.replace('\0', "\u{fffd}")).into(),
         }
     }
 
@@ -85,16 +98,12 @@ impl Arguments {
         self.len() == 0
     }
 
-    /// Why the value does not say what the text says, in words for the model: U+0000, which a database cannot store; a
-    /// number that no double and no 64-bit integer equals; or a member that is given twice.
+    /// Why a model's words are no value that could be used, in words for the model: they hold U+0000 or half of a
+    /// character, which a database cannot store as JSON; a number that no double and no 64-bit integer equals; or a member
+    /// that is given twice.
     pub fn fault(&self) -> Option<String> {
-        let text = match (&self.text, &self.value) {
-            (Some(text), _) => text,
-            // What is no JSON may be so only because of one of its numbers or characters.
-            (None, Value::String(text)) => return unreadable(text),
-            (None, _) => return None,
-        };
-        scan(text)
+        // Where there is a text or another value, the two say the same.
+        self.value.as_str().and_then(unreadable)
     }
 }
 
@@ -167,32 +176,8 @@ impl<'de> Deserialize<'de> for Arguments {
             | Value::Bool(_)
             | Value::Number(_)
             | Value::Array(_)
-            | Value::Object(_) => Self::read(text),
+            | Value::Object(_) => Self::said(value, text),
         })
-    }
-}
-
-/// The value without U+0000, and with whole numbers as integers, as tools expect them.
-fn plain(value: Value) -> Value {
-    match value {
-        Value::String(text) if text.contains('\0') => Value::String(text.replace('\0', "\u{fffd}")),
-        Value::Number(number) => Value::Number(whole(number)),
-        Value::Array(items) => Value::Array(items.into_iter().map(plain).collect()),
-        Value::Object(members) => {
-            let members = members.into_iter();
-            let members = members.map(|(key, value)| (key.replace('\0', "\u{fffd}"), plain(value)));
-            Value::Object(members.collect())
-        }
-        Value::Null | Value::Bool(_) | Value::String(_) => value,
-    }
-}
-
-fn whole(number: Number) -> Number {
-    match number.as_f64() {
-        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT_MAX => {
-            Number::from(float as i64)
-        }
-        _ => number,
     }
 }
 
@@ -200,8 +185,10 @@ fn whole(number: Number) -> Number {
 fn unreadable(text: &str) -> Option<String> {
     // It is JSON but for what a value cannot hold.
     serde_json::from_str::<&RawValue>(text).ok()?;
-    let known = scan(text);
-    known.or_else(|| Some("they contain one half of a surrogate pair".to_owned()))
+    scan(text).or_else(|| {
+        let halves = serde_json::from_str::<Value>(text).is_err();
+        halves.then(|| "they contain one half of a surrogate pair".to_owned())
+    })
 }
 
 /// The first thing in a JSON text that its value cannot say.
@@ -283,6 +270,12 @@ fn holds_nul(string: &str) -> bool {
 fn is_exact(number: &str) -> bool {
     if number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok() {
         return true;
+    }
+    let exponent = number
+        .split_once(['e', 'E'])
+        .and_then(|(_, power)| power.parse::<i32>().ok());
+    if number.len() > DIGITS_MAX || exponent.is_some_and(|power| power.abs() > DIGITS_MAX as i32) {
+        return false;
     }
     let Ok(float) = number.parse::<f64>() else {
         return false;

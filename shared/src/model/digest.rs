@@ -6,11 +6,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::{Request, ToolSpec};
-use crate::agent::{ReasoningEffort, ToolChoice, ordered};
+use crate::agent::{OutputSpec, ReasoningEffort, ToolChoice};
+use crate::json::Sorted;
 use crate::message::{ContentPart, Message, Role, ToolCall};
 
 /// SHA-256 of what a model is shown and how it should answer, in a provider-independent form. Equal
@@ -117,7 +118,7 @@ struct Canonical<'a> {
     adaptive: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     images_max_edge: Option<u32>,
-    output: Option<Value>,
+    output: Option<ByName<'a, OutputSpec>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     json_object: bool,
     #[serde(skip_serializing_if = "ToolChoice::is_auto")]
@@ -125,7 +126,7 @@ struct Canonical<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     parallel_tool_calls: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    model_options: Option<Value>,
+    model_options: Option<ByName<'a, Map<String, Value>>>,
     tools: Vec<Tool<'a>>,
     system: Option<&'a str>,
     messages: Messages<'a>,
@@ -170,11 +171,11 @@ impl<'a> Canonical<'a> {
             thinking_tokens: *thinking_tokens,
             adaptive: *adaptive,
             images_max_edge: *images_max_edge,
-            output: output.as_deref().map(sorted),
+            output: output.as_deref().map(ByName),
             json_object: *json_object,
             tool_choice,
             parallel_tool_calls: *parallel_tool_calls,
-            model_options: model_options.as_deref().map(sorted),
+            model_options: model_options.as_deref().map(ByName),
             tools: tools.iter().map(|tool| Tool::of(tool)).collect(),
             system: system.as_deref(),
             messages: Messages(messages),
@@ -183,16 +184,21 @@ impl<'a> Canonical<'a> {
     }
 }
 
-/// Its JSON with all members sorted.
-fn sorted(value: &impl Serialize) -> Value {
-    serde_json::to_value(value).map(ordered).unwrap_or_default()
+/// Serializes as its JSON with all members sorted.
+struct ByName<'a, T>(&'a T);
+
+impl<T: Serialize> Serialize for ByName<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let value = serde_json::to_value(self.0).map_err(serde::ser::Error::custom)?;
+        Sorted(&value).serialize(serializer)
+    }
 }
 
 #[derive(Serialize)]
 struct Tool<'a> {
     name: &'a str,
     description: &'a str,
-    parameters: Value,
+    parameters: Sorted<'a>,
 }
 
 impl<'a> Tool<'a> {
@@ -200,7 +206,7 @@ impl<'a> Tool<'a> {
         Self {
             name: &tool.name,
             description: &tool.description,
-            parameters: ordered(tool.parameters.clone()),
+            parameters: Sorted(&tool.parameters),
         }
     }
 }

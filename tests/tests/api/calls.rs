@@ -4,7 +4,7 @@ use mainspring_shared::send::WaitingOn;
 use mainspring_shared::tool::{Asked, Inquiry, Reply, Wants};
 use serde_json::{Value, json};
 
-use crate::world::{Scheduler, World, nothing};
+use crate::world::{SAID, Scheduler, World, nothing};
 
 fn results(session: &str) -> String {
     format!("/v1/sessions/{session}/tool-results")
@@ -170,7 +170,9 @@ async fn what_waits_for_an_answer_is_listed_until_it_has_one() {
     let send = api.send(&session, "go").await;
     let claimed = world.claim(&session).await;
     let call = world.ask(&claimed, WaitingOn::Human, true).await;
-    let listed = api.get(&waiting).await.ok(200);
+    let answer = api.get(&waiting).await;
+    assert!(answer.text.contains(SAID), "{}", answer.text);
+    let listed = answer.ok(200);
     let [only] = listed["data"].as_array().expect("a list").as_slice() else {
         panic!("{listed}");
     };

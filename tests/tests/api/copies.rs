@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::list::{self, Bounds, List, ListName, NewEntry, WhenFull};
-use mainspring_shared::message::{ContentPart, Message, NewMessage, Role, ToolCall};
+use mainspring_shared::message::{Arguments, ContentPart, Message, NewMessage, Role, ToolCall};
 use mainspring_shared::store::{AuditOptions, ImportSession, ListOutcome, NewSession, WriteList};
 use mainspring_shared::time::Timestamp;
 use serde_json::{Map, Value, json};
@@ -32,9 +32,13 @@ fn message(role: Role, send: u128, text: &str) -> Message {
 }
 
 fn asking(send: u128, calls: &[&str]) -> Message {
-    let calls = calls
-        .iter()
-        .map(|id| ToolCall::new(*id, "look", json!({ "at": [1, null] })));
+    let calls = calls.iter().map(|id| {
+        ToolCall::new(
+            *id,
+            "look",
+            Arguments::read("{\r\n\t\"at\": [1.50, null]\n}"),
+        )
+    });
     Message {
         tool_calls: calls.collect(),
         ..message(Role::Assistant, send, "")

@@ -17,7 +17,7 @@ use mainspring_shared::error::{Code, Failure};
 use mainspring_shared::event::{Delta, LiveEvent, LiveKind};
 use mainspring_shared::id::{BootId, LeaseToken, SessionId, SessionKey, TenantId};
 use mainspring_shared::lease::Lease;
-use mainspring_shared::message::{ContentPart, NewMessage, Role as Speaker, ToolCall};
+use mainspring_shared::message::{Arguments, ContentPart, NewMessage, Role as Speaker, ToolCall};
 use mainspring_shared::send::{SendResult, SendStatus, StopReason, WaitingOn};
 use mainspring_shared::step::RoundRef;
 use mainspring_shared::store::{
@@ -33,6 +33,9 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::client::{Answer, Call, Events};
+
+/// The arguments of a call, in the words of a model that writes on several lines.
+pub(crate) const SAID: &str = "{\r\n  \"to\": \"x\",\"n\": 1.50\n}";
 
 /// The whole system except its HTTP clients.
 pub(crate) struct World {
@@ -273,7 +276,7 @@ impl World {
         let mut messages = written(claimed, 0, "calling");
         messages[1]
             .tool_calls
-            .push(ToolCall::new(id.clone(), "outside", serde_json::json!({})));
+            .push(ToolCall::new(id.clone(), "outside", Arguments::read(SAID)));
         let append = AppendRound {
             fold: None,
             key: claimed.key,
@@ -285,7 +288,7 @@ impl World {
                 round: 0,
                 place: 0,
                 name: "outside".to_owned(),
-                arguments: serde_json::json!({}).into(),
+                arguments: Arguments::read(SAID),
                 repeat: Repeat::Keyed,
                 begins,
             }],

@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Number, Value};
+use serde_json::Value;
 
-/// Integers up to this are exact in a double, and so the same number however they are written.
-const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+pub use mainspring_shared::json::{clean, clean_value};
 
 /// Parses JSON whose strings may contain lone surrogates, which become U+FFFD.
 pub fn parse(text: &str) -> Option<Value> {
@@ -15,48 +14,6 @@ pub fn parse(text: &str) -> Option<Value> {
             Cow::Owned(repaired) => serde_json::from_str(&repaired).ok(),
             Cow::Borrowed(_) => None,
         },
-    }
-}
-
-/// The text without U+0000, which a database cannot store.
-pub fn clean(text: &str) -> Cow<'_, str> {
-    if text.contains('\0') {
-        Cow::Owned(text.replace('\0', "\u{fffd}"))
-    } else {
-        Cow::Borrowed(text)
-    }
-}
-
-/// The value without U+0000, and with whole numbers as integers: what a database returns must
-/// parse, and be sent again, exactly like what was first received.
-pub fn clean_value(value: Value) -> Value {
-    match value {
-        Value::String(text) if text.contains('\0') => Value::String(clean(&text).into_owned()),
-        Value::Number(number) => Value::Number(plain(number)),
-        Value::Array(items) => Value::Array(items.into_iter().map(clean_value).collect()),
-        Value::Object(members) => Value::Object(
-            members
-                .into_iter()
-                .map(|(key, value)| {
-                    let key = if key.contains('\0') {
-                        clean(&key).into_owned()
-                    } else {
-                        key
-                    };
-                    (key, clean_value(value))
-                })
-                .collect(),
-        ),
-        Value::Null | Value::Bool(_) | Value::String(_) => value,
-    }
-}
-
-fn plain(number: Number) -> Number {
-    match number.as_f64() {
-        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT_MAX => {
-            Number::from(float as i64)
-        }
-        _ => number,
     }
 }
 

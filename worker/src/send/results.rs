@@ -165,7 +165,7 @@ fn seen_by_hooks(record: &CallRecord) -> Option<(ToolCall, CallResult)> {
     let call = ToolCall {
         call_id: record.call_id.clone(),
         name: record.name.clone(),
-        said: None,
+        said: Some(record.arguments.text().into()),
         arguments: record.arguments.as_object().cloned().unwrap_or_default(),
     };
     Some((call, record.result.clone()?))

@@ -2,7 +2,7 @@
 //! made before hooks, approvals and tools see a call, and what is stored is the repaired call, so
 //! that the transcript does not teach the model its own mistake.
 
-use mainspring_shared::message::ToolCall;
+use mainspring_shared::message::{Arguments, ToolCall};
 use serde_json::Value;
 
 use super::offer::{Offer, Offers};
@@ -49,7 +49,10 @@ pub(crate) fn repair(offers: &Offers, call: &mut ToolCall) -> Vec<Repair> {
             None => return repairs,
         },
     };
-    if let Some((arguments, made)) = rearranged(offer, &call.arguments) {
+    // What the model is to say again is not repaired.
+    if call.arguments.fault().is_none()
+        && let Some((arguments, made)) = rearranged(offer, &call.arguments)
+    {
         call.arguments = arguments.into();
         repairs.extend(made);
     }
@@ -127,6 +130,9 @@ fn member(value: &mut Value, place: &str) -> Option<Repair> {
 fn inside(text: &str) -> Option<Value> {
     let mut text = text.to_owned();
     for _ in 0..LAYERS_MAX {
+        if Arguments::read(&text).fault().is_some() {
+            return None;
+        }
         match serde_json::from_str(&text).ok()? {
             Value::String(deeper) => text = deeper,
             value @ (Value::Object(_) | Value::Array(_)) => return Some(value),
@@ -189,6 +195,19 @@ mod tests {
         let mut call = ToolCall::new("c", name, arguments);
         let repairs = repair(&offers(&["read", "write"]), &mut call);
         (call.name, call.arguments.into_value(), repairs)
+    }
+
+    #[test]
+    fn what_a_value_cannot_say_is_never_repaired() {
+        for text in [
+            r#"{"q": "x", "limit": null, "id": 25000000000000000001}"#,
+            r#""{\"q\": \"x\", \"id\": 25000000000000000001}""#,
+            r#""{\"q\": \"x\\u0000\"}""#,
+        ] {
+            let mut call = ToolCall::new("c", "read", Arguments::read(text));
+            assert!(repair(&offers(&["read"]), &mut call).is_empty(), "{text}");
+            assert!(call.arguments.fault().is_some(), "{text}");
+        }
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Events in the form that readers get.
 
-use mainspring_shared::event::{Event, EventId, LiveEvent};
+use mainspring_shared::event::{Event, EventId, LiveEvent, LiveKind, named};
 use mainspring_shared::id::SendId;
+use mainspring_shared::json::one_line;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 /// An event of a stream.
@@ -17,66 +20,81 @@ pub struct StreamEvent {
 
 impl StreamEvent {
     /// A durable event.
-    pub(super) fn durable(event: &Event, send: SendId) -> Self {
+    pub(super) fn durable(event: Event) -> Self {
         Self {
             id: Some(event.id),
             name: event.name,
-            data: match &event.text {
-                // A stored message names its send.
-                Some(text) => text.clone(),
-                None => naming(event.data.clone(), send),
-            },
+            data: event.data,
         }
     }
 
     /// A live event.
     pub(super) fn live(event: &LiveEvent) -> Self {
-        let mut kind = serde_json::to_value(&event.kind).unwrap_or_default();
-        let data = kind
-            .get_mut("data")
-            .map_or_else(|| Value::Object(Map::default()), Value::take);
         Self {
             id: None,
             name: event.kind.name(),
-            data: naming(data, event.send_id),
+            data: verbatim(event).unwrap_or_else(|| plain(event)),
         }
     }
 }
 
-/// Adds the send's id to the data of an event, so that the events of a session's stream can be told
-/// apart.
-fn naming(mut data: Value, send: SendId) -> String {
-    if let Value::Object(members) = &mut data {
-        members
-            .entry("send_id")
-            .or_insert_with(|| Value::String(send.to_string()));
+fn plain(event: &LiveEvent) -> String {
+    let mut kind = serde_json::to_value(&event.kind).unwrap_or_default();
+    let data = kind
+        .get_mut("data")
+        .map_or_else(|| Value::Object(Map::default()), Value::take);
+    named(data, event.send_id)
+}
+
+/// The data of a call that starts, with arguments as the model wrote them, if a value does not say it whole.
+fn verbatim(event: &LiveEvent) -> Option<String> {
+    #[derive(Serialize)]
+    struct Started<'a> {
+        id: &'a str,
+        name: &'a str,
+        arguments: &'a RawValue,
+        send_id: SendId,
     }
-    // JSON contains no raw line breaks, so it fits on one line.
-    data.to_string()
+    let LiveKind::ToolCallStarted { id, name, text, .. } = &event.kind else {
+        return None;
+    };
+    let started = Started {
+        id,
+        name,
+        arguments: serde_json::from_str(text.as_deref()?).ok()?,
+        send_id: event.send_id,
+    };
+    serde_json::to_string(&started).ok().map(one_line)
 }
 
 #[cfg(test)]
 mod tests {
-    use mainspring_shared::event::LiveKind;
     use serde_json::json;
     use uuid::Uuid;
 
     use super::*;
 
     #[test]
-    fn a_durable_event_has_an_id_and_names_its_send() {
-        let event = Event {
-            id: EventId { n: 3, i: 1 },
-            name: "round.completed",
-            data: json!({ "round": 0, "text": "a\nb" }),
-            text: None,
-            last: false,
+    fn a_call_that_starts_is_told_in_the_models_own_words() {
+        let event = |text: Option<&str>| LiveEvent {
+            send_id: SendId(Uuid::from_u128(7)),
+            kind: LiveKind::ToolCallStarted {
+                id: "call_1".to_owned(),
+                name: "pay".to_owned(),
+                arguments: json!({ "amount": 1 }),
+                text: text.map(str::to_owned),
+            },
         };
-        let told = StreamEvent::durable(&event, SendId(Uuid::from_u128(7)));
-        assert_eq!((told.id, told.name), (Some(event.id), "round.completed"));
+        let told = |event: LiveEvent| StreamEvent::live(&event).data;
         assert_eq!(
-            told.data,
-            "{\"round\":0,\"text\":\"a\\nb\",\"send_id\":\"snd_00000000000000000000000000000007\"}"
+            told(event(Some("{\r\"amount\": 1.00\n}"))),
+            "{\"id\":\"call_1\",\"name\":\"pay\",\"arguments\":{ \"amount\": 1.00 },\
+             \"send_id\":\"snd_00000000000000000000000000000007\"}"
+        );
+        assert_eq!(
+            told(event(None)),
+            "{\"id\":\"call_1\",\"name\":\"pay\",\"arguments\":{\"amount\":1},\
+             \"send_id\":\"snd_00000000000000000000000000000007\"}"
         );
     }
 

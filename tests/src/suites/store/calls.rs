@@ -21,7 +21,7 @@ fn requested(call_id: &str, place: i32) -> CallRecord {
         round: 0,
         place,
         name: "look".to_owned(),
-        arguments: json!({ "at": call_id }).into(),
+        arguments: arguments(call_id),
         repeat: Repeat::Keyed,
         waits_on: None,
         approval: Approval::None,

@@ -19,7 +19,7 @@ use mainspring_shared::store::{
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::tool::call_id;
 use mainspring_shared::usage::Usage;
-use serde_json::{Map, json};
+use serde_json::Map;
 use uuid::Uuid;
 
 pub use calls::*;
@@ -143,7 +143,7 @@ pub fn until(ms: i64) -> SendOptions {
 pub fn answer(text: &str, round: i32, calls: &[&str]) -> NewMessage {
     let calls = calls
         .iter()
-        .map(|id| ToolCall::new(*id, "look", json!({ "at": id })));
+        .map(|id| ToolCall::new(*id, "look", arguments(id)));
     NewMessage {
         role: Role::Assistant,
         tool_calls: calls.collect(),

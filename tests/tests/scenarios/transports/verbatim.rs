@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use mainspring_providers::{Kind, ProviderSettings};
 use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::event::expand;
+use mainspring_shared::json::one_line;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::tool::schema::any_object;
 use mainspring_shared::tool::{CallResult, Repeat, ToolEntry};
@@ -88,7 +89,7 @@ fn objects() -> impl Strategy<Value = String> {
     prop::collection::vec(item, 0..5).prop_map(|items| {
         let members = items.iter().enumerate();
         let members = members.map(|(n, item)| format!("\"m{}\" : {item}", 9 - n));
-        format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
+        format!("{{{}}}", members.collect::<Vec<_>>().join(",\r\n\t"))
     })
 }
 
@@ -192,8 +193,8 @@ async fn passes(kind: Kind, text: &str) {
         .iter()
         .find(|event| event.name == "message.completed");
     let told = told.expect("is told");
-    let told = told.text.clone().unwrap_or_else(|| told.data.to_string());
-    assert!(told.contains(text), "{kind:?}: {told} lacks {text}");
+    let line = one_line(text.to_owned());
+    assert!(told.data.contains(&line), "{kind:?}: {told:?} lacks {line}");
     let last = server.received().pop().expect("was asked");
     assert_eq!(sent_back(kind, &last.body), text, "{kind:?}: sent back");
 }

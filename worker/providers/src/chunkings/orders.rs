@@ -3,7 +3,8 @@
 use mainspring_shared::message::ContentPart;
 use mainspring_worker::llm::{Finish, Reply};
 
-use super::{STYLES, data, delta, end, expected, line, said};
+use super::reading::read;
+use super::{STYLES, THOUGHT, data, delta, end, expected, line, said};
 use crate::settings::Kind;
 
 #[test]

@@ -3,7 +3,7 @@
 use mainspring_shared::message::{ContentPart, Piece, pieces};
 use mainspring_worker::llm::{Chunk, Error, Finish, Reply};
 
-use super::{ARGUMENTS, SAID, Style};
+use super::{ARGUMENTS, Cut, SAID, Style};
 use crate::answer::tests::{request, source};
 use crate::answer::{ANSWER_BYTES_MAX, ChunkSink, Source};
 use crate::http::Reader;

@@ -6,9 +6,18 @@ mod chat;
 mod items;
 mod messages;
 
+use mainspring_shared::message::{ContentPart, Piece, pieces};
+use mainspring_worker::llm::{Chunk, Reply};
 use serde_json::Value;
 
-use super::*;
+use super::chat::{delta, end};
+use super::data;
+use super::reading::read;
+use crate::answer::tests::{request, source};
+use crate::answer::{ChunkSink, Source};
+use crate::http::Reader;
+use crate::settings::Kind;
+use crate::{anthropic, openai, responses};
 
 /// A stream, or a whole body, and the answer in it.
 struct Report {

@@ -178,16 +178,13 @@ impl Run<'_> {
     /// Tells readers that a call begins, here or outside.
     pub(in crate::send) fn announce_call(&self, place: usize) {
         let record = &self.round.records[place];
-        let fits = record.arguments.to_string().len() <= LIVE_BYTES_MAX;
-        let arguments = if fits {
-            record.arguments.value().clone()
-        } else {
-            Value::Null
-        };
+        let given = Some(&record.arguments).filter(|given| given.len() <= LIVE_BYTES_MAX);
+        let text = given.filter(|given| given.is_verbatim());
         self.live(LiveKind::ToolCallStarted {
             id: record.call_id.clone(),
             name: record.name.clone(),
-            arguments,
+            arguments: given.map_or(Value::Null, |given| given.value().clone()),
+            text: text.map(|given| given.text().into_owned()),
         });
     }
 

@@ -3,7 +3,7 @@
 use mainspring_shared::agent::OnBusy;
 use mainspring_shared::id::{BootId, SendId, TenantId};
 use mainspring_shared::inbox::{InboxItem, ItemKind};
-use mainspring_shared::message::{ContentPart, NewMessage};
+use mainspring_shared::message::{Arguments, ContentPart, NewMessage};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
     AcceptSend, AppendRound, CallAnswer, CallBegin, CallChange, CallStep, Claimed, DeliverItem,
@@ -48,11 +48,18 @@ pub fn asks(ms: i64) -> CallBegin {
     }
 }
 
+/// The arguments of a call in the words of a model that writes on several lines: every store returns them to the byte.
+pub fn arguments(call_id: &str) -> Arguments {
+    Arguments::read(&format!(
+        "{{\r\n  \"at\": \"{call_id}\",\"a\":[1.50, 1e2]\n}}"
+    ))
+}
+
 /// The row of a call.
 pub fn new_call(claimed: &Claimed, round: i32, place: i32, begins: CallBegin) -> NewCall {
     let call_id = call(claimed, round, place.unsigned_abs() as usize);
     NewCall {
-        arguments: json!({ "at": call_id }).into(),
+        arguments: arguments(&call_id),
         call_id,
         round,
         place,

@@ -153,11 +153,14 @@ fn declared(url: &str, repeat: Repeat, timeout: Duration) -> HttpTool {
     }
 }
 
+/// What the model wrote.
+const SAID: &str = "{\r\n  \"at\" : \"it\"\n}";
+
 fn invocation() -> Invocation {
     Invocation {
         call_id: "call_7_0_0".to_owned(),
         arguments: Map::from_iter([("at".to_owned(), json!("it"))]),
-        said: None,
+        said: Some(SAID.into()),
         session: SessionKey {
             tenant: TenantId::DEFAULT,
             session: SessionId(Uuid::from_u128(7)),
@@ -217,6 +220,8 @@ async fn a_call_is_one_signed_post_with_its_id_as_key() {
         "send_id": "snd_00000000000000000000000000000008",
     });
     assert_eq!(body, expected);
+    let text = String::from_utf8_lossy(&request.body);
+    assert!(text.contains(SAID), "{text}");
     for (name, value) in [
         ("content-type", "application/json"),
         ("idempotency-key", "call_7_0_0"),

@@ -13,6 +13,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tool::{CallRecord, CallResult, answers, call_id, cancelled_call};
 
+use super::super::super::prelude::arguments;
 use super::super::make::{begin, call_step};
 use super::super::op::{End, Outcome, Wait, Work};
 use super::{Held, World, small};
@@ -42,7 +43,7 @@ fn new_calls(held: &Held, work: &Work) -> Vec<NewCall> {
     let calls = (0..).zip(begins).map(|(place, begins)| {
         let call_id = call_id(held.send.id, round, place);
         NewCall {
-            arguments: serde_json::json!({ "at": call_id }).into(),
+            arguments: arguments(&call_id),
             call_id,
             round,
             place: place as i32,
