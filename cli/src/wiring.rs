@@ -14,7 +14,7 @@ use crate::config::{Backend, BlobStore, Config, Migrate};
 use mainspring_blob_stores::{FileBlobs, S3Blobs};
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_queue_redis::{Address, Prefix, RedisBus, RedisQueue};
-use mainspring_runtime::{FairQueue, OsEntropy, SystemClock};
+use mainspring_runtime::{FairQueue, OsEntropy, Secret, SystemClock};
 use mainspring_shared::blob::{Blobs, Depot, Timed};
 use mainspring_shared::bus::Bus;
 use mainspring_shared::entropy::Entropy;
@@ -266,14 +266,12 @@ pub(crate) fn store_failure(config: &Config, error: &store::Error) -> Failure {
 
 /// What to do about a statement or an address that the database or its driver refused, as far as the message tells.
 fn refused(config: &Config, said: &str) -> String {
-    let url = config.database_url.as_ref().map(|url| url.reveal());
+    let url = config.database_url.as_ref().map(Secret::reveal);
     let stray = url.and_then(secrets::unescaped);
     if let Some(stray) = stray {
-        let code: String = stray
-            .to_string()
-            .bytes()
-            .map(|byte| format!("%{byte:02X}"))
-            .collect();
+        let mut bytes = [0; 4];
+        let bytes = stray.encode_utf8(&mut bytes).bytes();
+        let code = bytes.fold(String::new(), |code, byte| format!("{code}%{byte:02X}"));
         return format!(
             "the password in the database URL contains an unescaped `{stray}`: write {code}"
         );

@@ -132,18 +132,14 @@ fn listed(format: Format, mut waiting: Vec<Value>) -> Vec<Value> {
 /// What a tool asks, in one line: its words, and what it wants.
 fn asked(asks: &Value) -> Value {
     let message = asks["message"].as_str().unwrap_or_default();
-    let wants = match asks["url"].as_str() {
-        Some(url) => url.to_owned(),
-        None => {
+    let wants = asks["url"].as_str().map_or_else(
+        || {
             let fields = asks["requested_schema"]["properties"].as_object();
-            let fields: Vec<&str> = fields
-                .into_iter()
-                .flatten()
-                .map(|(name, _)| &**name)
-                .collect();
-            fields.join(", ")
-        }
-    };
+            let names = fields.into_iter().flatten().map(|(name, _)| name.as_str());
+            names.collect::<Vec<_>>().join(", ")
+        },
+        str::to_owned,
+    );
     json!(format!("{message} [{wants}]"))
 }
 

@@ -376,18 +376,17 @@ impl<T: JsonBody> FromRequest<Arc<Api>> for Json<T> {
             Some(_) => maybe_json_body(api, &headers, body).await?,
             None => json_body(api, &headers, body, api.config.body_bytes_max).await?,
         };
-        let read = match absent.filter(|_| whole.trim_ascii().is_empty()) {
-            Some(absent) => absent,
-            None => {
-                let read = parse(&whole, "").map_err(|error| {
-                    let route = parts.extensions.get::<MatchedPath>();
-                    known::advised(T::unreadable(error), &parts.method, route)
-                })?;
-                if !T::KEEPS_NUMBERS {
-                    json::refuse_unfit(&whole)?;
-                }
-                read
+        let read = if let Some(absent) = absent.filter(|_| whole.trim_ascii().is_empty()) {
+            absent
+        } else {
+            let read = parse(&whole, "").map_err(|error| {
+                let route = parts.extensions.get::<MatchedPath>();
+                known::advised(T::unreadable(error), &parts.method, route)
+            })?;
+            if !T::KEEPS_NUMBERS {
+                json::refuse_unfit(&whole)?;
             }
+            read
         };
         let mut checks = Checks::new();
         let value = read.checked(&mut checks);

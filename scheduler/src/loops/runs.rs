@@ -376,7 +376,7 @@ async fn refused(
         item: advance::broken(
             app,
             &record,
-            memory::unreadable(),
+            &memory::unreadable(),
             one.item.step,
             (ends, asks),
             now,

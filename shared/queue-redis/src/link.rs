@@ -197,10 +197,9 @@ impl Link {
                 | Refusal::Busy
                 | Refusal::Cluster,
             ) => self.suspect(),
-            Some(Refusal::ForeignType | Refusal::Other) => {}
             None if error.is_timeout() => self.suspect(),
             None if error.is_unrecoverable_error() => self.is_broken(live),
-            None => {}
+            Some(Refusal::ForeignType | Refusal::Other) | None => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::session::hot::{HotRow, SendState};
 use mainspring_shared::session::transition::{self, Notify, Post};
-use mainspring_shared::store::{PostOutcome, PostResult};
+use mainspring_shared::store::{CallAnswer, PostOutcome, PostResult};
 use mainspring_shared::tool::CallRecord;
 
 use crate::calls;
@@ -53,18 +53,19 @@ async fn one(tx: &mut Tx, key: SessionKey, item: PostResult) -> Result<PostOutco
     let Some(mut call) = calls::get(tx.conn(), tenant, &item.call_id).await? else {
         return Ok(PostOutcome::Unknown);
     };
-    match (transition::post(&call, &item.answer), item.answer.result()) {
-        (Post::AlreadySettled, _) => return Ok(PostOutcome::AlreadySettled),
-        (Post::Approves, _) => calls::approve(tx, tenant, &call.call_id).await?,
-        (Post::Settles, Some(result)) => {
-            calls::settle(tx, tenant, &call.call_id, result).await?;
+    match transition::post(&call, &item.answer) {
+        Post::AlreadySettled => return Ok(PostOutcome::AlreadySettled),
+        Post::NotWaiting => return Ok(PostOutcome::NotWaiting),
+        Post::Approves | Post::Settles | Post::Replies => {}
+    }
+    match item.answer {
+        CallAnswer::Approve => calls::approve(tx, tenant, &call.call_id).await?,
+        CallAnswer::Result(result) | CallAnswer::Refuse(result) => {
+            calls::settle(tx, tenant, &call.call_id, &result).await?;
         }
-        (Post::Replies, CallAnswer::Reply { reply, .. }) => {
-            call.take_reply(reply.clone());
+        CallAnswer::Reply { reply, .. } => {
+            call.take_reply(reply);
             calls::reply(tx, tenant, &call.call_id, &call.asked).await?;
-        }
-        (Post::Settles | Post::Replies | Post::NotWaiting, _) => {
-            return Ok(PostOutcome::NotWaiting);
         }
     }
     let notify = answered(tx, &session.hot, &call).await?;

@@ -45,7 +45,7 @@ pub(crate) async fn begin(conn: &mut MySqlConnection, n: u64) -> Result<(Mark, T
          VALUES (@mainspring_mark, {n}, UNIX_TIMESTAMP()) \
          ON DUPLICATE KEY UPDATE n = {n}, at = UNIX_TIMESTAMP()"
     );
-    if n % TIDY_EVERY == 0 {
+    if n.is_multiple_of(TIDY_EVERY) {
         begin.push_str("; DELETE FROM commit_marks WHERE at < UNIX_TIMESTAMP() - 86400 LIMIT 100");
     }
     conn.execute(sqlx::raw_sql(AssertSqlSafe(begin)))

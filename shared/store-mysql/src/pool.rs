@@ -139,10 +139,10 @@ impl Held {
     pub(crate) fn done<T>(&mut self, answer: Option<Result<T>>) -> Result<T> {
         let done = answer
             .unwrap_or_else(|| Err(fault(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()))));
-        if let Err(fault) = &done {
-            if is_read_only(fault) {
-                self.pool.trust.found_read_only();
-            }
+        if let Err(fault) = &done
+            && is_read_only(fault)
+        {
+            self.pool.trust.found_read_only();
         }
         self.is_unfit = matches!(
             done,

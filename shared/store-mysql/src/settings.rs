@@ -103,12 +103,11 @@ impl Settings {
                     if trust.doubts(met.age) {
                         return Ok(false);
                     }
-                    match tokio::time::timeout(PING_MAX, conn.ping()).await {
-                        Ok(answer) => Ok(answer.is_ok()),
-                        Err(_) => {
-                            trust.found_silent();
-                            Ok(false)
-                        }
+                    if let Ok(answer) = tokio::time::timeout(PING_MAX, conn.ping()).await {
+                        Ok(answer.is_ok())
+                    } else {
+                        trust.found_silent();
+                        Ok(false)
                     }
                 })
             })

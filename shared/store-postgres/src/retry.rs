@@ -1,6 +1,7 @@
 //! Classification of the driver's errors, and retries.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -379,11 +380,14 @@ impl Attempts {
             let entered = pool.silence.answer(pool.patience, entered).await;
             entered.ok_or_else(no_answer)??;
         }
-        let work = work(held.connection());
-        let answer = pool.silence.answer(pool.patience, work);
-        let answer = match pool.steps {
-            Steps::Renew => doubted(pool, answer).await,
-            Steps::Write | Steps::Read => answer.await,
+        let answer = {
+            // Pinned here, so that what waits for it is not larger for it.
+            let work = pin!(work(held.connection()));
+            let answer = pin!(pool.silence.answer(pool.patience, work));
+            match pool.steps {
+                Steps::Renew => doubted(pool, answer).await,
+                Steps::Write | Steps::Read => answer.await,
+            }
         };
         let done = answer.ok_or_else(|| {
             pool.silence.lost();
@@ -399,7 +403,13 @@ impl Attempts {
                 }
                 // Whatever the session had is gone.
                 Kind::Denied(Denial::Session) => return done,
-                _ => {}
+                Kind::Conflict
+                | Kind::Away
+                | Kind::Full
+                | Kind::Elsewhere
+                | Kind::BadData
+                | Kind::Denied(_)
+                | Kind::Refused => {}
             }
         }
         if pool.silence.is_read_only() && pool.steps != Steps::Read && done.is_ok() {

@@ -94,16 +94,14 @@ impl WriterThread {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
     use super::*;
 
     #[test]
     fn a_renewal_is_let_go_before_what_waits() {
         let thread = WriterThread::start().expect("a thread");
-        let (began, begun) = mpsc::channel();
-        let (open, opened) = mpsc::channel::<()>();
-        let (tell, told) = mpsc::channel();
+        let (began, begun) = channel();
+        let (open, opened) = channel::<()>();
+        let (tell, told) = channel();
         thread.submit(
             Commit::Durable,
             Box::pin(async move {

@@ -216,10 +216,8 @@ async fn no_mistake_is_told_in_the_words_of_rust() {
     assert!(refusals > 700, "{refusals}");
 }
 
-#[tokio::test]
-async fn common_mistakes_are_told_what_to_write_instead() {
-    let world = World::new().await;
-    let api = world.ready().await;
+/// Common mistakes: a path, a body, where it is wrong, and some of what the refusal says.
+fn mistakes() -> [(&'static str, Value, &'static str, &'static str); 14] {
     let agent = |agent: Value| json!({ "session": { "agent": agent }, "input": "x" });
     let tools = |tool: Value| agent(json!({ "tools": [tool] }));
     let timer = |more: Value| {
@@ -230,7 +228,7 @@ async fn common_mistakes_are_told_what_to_write_instead() {
         body
     };
     let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
-    for (path, body, pointer, says) in [
+    [
         (
             "/v1/sends",
             agent(json!({ "budget": "0.5" })),
@@ -315,7 +313,14 @@ async fn common_mistakes_are_told_what_to_write_instead() {
             "/input",
             "nests too deeply",
         ),
-    ] {
+    ]
+}
+
+#[tokio::test]
+async fn common_mistakes_are_told_what_to_write_instead() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    for (path, body, pointer, says) in mistakes() {
         let answer = api.post(path, &body).await;
         assert!(
             (400..500).contains(&answer.status),

@@ -60,7 +60,9 @@ impl World {
         })
         .await;
         assert!(!self.redis.is_available());
-        let faults = examine(&self.address, &high(&self.pool)).await.unwrap();
+        let faults = examine(&self.address, &high(&self.pool))
+            .await
+            .expect("it is examined");
         let told = faults.iter().map(ToString::to_string).collect::<Vec<_>>();
         let named = |fault: &String| fault.contains(cure);
         assert!(told.iter().any(named), "{cure} is not in {told:#?}");
@@ -71,7 +73,9 @@ impl World {
         until("the queue works", || async { self.redis.is_available() }).await;
         assert_eq!(self.redis.trouble(), None);
         self.serves().await;
-        let faults = examine(&self.address, &high(&self.pool)).await.unwrap();
+        let faults = examine(&self.address, &high(&self.pool))
+            .await
+            .expect("it is examined");
         assert_eq!(faults, []);
         self.worker.stop().await;
     }
@@ -101,6 +105,9 @@ async fn a_full_server_is_one_that_is_away_until_it_has_room() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_without_a_right_is_told_which_rights_it_needs() {
+    fn of<'a>(rights: &[&'a str]) -> Vec<&'a str> {
+        [&["ACL", "SETUSER", "app", "reset", "on", ">hush"], rights].concat()
+    }
     let needed: &[&str] = &[
         "~mainspring:*",
         "~core:apalis:*",
@@ -108,8 +115,6 @@ async fn a_user_without_a_right_is_told_which_rights_it_needs() {
         "+@all",
         "-@admin",
     ];
-    let of =
-        |rights: &[&str]| [&["ACL", "SETUSER", "app", "reset", "on", ">hush"], rights].concat();
     for rights in [
         // No scripts; other keys; the registry of apalis is missing.
         &["~*", "&*", "+@all", "-@scripting"][..],

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use mainspring_shared::id::TenantId;
-use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
     ClaimDeliveries, ClaimOutcome, ClaimRuns, ClaimSession, Inspect, SweepOrphans, SweepReady,
 };
@@ -71,34 +70,7 @@ pub(crate) async fn loops_go_on(store: &dyn Inspect, two: &Two, spoilt: &str) {
         "sweep_timers",
         now.sweep_timers(Duration::ZERO).await.map(drop),
     );
-    let runs = ClaimRuns {
-        boot: boot(SCHEDULER),
-        limit: 16,
-        ends_max: 100,
-        leaves_max: None,
-        dsl_max: 100,
-        aside: Vec::new(),
-    };
-    let claimed = now.claim_runs(runs).await;
-    let claimed =
-        claimed.unwrap_or_else(|error| panic!("claim_runs, with {spoilt} spoilt: {error:?}"));
-    let finds = claimed.runs.iter().any(|it| it.key.tenant == two.well);
-    assert!(finds, "claim_runs, with {spoilt} spoilt");
-    went("fan_out", now.fan_out(100).await.map(drop));
-    let deliveries = ClaimDeliveries {
-        lease: Duration::from_secs(10),
-        each: 8,
-        limit: 8,
-        busy: Vec::new(),
-    };
-    let claimed = now.claim_deliveries(deliveries).await;
-    let claimed =
-        claimed.unwrap_or_else(|error| panic!("claim_deliveries, with {spoilt} spoilt: {error:?}"));
-    let finds = claimed
-        .deliveries
-        .iter()
-        .any(|it| it.webhook.tenant == two.well);
-    assert!(finds, "claim_deliveries, with {spoilt} spoilt");
+    runs_and_deliveries_go_on(now, two, spoilt).await;
     went("expire_memories", now.expire_memories(10).await.map(drop));
     went("sweep_money", now.sweep_money(10).await.map(drop));
     went("money_tenants", now.money_tenants().await.map(drop));
@@ -115,6 +87,45 @@ pub(crate) async fn loops_go_on(store: &dyn Inspect, two: &Two, spoilt: &str) {
     );
     went("queue_stats", now.queue_stats().await.map(drop));
     went("call_seats", now.call_seats(None).await.map(drop));
+    claims_go_on(now, two, spoilt).await;
+}
+
+/// That the other tenant's run and delivery are claimed.
+async fn runs_and_deliveries_go_on(now: &dyn Inspect, two: &Two, spoilt: &str) {
+    let runs = ClaimRuns {
+        boot: boot(SCHEDULER),
+        limit: 16,
+        ends_max: 100,
+        leaves_max: None,
+        dsl_max: 100,
+        aside: Vec::new(),
+    };
+    let claimed = now.claim_runs(runs).await;
+    let claimed =
+        claimed.unwrap_or_else(|error| panic!("claim_runs, with {spoilt} spoilt: {error:?}"));
+    let finds = claimed.runs.iter().any(|it| it.key.tenant == two.well);
+    assert!(finds, "claim_runs, with {spoilt} spoilt");
+    let fanned = now.fan_out(100).await;
+    fanned.unwrap_or_else(|error| panic!("fan_out, with {spoilt} spoilt: {error:?}"));
+    let deliveries = ClaimDeliveries {
+        lease: Duration::from_secs(10),
+        each: 8,
+        limit: 8,
+        busy: Vec::new(),
+        busy_tenants: Vec::new(),
+    };
+    let claimed = now.claim_deliveries(deliveries).await;
+    let claimed =
+        claimed.unwrap_or_else(|error| panic!("claim_deliveries, with {spoilt} spoilt: {error:?}"));
+    let finds = claimed
+        .deliveries
+        .iter()
+        .any(|it| it.webhook.tenant == two.well);
+    assert!(finds, "claim_deliveries, with {spoilt} spoilt");
+}
+
+/// That the other tenant's session is claimed.
+async fn claims_go_on(now: &dyn Inspect, two: &Two, spoilt: &str) {
     let claims = [two.sick, two.well].into_iter().zip([1, 2]);
     let claims = claims.map(|(tenant, n)| ClaimSession {
         key: session_of(tenant, n),

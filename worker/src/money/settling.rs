@@ -322,11 +322,10 @@ mod tests {
             told.await
                 .expect("it is settled as soon as its database is back");
         }
-        let settled = databases.settled.lock().unwrap();
+        let settled = databases.settled.lock().unwrap().clone();
         assert!(settled.contains(&call(1)) && settled.contains(&call(19)));
         assert!(settled.contains(&call(10)) && !settled.contains(&call(9)));
         stop.cancel();
-        drop(settled);
         running.await.expect("it ends");
     }
 }

@@ -174,7 +174,7 @@ impl Draft {
             return None;
         }
         match key {
-            Key::Enter if self.pastes => self.insert('\n'),
+            Key::Enter | Key::Char('\n' | '\r') if self.pastes => self.insert('\n'),
             // Alt-Enter, or a backslash before Enter.
             Key::UnknownEscSeq(alt) if matches!(alt[..], ['\r' | '\n']) => self.insert('\n'),
             Key::Enter if self.text[..self.at].ends_with(&['\\']) => {
@@ -200,7 +200,6 @@ impl Draft {
             Key::ArrowDown | Key::Char('\u{e}') if self.place < earlier.len() => {
                 self.turn_to(self.place + 1, earlier);
             }
-            Key::Char('\n' | '\r') if self.pastes => self.insert('\n'),
             Key::Char(c) if !c.is_control() => self.insert(*c),
             _ => {}
         }

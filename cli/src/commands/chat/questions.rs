@@ -324,8 +324,8 @@ mod tests {
         assert_eq!(answer(&page, "y"), Ok(json!({"action": "accept"})));
         answer(&page, "{}").expect_err("no values are asked for");
         assert_ne!(
-            identity(&form),
-            identity(&page),
+            asked(&form),
+            asked(&page),
             "another question of the same call"
         );
     }

@@ -221,7 +221,7 @@ async fn given_up(
     now: Timestamp,
 ) -> Result<Prepared, store::Error> {
     Ok(Prepared {
-        item: broken(app, record, why, step, (ends, asks), now),
+        item: broken(app, record, &why, step, (ends, asks), now),
         cancel: app.store.live_leaves(record.key).await?,
         grown: -i64::from(record.counts.live),
         forget: Vec::new(),
@@ -445,7 +445,7 @@ fn end_text(run: &RunRecord) -> String {
 pub(super) fn broken(
     app: &App,
     record: &RunRecord,
-    error: Failure,
+    error: &Failure,
     step: i64,
     (ends, asks): (Vec<SendId>, Vec<i64>),
     now: Timestamp,

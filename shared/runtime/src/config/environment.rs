@@ -39,13 +39,11 @@ impl Environment {
         let mut unreadable = Vec::new();
         let pairs = raw.into_iter().filter_map(|(name, value)| {
             let name = name.into_string().ok()?;
-            match value.into_string() {
-                Ok(value) => Some((name, value)),
-                Err(_) => {
-                    unreadable.push(name);
-                    None
-                }
-            }
+            let Ok(value) = value.into_string() else {
+                unreadable.push(name);
+                return None;
+            };
+            Some((name, value))
         });
         let read = Self::from_pairs(pairs);
         Self { unreadable, ..read }

@@ -206,9 +206,9 @@ pub fn post(call: &CallRecord, answer: &CallAnswer) -> Post {
     }
     match (call.approval, answer, call.waits_on) {
         (Approval::Asked, CallAnswer::Approve, Some(_)) => Post::Approves,
-        (Approval::Asked, CallAnswer::Refuse(_), Some(_)) => Post::Settles,
         (Approval::Given, CallAnswer::Approve | CallAnswer::Refuse(_), _) => Post::AlreadySettled,
-        (
+        (Approval::Asked, CallAnswer::Refuse(_), Some(_))
+        | (
             Approval::None | Approval::Given,
             CallAnswer::Result(_),
             Some(WaitingOn::Tool | WaitingOn::Human),

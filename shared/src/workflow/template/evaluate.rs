@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use minijinja::Value as Shown;
 use minijinja::machinery::ast::{BinOpKind, CallArg, CompareOpKind, Expr, Stmt, UnaryOpKind};
-use minijinja::value::{ObjectRepr, ValueKind};
+use minijinja::value::{DynObject, ObjectRepr, ValueKind};
 
 use super::OUTPUT_BYTES_MAX;
 use super::filters::{apply, items_of, passes, text_of};
@@ -97,10 +97,14 @@ impl<'e> Evaluation<'e> {
                 let text = text_of(&value, self.work)?;
                 self.emit(&text)
             }
-            Stmt::IfCond(cond) => match self.truth(&cond.expr)? {
-                true => self.statements(&cond.true_body),
-                false => self.statements(&cond.false_body),
-            },
+            Stmt::IfCond(cond) => {
+                let body = if self.truth(&cond.expr)? {
+                    &cond.true_body
+                } else {
+                    &cond.false_body
+                };
+                self.statements(body)
+            }
             Stmt::ForLoop(each) => {
                 let over = self.value(&each.iter)?;
                 let items = items_of(&over, self.work)?;
@@ -294,12 +298,11 @@ impl<'e> Evaluation<'e> {
             let is_in = self.contains(right, left)?;
             return Ok(is_in == matches!(how, CompareOpKind::In));
         }
-        match (left.as_str(), right.as_str()) {
-            (Some(left), Some(right)) => self.work.bytes(left.len().min(right.len()))?,
-            _ => {
-                self.work.all_of(left)?;
-                self.work.all_of(right)?;
-            }
+        if let (Some(left), Some(right)) = (left.as_str(), right.as_str()) {
+            self.work.bytes(left.len().min(right.len()))?;
+        } else {
+            self.work.all_of(left)?;
+            self.work.all_of(right)?;
         }
         Ok(match how {
             CompareOpKind::Eq => left == right,
@@ -316,15 +319,14 @@ impl<'e> Evaluation<'e> {
         self.work.all_of(part)?;
         if let Some(text) = whole.as_str() {
             self.work.bytes(text.len() * 2)?;
-            return Ok(match part.as_str() {
-                Some(part) => text.contains(part),
-                None => {
-                    self.work.all_of(part)?;
-                    text.contains(&part.to_string())
-                }
+            return Ok(if let Some(part) = part.as_str() {
+                text.contains(part)
+            } else {
+                self.work.all_of(part)?;
+                text.contains(&part.to_string())
             });
         }
-        match whole.as_object().map(|object| object.repr()) {
+        match whole.as_object().map(DynObject::repr) {
             Some(ObjectRepr::Plain) => Ok(false),
             Some(ObjectRepr::Map) => {
                 self.looked_up(part)?;

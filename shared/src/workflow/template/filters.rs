@@ -56,16 +56,13 @@ fn json_text(value: &Shown, work: &Work<'_>) -> Result<String, Fault> {
 /// A value as JSON.
 pub(super) fn to_json(value: &Shown, work: &Work<'_>) -> Result<Value, Fault> {
     if let Some(node) = value.downcast_object_ref::<NodeText>() {
-        return match &node.payload {
-            Some(payload) => {
-                work.all_of_json(payload)?;
-                Ok(payload.clone())
-            }
-            None => {
-                work.bytes(node.text.len())?;
-                Ok(node.text.clone().into())
-            }
-        };
+        return Ok(if let Some(payload) = &node.payload {
+            work.all_of_json(payload)?;
+            payload.clone()
+        } else {
+            work.bytes(node.text.len())?;
+            node.text.clone().into()
+        });
     }
     work.all_of(value)?;
     serde_json::to_value(value).map_err(|error| Fault::Wrong(error.to_string()))
@@ -118,10 +115,8 @@ pub(super) fn apply(
             Some(other) if value.is_undefined() || value.is_none() => other.clone(),
             _ => value.clone(),
         }),
-        "tojson" => match value.kind() {
-            ValueKind::Undefined => Err(Fault::Undefined),
-            _ => bounded(json_text(value, work)?),
-        },
+        "tojson" if value.is_undefined() => Err(Fault::Undefined),
+        "tojson" => bounded(json_text(value, work)?),
         "upper" | "lower" => {
             let text = text_of(value, work)?;
             work.charge(text.len() as u64 * CASES)?;

@@ -277,56 +277,86 @@ fn the_work_of_several_renderings_adds_up() {
     assert!(super::render("{{ t|length }}", &names, &work).is_err());
 }
 
+/// Expressions of every kind of value.
+const VALUES: &[&str] = &[
+    "none",
+    "true",
+    "false",
+    "0",
+    "1",
+    "-1",
+    "1.0",
+    "2.5",
+    "''",
+    "'a'",
+    "'ab'",
+    "n",
+    "s",
+    "l",
+    "m",
+    "f",
+    "l[0]",
+    "l[-1]",
+    "l[9]",
+    "m.k",
+    "m.z",
+    "m['k']",
+    "s[0]",
+    "x",
+    "[1, 'a']",
+    "not n",
+    "n is none",
+    "x is defined",
+    "m.z is defined",
+    "(1 if n)",
+    "('a' if n else 'b')",
+    "-n",
+    "1 < n < 9",
+    "n < 2 < n",
+];
+
+const OPERATORS: &[&str] = &[
+    "==", "!=", "<", "<=", ">", ">=", "in", "not in", "and", "or",
+];
+
+/// Whole templates.
+const SOURCES: &[&str] = &[
+    "{% for a in l %}{{ loop.index }}/{{ loop.length }}{% if loop.last %}!{% endif %} {% else %}none{% endfor %}",
+    "{% for a in [] %}.{% else %}none{% endfor %}",
+    "{% for a in none %}.{% else %}none{% endfor %}",
+    "{% for a in m %}{{ a }} {% endfor %}{{ s }}",
+    "{% for a in s %}{{ a }}-{{ loop.index }}{% if loop.first %}!{% endif %} {% endfor %}",
+    "{% for a in s %}{{ a }}{% if loop.last %}!{% endif %}{% endfor %}",
+    "{% for a in s %}{{ loop.revindex }}{% endfor %}",
+    "{% for a in l %}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.index0 }}{% endfor %}",
+    "{% for a, b in [['x', 1], ['y', 2]] %}{{ a }}={{ b }} {% endfor %}",
+    "{% for a, b in [['x', 1], ['y']] %}{{ a }}{% endfor %}",
+    "{% for a, b in ['xy'] %}{{ a }}{% endfor %}",
+    "{% for a in n %}.{% endfor %}",
+    "{% for s in l %}{% for l in [1] %}{{ l }}{{ loop.depth }}{% endfor %}{% endfor %}{{ s }}",
+    "{% for a in [1, 2] -%} {{ a }} {%- endfor %}\n",
+    "a\n",
+    "{# c #}b\n\n",
+    "{% if n > 5 and (s == 'ab' or m.z) %}{{ s }}{% elif x %}{% endif %}",
+    "{{ m.z }}",
+    "{{ m.z.y }}",
+    "{{ 'a' if x }}",
+    "{% if m.z %}{% endif %}",
+    "{{ -s }}",
+];
+
+struct Of<'a>(&'a dyn Fn(&str) -> Option<Value>);
+impl Names for Of<'_> {
+    fn named(&self, name: &str) -> Result<Named<'_>, Failure> {
+        Ok(value((self.0)(name).unwrap_or_default()))
+    }
+}
+
 #[test]
 fn expressions_mean_what_they_mean_in_minijinja() {
-    let values = [
-        "none",
-        "true",
-        "false",
-        "0",
-        "1",
-        "-1",
-        "1.0",
-        "2.5",
-        "''",
-        "'a'",
-        "'ab'",
-        "n",
-        "s",
-        "l",
-        "m",
-        "f",
-        "l[0]",
-        "l[-1]",
-        "l[9]",
-        "m.k",
-        "m.z",
-        "m['k']",
-        "s[0]",
-        "x",
-        "[1, 'a']",
-        "not n",
-        "n is none",
-        "x is defined",
-        "m.z is defined",
-        "(1 if n)",
-        "('a' if n else 'b')",
-        "-n",
-        "1 < n < 9",
-        "n < 2 < n",
-    ];
-    let operators = [
-        "==", "!=", "<", "<=", ">", ">=", "in", "not in", "and", "or",
-    ];
     let json = json!({"n": 7, "s": "ab", "l": [1, "a", [2]], "m": {"k": 1, "ab": [1]}, "f": 1.0});
     let named = json.as_object().expect("an object");
     let table = |name: &str| named.get(name).cloned();
-    struct Of<'a>(&'a dyn Fn(&str) -> Option<Value>);
-    impl Names for Of<'_> {
-        fn named(&self, name: &str) -> Result<Named<'_>, Failure> {
-            Ok(value((self.0)(name).unwrap_or_default()))
-        }
-    }
     let mut theirs = minijinja::Environment::empty();
     theirs.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
     theirs.add_test("none", |value: minijinja::Value| value.is_none());
@@ -345,40 +375,17 @@ fn expressions_mean_what_they_mean_in_minijinja() {
         assert_eq!(ours, theirs, "{source}");
         compared += 1;
     };
-    for left in values {
+    for left in VALUES {
         check(&format!("{{% if {left} %}}y{{% else %}}n{{% endif %}}"));
-        for right in values {
-            for operator in operators {
+        for right in VALUES {
+            for operator in OPERATORS {
                 check(&format!(
                     "{{{{ 'y' if {left} {operator} {right} else 'n' }}}}"
                 ));
             }
         }
     }
-    for source in [
-        "{% for a in l %}{{ loop.index }}/{{ loop.length }}{% if loop.last %}!{% endif %} {% else %}none{% endfor %}",
-        "{% for a in [] %}.{% else %}none{% endfor %}",
-        "{% for a in none %}.{% else %}none{% endfor %}",
-        "{% for a in m %}{{ a }} {% endfor %}{{ s }}",
-        "{% for a in s %}{{ a }}-{{ loop.index }}{% if loop.first %}!{% endif %} {% endfor %}",
-        "{% for a in s %}{{ a }}{% if loop.last %}!{% endif %}{% endfor %}",
-        "{% for a in s %}{{ loop.revindex }}{% endfor %}",
-        "{% for a in l %}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.index0 }}{% endfor %}",
-        "{% for a, b in [['x', 1], ['y', 2]] %}{{ a }}={{ b }} {% endfor %}",
-        "{% for a, b in [['x', 1], ['y']] %}{{ a }}{% endfor %}",
-        "{% for a, b in ['xy'] %}{{ a }}{% endfor %}",
-        "{% for a in n %}.{% endfor %}",
-        "{% for s in l %}{% for l in [1] %}{{ l }}{{ loop.depth }}{% endfor %}{% endfor %}{{ s }}",
-        "{% for a in [1, 2] -%} {{ a }} {%- endfor %}\n",
-        "a\n",
-        "{# c #}b\n\n",
-        "{% if n > 5 and (s == 'ab' or m.z) %}{{ s }}{% elif x %}{% endif %}",
-        "{{ m.z }}",
-        "{{ m.z.y }}",
-        "{{ 'a' if x }}",
-        "{% if m.z %}{% endif %}",
-        "{{ -s }}",
-    ] {
+    for source in SOURCES {
         check(source);
     }
     assert!(compared > 10_000, "{compared}");

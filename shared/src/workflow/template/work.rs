@@ -76,20 +76,19 @@ impl<'a> Work<'a> {
         if let Some(node) = value.downcast_object_ref::<NodeText>() {
             return self.bytes(node.text.len());
         }
-        match value.kind() {
-            ValueKind::Seq | ValueKind::Iterable => {
-                let mut items = value.try_iter().into_iter().flatten();
-                items.try_for_each(|one| self.all_of(&one))
-            }
-            ValueKind::Map => {
-                let mut keys = value.try_iter().into_iter().flatten();
-                keys.try_for_each(|key| {
-                    self.all_of(&key)?;
-                    let member = value.get_item(&key).unwrap_or_default();
-                    self.all_of(&member)
-                })
-            }
-            _ => Ok(()),
+        let kind = value.kind();
+        if let ValueKind::Seq | ValueKind::Iterable = kind {
+            let mut items = value.try_iter().into_iter().flatten();
+            items.try_for_each(|one| self.all_of(&one))
+        } else if let ValueKind::Map = kind {
+            let mut keys = value.try_iter().into_iter().flatten();
+            keys.try_for_each(|key| {
+                self.all_of(&key)?;
+                let member = value.get_item(&key).unwrap_or_default();
+                self.all_of(&member)
+            })
+        } else {
+            Ok(())
         }
     }
 

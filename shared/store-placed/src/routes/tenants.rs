@@ -96,8 +96,7 @@ async fn delete(store: &PlacedStore, id: TenantId) -> Result<DeleteTenantOutcome
 }
 
 async fn call_seats(store: &PlacedStore, tenant: Option<TenantId>) -> Result<CalledSeats> {
-    let call =
-        move |place: std::sync::Arc<Place>| async move { place.store.call_seats(tenant).await };
+    let call = move |place: Arc<Place>| async move { place.store.call_seats(tenant).await };
     if let Some(tenant) = tenant {
         return store.at(tenant, call).await;
     }

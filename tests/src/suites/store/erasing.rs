@@ -1,12 +1,13 @@
 //! Erasing tenants with everything they have.
 
-use mainspring_shared::id::TenantId;
+use mainspring_shared::id::{MemoryId, TenantId};
 use mainspring_shared::store::{
-    AcceptSend, BeginErasureOutcome, CreateKeyOutcome, CreateTenantOutcome, ERASED_MS_MIN,
-    IdempotencyKey, Inspect, NewKey, NewMemory, NewSession, NewTimer, PublishAgent, ReserveMoney,
-    SaveMemory, Target, TenantPatch, delete_whole,
+    BeginErasureOutcome, CreateKeyOutcome, CreateTenantOutcome, ERASED_MS_MIN, Inspect, NewKey,
+    NewMemory, SaveMemory, TenantPatch, delete_whole,
 };
 use mainspring_shared::tenant::{Retention, TenantErasure};
+use serde_json::Map;
+use uuid::Uuid;
 
 use super::furnished::{furnish, session_of};
 use super::prelude::*;

@@ -504,7 +504,7 @@ pub async fn an_answer_that_came_before_the_park_wakes_at_once(store: &dyn Inspe
     let mut item = waiting(&claimed, WaitingOn::Tool, ParkUntil::Asked);
     item.unless = SIGNAL_RESULT;
     let outcome = park(store, 40, item).await;
-    let expected = mainspring_shared::store::ParkOutcome::Woken {
+    let expected = ParkOutcome::Woken {
         signals: SIGNAL_RESULT,
     };
     assert_eq!(outcome, expected);

@@ -1,6 +1,7 @@
 //! The documentation's commands, run as written.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
@@ -127,12 +128,12 @@ impl Page {
         }
         let mut script = "set -e\ncurl() { command curl --fail-with-body \"$@\"; }\n".to_owned();
         for (place, block) in self.blocks.iter().enumerate() {
-            script.push_str(&format!("echo '[block {place}]' >&2\n{block}\n"));
+            writeln!(script, "echo '[block {place}]' >&2\n{block}").expect("a string takes it");
         }
         // Everything at once, so that each port is replaced by one other.
         let mut whole = script;
         for (name, text) in &self.files {
-            whole.push_str(&format!("\0{name}\0{text}"));
+            write!(whole, "\0{name}\0{text}").expect("a string takes it");
         }
         let whole = self.with_free_ports(&whole);
         let mut parts = whole.split('\0');
@@ -143,40 +144,40 @@ impl Page {
         while let (Some(name), Some(text)) = (parts.next(), parts.next()) {
             fs::write(folder.path().join(name), text).expect("writes");
         }
-        self.shell(&script, folder.path(), url)
+        shell(&script, folder.path(), url)
     }
+}
 
-    /// Runs a script, and ends what it left running.
-    fn shell(&self, script: &str, folder: &Path, url: &str) -> Ended {
-        let written = |name: &str| fs::File::create(folder.join(name)).expect("creates");
-        let binary = binary();
-        let mut path = vec![binary.parent().expect("a folder").to_owned()];
-        let own = std::env::var_os("PATH").unwrap_or_default();
-        path.extend(std::env::split_paths(&own));
-        let mut command = Command::new("sh");
-        command
-            .args(["-c", script])
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .stdout(written(".stdout"))
-            .stderr(written(".stderr"))
-            .env_clear()
-            .env("PATH", std::env::join_paths(path).expect("a path"))
-            .env("MAINSPRING_SERVER", url)
-            .process_group(0);
-        let mut child = command.spawn().expect("sh runs");
-        let status = child.wait().expect("it ends");
-        let group = format!("-{}", child.id());
-        // Fails where nothing is left.
-        let _ = Command::new("kill")
-            .args(["-s", "KILL", "--", &group])
-            .output();
-        let read = |name: &str| fs::read_to_string(folder.join(name)).expect("can be read");
-        Ended {
-            code: status.code().unwrap_or(-1),
-            stdout: read(".stdout"),
-            stderr: read(".stderr"),
-        }
+/// Runs a script, and ends what it left running.
+fn shell(script: &str, folder: &Path, url: &str) -> Ended {
+    let written = |name: &str| fs::File::create(folder.join(name)).expect("creates");
+    let binary = binary();
+    let mut path = vec![binary.parent().expect("a folder").to_owned()];
+    let own = std::env::var_os("PATH").unwrap_or_default();
+    path.extend(std::env::split_paths(&own));
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", script])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(written(".stdout"))
+        .stderr(written(".stderr"))
+        .env_clear()
+        .env("PATH", std::env::join_paths(path).expect("a path"))
+        .env("MAINSPRING_SERVER", url)
+        .process_group(0);
+    let mut child = command.spawn().expect("sh runs");
+    let status = child.wait().expect("it ends");
+    let group = format!("-{}", child.id());
+    // Fails where nothing is left.
+    let _ = Command::new("kill")
+        .args(["-s", "KILL", "--", &group])
+        .output();
+    let read = |name: &str| fs::read_to_string(folder.join(name)).expect("can be read");
+    Ended {
+        code: status.code().unwrap_or(-1),
+        stdout: read(".stdout"),
+        stderr: read(".stderr"),
     }
 }
 

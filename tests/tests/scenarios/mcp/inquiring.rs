@@ -113,18 +113,17 @@ fn called(way: &str, request: &Value, times: usize) -> Vec<Out> {
             let asks = asks(1, question(&format!("number {times}?")));
             asks.into_iter().chain(answered).collect()
         }
-        "asks in its result" => match request["params"]["inputResponses"].as_object() {
-            Some(responses) => {
-                assert_eq!(request["params"]["requestState"], "opaque");
-                vec![result(request, said(&json!(responses).to_string()))]
-            }
-            None => {
-                let asked = json!({"method": ASKS, "params": question("Delete 14 files?")});
-                let wanted = json!({"resultType": "input_required", "requestState": "opaque",
-                    "inputRequests": {"sure": asked}});
-                vec![result(request, wanted)]
-            }
-        },
+        "asks in its result" if request["params"]["inputResponses"].is_object() => {
+            let responses = &request["params"]["inputResponses"];
+            assert_eq!(request["params"]["requestState"], "opaque");
+            vec![result(request, said(&responses.to_string()))]
+        }
+        "asks in its result" => {
+            let asked = json!({"method": ASKS, "params": question("Delete 14 files?")});
+            let wanted = json!({"resultType": "input_required", "requestState": "opaque",
+                "inputRequests": {"sure": asked}});
+            vec![result(request, wanted)]
+        }
         "asks to open a page first" if times == 0 => {
             let page = json!({"elicitations": [{"mode": "url", "elicitationId": "e",
                 "url": "https://login.example/start", "message": "Sign in."}]});

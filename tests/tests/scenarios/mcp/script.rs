@@ -122,14 +122,13 @@ async fn serves_a_script() {
     let mut later = std::collections::VecDeque::new();
     let mut answer = Value::Null;
     loop {
-        let message: Value = match later.pop_front() {
-            Some(message) => message,
-            None => {
-                let Some(line) = lines.next_line().await.unwrap() else {
-                    return;
-                };
-                serde_json::from_str(&line).expect("JSON")
-            }
+        let message: Value = if let Some(message) = later.pop_front() {
+            message
+        } else {
+            let Some(line) = lines.next_line().await.unwrap() else {
+                return;
+            };
+            serde_json::from_str(&line).expect("JSON")
         };
         if message.get("id").is_none() || message.get("method").is_none() {
             continue;

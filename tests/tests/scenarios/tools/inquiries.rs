@@ -170,8 +170,10 @@ async fn an_error_or_a_cancel_ends_a_call_that_asks() {
             world.cancel(key, id).await;
         } else {
             let error = CallResult::error(Code::ToolFailed, "error: not today");
-            let ended = world.post(key, &call_id(id, 0, 0), CallAnswer::Result(error));
-            assert!(matches!(ended.await, PostOutcome::Accepted { .. }));
+            let ended = world
+                .post(key, &call_id(id, 0, 0), CallAnswer::Result(error))
+                .await;
+            assert!(matches!(ended, PostOutcome::Accepted { .. }));
         }
         world.settle(&[id]).await;
         let session = session(&world).await;

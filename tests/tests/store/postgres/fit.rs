@@ -24,7 +24,7 @@ async fn writes(world: &World) -> Vec<Result<(), Error>> {
             name: "w".to_owned(),
             pool: "default".to_owned(),
             concurrency: 4,
-            ttl: Duration::from_secs(60),
+            ttl: Duration::from_mins(1),
             protocol: PROTOCOL,
             tools: Published::default(),
         };
@@ -38,7 +38,7 @@ async fn a_database_that_was_read_only_for_a_while_is_used_as_soon_as_it_writes(
     with_world("read_only", async |world| {
         let key = world.session().await;
         let boot = world.boot_now().await;
-        let renew = async || world.store.renew_boot(boot, Duration::from_secs(60), 0).await;
+        let renew = async || world.store.renew_boot(boot, Duration::from_mins(1), 0).await;
         let database = world.settings.url.rsplit_once('/').expect("it names one").1;
         let set = |what: &str| at_server(format!("ALTER DATABASE {database} {what}"));
         let cut = || {

@@ -230,7 +230,7 @@ mod tests {
         let none = KnownSecrets::default();
         let wanted = |messages: &[&str]| {
             let mut questions = Questions::of(&answered(messages));
-            super::wanted(&result, &mut questions, &none)
+            wanted(&result, &mut questions, &none)
         };
         let Err(Fault::Asks(open)) = wanted(&["two"]) else {
             panic!("a question");

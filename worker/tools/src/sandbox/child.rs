@@ -133,7 +133,7 @@ fn begun(
             known(token, &given)?;
             let invocation = Invocation {
                 call_id,
-                arguments,
+                arguments: *arguments,
                 said: said.map(Into::into),
                 session,
                 send_id,

@@ -83,7 +83,7 @@ pub(crate) enum ToChild {
         #[serde(default)]
         declared: Option<Box<DeclaredTool>>,
         call_id: String,
-        arguments: Map<String, Value>,
+        arguments: Box<Map<String, Value>>,
         /// See [`Invocation::said`](mainspring_worker::tool::Invocation::said).
         #[serde(default)]
         said: Option<String>,

@@ -149,7 +149,7 @@ impl Handle {
                     tool: tool.to_owned(),
                     declared: declared.cloned().map(Box::new),
                     call_id: invocation.call_id.clone(),
-                    arguments: invocation.arguments.clone(),
+                    arguments: Box::new(invocation.arguments.clone()),
                     said: invocation.said.as_deref().map(str::to_owned),
                     session: invocation.session,
                     send_id: invocation.send_id,
