@@ -147,9 +147,13 @@ impl Error {
     /// Turns [`Self::too_deep`] into `spec.invalid`, for a workflow's spec.
     #[must_use]
     pub fn of_spec(mut self, at: &str) -> Self {
+        let is_in_spec = |pointer: &str| {
+            let below = pointer.strip_prefix(at);
+            pointer.is_empty() || below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+        };
         if let [error] = self.errors.as_slice()
             && error.detail == TOO_DEEP
-            && (error.pointer == at || error.pointer.is_empty())
+            && is_in_spec(&error.pointer)
         {
             let pointer = at.to_owned();
             let detail =

@@ -1,5 +1,6 @@
 //! apalis' worker of one line, restarted whenever it ends.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -206,7 +207,12 @@ fn why(line: &Line, ended: Result<Result<(), WorkerError>, JoinError>) -> Ended 
     match ended {
         Ok(Ok(())) => tracing::debug!(?line, "a queue worker ended"),
         Ok(Err(error)) => {
-            let refusal = Refusal::behind(&error);
+            // apalis names no source of this one.
+            let cause: &(dyn Error + 'static) = match &error {
+                WorkerError::BackendError(cause) => &**cause,
+                other => other,
+            };
+            let refusal = Refusal::behind(cause);
             let reason = refusal.map_or("its connection", Refusal::cause);
             // Losing Redis ends every worker; the link logs that.
             tracing::debug!(?line, reason, "a queue worker ended");

@@ -141,27 +141,25 @@ async fn a_scope_allows_what_it_is_for_and_nothing_else() {
     let sends = format!("{session}/sends");
     let results = format!("{session}/tool-results");
     let no_results = json!({ "results": [{ "call_id": "x", "output": 1 }] });
+    let hi = json!({ "input": "hi" });
+    let nothing = json!({ "metadata": {} });
+    // What is allowed answers the call that does not exist with 404.
     let tries = [
-        ("read", "GET", session.as_str(), Value::Null),
-        ("send", "POST", sends.as_str(), json!({ "input": "hi" })),
-        ("answer", "POST", results.as_str(), no_results),
-        (
-            "manage",
-            "PATCH",
-            session.as_str(),
-            json!({ "metadata": {} }),
-        ),
-        ("admin", "GET", "/v1/keys", Value::Null),
+        ("read", "GET", session.as_str(), Value::Null, 200),
+        ("send", "POST", sends.as_str(), hi, 202),
+        ("answer", "POST", results.as_str(), no_results, 404),
+        ("manage", "PATCH", session.as_str(), nothing, 200),
+        ("admin", "GET", "/v1/keys", Value::Null, 200),
     ];
     for scope in ["read", "send", "answer", "manage", "admin"] {
         let body = json!({ "name": scope, "scopes": [scope] });
         let key = ask(&api, &admin, "POST", "/v1/keys", &body).await.ok(201);
         assert_eq!(key["tenant"], id.as_str());
         let key = key["key"].as_str().expect("the token").to_owned();
-        for (needed, method, path, body) in &tries {
+        for (needed, method, path, body, allowed) in &tries {
             let answer = ask(&api, &key, method, path, body).await;
             if scope == *needed || scope == "admin" {
-                assert!(answer.status < 300, "{scope} {path}: {}", answer.text);
+                assert_eq!(answer.status, *allowed, "{scope} {path}: {}", answer.text);
             } else {
                 answer.problem(403, "auth.forbidden");
                 assert!(answer.text.contains(needed), "{}", answer.text);

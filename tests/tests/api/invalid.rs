@@ -100,7 +100,7 @@ async fn bodies_that_make_no_sense_are_refused() {
     let generated = [
         (SENDS, deep.as_str(), Some("/metadata")),
         ("/v1/sessions", large.as_str(), Some("/metadata")),
-        ("/v1/sessions", deep_known.as_str(), Some("")),
+        ("/v1/sessions", deep_known.as_str(), Some("/metadata")),
     ];
     for (path, body, pointer) in BODIES.iter().copied().chain(generated) {
         let path = if path == SENDS { sends.as_str() } else { path };

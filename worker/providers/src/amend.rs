@@ -156,19 +156,18 @@ impl Amends {
         let Some(body) = body() else {
             return;
         };
-        if doubted {
-            self.refute(model, &body, now);
-        }
         let mark = fingerprint(&body);
         let mut state = self.lock();
         if state.of(model).hopeless > 0 {
             state.learned(model).hopeless = 0;
         }
-        let Some(at) = state.calls.iter().position(|(own, _)| *own == mark) else {
-            return;
-        };
-        let helped = state.calls.remove(at).map(|(_, progress)| progress.trial);
+        let at = state.calls.iter().position(|(own, _)| *own == mark);
+        let helped = at.and_then(|at| state.calls.remove(at));
+        let helped = helped.map(|(_, progress)| progress.trial);
         let helped = helped.unwrap_or_default();
+        if doubted {
+            self.refute(state.learned(model), &body, &helped, now);
+        }
         if !helped.is_empty() {
             tracing::warn!(
                 provider = self.provider,
@@ -182,13 +181,13 @@ impl Amends {
         }
     }
 
-    /// Forgets the guesses that do not hold any longer and whose parts went through with this body.
-    fn refute(&self, model: &str, body: &[u8], now: Duration) {
-        let Some(tree) = std::str::from_utf8(body).ok().and_then(Node::parse) else {
+    /// Forgets the guesses that do not hold any longer and whose parts went through with this body, which was sent
+    /// without what was `tried`.
+    fn refute(&self, learned: &mut Learned, body: &[u8], tried: &[Amendment], now: Duration) {
+        let Some(mut tree) = std::str::from_utf8(body).ok().and_then(Node::parse) else {
             return;
         };
-        let mut state = self.lock();
-        let learned = state.learned(model);
+        self.change(&mut tree, tried);
         let held = |guess: &Guess| guess.until > now || !self.changes(&tree, &guess.part);
         learned.guesses.retain(held);
     }

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::Problem;
 use crate::tool::schema;
+use crate::wording::plain;
 use crate::workflow::spec::{BYTES_MAX, JSON_DEPTH_MAX};
 
 /// Maximum number of patterns in all schemas: each is compiled whenever the spec is read.
@@ -17,7 +18,7 @@ pub(crate) fn decode(text: &str, pointer: &str) -> Result<Value, Problem> {
     serde_json::from_str(text).map_err(|error| Problem {
         pointer: pointer.to_owned(),
         rule: "not_json",
-        message: format!("the text is not JSON: {error}"),
+        message: format!("the text is not JSON: {}", plain(&error.to_string())),
         hint: "write a JSON object, without a fence or a comment around it".to_owned(),
     })
 }
