@@ -149,7 +149,8 @@ impl Error {
     pub fn of_spec(mut self, at: &str) -> Self {
         let is_in_spec = |pointer: &str| {
             let below = pointer.strip_prefix(at);
-            pointer.is_empty() || below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+            pointer.is_empty()
+                || below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
         };
         if let [error] = self.errors.as_slice()
             && error.detail == TOO_DEEP

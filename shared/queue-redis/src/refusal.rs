@@ -1,7 +1,6 @@
 //! Why Redis does not do what it is asked to, in words that are safe to show.
 
-use std::error::Error;
-
+use apalis_core::error::WorkerError;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 /// Why a server that can be reached does not do the work.
@@ -76,16 +75,16 @@ impl Refusal {
         )
     }
 
-    /// Why the server refused, if that is what this error of another library comes from.
-    pub(crate) fn behind(error: &(dyn Error + 'static)) -> Option<Self> {
-        let mut next = Some(error);
-        while let Some(error) = next {
-            if let Some(error) = error.downcast_ref::<RedisError>() {
-                return Self::of(error);
-            }
-            next = error.source();
-        }
-        None
+    /// Why the server refused, if that is what this error of apalis comes from. It has the server's error in its text
+    /// only: none of its layers names a source.
+    pub(crate) fn behind(error: &WorkerError) -> Option<Self> {
+        let WorkerError::BackendError(cause) = error else {
+            return None;
+        };
+        let text = cause.to_string();
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+        let mut known = words.filter_map(|word| CODES.iter().find(|(code, _)| *code == word));
+        known.next().map(|(_, refusal)| *refusal)
     }
 
     /// The cause, for logs and people.
@@ -169,6 +168,21 @@ mod tests {
         ] {
             assert_eq!(said(text), Some(refusal), "{text}");
         }
+    }
+
+    #[test]
+    fn what_ends_a_worker_of_apalis_is_read_from_its_text() {
+        let value = redis::parse_redis_value(b"-WRONGTYPE Operation against a key\r\n").unwrap();
+        let refused = value.extract_error().unwrap_err();
+        let of = |error: RedisError| {
+            let error = apalis_redis::Error::from(error);
+            Refusal::behind(&WorkerError::BackendError(
+                format!("backend: {error}").into(),
+            ))
+        };
+        assert_eq!(of(refused), Some(Refusal::ForeignType));
+        let broken = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        assert_eq!(of(broken.into()), None);
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! apalis' worker of one line, restarted whenever it ends.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -207,12 +206,7 @@ fn why(line: &Line, ended: Result<Result<(), WorkerError>, JoinError>) -> Ended 
     match ended {
         Ok(Ok(())) => tracing::debug!(?line, "a queue worker ended"),
         Ok(Err(error)) => {
-            // apalis names no source of this one.
-            let cause: &(dyn Error + 'static) = match &error {
-                WorkerError::BackendError(cause) => &**cause,
-                other => other,
-            };
-            let refusal = Refusal::behind(cause);
+            let refusal = Refusal::behind(&error);
             let reason = refusal.map_or("its connection", Refusal::cause);
             // Losing Redis ends every worker; the link logs that.
             tracing::debug!(?line, reason, "a queue worker ended");

@@ -94,6 +94,9 @@ impl<'e> Evaluation<'e> {
             Stmt::EmitRaw(raw) => self.emit(raw.raw),
             Stmt::EmitExpr(emit) => {
                 let value = self.value(&emit.expr)?;
+                if value.is_undefined() && may_be_absent(&emit.expr) {
+                    return Ok(());
+                }
                 let text = text_of(&value, self.work)?;
                 self.emit(&text)
             }
@@ -172,9 +175,7 @@ impl<'e> Evaluation<'e> {
     /// choice without an `else` is false.
     fn judged<'a: 'e>(&mut self, expression: &'e Expr<'a>) -> Result<(Shown, bool), Fault> {
         let value = self.value(expression)?;
-        let may_be_absent =
-            matches!(expression, Expr::IfExpr(choice) if choice.false_expr.is_none());
-        if value.is_undefined() && !may_be_absent {
+        if value.is_undefined() && !may_be_absent(expression) {
             return Err(Fault::Undefined);
         }
         let is_true = value.is_true();
@@ -390,4 +391,9 @@ fn round(place: usize, count: Option<usize>) -> Shown {
         ("depth", 1.into()),
         ("depth0", 0.into()),
     ])
+}
+
+/// Whether the value that does not exist stands for nothing here: `x if condition` without an `else`.
+fn may_be_absent(expression: &Expr<'_>) -> bool {
+    matches!(expression, Expr::IfExpr(choice) if choice.false_expr.is_none())
 }
