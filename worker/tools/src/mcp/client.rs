@@ -11,7 +11,7 @@ use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientConfig,
     ClientNotification, ClientRequest, CustomRequest, CustomResult, ElicitationCapability,
     ErrorCode, ErrorData, FormElicitationCapability, Implementation, JsonObject, MetaObject,
-    ProgressNotificationParam, ProtocolVersion, RequestId, RequestMetaObject,
+    PingRequest, ProgressNotificationParam, ProtocolVersion, RequestId, RequestMetaObject,
     UrlElicitationCapability,
 };
 use rmcp::service::{
@@ -43,6 +43,9 @@ const ALONE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long telling a server that a request is not wanted any longer may take.
 const TELL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a server may take to be done with an abandoned call. A person answers later than that.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An open connection as the library has it.
 pub(super) type Service = RunningService<RoleClient, Client>;
@@ -431,7 +434,12 @@ pub(super) async fn ask(service: &Service, mut ask: Ask<'_>) -> Result<Value, Fa
             // First of all that the call is not wanted any longer: what asks must not go on as if it had been refused.
             abandoned.why = "it is made again once its question is answered";
             abandoned.tell().await;
-            drop(pending);
+            // What it asks from here on has nobody to answer it.
+            drop((pending, asked));
+            if service.service().must_be_alone() {
+                left_behind(service).await;
+            }
+            drop(listening);
             Err(fault)
         }
         Ok(_) => {
@@ -443,6 +451,13 @@ pub(super) async fn ask(service: &Service, mut ask: Ask<'_>) -> Result<Value, Fa
             Err(Fault::Silent(limit))
         }
     }
+}
+
+/// Waits until the server is done with an abandoned call, so that what it still asks for it is not taken for a question
+/// of the next one: servers that do one thing after the other answer a ping behind it, and others have stopped by then.
+async fn left_behind(service: &Service) {
+    let ping = ClientRequest::PingRequest(PingRequest::default());
+    let _ = timeout(LEAVE_TIMEOUT, service.peer().send_request(ping)).await;
 }
 
 /// A request whose answer is not waited for any longer: dropping it tells the server.
