@@ -52,7 +52,7 @@ impl<S: Send + Sync> FromRequestParts<S> for SessionPath {
         let text = path_text(parts, state).await.unwrap_or_default();
         let session = text
             .parse()
-            .map_err(|_| no_id(Code::SessionNotFound, &text, "session", "ses_"))?;
+            .map_err(|_| no_id(Code::SessionNotFound, "session", "ses_"))?;
         let Caller { tenant, .. } = Caller::from_request_parts(parts, state).await?;
         Ok(Self(SessionKey { tenant, session }))
     }
@@ -69,18 +69,16 @@ impl<S: Send + Sync> FromRequestParts<S> for SendPath {
         let text = path_text(parts, state).await.unwrap_or_default();
         let id = text
             .parse()
-            .map_err(|_| no_id(Code::SendNotFound, &text, "send", "snd_"))?;
+            .map_err(|_| no_id(Code::SendNotFound, "send", "snd_"))?;
         let Caller { tenant, .. } = Caller::from_request_parts(parts, state).await?;
         Ok(Self(tenant, id))
     }
 }
 
-/// The error for a text in a path that cannot be the id of anything.
-pub(super) fn no_id(code: Code, text: &str, what: &str, prefix: &str) -> Error {
-    let shown: String = text.chars().take(100).collect();
-    let detail = format!(
-        "{shown:?} is not the id of a {what}: those are {prefix} and 32 hexadecimal digits"
-    );
+/// The error for a text in a path that cannot be the id of anything. The text is not repeated: some put keys there.
+pub(super) fn no_id(code: Code, what: &str, prefix: &str) -> Error {
+    let detail =
+        format!("the path has no id of a {what}: those are {prefix} and 32 hexadecimal digits");
     Error::new(code, detail)
 }
 

@@ -55,7 +55,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RunPath {
         let text = pairs.into_iter().find(|(name, _)| name == "id");
         let text = text.map(|(_, text)| text).unwrap_or_default();
         let run: Result<RunId, _> = text.parse();
-        let run = run.map_err(|_| no_id(Code::RunNotFound, &text, "run", "run_"))?;
+        let run = run.map_err(|_| no_id(Code::RunNotFound, "run", "run_"))?;
         let Caller { tenant, .. } = Caller::from_request_parts(parts, state).await?;
         Ok(Self(RunKey { tenant, run }))
     }

@@ -251,7 +251,7 @@ fn no_template_costs_more_than_a_rendering_may() {
         looped("d[t] is defined"),
         looped("t[9] is defined"),
         "{% for x in t %}{% for y in t %}{% if x == y %}{% endif %}{% endfor %}{% endfor %}".to_owned(),
-        format!("{{{{ t{} }}}}", "|trim|upper".repeat(55)),
+        format!("{{{{ t{} }}}}", "|trim|upper".repeat(25)),
         "{% for a in l %}{% for b in l %}{% for c in l %}{{ loop.index }}{% endfor %}{% endfor %}{% endfor %}"
             .to_owned(),
     ] {

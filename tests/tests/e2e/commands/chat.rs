@@ -69,6 +69,10 @@ impl Terminal {
             let piece = self.output.recv_timeout(PATIENCE);
             let piece = piece.unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.shown));
             self.shown.push_str(&String::from_utf8_lossy(&piece));
+            // Whether pasted text is marked is told around each line that is read.
+            for mark in ["\x1b[?2004h", "\x1b[?2004l"] {
+                self.shown = self.shown.replace(mark, "");
+            }
         }
     }
 }

@@ -60,6 +60,19 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
+/// Before a page's blocks: a refused request fails the page. `-f`, which a page may use itself, excludes the other option.
+const PRELUDE: &str = r#"set -e
+curl() {
+    case " $* " in
+        *" -sf "*) command curl "$@" ;;
+        *) command curl --fail-with-body "$@" ;;
+    esac
+}
+"#;
+
+/// How long a page may run, in seconds.
+const PAGE_SECONDS_MAX: &str = "120";
+
 /// A page's fenced blocks: their languages and contents.
 fn fenced(text: &str) -> Vec<(&str, &str)> {
     let inside = text.split("```").skip(1).step_by(2);
@@ -126,7 +139,7 @@ impl Page {
             let link = folder.path().join(entry.file_name());
             std::os::unix::fs::symlink(entry.path(), link).expect("links");
         }
-        let mut script = "set -e\ncurl() { command curl --fail-with-body \"$@\"; }\n".to_owned();
+        let mut script = PRELUDE.to_owned();
         for (place, block) in self.blocks.iter().enumerate() {
             writeln!(script, "echo '[block {place}]' >&2\n{block}").expect("a string takes it");
         }
@@ -155,9 +168,9 @@ fn shell(script: &str, folder: &Path, url: &str) -> Ended {
     let mut path = vec![binary.parent().expect("a folder").to_owned()];
     let own = std::env::var_os("PATH").unwrap_or_default();
     path.extend(std::env::split_paths(&own));
-    let mut command = Command::new("sh");
+    let mut command = Command::new("timeout");
     command
-        .args(["-c", script])
+        .args(["--foreground", PAGE_SECONDS_MAX, "sh", "-c", script])
         .current_dir(folder)
         .stdin(Stdio::null())
         .stdout(written(".stdout"))
