@@ -42,6 +42,19 @@ fn quietly(check: &str) -> anyhow::Result<()> {
         .stdout(log.try_clone()?)
         .stderr(log);
     let result = process::run(&mut command);
-    tools::say(&std::fs::read_to_string(path)?);
+    let output = std::fs::read_to_string(path)?;
+    let shown = output
+        .lines()
+        .filter(|line| !(result.is_ok() && is_progress(line)));
+    tools::say(&shown.collect::<Vec<_>>().join("\n"));
     result
+}
+
+/// Whether a line says what cargo is doing: a thousand of them hide what tests said.
+fn is_progress(line: &str) -> bool {
+    let doing = ["Checking", "Compiling", "Documenting", "Downloaded"];
+    line.trim_start()
+        .split(' ')
+        .next()
+        .is_some_and(|word| doing.contains(&word))
 }

@@ -85,7 +85,7 @@ fn may_know(name: &str) -> Option<&'static [&'static str]> {
             "mainspring-scheduler",
         ]),
         "mainspring-shared" | "mainspring-vendors" | "xtask" => Some(&[]),
-        "mainspring-store-mysql" | "mainspring-store-sqlite" => {
+        "mainspring-store-mysql" | "mainspring-store-postgres" | "mainspring-store-sqlite" => {
             Some(&["mainspring-shared", "mainspring-store-core"])
         }
         // It spans several Postgres stores.

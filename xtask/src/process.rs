@@ -33,12 +33,12 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     run_with(command, |_| {})
 }
 
-/// The same for a program with long output, which is passed on. If it fails, the lines for which
-/// `is_noted` holds are repeated at the end.
+/// The same for a program with long output, which is passed on. Returns the lines for which
+/// `is_noted` holds as well, to be repeated where they are seen.
 pub(crate) fn run_noting(
     command: &mut Command,
     is_noted: impl FnMut(&str) -> bool + Send + 'static,
-) -> anyhow::Result<()> {
+) -> (anyhow::Result<()>, Vec<String>) {
     command.stdout(Stdio::piped());
     let mut reader = None;
     let result = run_with(command, |child| {
@@ -48,12 +48,7 @@ pub(crate) fn run_noting(
         reader = Some(std::thread::spawn(move || pass_on(output, is_noted)));
     });
     let noted = reader.and_then(|reader| reader.join().ok());
-    if result.is_err() {
-        for line in noted.into_iter().flatten() {
-            crate::tools::say(&format!("xtask: {line}"));
-        }
-    }
-    result
+    (result, noted.unwrap_or_default())
 }
 
 /// Copies a program's output to ours, line by line; returns the noted lines.

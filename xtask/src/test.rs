@@ -142,16 +142,26 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 fn tests(command: &mut Command) -> anyhow::Result<()> {
-    process::run_noting(command, Failures::default().notes())
+    repeated(process::run_noting(command, Failures::default().notes()))
 }
 
 /// The tests, and something else once they are built. Cargo holds the lock of its target folder only while it builds.
 fn with(command: &mut Command, other: fn() -> anyhow::Result<()>) -> anyhow::Result<()> {
     process::run(Command::new("cargo").args(["test", "--workspace", "--no-run"]))?;
     let other = std::thread::spawn(other);
-    let result = tests(command);
+    let tests = process::run_noting(command, Failures::default().notes());
     let other = other.join().unwrap_or_else(|_| bail!("it panicked"));
-    result.and(other)
+    repeated(tests).and(other)
+}
+
+/// What failed, after everything else that was printed.
+fn repeated((result, noted): (anyhow::Result<()>, Vec<String>)) -> anyhow::Result<()> {
+    if result.is_err() {
+        for line in noted {
+            tools::say(&format!("xtask: {line}"));
+        }
+    }
+    result
 }
 
 /// Lines repeated after the location of a panic: the message, and what an assertion compared.

@@ -7,6 +7,7 @@ pub mod fault;
 mod migrations;
 mod query;
 mod row;
+mod silence;
 mod value;
 
 mod store;
@@ -62,5 +63,6 @@ mod runs;
 
 pub use migrations::ddl;
 pub use row::{Columns, Row};
+pub use silence::SilentConnections;
 pub use store::{SqlStore, pause};
 pub use value::Value;

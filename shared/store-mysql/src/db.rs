@@ -58,8 +58,8 @@ pub(crate) struct MysqlDb {
 
 impl MysqlDb {
     pub(crate) fn new(settings: &Settings) -> Result<Self> {
-        let trust = Arc::default();
-        let pool = |named, patience| Pool::new(settings, named, &trust, patience);
+        let silence = Arc::default();
+        let pool = |named, patience| Pool::new(settings, named, &silence, patience);
         let readers = pool(("readers", settings.readers), READ_MAX)?;
         Ok(Self {
             writers: pool(("writers", settings.writers), WRITE_MAX)?,
@@ -88,7 +88,7 @@ impl Database for MysqlDb {
             let n = self.transactions.fetch_add(1, Ordering::Relaxed);
             held.enter();
             let (mark, now) = ask!(&mut held, |conn| marks::begin(conn, n))?;
-            pool.trust().found_writable();
+            pool.silence().found_writable();
             let tx: Box<dyn Transaction> = Box::new(Open {
                 held,
                 mark: Some(mark),
@@ -138,7 +138,7 @@ impl Database for MysqlDb {
     }
 
     fn losses(&self) -> u64 {
-        self.writers.trust().losses()
+        self.writers.silence().losses()
     }
 
     fn attempts(&self) -> u32 {

@@ -9,7 +9,6 @@ mod migrate;
 mod pool;
 mod schema;
 mod settings;
-mod trust;
 
 pub use dialect::translated;
 use mainspring_shared::store::Result;

@@ -13,7 +13,7 @@ use sqlx::{ConnectOptions as _, Connection as _};
 
 use crate::fault::{fault, is_read_only};
 use crate::settings::Settings;
-use crate::trust::Trust;
+use mainspring_store_core::SilentConnections;
 
 /// How long a server may take to answer a ping.
 pub(crate) const PING_MAX: Duration = Duration::from_secs(2);
@@ -24,7 +24,7 @@ pub(crate) struct Pool {
     name: &'static str,
     connections: MySqlPool,
     waiters: Arc<Waiters>,
-    trust: Arc<Trust>,
+    silence: Arc<SilentConnections>,
     patience: Duration,
     /// After how long a silent connection is doubted, if its statements only take a moment.
     doubted_after: Option<Duration>,
@@ -34,14 +34,14 @@ impl Pool {
     pub(crate) fn new(
         settings: &Settings,
         (name, connections): (&'static str, u32),
-        trust: &Arc<Trust>,
+        silence: &Arc<SilentConnections>,
         patience: Duration,
     ) -> Result<Self> {
         Ok(Self {
             name,
-            connections: settings.pool(connections, trust)?,
+            connections: settings.pool(connections, silence)?,
             waiters: Arc::default(),
-            trust: trust.clone(),
+            silence: silence.clone(),
             patience,
             doubted_after: None,
         })
@@ -61,8 +61,8 @@ impl Pool {
         Self { patience, ..self }
     }
 
-    pub(crate) fn trust(&self) -> &Trust {
-        &self.trust
+    pub(crate) fn silence(&self) -> &SilentConnections {
+        &self.silence
     }
 
     /// Takes a connection.
@@ -87,7 +87,7 @@ impl Pool {
     }
 
     async fn answer<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let answer = self.trust.answer(self.patience, work);
+        let answer = self.silence.answer(self.patience, work);
         let Some(after) = self.doubted_after else {
             return answer.await;
         };
@@ -105,7 +105,7 @@ impl Pool {
             answers = tokio::time::timeout(PING_MAX, answers) => {
                 if matches!(answers, Ok(Ok(()))) {
                     tracing::warn!("a connection to the database is silent, and a new one is not");
-                    self.trust.found_silent();
+                    self.silence.found_silent();
                     return None;
                 }
             }
@@ -142,7 +142,7 @@ impl Held {
         if let Err(fault) = &done
             && is_read_only(fault)
         {
-            self.pool.trust.found_read_only();
+            self.pool.silence.found_read_only();
         }
         self.is_unfit = matches!(
             done,
@@ -152,7 +152,7 @@ impl Held {
             })
         );
         if matches!(&done, Err(fault) if fault.is_of_connection()) {
-            self.pool.trust.lost();
+            self.pool.silence.lost();
         }
         done
     }
@@ -174,7 +174,7 @@ impl Held {
 
     /// The server of the connection takes no writes.
     pub(crate) fn found_read_only(&mut self) {
-        self.pool.trust.found_read_only();
+        self.pool.silence.found_read_only();
         self.is_unfit = true;
     }
 }

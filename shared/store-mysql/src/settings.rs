@@ -12,7 +12,7 @@ use sqlx::{ConnectOptions, Connection as _, Executor};
 
 use crate::fault::fault;
 use crate::pool::PING_MAX;
-use crate::trust::Trust;
+use mainspring_store_core::SilentConnections;
 
 /// What to do about the schema when the store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -90,23 +90,27 @@ impl Settings {
     }
 
     /// A pool of connections, which are opened on demand.
-    pub(crate) fn pool(&self, connections: u32, trust: &Arc<Trust>) -> Result<MySqlPool> {
-        let trust = trust.clone();
+    pub(crate) fn pool(
+        &self,
+        connections: u32,
+        silence: &Arc<SilentConnections>,
+    ) -> Result<MySqlPool> {
+        let silence = silence.clone();
         let options = MySqlPoolOptions::new()
             .max_connections(connections.max(1))
             .acquire_timeout(self.acquire_timeout)
             // The pool's own test would wait for ever.
             .test_before_acquire(false)
             .before_acquire(move |conn, met| {
-                let trust = trust.clone();
+                let silence = silence.clone();
                 Box::pin(async move {
-                    if trust.doubts(met.age) {
+                    if silence.suspects(met.age) {
                         return Ok(false);
                     }
                     if let Ok(answer) = tokio::time::timeout(PING_MAX, conn.ping()).await {
                         Ok(answer.is_ok())
                     } else {
-                        trust.found_silent();
+                        silence.found_silent();
                         Ok(false)
                     }
                 })

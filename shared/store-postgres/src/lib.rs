@@ -67,7 +67,6 @@ mod row_security;
 mod rows;
 mod runs;
 mod schema;
-mod silence;
 
 pub use fence::ddl as fence_ddl;
 pub use migrate::ddl;

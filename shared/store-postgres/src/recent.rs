@@ -13,7 +13,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{PgPool, Postgres};
 use tokio::time::Instant;
 
-use crate::silence::SilentConnections;
+use mainspring_store_core::SilentConnections;
 
 /// As many as there are lanes that use one pool all the time.
 const KEPT_MAX: usize = 2;

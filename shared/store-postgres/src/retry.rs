@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::recent::RecentConnections;
 use crate::row_security;
-use crate::silence::SilentConnections;
+use mainspring_store_core::SilentConnections;
 
 /// A statement with its arguments.
 pub(crate) type PgQuery = Query<'static, Postgres, PgArguments>;

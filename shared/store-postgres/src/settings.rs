@@ -11,7 +11,7 @@ use sqlx::Connection as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 
 use crate::retry::{PING_MAX, Pool, Steps, refused};
-use crate::silence::SilentConnections;
+use mainspring_store_core::SilentConnections;
 
 /// What to do about the schema when the store is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

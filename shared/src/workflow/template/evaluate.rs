@@ -94,9 +94,6 @@ impl<'e> Evaluation<'e> {
             Stmt::EmitRaw(raw) => self.emit(raw.raw),
             Stmt::EmitExpr(emit) => {
                 let value = self.value(&emit.expr)?;
-                if value.is_undefined() && may_be_absent(&emit.expr) {
-                    return Ok(());
-                }
                 let text = text_of(&value, self.work)?;
                 self.emit(&text)
             }

@@ -362,6 +362,12 @@ fn expressions_mean_what_they_mean_in_minijinja() {
     let table = |name: &str| named.get(name).cloned();
     let mut theirs = minijinja::Environment::empty();
     theirs.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
+    theirs.set_formatter(|out, state, value| {
+        if value.is_undefined() {
+            return Err(minijinja::ErrorKind::UndefinedError.into());
+        }
+        minijinja::escape_formatter(out, state, value)
+    });
     theirs.add_test("none", |value: minijinja::Value| value.is_none());
     theirs.add_test("defined", |value: minijinja::Value| !value.is_undefined());
     let mut compared = 0;

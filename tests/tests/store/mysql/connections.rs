@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use mainspring_shared::store::prelude::*;
-use mainspring_shared::store::{AcceptOutcome, Error, Inspect as _, ReadOnly};
+use mainspring_shared::store::{
+    AcceptOutcome, AfterSend, CompleteOutcome, Error, Inspect as _, ReadOnly,
+};
 use mainspring_store_core::SqlStore;
 use mainspring_store_mysql::Settings;
 use tokio::time::Instant;
@@ -30,8 +32,27 @@ async fn a_commit_that_was_not_answered_is_read_back() {
     let accepted = accept(&store, 0, opening(1, 1)).await;
     assert!(proxy.has_lost());
     assert_eq!(accepted.step, 1);
+
+    proxy.lose_commit();
+    let claimed = claim(&store, 1, 1, 1, 7).await;
+    assert!(proxy.has_lost());
+
+    // Read beside the proxy: the snapshot of a dump ends with a COMMIT, too.
+    let ids = vec![(key(1).tenant, send(1))];
+    let record = direct.store.get_sends(ids).await.expect("reads").remove(0);
+    let end = ending(&claimed, &record.expect("exists"), AfterSend::Release);
+    let end = as_stored(&direct.store, end).await;
+    proxy.lose_commit();
+    let outcomes = store.at(time(2)).complete_sends(vec![end]).await;
+    assert!(proxy.has_lost());
+    let outcomes = outcomes.expect("answers");
+    assert!(
+        matches!(outcomes[..], [CompleteOutcome::Completed(_)]),
+        "{outcomes:?}"
+    );
     let dump = direct.store.dump().await.expect("dumps");
     assert_eq!(dump.sessions.len(), 1, "it is stored, and once");
+    assert_eq!(dump.sessions[0].messages.len(), 2, "each of them once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

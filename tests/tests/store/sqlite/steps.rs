@@ -309,15 +309,17 @@ pub(crate) async fn append(store: &SqlStore, ms: i64, mut item: AppendRound) -> 
         .expect("answers"))
 }
 
-pub(crate) async fn try_complete(
-    store: &SqlStore,
-    ms: i64,
-    mut item: CompleteSend,
-) -> CompleteOutcome {
+/// The end as its holder would write it, by what is stored of its send.
+pub(crate) async fn as_stored(store: &SqlStore, mut item: CompleteSend) -> CompleteSend {
     item.lease = numbered(store, item.key, item.lease).await;
     let closed = closed(store, item.key, item.send_id).await;
     item.round = item.round.map(|_| round_ref(closed));
     item.totals.rounds = closed + i32::from(item.round.is_some());
+    item
+}
+
+pub(crate) async fn try_complete(store: &SqlStore, ms: i64, item: CompleteSend) -> CompleteOutcome {
+    let item = as_stored(store, item).await;
     one(store
         .at(time(ms))
         .complete_sends(vec![item])

@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Which of the store's connections are not to be used any more: those that are older than one
 /// that was found silent, or that may lead to a server that takes no writes.
 #[derive(Debug, Default)]
-pub(crate) struct SilentConnections {
+pub struct SilentConnections {
     /// When a connection was last found silent.
     found: watch::Sender<Option<Instant>>,
     /// When connections were last found to lead to a server that takes no writes, or took none
@@ -33,11 +33,7 @@ pub(crate) struct SilentConnections {
 impl SilentConnections {
     /// Runs `work` until it is done. `None` if it takes longer than `patience`, or if it is not
     /// done soon after another connection was found silent: then its outcome is unknown.
-    pub(crate) async fn answer<T>(
-        &self,
-        patience: Duration,
-        work: impl Future<Output = T>,
-    ) -> Option<T> {
+    pub async fn answer<T>(&self, patience: Duration, work: impl Future<Output = T>) -> Option<T> {
         let mut news = self.found.subscribe();
         let limit = async {
             if timeout(patience, news.changed()).await.is_err() {
@@ -55,14 +51,14 @@ impl SilentConnections {
 
     /// Makes the open connections suspects: one of them was found silent, and the server answers
     /// on a new one. Statements under way on them end soon.
-    pub(crate) fn found_silent(&self) {
+    pub fn found_silent(&self) {
         self.found.send_replace(Some(Instant::now()));
     }
 
     /// Makes the open connections suspects: on one of them, the server refused to write. It may
     /// have been demoted, and its name may mean another one by now; or its setting holds for the
     /// connections that were opened under it.
-    pub(crate) fn found_read_only(&self) {
+    pub fn found_read_only(&self) {
         if !self.is_read_only.swap(true, Ordering::AcqRel) {
             tracing::warn!("the database accepts no writes: it is read-only, or a standby");
         }
@@ -70,23 +66,23 @@ impl SilentConnections {
     }
 
     /// Counts a connection that was lost: the next one may lead to another server.
-    pub(crate) fn lost(&self) {
+    pub fn lost(&self) {
         self.losses.fetch_add(1, Ordering::AcqRel);
     }
 
     /// How often a connection was lost.
-    pub(crate) fn losses(&self) -> u64 {
+    pub fn losses(&self) -> u64 {
         self.losses.load(Ordering::Acquire)
     }
 
     /// Whether the server was last seen to take no writes.
-    pub(crate) fn is_read_only(&self) -> bool {
+    pub fn is_read_only(&self) -> bool {
         self.is_read_only.load(Ordering::Acquire)
     }
 
     /// The server takes writes again. Connections opened before may lead to the old server, which
     /// would answer reads for ever, from data that stands still.
-    pub(crate) fn found_writable(&self) {
+    pub fn found_writable(&self) {
         if self.is_read_only.swap(false, Ordering::AcqRel) {
             tracing::info!("the database accepts writes again");
             self.condemned.send_replace(Some(Instant::now()));
@@ -94,7 +90,7 @@ impl SilentConnections {
     }
 
     /// Whether a connection of this age is not to be used any more.
-    pub(crate) fn suspects(&self, age: Duration) -> bool {
+    pub fn suspects(&self, age: Duration) -> bool {
         let before = |since: Option<Instant>| since.is_some_and(|since| age > since.elapsed());
         before(*self.found.borrow()) || before(*self.condemned.borrow())
     }
