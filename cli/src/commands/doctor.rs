@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::config::{Backend, Config, Migrate, Purpose};
 use mainspring_providers::rules::Said;
 use mainspring_queue_redis::{Fault, examine};
-use mainspring_runtime::{Choice as _, Secret};
+use mainspring_runtime::Secret;
 use mainspring_shared::agent::{DEFAULT_POOL, Priority};
 use mainspring_shared::error::Coded;
 use mainspring_shared::model::FactsOverride;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use mainspring_providers::probe;
+use mainspring_runtime::Choice as _;
+use mainspring_shared::error::Coded as _;
 use mainspring_shared::time::Clock;
 use mainspring_worker::llm::Providers;
 
