@@ -7,6 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
+use mainspring_scheduler::App;
 use mainspring_scheduler::error::{Error, FieldError};
 use mainspring_scheduler::services::{blobs, results};
 use mainspring_shared::error::Code;
@@ -71,6 +72,26 @@ pub(super) struct ResultBody {
     digest: Option<String>,
     /// Which question of the tool is answered, as listed; the first one when absent.
     question: Option<u32>,
+}
+
+impl ResultBody {
+    /// The result of a call: a text, or parts for the model.
+    pub(super) fn of_parts(call_id: String, parts: Vec<ContentPart>) -> Self {
+        let (output, content) = match parts.as_slice() {
+            [] => (Some(String::new()), None),
+            [ContentPart::Text { text }] => (Some(text.clone()), None),
+            _ => (None, Some(Input(parts))),
+        };
+        Self {
+            call_id,
+            answers: None,
+            output: output.and_then(|text| serde_json::value::to_raw_value(&text).ok()),
+            content,
+            error: None,
+            digest: None,
+            question: None,
+        }
+    }
 }
 
 impl JsonBody for ResultsBody {
@@ -138,7 +159,7 @@ struct Permission {
 /// The outcomes of the posted results, in order.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct PostedResults {
-    results: Vec<PostedResult>,
+    pub(super) results: Vec<PostedResult>,
 }
 
 /// The outcome of one.
@@ -150,7 +171,7 @@ pub(super) struct PostedResult {
     answers: Option<Asked>,
     /// `accepted`, `already_settled`, `not_waiting`, `unknown`, or `locked`: another transaction has held its session
     /// for long; nothing was stored, post it again later.
-    status: &'static str,
+    pub(super) status: &'static str,
 }
 
 /// The routes of this module.
@@ -172,26 +193,33 @@ pub(super) async fn post_results(
     State(app): State<Arc<Api>>,
     SessionPath(key): SessionPath,
     _: Query<NoQuery>,
-    Json {
-        value: mut body, ..
-    }: Json<ResultsBody>,
+    Json { value: body, .. }: Json<ResultsBody>,
 ) -> Result<Response, Problem> {
+    respond::json(StatusCode::OK, &posted(&app, key, body.results).await?)
+}
+
+/// Posts results of calls of a session.
+pub(super) async fn posted(
+    app: &App,
+    key: SessionKey,
+    mut posted: Vec<ResultBody>,
+) -> Result<PostedResults, Problem> {
     if app.store.get_session(key).await?.is_none() {
         return Err(Error::session_not_found().into());
     }
-    let ids = body.results.iter();
+    let ids = posted.iter();
     let ids = ids.map(|result| (key.tenant, result.call_id.clone()));
     let calls = app.store.get_calls(ids.collect()).await?;
-    for (place, result) in body.results.iter_mut().enumerate() {
+    for (place, result) in posted.iter_mut().enumerate() {
         if let Some(Input(parts)) = &mut result.content {
             let at = format!("/results/{place}/content");
-            blobs::prepare_parts(&app, key.tenant, key.session.into(), parts, &at).await?;
+            blobs::prepare_parts(app, key.tenant, key.session.into(), parts, &at).await?;
         }
     }
     let mut checks = Checks::new();
-    let mut items = Vec::with_capacity(body.results.len());
-    let mut names = Vec::with_capacity(body.results.len());
-    for (place, (result, call)) in body.results.into_iter().zip(calls).enumerate() {
+    let mut items = Vec::with_capacity(posted.len());
+    let mut names = Vec::with_capacity(posted.len());
+    for (place, (result, call)) in posted.into_iter().zip(calls).enumerate() {
         names.push(result.call_id.clone());
         let answer = answer(&mut checks, place, &result, call.as_ref());
         items.push(PostResult {
@@ -203,12 +231,12 @@ pub(super) async fn post_results(
     checks.finish()?;
     for item in &mut items {
         if let CallAnswer::Result(result) | CallAnswer::Refuse(result) = &mut item.answer {
-            blobs::spill_result(&app, key, &item.call_id, result).await;
+            blobs::spill_result(app, key, &item.call_id, result).await;
         }
     }
     let asked = items.iter().map(|item| item.answer.is_about_permission());
     let asked: Vec<bool> = asked.collect();
-    let outcomes = results::post(&app, items).await?;
+    let outcomes = results::post(app, items).await?;
     if outcomes.iter().all(results::is_locked) {
         return Err(Error::locked().into());
     }
@@ -235,7 +263,7 @@ pub(super) async fn post_results(
         },
     });
     let results = results.collect();
-    respond::json(StatusCode::OK, &PostedResults { results })
+    Ok(PostedResults { results })
 }
 
 /// The error of a request none of whose calls exists.

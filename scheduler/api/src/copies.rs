@@ -18,7 +18,9 @@ use mainspring_shared::list::{List, ListName};
 use mainspring_shared::message::{Message, settled_len};
 use mainspring_shared::session::fold::{self, Fold};
 use mainspring_shared::session::projection::{Projection, ProjectionBuilder};
-use mainspring_shared::store::{CreateOutcome, ImportSession, NewSession, ReadMessages};
+use mainspring_shared::store::{
+    CreateOutcome, IdempotencyKey, ImportSession, NewSession, ReadMessages,
+};
 use mainspring_shared::tenant::{Binding, Outside};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -104,13 +106,33 @@ pub(super) async fn fork(
 ) -> Result<Response, Problem> {
     let route = format!("POST /v1/sessions/{}/fork", key.session);
     let idempotency = json.idempotency(&route)?;
-    let body = json.value;
+    let outcome = forked(&app, &caller, key, (json.value, idempotency)).await?;
+    answer_creation(&app, key.tenant, outcome).await
+}
+
+impl ForkBody {
+    /// A fork behind a message, with the agent of the session.
+    pub(super) fn behind(seq: i64) -> Self {
+        Self {
+            seq: Some(seq),
+            ..Self::default()
+        }
+    }
+}
+
+/// Forks a session.
+pub(super) async fn forked(
+    app: &Api,
+    caller: &Caller,
+    key: SessionKey,
+    (body, idempotency): (ForkBody, Option<IdempotencyKey>),
+) -> Result<CreateOutcome, Problem> {
     let source = app.store.get_session(key).await?;
     let source = source.ok_or_else(Error::session_not_found)?;
     // The number of pruned messages, and the last message.
     let (before, there) = (source.first_seq - 1, source.last_seq());
     let mut metadata = body.metadata.unwrap_or(source.metadata);
-    let mut agents = Resolver::new(&app, key.tenant, caller.binding());
+    let mut agents = Resolver::new(app, key.tenant, caller.binding());
     agents.fill(&mut metadata, "")?;
     metadata.insert("forked_from".to_owned(), json!(key.session));
     let mut checks = Checks::new();
@@ -156,7 +178,7 @@ pub(super) async fn fork(
     let folds = app.store.read_folds(key).await?;
     let last = body.seq.unwrap_or(there);
     let copied = copied(&agent, &fold::copies(folds.clone(), before, last));
-    let mut copying = Copying::begin(&app, copy, &agent, key, (before, copied))?;
+    let mut copying = Copying::begin(app, copy, &agent, key, (before, copied))?;
     copying.read(last).await?;
     let settled = settled_len(&copying.kept);
     if body.seq.is_some() && settled < copying.kept.len() {
@@ -171,8 +193,8 @@ pub(super) async fn fork(
         .into());
     }
     copying.kept.truncate(settled);
-    blobs::hold_for_copy(&app, copy, &copying.kept).await?;
-    let lists = lists(&app, key).await?;
+    blobs::hold_for_copy(app, copy, &copying.kept).await?;
+    let lists = lists(app, key).await?;
     let last = before + copying.behind + settled as i64;
     let item = ImportSession {
         folds: fold::copies(folds, before, last),
@@ -192,7 +214,7 @@ pub(super) async fn fork(
     };
     let outcome = app.store.import_session(item).await?;
     drop(copying.weight);
-    answer_creation(&app, key.tenant, outcome).await
+    Ok(outcome)
 }
 
 /// A session's to-do list and notes.
@@ -309,7 +331,7 @@ impl<'a> Copying<'a> {
 }
 
 /// Collects the projections of a copy with these folds, if its agent shows digests.
-fn copied(agent: &AgentSpec, folds: &[Fold]) -> Option<ProjectionBuilder> {
+pub(super) fn copied(agent: &AgentSpec, folds: &[Fold]) -> Option<ProjectionBuilder> {
     let is_stored = agent.context.representation.is_stored();
     is_stored.then(|| ProjectionBuilder::new(fold::end(folds)))
 }
