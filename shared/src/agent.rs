@@ -7,6 +7,7 @@ mod isolation;
 pub mod memory;
 mod model_options;
 mod named;
+mod openai;
 mod output;
 pub mod prompt;
 
@@ -37,6 +38,7 @@ pub use self::named::{
     AgentKey, AgentLimits, AgentName, AgentQuery, AgentRef, AgentVersion, AgentVersionView, Alias,
     NameFault, NamedAgent, NamedAgentView, Pick,
 };
+pub use self::openai::OpenAiNote;
 pub use self::output::{OutputFault, OutputSpec};
 pub use self::prompt::{
     Bound, BoundSection, PromptFault, PromptSection, PromptSpec, PromptVariable,
@@ -441,6 +443,10 @@ pub struct SendOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub ended_run: Option<RunId>,
+    /// What it is shown with in the OpenAI-compatible API, if it came through that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub openai: Option<Box<OpenAiNote>>,
     /// The span that accepted the send, as a W3C `traceparent`; parent of its work in traces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]

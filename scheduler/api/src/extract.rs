@@ -356,6 +356,11 @@ pub(crate) struct Json<T: JsonBody> {
 }
 
 impl<T: JsonBody> Json<T> {
+    /// The request's headers.
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
     /// The request's idempotency key for this route, if it has the header.
     pub(crate) fn idempotency(&self, route: &str) -> Result<Option<IdempotencyKey>, Error> {
         idempotency::of_request(&self.caller, &self.headers, route, &self.whole)

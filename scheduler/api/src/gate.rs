@@ -22,6 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::Instrument;
 
 use super::browsers::{self, Visit};
+use super::openai;
 use super::problem::{Problem, mark_quota};
 use crate::access::{Caller, reach};
 use crate::metrics::{REQUEST_SECONDS, REQUESTS, WAITERS};
@@ -90,6 +91,8 @@ pub(super) async fn pass(
     next: Next,
 ) -> Response {
     let started = app.clock.monotonic();
+    let asked = request.uri().path();
+    let in_openais_form = openai::is_ours(asked).then(|| asked.to_owned());
     let id = request_id(&app, request.headers());
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
@@ -148,6 +151,9 @@ pub(super) async fn pass(
             }
         }
     };
+    if let Some(path) = in_openais_form {
+        response = openai::reshaped(&path, response).await;
+    }
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
     if let Some(cors) = cors {
@@ -240,8 +246,11 @@ const LISTS: [&str; 11] = [
 ];
 
 /// The routes that create single pieces of new work.
-const SINGLE: [&str; 6] = [
+const SINGLE: [&str; 9] = [
+    "/v1/chat/completions",
+    "/v1/conversations",
     "/v1/memories",
+    "/v1/responses",
     "/v1/runs",
     "/v1/sends",
     "/v1/sessions",
@@ -309,7 +318,9 @@ impl Entered<'_> {
 /// Whether a request is answered with a stream.
 fn streams(request: &Request) -> bool {
     let path = request.uri().path();
-    path.ends_with("/events") || path.ends_with("/export")
+    path.ends_with("/events")
+        || path.ends_with("/export")
+        || openai::lasts(request.method(), request.uri())
 }
 
 /// Takes a permit for a request. Those that wait or stream are counted separately, since they hold

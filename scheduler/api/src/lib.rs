@@ -23,6 +23,7 @@ mod input;
 mod memories;
 mod messages;
 mod metrics;
+mod openai;
 mod openapi;
 mod operations;
 mod pauses;

@@ -19,7 +19,7 @@ use self::operation::{BYTES, Operation, ResponseContent};
 use super::copies::LINES;
 use super::problem::Problem;
 use super::skills::ARCHIVE;
-use super::{respond, router};
+use super::{openai, respond, router};
 use crate::router::Api;
 
 /// The prefix of the schema names of pages.
@@ -60,7 +60,7 @@ pub(super) async fn show() -> Result<Response, Problem> {
 }
 
 /// The tags of operations: the first segment of the path, and a description.
-const TAGS: [(&str, &str); 13] = [
+const TAGS: [(&str, &str); 17] = [
     (
         "agents",
         "Agents that are published under names, in versions.",
@@ -82,6 +82,13 @@ const TAGS: [(&str, &str); 13] = [
     ("keys", "API keys of a tenant."),
     ("provider-keys", "Tenants' own keys for model providers."),
     ("tenants", "Tenants, for operators."),
+    ("responses", "Sends in the form of OpenAI's Responses API."),
+    (
+        "chat",
+        "Sends in the form of OpenAI's Chat Completions API.",
+    ),
+    ("conversations", "Sessions in the form of OpenAI's API."),
+    ("models", "Agents and models in the form of OpenAI's API."),
     ("operations", "For operators, autoscalers and probes."),
 ];
 
@@ -198,12 +205,14 @@ fn describe(operation: &Operation) -> Value {
         };
         responses.insert(status.clone(), says);
     }
+    let problem = if openai::is_ours(&operation.path) {
+        json!({ "application/json": { "schema": openai_error() } })
+    } else {
+        json!({ "application/problem+json": { "schema": named("Problem") } })
+    };
     responses.insert(
         "default".to_owned(),
-        json!({
-            "description": "A problem",
-            "content": { "application/problem+json": { "schema": named("Problem") } },
-        }),
+        json!({ "description": "A problem", "content": problem }),
     );
     let mut described = json!({
         "operationId": operation.id,
@@ -236,6 +245,19 @@ fn describe(operation: &Operation) -> Value {
     described
 }
 
+/// The schema of an error in OpenAI's form.
+fn openai_error() -> Value {
+    let text = json!({ "type": "string" });
+    let maybe = json!({ "type": ["string", "null"] });
+    json!({
+        "type": "object", "required": ["error"],
+        "properties": { "error": {
+            "type": "object", "required": ["message", "type", "param", "code"],
+            "properties": { "message": text, "type": text, "param": maybe, "code": maybe },
+        } },
+    })
+}
+
 /// A working example of a body.
 fn example(body: &str) -> Option<Value> {
     Some(match body {
@@ -250,6 +272,9 @@ fn example(body: &str) -> Option<Value> {
             json!({ "input": "hello", "session": { "agent": { "system_prompt": "Be brief." } } })
         }
         "BatchBody" => json!({ "sends": [{ "input": "one" }, { "input": "two" }] }),
+        "OpenAiResponseBody" => {
+            json!({ "model": "demo", "input": "hello", "background": true })
+        }
         "SkillBody" => json!({ "files": {
             "SKILL.md": "---\nname: greeting\ndescription: How to greet people.\n---\nSay hello.\n",
         } }),

@@ -19,8 +19,8 @@ use crate::gate::Places;
 use crate::run::RenderMetrics;
 use crate::{
     agents, batch, blobs, calls, context, copies, deliver, events, exports, gate, health, memories,
-    messages, openapi, operations, pauses, problem, provider_keys, prune, runs, sends, sessions,
-    skills, tenants, timers, usage, waiting, webhooks, workflows,
+    messages, openai, openapi, operations, pauses, problem, provider_keys, prune, runs, sends,
+    sessions, skills, tenants, timers, usage, waiting, webhooks, workflows,
 };
 
 /// The scheduler, and the limits of requests in flight. Derefs to the scheduler.
@@ -144,6 +144,7 @@ pub(crate) fn paths() -> OpenApiRouter<Arc<Api>> {
         .merge(webhooks::routes())
         .merge(pauses::routes())
         .merge(operations::routes())
+        .merge(openai::routes())
         .merge(health::routes())
         .merge(openapi::routes())
         .merge(problem::routes())

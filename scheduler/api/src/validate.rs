@@ -470,6 +470,7 @@ impl Checks {
             agent: None,
             fired_by: None,
             ended_run: None,
+            openai: None,
             traceparent: None,
             extra: Extra::default(),
         };

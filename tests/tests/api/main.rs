@@ -33,6 +33,7 @@ mod locked;
 mod loops;
 mod memories;
 mod naming_agents;
+mod openai;
 mod operations;
 mod outage;
 mod pauses;

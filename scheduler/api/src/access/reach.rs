@@ -54,7 +54,12 @@ const FREE: [&str; 6] = [
     "/v1/blobs/{sha256}",
 ];
 
-const HANDLERS: [&str; 10] = [
+const HANDLERS: [&str; 15] = [
+    "/v1/responses",
+    "/v1/chat/completions",
+    "/v1/conversations",
+    "/v1/models",
+    "/v1/models/{*id}",
     "/v1/sessions",
     "/v1/sessions:import",
     "/v1/sends",
@@ -84,6 +89,12 @@ impl Reach {
             Self::Handler
         } else if item("/v1/sessions/{id}") {
             Self::Session
+        } else if ["/v1/responses", "/v1/chat/completions", "/v1/conversations"]
+            .into_iter()
+            .any(item)
+        {
+            // Their extractors check the session that they name.
+            Self::Handler
         } else if item("/v1/sends/{id}") {
             Self::Send
         } else if item("/v1/timers/{id}") {

@@ -58,7 +58,11 @@ const USES: [&str; 6] = [
 ];
 
 /// Routes for using sessions.
-const SESSION_USES: [&str; 4] = [
+const SESSION_USES: [&str; 8] = [
+    "/v1/responses",
+    "/v1/responses/{id}/cancel",
+    "/v1/chat/completions",
+    "/v1/conversations",
     "/v1/sessions",
     "/v1/sessions:import",
     "/v1/sessions/{id}/sends",
