@@ -1,4 +1,5 @@
-//! Generated clients: generated from the server's own description, compiled, and used.
+//! Generated clients: generated from the server's own description, compiled, and used; and OpenAI's own clients,
+//! unmodified, which use the server as if it were OpenAI's.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,6 +21,10 @@ const NODE: [&str; 5] = [
     "standardwebhooks@1.1.1",
 ];
 
+/// OpenAI's clients, and the newest of them that runs on the Node above.
+const OPENAI_PYTHON: [&str; 1] = ["openai==3.54.0"];
+const OPENAI_NODE: [&str; 1] = ["openai@6.49.0"];
+
 /// The programs for each client: one that uses it, and one that receives webhooks and verifies them
 /// with the standard's own library.
 const PROGRAMS: [&str; 2] = ["use", "webhooks"];
@@ -39,7 +44,35 @@ pub(crate) fn check() -> anyhow::Result<()> {
     let description = work.join("openapi.json");
     fetch(&format!("{}/openapi.json", server.url), &description)?;
     check_python(&python, &work, &description, &server.url)?;
-    check_typescript(&node, &description, &server.url)
+    check_typescript(&node, &description, &server.url)?;
+    check_openai(&work, &server.url)
+}
+
+/// Plays one list of calls with both of OpenAI's clients.
+fn check_openai(work: &Path, server: &str) -> anyhow::Result<()> {
+    let python = installed(work, "openai-python", &OPENAI_PYTHON, |folder| {
+        python_environment(folder, &OPENAI_PYTHON)
+    })?;
+    let mut program = Command::new(python.join("bin/python"));
+    run(program.arg("tests/clients/as_openai.py").arg(server))?;
+    let node = installed(work, "openai-node", &OPENAI_NODE, |folder| {
+        npm_project(folder, &OPENAI_NODE)
+    })?;
+    for name in ["as_openai.mjs", "openai.json"] {
+        std::fs::copy(Path::new("tests/clients").join(name), node.join(name))?;
+    }
+    let mut program = Command::new("node");
+    run(program.current_dir(node).args(["as_openai.mjs", server]))
+}
+
+/// A Node project with these packages.
+fn npm_project(folder: &Path, packages: &[&str]) -> anyhow::Result<()> {
+    let npm = needed("npm", &["nodejs", "npm"])?;
+    std::fs::create_dir_all(folder)?;
+    std::fs::write(folder.join("package.json"), "{\"type\":\"module\"}\n")?;
+    let install = ["install", "--no-audit", "--no-fund", "--silent"];
+    let mut command = Command::new(npm);
+    run(command.args(install).args(packages).current_dir(folder))
 }
 
 /// The folder of a Python environment with the generator.
@@ -52,12 +85,7 @@ fn python(work: &Path) -> anyhow::Result<PathBuf> {
 /// The folder of a Node project with the generator and the compiler.
 fn node(work: &Path) -> anyhow::Result<PathBuf> {
     installed(work, "typescript", &NODE, |folder| {
-        let npm = needed("npm", &["nodejs", "npm"])?;
-        std::fs::create_dir_all(folder)?;
-        std::fs::write(folder.join("package.json"), "{\"type\":\"module\"}\n")?;
-        let install = ["install", "--no-audit", "--no-fund", "--silent"];
-        let mut command = Command::new(npm);
-        run(command.args(install).args(NODE).current_dir(folder))
+        npm_project(folder, &NODE)
     })
 }
 
