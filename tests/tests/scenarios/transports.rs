@@ -84,7 +84,7 @@ pub(crate) async fn ask(model: &dyn Model, request: &Request) -> Heard {
     let mut hear = |chunk: Chunk<'_>| match chunk {
         Chunk::Text(piece) => text.push_str(piece),
         Chunk::Reasoning(piece) => reasoning.push_str(piece),
-        Chunk::Background(_) => {}
+        Chunk::Hidden(_) | Chunk::Counted(_) | Chunk::Background(_) => {}
     };
     let reply = model.complete(request, &mut hear).await;
     Heard {
