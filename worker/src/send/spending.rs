@@ -57,8 +57,9 @@ impl Run<'_> {
                 measured = Measured::of(&asked.request, usage, expected);
                 let model = (&*asked.provider, asked.request.model.as_str());
                 let calibrations = self.kernel.parts.providers.calibrations();
+                let before = calibrations.most(model);
                 calibrations.observe(model, &asked.facts, expected, usage.input_tokens);
-                self.compare_count(expected, usage.input_tokens);
+                self.compare_count(before, expected, usage.input_tokens);
             }
             if self.asking.partial.is_none() {
                 self.bill.allowance.measure(measured);
