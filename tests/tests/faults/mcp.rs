@@ -386,11 +386,21 @@ impl World {
         self.cluster.all_ready()
     }
 
+    async fn ended(&mut self, made: &Made) -> Result<Value> {
+        let end = monotonic() + SOON;
+        let path = format!("/v1/sends/{}?wait=5s", made.send);
+        loop {
+            let send = self.caller.get(&path).await?;
+            if send["finished_at"].is_string() || monotonic() > end {
+                return Ok(send);
+            }
+        }
+    }
+
     /// Checks how a call ended, and what its server saw of it.
     async fn judge(&mut self, made: &Made, victims: Victims) -> Result<End> {
         let Made { case, mark, .. } = made;
-        let path = format!("/v1/sends/{}?wait=20s", made.send);
-        let ended = self.caller.get(&path).await?;
+        let ended = self.ended(made).await?;
         let seen = self.server.seen(mark);
         let told = format!("{mark}: {seen:?}, {ended}");
         ensure!(
