@@ -236,7 +236,10 @@ fn the_words_of_commands_and_what_is_added_to_requests_are_not_printed() {
     assert_eq!(config.mcp["docs"].args, ["--token", "sk-second"]);
     let shown = config.print();
     assert!(!shown.contains("sk-"), "{shown}");
-    assert!(shown.contains("args = [\"[hidden]\", \"[hidden]\"]"), "{shown}");
+    assert!(
+        shown.contains("args = [\"[hidden]\", \"[hidden]\"]"),
+        "{shown}"
+    );
 }
 
 #[test]

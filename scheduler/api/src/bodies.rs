@@ -6,7 +6,9 @@ use std::marker::PhantomData;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::new_session;
-use mainspring_scheduler::services::agents::{Allowed, Choice, OptionsAsk, Resolver, Taken, rebind};
+use mainspring_scheduler::services::agents::{
+    Allowed, Choice, OptionsAsk, Resolver, Taken, rebind,
+};
 use mainspring_scheduler::services::skills::pin;
 use mainspring_shared::agent::{AgentQuery, ModelOptions, Priority, ReasoningEffort, ToolChoice};
 use mainspring_shared::budget::Budget;

@@ -430,11 +430,7 @@ struct Importing<'a> {
 }
 
 impl<'a> Importing<'a> {
-    fn begin(
-        app: &'a Api,
-        session: SessionKey,
-        agents: &'a Resolver<'a>,
-    ) -> Result<Self, Error> {
+    fn begin(app: &'a Api, session: SessionKey, agents: &'a Resolver<'a>) -> Result<Self, Error> {
         Ok(Self {
             app,
             session,

@@ -176,7 +176,9 @@ async fn a_wrong_secret_is_no_use_of_a_key() {
     let shown = ask(&api, &admin, "GET", &path, &Value::Null).await.ok(200);
     assert_eq!(shown["last_used_at"], Value::Null);
     let key = made["key"].as_str().expect("the token");
-    ask(&api, key, "GET", "/v1/sessions", &Value::Null).await.ok(200);
+    ask(&api, key, "GET", "/v1/sessions", &Value::Null)
+        .await
+        .ok(200);
     let shown = ask(&api, &admin, "GET", &path, &Value::Null).await.ok(200);
     assert_ne!(shown["last_used_at"], Value::Null);
 }

@@ -32,14 +32,19 @@ fn rows() -> Vec<Row> {
         let [operation, needed, bound] = cells[..] else {
             panic!("{line}");
         };
-        let (method, path) = operation.trim_end_matches('`').split_once(' ').expect("both");
+        let (method, path) = operation
+            .trim_end_matches('`')
+            .split_once(' ')
+            .expect("both");
         let (needed, is_operators) = match needed.strip_suffix(", and an operator") {
             Some(needed) => (needed, true),
             None => (needed, false),
         };
         let needed = needed.trim_end_matches(" (*)").split(", and ");
         let scopes = needed.map(|needed| {
-            let names = needed.split(" or ").map(|name| name.trim_matches('`').to_owned());
+            let names = needed
+                .split(" or ")
+                .map(|name| name.trim_matches('`').to_owned());
             names.collect()
         });
         Row {
@@ -131,9 +136,15 @@ async fn every_operation_admits_the_keys_that_the_table_names() {
     let world = World::new().await;
     let api = trusting(&world).await;
     let (_, blue) = tenant(&api, "blue", &["admin"]).await;
-    ask(&api, &blue, "POST", "/v1/agents", &json!({ "name": "mine", "spec": {} }))
-        .await
-        .ok(201);
+    ask(
+        &api,
+        &blue,
+        "POST",
+        "/v1/agents",
+        &json!({ "name": "mine", "spec": {} }),
+    )
+    .await
+    .ok(201);
     let mut keys = Vec::new();
     for scope in ["read", "use", "define", "send", "answer", "manage", "admin"] {
         let scopes = vec![scope];
@@ -143,7 +154,11 @@ async fn every_operation_admits_the_keys_that_the_table_names() {
         keys.push((key_of(&api, ROOT, &scopes).await, scopes.clone(), false));
         keys.push((format!("default.{scope}+operate.600"), scopes, false));
     }
-    for scopes in [vec!["admin", "operate"], vec!["read", "operate"], vec!["operate"]] {
+    for scopes in [
+        vec!["admin", "operate"],
+        vec!["read", "operate"],
+        vec!["operate"],
+    ] {
         keys.push((key_of(&api, ROOT, &scopes).await, scopes, true));
     }
     keys.push((ROOT.to_owned(), vec!["admin"], true));
@@ -205,12 +220,12 @@ fn starts(session: &str) -> Vec<(String, Vec<Value>, Vec<Value>)> {
         json!({ "input": "x" }),
         json!({ "input": "x", "session": { "agent": spec } }),
     ];
-    anywhere.extend(changed(&|options| {
-        json!({ "input": "x", "session": { "agent": "mine" }, "options": options })
-    }));
-    anywhere.extend(changed(&|options| {
-        json!({ "input": "x", "session_id": session, "options": options })
-    }));
+    anywhere.extend(changed(
+        &|options| json!({ "input": "x", "session": { "agent": "mine" }, "options": options }),
+    ));
+    anywhere.extend(changed(
+        &|options| json!({ "input": "x", "session_id": session, "options": options }),
+    ));
     let named = vec![
         json!({ "input": "x", "session": { "agent": "mine" } }),
         json!({ "input": "x", "session_id": session, "options": plain }),
@@ -228,7 +243,11 @@ fn starts(session: &str) -> Vec<(String, Vec<Value>, Vec<Value>)> {
         ("/v1/sends".to_owned(), anywhere, named),
         (sends, in_session.clone(), plainly.clone()),
         (context, in_session, plainly),
-        (fork, vec![json!({ "agent": spec })], vec![json!({}), json!({ "agent": "mine" })]),
+        (
+            fork,
+            vec![json!({ "agent": spec })],
+            vec![json!({}), json!({ "agent": "mine" })],
+        ),
         (
             "/v1/timers".to_owned(),
             timers,
@@ -275,7 +294,9 @@ async fn who_only_uses_agents_defines_none() {
     for (path, items) in [("/v1/sends:batch", "sends"), ("/v1/timers:batch", "timers")] {
         let item = match items {
             "sends" => own.clone(),
-            _ => json!({ "session_id": session, "after": "1h", "input": "x", "options": { "model": "x" } }),
+            _ => {
+                json!({ "session_id": session, "after": "1h", "input": "x", "options": { "model": "x" } })
+            }
         };
         let batch = ask(&api, &uses, "POST", path, &json!({ items: [item] })).await;
         let result = batch.ok(200)["results"][0].clone();
@@ -293,12 +314,16 @@ async fn publishing_is_not_what_older_keys_could_do_and_limits_are_not_what_defi
     let answer = ask(&api, &sends, "POST", "/v1/agents", &agent).await;
     answer.problem(403, "auth.forbidden");
     let defines = key_of(&api, &blue, &["define"]).await;
-    ask(&api, &defines, "POST", "/v1/agents", &agent).await.ok(201);
+    ask(&api, &defines, "POST", "/v1/agents", &agent)
+        .await
+        .ok(201);
     let limited = json!({ "name": "mine", "spec": {}, "limits": {} });
     let answer = ask(&api, &defines, "POST", "/v1/agents", &limited).await;
     answer.problem(403, "auth.forbidden");
     let manages = key_of(&api, &blue, &["manage"]).await;
-    ask(&api, &manages, "POST", "/v1/agents", &limited).await.ok(200);
+    ask(&api, &manages, "POST", "/v1/agents", &limited)
+        .await
+        .ok(200);
 }
 
 #[tokio::test]
@@ -319,7 +344,10 @@ async fn who_starts_work_does_not_approve_it() {
         }
         tokio::task::yield_now().await;
     };
-    let amend = format!("{run}/nodes/{}/amend", node.replace('/', "%2F").replace(':', "%3A"));
+    let amend = format!(
+        "{run}/nodes/{}/amend",
+        node.replace('/', "%2F").replace(':', "%3A")
+    );
     let yes = json!({ "output": { "approved": true } });
     let refused = ask(&api, &sends, "POST", &amend, &yes).await;
     refused.problem(403, "auth.forbidden");
@@ -334,11 +362,17 @@ async fn only_operators_make_operators() {
     let world = World::new().await;
     let api = trusting(&world).await;
     let operator = key_of(&api, ROOT, &["admin", "operate"]).await;
-    ask(&api, &operator, "GET", "/v1/tenants", &NONE).await.ok(200);
+    ask(&api, &operator, "GET", "/v1/tenants", &NONE)
+        .await
+        .ok(200);
     let rotate = format!("/v1/keys/key_{}/rotate", &operator[4..36]);
     let revoke = format!("/v1/keys/key_{}", &operator[4..36]);
     let admin = key_of(&api, &operator, &["admin"]).await;
-    for by in [admin.as_str(), "default.admin.600", "default.admin+operate.600"] {
+    for by in [
+        admin.as_str(),
+        "default.admin.600",
+        "default.admin+operate.600",
+    ] {
         for scopes in [json!(["operate"]), json!(["admin", "operate"])] {
             let made = ask(&api, by, "POST", "/v1/keys", &json!({ "scopes": scopes })).await;
             made.problem(403, "auth.forbidden");
@@ -367,8 +401,13 @@ async fn only_operators_make_operators() {
 /// The archive of a session with this agent, made by `key`.
 async fn archive_of(api: &Scheduler, key: &str, agent: &Value) -> String {
     let session = json!({ "agent": agent });
-    let session = ask(api, key, "POST", "/v1/sessions", &session).await.ok(201);
-    let path = format!("/v1/sessions/{}/export", session["id"].as_str().expect("an id"));
+    let session = ask(api, key, "POST", "/v1/sessions", &session)
+        .await
+        .ok(201);
+    let path = format!(
+        "/v1/sessions/{}/export",
+        session["id"].as_str().expect("an id")
+    );
     ask(api, key, "GET", &path, &NONE).await.text
 }
 
@@ -388,7 +427,9 @@ async fn an_archive_is_no_published_agent_unless_it_is_the_one_that_is_here() {
     let agent = json!({ "name": "support", "spec": { "system_prompt": "y", "prompt": prompt } });
     ask(&api, &blue, "POST", "/v1/agents", &agent).await.ok(201);
     let reviewer = json!({ "scopes": ["read", "answer"], "binding": { "agents": ["support"] } });
-    let reviewer = ask(&api, &blue, "POST", "/v1/keys", &reviewer).await.ok(201);
+    let reviewer = ask(&api, &blue, "POST", "/v1/keys", &reviewer)
+        .await
+        .ok(201);
     let reviewer = reviewer["key"].as_str().expect("the token").to_owned();
     let sends = key_of(&api, &blue, &["send", "read"]).await;
     let seen = async |made: &Value| {
@@ -399,12 +440,20 @@ async fn an_archive_is_no_published_agent_unless_it_is_the_one_that_is_here() {
     let theirs = archive_of(&api, &sends, &json!("support")).await;
     // As it was: the same agent.
     let copy = import(&api, &sends, &theirs).await.ok(201);
-    assert_eq!((&copy["agent_ref"], seen(&copy).await), (&json!("support@1"), 200), "{copy}");
+    assert_eq!(
+        (&copy["agent_ref"], seen(&copy).await),
+        (&json!("support@1"), 200),
+        "{copy}"
+    );
     // Another agent, other tools, other instructions, or a version that is not here: not the same.
     let says = json!({ "agent": { "name": "support", "version": 1 } });
     let forged = [
-        resealed(&own, |lines| lines[0]["session"]["agent"]["bound"] = says.clone()),
-        resealed(&theirs, |lines| lines[0]["session"]["agent"]["tools"] = json!(["shell"])),
+        resealed(&own, |lines| {
+            lines[0]["session"]["agent"]["bound"] = says.clone()
+        }),
+        resealed(&theirs, |lines| {
+            lines[0]["session"]["agent"]["tools"] = json!(["shell"])
+        }),
         resealed(&theirs, |lines| {
             lines[0]["session"]["agent"]["bound"]["sections"][0]["text"] = json!("cruel");
         }),
@@ -418,14 +467,27 @@ async fn an_archive_is_no_published_agent_unless_it_is_the_one_that_is_here() {
     ];
     for archive in forged {
         let copy = import(&api, &sends, &archive).await.ok(201);
-        assert_eq!((&copy["agent_ref"], seen(&copy).await), (&NONE, 404), "{archive}");
-        let path = format!("/v1/sessions/{}/export", copy["id"].as_str().expect("an id"));
+        assert_eq!(
+            (&copy["agent_ref"], seen(&copy).await),
+            (&NONE, 404),
+            "{archive}"
+        );
+        let path = format!(
+            "/v1/sessions/{}/export",
+            copy["id"].as_str().expect("an id")
+        );
         let exported = ask(&api, &sends, "GET", &path, &NONE).await.text;
-        let line: Value = serde_json::from_str(exported.lines().next().expect("a line")).expect("JSON");
+        let line: Value =
+            serde_json::from_str(exported.lines().next().expect("a line")).expect("JSON");
         let bound = &line["session"]["agent"]["bound"];
-        assert!(bound["agent"].is_null() && bound["payer"].is_null(), "{bound}");
+        assert!(
+            bound["agent"].is_null() && bound["payer"].is_null(),
+            "{bound}"
+        );
     }
     // Who defines no agents brings none along.
     let uses = key_of(&api, &blue, &["use", "read"]).await;
-    import(&api, &uses, &own).await.problem(403, "auth.forbidden");
+    import(&api, &uses, &own)
+        .await
+        .problem(403, "auth.forbidden");
 }

@@ -170,15 +170,24 @@ mod tests {
             .map(|row| (row.method.to_owned(), row.route.to_owned()));
         let listed: Vec<_> = listed.collect();
         let there = crate::router::operations().into_iter();
-        let there: BTreeSet<_> = there.map(|(method, path)| (method.to_string(), path)).collect();
+        let there: BTreeSet<_> = there
+            .map(|(method, path)| (method.to_string(), path))
+            .collect();
         let missing: Vec<_> = there.iter().filter(|it| !listed.contains(it)).collect();
         assert!(missing.is_empty(), "not listed: {missing:?}");
-        assert_eq!(listed.len(), there.len(), "an operation that is not there is listed");
+        assert_eq!(
+            listed.len(),
+            there.len(),
+            "an operation that is not there is listed"
+        );
     }
 
     /// The scopes that include a right, as the table has them.
     fn scopes(right: Right) -> String {
-        let names = right.scopes().iter().map(|scope| format!("`{}`", scope.as_str()));
+        let names = right
+            .scopes()
+            .iter()
+            .map(|scope| format!("`{}`", scope.as_str()));
         names.collect::<Vec<_>>().join(" or ")
     }
 
@@ -187,7 +196,13 @@ mod tests {
             "| operation | scopes | bound keys |".to_owned(),
             "|---|---|---|".to_owned(),
         ];
-        for Operation { method, route, needs, reach } in OPERATIONS {
+        for Operation {
+            method,
+            route,
+            needs,
+            reach,
+        } in OPERATIONS
+        {
             let rights = needs.rights.iter().map(|right| scopes(*right));
             let mut needed = rights.collect::<Vec<_>>().join(", and ");
             if needs.may_define {
@@ -222,7 +237,10 @@ mod tests {
             std::fs::write(path, &made).expect("docs/ACCESS.md can be written");
         }
         let committed = std::fs::read_to_string(path).expect("docs/ACCESS.md can be read");
-        assert!(committed == made, "docs/ACCESS.md is out of date: UPDATE_DOCS=1 writes it");
+        assert!(
+            committed == made,
+            "docs/ACCESS.md is out of date: UPDATE_DOCS=1 writes it"
+        );
     }
 
     #[test]

@@ -23,7 +23,10 @@ pub fn admit_agent(binding: Option<&Binding>, name: &AgentName) -> Result<(), Er
 impl Resolver<'_> {
     /// Fails for a session outside the binding as if the session did not exist.
     pub fn see(&self, session: &SessionRecord) -> Result<(), Error> {
-        let inside = self.allowed.binding.is_none_or(|binding| binding.holds(session));
+        let inside = self
+            .allowed
+            .binding
+            .is_none_or(|binding| binding.holds(session));
         inside.then_some(()).ok_or_else(Error::session_not_found)
     }
 
