@@ -208,7 +208,7 @@ impl<'a> Resolver<'a> {
                 let reference = found.reference();
                 bind(found.spec, Some(reference), variables, metadata).ok()
             });
-            if here.as_ref() != Some(agent)
+            if here.as_ref() != Some(&*agent)
                 && let Some(bound) = &mut agent.bound
             {
                 bound.agent = None;
