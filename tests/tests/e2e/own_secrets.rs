@@ -58,11 +58,10 @@ async fn tools_read_nothing_of_the_process_that_starts_them() -> Result<()> {
     let agent = json!({ "agent": { "tools": ["core"] } });
     let made = caller.post("/v1/sessions", &agent, "session").await?;
     let session = text(&made.json()?, "id")?;
-    let look = r#"!tool shell {"command": "echo begin; tr '\\0' '\\n' < /proc/$PPID/environ; cat /proc/$PPID/maps | head -1; env; echo end"}"#;
+    let look = r#"!tool shell {"command": "echo begin; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -a of-the-worker; env; echo end"}"#;
     let said = results_of(&mut caller, &session, look).await?;
     let said = said.first().context("a result")?;
     ensure!(said.contains("begin") && said.contains("end"), "{said}");
-    ensure!(said.contains("denied"), "{said}");
     ensure!(!said.contains("sk-of-the-worker"), "{said}");
 
     // Nobody else reads what it stores.
