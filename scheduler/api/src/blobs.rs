@@ -33,8 +33,9 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 
 /// Stores the body under its SHA-256: 201, or 200 if it was stored before
 ///
-/// The media type of stored bytes remains the first one. A bound key gets 201 in either case. Parts of messages can name it. What nothing names is removed after a day, which begins anew with every
-/// request that stores it.
+/// The media type of stored bytes remains the first one. A bound key gets 201 in either case. Parts of
+/// messages can name it. What nothing names is removed after a day, which begins anew with every request
+/// that stores it.
 #[utoipa::path(
     post,
     path = "/v1/blobs",
