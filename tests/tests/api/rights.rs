@@ -135,13 +135,20 @@ fn the_table_has_every_operation() {
 fn functions(dir: &std::path::Path, into: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(dir).expect("is read") {
         let path = entry.expect("is read").path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
         if path.is_dir() && !name.starts_with('.') && name != "target" {
             functions(&path, into);
         } else if path.extension().is_some_and(|end| end == "rs") {
             let text = std::fs::read_to_string(&path).expect("is read");
             let named = text.split("fn ").skip(1);
-            into.extend(named.filter_map(|rest| rest.split(['(', '<']).next()).map(str::to_owned));
+            into.extend(
+                named
+                    .filter_map(|rest| rest.split(['(', '<']).next())
+                    .map(str::to_owned),
+            );
         }
     }
 }
@@ -154,12 +161,21 @@ fn every_defence_of_the_threat_model_has_its_tests() {
     let document = include_str!("../../../docs/SECURITY.md");
     let defences = document.split("## Defences").nth(1).expect("has them");
     let defences = defences.split("## What is not").next().expect("ends");
-    let rows = defences.lines().filter(|line| line.starts_with("| A") || line.starts_with("| all"));
+    let rows = defences
+        .lines()
+        .filter(|line| line.starts_with("| A") || line.starts_with("| all"));
     let mut count = 0;
     for row in rows {
-        let tests = row.trim_end_matches(" |").rsplit(" | ").next().expect("a cell");
+        let tests = row
+            .trim_end_matches(" |")
+            .rsplit(" | ")
+            .next()
+            .expect("a cell");
         for test in tests.split(", ") {
-            assert!(there.contains(test.trim_matches('`')), "there is no test {test}");
+            assert!(
+                there.contains(test.trim_matches('`')),
+                "there is no test {test}"
+            );
             count += 1;
         }
     }

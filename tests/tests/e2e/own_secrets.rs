@@ -29,7 +29,10 @@ fn unprivileged(dir: &Path) -> Result<PathBuf> {
     std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755))?;
     let script = dir.join("as-nobody");
     let drop = format!("setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups");
-    std::fs::write(&script, format!("#!/bin/sh\nexec {drop} {} \"$@\"\n", copy.display()))?;
+    std::fs::write(
+        &script,
+        format!("#!/bin/sh\nexec {drop} {} \"$@\"\n", copy.display()),
+    )?;
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))?;
     Ok(script)
 }
@@ -70,7 +73,11 @@ async fn tools_read_nothing_of_the_process_that_starts_them() -> Result<()> {
     while let Some(path) = open.pop() {
         let found = std::fs::symlink_metadata(&path)?;
         let mode = found.permissions().mode() & 0o777;
-        ensure!(mode & 0o077 == 0, "{} has the mode {mode:o}", path.display());
+        ensure!(
+            mode & 0o077 == 0,
+            "{} has the mode {mode:o}",
+            path.display()
+        );
         if found.is_dir() {
             for entry in std::fs::read_dir(&path)? {
                 open.push(entry?.path());
@@ -87,7 +94,11 @@ async fn tools_read_nothing_of_the_process_that_starts_them() -> Result<()> {
 async fn a_password_does_not_stay_among_the_arguments() -> Result<()> {
     let _turn = beside()?;
     let mut worker = Command::new(binary()?)
-        .args(["worker", "--database-url", "postgres://me:hunter2@127.0.0.1:1/x"])
+        .args([
+            "worker",
+            "--database-url",
+            "postgres://me:hunter2@127.0.0.1:1/x",
+        ])
         .arg("--redis-url=redis://:hunter2@127.0.0.1:1")
         .env("MAINSPRING_LLM_PROVIDER", "demo")
         .stdin(Stdio::null())

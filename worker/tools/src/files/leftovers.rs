@@ -7,7 +7,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use mainspring_runtime::Lifecycle;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::store::Store;
@@ -18,9 +17,6 @@ use super::workspace::Workspace;
 
 /// The pause between two passes over all directories.
 const EVERY: Duration = Duration::from_mins(5);
-
-/// Sessions looked up at once.
-const AT_ONCE: usize = 8;
 
 /// What the mark of a database begins with.
 const MARK: &str = ".mainspring-of-";
@@ -54,9 +50,14 @@ pub(crate) async fn run(
         }
     }
     loop {
-        // What cannot be looked up may exist.
-        let is_gone = async |session| matches!(store.get_session(session).await, Ok(None));
-        sweep(&workspace, is_gone).await;
+        let mut gone = Vec::new();
+        for session in listed(&workspace) {
+            // What cannot be looked up may exist.
+            if matches!(store.get_session(session).await, Ok(None)) {
+                gone.push(session);
+            }
+        }
+        remove(&workspace, gone).await;
         tokio::select! {
             () = clock.sleep(EVERY) => {}
             () = lifecycle.stopping() => return,
@@ -74,21 +75,17 @@ fn own(workspace: &Workspace, database: &str) -> io::Result<bool> {
         .all(|name| !name.starts_with(MARK) || *name == own))
 }
 
+/// The sessions that have a directory.
+fn listed(workspace: &Workspace) -> Vec<SessionKey> {
+    workspace.sessions().unwrap_or_else(|error| {
+        tracing::warn!(%error, "the directories of sessions could not be listed");
+        Vec::new()
+    })
+}
+
 /// Removes the directories of sessions that are gone.
-async fn sweep(workspace: &Arc<Workspace>, is_gone: impl AsyncFn(SessionKey) -> bool) {
-    let sessions = match workspace.sessions() {
-        Ok(sessions) => sessions,
-        Err(error) => {
-            tracing::warn!(%error, "the directories of sessions could not be listed");
-            return;
-        }
-    };
-    let is_gone = &is_gone;
-    let lookups = futures::stream::iter(sessions);
-    let lookups = lookups.map(|session| async move { (session, is_gone(session).await) });
-    let looked: Vec<_> = lookups.buffer_unordered(AT_ONCE).collect().await;
-    let gone = looked.into_iter().filter(|(_, is_gone)| *is_gone);
-    for (session, _) in gone {
+async fn remove(workspace: &Arc<Workspace>, gone: Vec<SessionKey>) {
+    for session in gone {
         let place = workspace.clone();
         let outcome = tokio::task::spawn_blocking(move || place.remove(session)).await;
         if let Err(error) = outcome
@@ -142,7 +139,10 @@ mod tests {
         let name = dir.path().join(link.session.to_string());
         std::os::unix::fs::symlink(target.path(), &name).expect("links");
 
-        sweep(&workspace, async |session| session != kept).await;
+        let mut gone = listed(&workspace);
+        gone.retain(|session| *session != kept);
+        assert_eq!(gone.len(), 3, "{gone:?}");
+        remove(&workspace, gone).await;
 
         let text = |session: SessionKey| {
             let place = workspace.session_dir(session).expect("opens");

@@ -223,7 +223,8 @@ mod tests {
         let poster = poster(&[]);
         let mut told = Vec::new();
         for name in ["localhost", "nothing.invalid"] {
-            let Posted::Failed { why } = poster.post(message(format!("http://{name}/"))).await else {
+            let Posted::Failed { why } = poster.post(message(format!("http://{name}/"))).await
+            else {
                 panic!("it was posted");
             };
             told.push(why);
