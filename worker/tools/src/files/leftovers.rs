@@ -10,13 +10,16 @@ use std::time::Duration;
 use mainspring_runtime::Lifecycle;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::store::Store;
-use mainspring_shared::time::Clock;
+use mainspring_shared::time::{Clock, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::workspace::Workspace;
 
 /// The pause between two passes over all directories.
 const EVERY: Duration = Duration::from_mins(5);
+
+/// How long a session counts as new, in seconds: longer than any replica of a database lags.
+const YOUNG_SECONDS: i64 = 600;
 
 /// What the mark of a database begins with.
 const MARK: &str = ".mainspring-of-";
@@ -52,8 +55,9 @@ pub(crate) async fn run(
     loop {
         let mut gone = Vec::new();
         for session in listed(&workspace) {
-            // What cannot be looked up may exist.
-            if matches!(store.get_session(session).await, Ok(None)) {
+            // What cannot be looked up may exist, and what is new may not be seen yet.
+            if is_old(session, clock.now()) && matches!(store.get_session(session).await, Ok(None))
+            {
                 gone.push(session);
             }
         }
@@ -73,6 +77,14 @@ fn own(workspace: &Workspace, database: &str) -> io::Result<bool> {
     Ok(names
         .iter()
         .all(|name| !name.starts_with(MARK) || *name == own))
+}
+
+/// Whether a session is so old, by its id, that a database that does not have it had it once.
+fn is_old(session: SessionKey, now: Timestamp) -> bool {
+    let born = session.session.0.get_timestamp();
+    let seconds = born.map_or(0, |born| born.to_unix().0);
+    let age = now.0 / 1_000 - i64::try_from(seconds).unwrap_or(i64::MAX);
+    age > YOUNG_SECONDS
 }
 
 /// The sessions that have a directory.
@@ -155,6 +167,21 @@ mod tests {
             target.path().join("kept").exists(),
             "links are not followed"
         );
+    }
+
+    #[test]
+    fn a_session_is_new_for_a_while() {
+        // 2024-01-01T00:00:00Z
+        let born = 1_704_067_200_000_u64;
+        let id = uuid::Builder::from_unix_timestamp_millis(born, &[7; 10]).into_uuid();
+        let session = SessionKey {
+            tenant: TenantId(1),
+            session: SessionId(id),
+        };
+        let after = |seconds: i64| Timestamp(1_704_067_200_000 + seconds * 1_000);
+        assert!(!is_old(session, after(0)));
+        assert!(!is_old(session, after(YOUNG_SECONDS)));
+        assert!(is_old(session, after(YOUNG_SECONDS + 1)));
     }
 
     #[test]
