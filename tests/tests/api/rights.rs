@@ -292,8 +292,9 @@ fn starts(session: &str) -> Vec<(String, Vec<Value>, Vec<Value>)> {
             vec![json!({ "agent": "mine" })],
         ),
         ("/v1/sends".to_owned(), anywhere, named),
-        (sends, in_session.clone(), plainly.clone()),
-        (context, in_session, plainly),
+        (sends, in_session.clone(), plainly),
+        // A preview waits for a worker, and here is none.
+        (context, in_session[..1].to_vec(), Vec::new()),
         (
             fork,
             vec![json!({ "agent": spec })],
@@ -333,7 +334,9 @@ async fn who_only_uses_agents_defines_none() {
             assert!(answer.text.contains("define"), "{}", answer.text);
             for key in [&both, &sends] {
                 let answer = ask(&api, key, "POST", &path, &body).await;
-                assert!(answer.status < 300, "{path} {body}: {}", answer.text);
+                let is_away = path.ends_with("/context") && answer.status == 503;
+                let is_admitted = answer.status < 300 || is_away;
+                assert!(is_admitted, "{path} {body}: {}", answer.text);
             }
         }
         for body in naming {
@@ -451,7 +454,7 @@ async fn only_operators_make_operators() {
 
 /// The archive of a session with this agent, made by `key`.
 async fn archive_of(api: &Scheduler, key: &str, agent: &Value) -> String {
-    let session = json!({ "agent": agent });
+    let session = json!({ "agent": agent, "metadata": { "who": "all" } });
     let session = ask(api, key, "POST", "/v1/sessions", &session)
         .await
         .ok(201);

@@ -222,6 +222,7 @@ mod tests {
                 Reach::Handler => "what is inside",
                 Reach::Closed => "no",
             };
+            let route = route.replace("{*", "{");
             lines.push(format!("| `{method} {route}` | {needed} | {reach} |"));
         }
         lines.join("\n") + "\n"
