@@ -43,7 +43,7 @@ pub(super) struct ErasureView {
     /// What could not be removed at the last attempt; it is retried.
     failed: Option<String>,
     /// What the erasure itself does not reach, and what becomes of it.
-    elsewhere: [&'static str; 4],
+    elsewhere: Vec<&'static str>,
 }
 
 /// What an erasure of rows and blobs does not reach.
@@ -68,7 +68,7 @@ impl From<TenantErasure> for ErasureView {
             removed: erasure.progress.removed,
             blobs_left: erasure.progress.blobs_left,
             failed: erasure.progress.failed,
-            elsewhere: ELSEWHERE,
+            elsewhere: ELSEWHERE.to_vec(),
         }
     }
 }
