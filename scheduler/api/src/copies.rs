@@ -110,7 +110,7 @@ pub(super) async fn fork(
     // The number of pruned messages, and the last message.
     let (before, there) = (source.first_seq - 1, source.last_seq());
     let mut metadata = body.metadata.unwrap_or(source.metadata);
-    let mut agents = Resolver::new(&app, key.tenant, caller.binding());
+    let mut agents = Resolver::new(&app, key.tenant, caller.allowed());
     agents.fill(&mut metadata, "")?;
     metadata.insert("forked_from".to_owned(), json!(key.session));
     let mut checks = Checks::new();
@@ -389,7 +389,8 @@ pub(super) async fn import(
     app.boot_id()?;
     // A top-level session without sends: nothing happens in it until someone sends to it.
     let session = app.new_session_key(caller.tenant);
-    let mut importing = Importing::begin(&app, session)?;
+    let agents = Resolver::new(&app, caller.tenant, caller.allowed());
+    let mut importing = Importing::begin(&app, session, &agents)?;
     let mut chunks = Chunks::of(&app, body);
     while let Some(chunk) = chunks.next().await? {
         expect_kind(&headers, &chunk, are_lines, LINES)?;
@@ -400,7 +401,6 @@ pub(super) async fn import(
     }
     importing.end().await?;
     let (mut item, _weight) = importing.finish(&caller, key)?;
-    let agents = Resolver::new(&app, caller.tenant, caller.binding());
     agents.fill(&mut item.session.metadata, "")?;
     agents.admit(&item.session)?;
     agents.admit_pool(&item.session.agent, "/agent").await?;
@@ -414,6 +414,9 @@ pub(super) async fn import(
 struct Importing<'a> {
     app: &'a Api,
     session: SessionKey,
+    agents: &'a Resolver<'a>,
+    /// Whether the agent was taken for what it is here.
+    recognized: bool,
     reader: archive::Reader,
     /// The incomplete last line.
     line: Vec<u8>,
@@ -427,10 +430,12 @@ struct Importing<'a> {
 }
 
 impl<'a> Importing<'a> {
-    fn begin(app: &'a Api, session: SessionKey) -> Result<Self, Error> {
+    fn begin(app: &'a Api, session: SessionKey, agents: &'a Resolver<'a>) -> Result<Self, Error> {
         Ok(Self {
             app,
             session,
+            agents,
+            recognized: false,
             reader: archive::Reader::bounded(app.outside.blobs.bytes_max()),
             line: Vec::new(),
             hash: Sha256::new(),
@@ -450,6 +455,7 @@ impl<'a> Importing<'a> {
             self.line.extend_from_slice(&rest[..end]);
             rest = &rest[end + 1..];
             self.reader.push(std::mem::take(&mut self.line));
+            self.recognize().await?;
             self.store_blob().await?;
             self.store_page().await?;
         }
@@ -465,7 +471,19 @@ impl<'a> Importing<'a> {
     async fn end(&mut self) -> Result<(), Error> {
         if !self.line.is_empty() {
             self.reader.push(std::mem::take(&mut self.line));
+            self.recognize().await?;
             self.store_blob().await?;
+        }
+        Ok(())
+    }
+
+    /// Takes the agent for what it is here, as soon as it is known.
+    async fn recognize(&mut self) -> Result<(), Error> {
+        if !self.recognized
+            && let Some((agent, metadata)) = self.reader.agent()
+        {
+            self.agents.recognize(agent, metadata).await?;
+            self.recognized = true;
         }
         Ok(())
     }

@@ -42,6 +42,7 @@ mod provider_keys;
 mod prune;
 mod quarantine;
 mod refused_runs;
+mod rights;
 mod runs;
 mod send_agents;
 mod sends;
