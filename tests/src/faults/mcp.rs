@@ -76,12 +76,20 @@ struct Task {
     asks: bool,
 }
 
+/// A question: of which mark, its number, and where to say whether the answer accepts.
+#[derive(Debug)]
+struct Question {
+    mark: String,
+    number: usize,
+    accepts: oneshot::Sender<bool>,
+}
+
 #[derive(Debug)]
 struct Shared {
     marks: Mutex<BTreeMap<String, Mark>>,
     tasks: Mutex<BTreeMap<String, Task>>,
     /// Where the answers to questions go, by the ids of the questions.
-    questions: Mutex<HashMap<String, oneshot::Sender<Value>>>,
+    questions: Mutex<HashMap<String, Question>>,
     changes: watch::Sender<u64>,
 }
 
@@ -211,8 +219,16 @@ impl Shared {
     fn answered(&self, message: &Value) {
         let id = message["id"].as_str().unwrap_or_default();
         if let Some(question) = locked(&self.questions).remove(id) {
+            let accepts = message["result"]["action"] == "accept";
+            // Known at once: requests that come behind the answer see it.
+            if accepts {
+                self.of(&question.mark, |it| {
+                    it.is_answered = true;
+                    it.seen.accepted.push(question.number);
+                });
+            }
             // Whoever asked may be gone.
-            let _ = question.send(message["result"].clone());
+            let _ = question.accepts.send(accepts);
         }
     }
 
@@ -223,8 +239,13 @@ impl Shared {
             it.seen.asked
         });
         let id = format!("{mark}-{n}");
-        let (answer, answered) = oneshot::channel();
-        locked(&self.questions).insert(id.clone(), answer);
+        let (accepts, accepted) = oneshot::channel();
+        let question = Question {
+            mark: mark.to_owned(),
+            number: n,
+            accepts,
+        };
+        locked(&self.questions).insert(id.clone(), question);
         let form = json!({"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]});
         let mut params = json!({"message": format!("sure about {mark}?"), "requestedSchema": form});
         if let Some(task) = task {
@@ -233,13 +254,7 @@ impl Shared {
         out.say(
             json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params}),
         );
-        let accepts = answered
-            .await
-            .is_ok_and(|answer| answer["action"] == "accept");
-        if accepts {
-            self.of(mark, |it| it.seen.accepted.push(n));
-        }
-        accepts
+        accepted.await.unwrap_or_default()
     }
 }
 
@@ -387,7 +402,6 @@ async fn finished(shared: &Shared, params: &Value, out: &Out) -> Value {
         if !shared.ask(&of.mark, Some(&id), out).await {
             return text(&format!("did not {}", of.mark));
         }
-        shared.of(&of.mark, |it| it.is_answered = true);
     }
     shared.at(&of.mark, Point::Result).await;
     text(&format!("did {}", of.mark))

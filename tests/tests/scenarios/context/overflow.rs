@@ -223,13 +223,13 @@ fn what_could_have_fitted_is_answered_and_what_cannot_is_not_sent_twice() {
 async fn wordless() -> (World, AgentSpec) {
     let mut world = World::new().await;
     let facts = FactsOverride {
-        window: Some(20_000),
+        window: Some(100_000),
         ..FactsOverride::default()
     };
     world.facts.insert("model".to_owned(), facts);
     world.script.set_behaviour(ModelBehaviour {
         counts: Some(1.0),
-        window: Some(15_000),
+        window: Some(75_000),
         is_wordless: true,
         ..ModelBehaviour::default()
     });
@@ -253,7 +253,7 @@ async fn wordless() -> (World, AgentSpec) {
 fn guessed(world: &World, key: SessionKey) -> (usize, usize) {
     let asked = world.script.ledger();
     let answers = asked.iter().filter(|asked| !is_for_fold(asked));
-    let refused = answers.filter(|asked| expect_request_tokens(&asked.request) > 15_000);
+    let refused = answers.filter(|asked| expect_request_tokens(&asked.request) > 75_000);
     let live = world.live(key);
     let told = live.iter().filter(
         |event| matches!(event, LiveKind::ModelWarning { code, .. } if code == "llm.context_overflow"),
@@ -266,9 +266,9 @@ async fn a_refusal_without_words_is_an_overflow_if_the_request_fills_the_window(
     let (world, agent) = wordless().await;
     let key = world.session(agent).await;
     let _worker = world.worker("w", world.store.clone());
-    for n in 0..24 {
+    for n in 0..32 {
         let id = world
-            .send(key, &format!("{n} {}", "word ".repeat(800)))
+            .send(key, &format!("{n} {}", "word ".repeat(3_200)))
             .await;
         let record = world.settle(&[id]).await.remove(0);
         assert_eq!(
@@ -293,8 +293,8 @@ async fn a_long_send_may_overflow_without_words_more_than_once() {
     let (world, agent) = wordless().await;
     let key = world.session(agent).await;
     let _worker = world.worker("w", world.store.clone());
-    let rounds: Vec<Value> = (0..30)
-        .map(|n| json!([["look", {"n": n, "chars": 5_000}]]))
+    let rounds: Vec<Value> = (0..40)
+        .map(|n| json!([["look", {"n": n, "chars": 20_000}]]))
         .collect();
     let id = world
         .send(key, &format!("plan {}", Value::from(rounds)))

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::script::{Got, Out, Scripted, error, handshake, result};
+use super::script::{Got, Out, Script, Scripted, error, handshake, result};
 use super::*;
 
 /// Ways in which servers say so, and the public report of each.
@@ -181,7 +181,7 @@ async fn a_resource_is_read_in_a_new_session() {
 
 #[tokio::test]
 async fn a_tool_that_says_so_of_a_session_of_its_own_has_answered() {
-    let own: super::script::Script = |_, request, times| match request["method"].as_str() {
+    let own: Script = |_, request, times| match request["method"].as_str() {
         Some("tools/call") => {
             let id = &request["id"];
             vec![error(

@@ -20,8 +20,8 @@ use super::amended::PROTOCOLS;
 use super::settings;
 
 /// Bytes of a request that the servers take. The worker believes in a window of a third more tokens.
-const BYTES_MAX: usize = 60_000;
-const WINDOW: u64 = 20_000;
+const BYTES_MAX: usize = 390_000;
+const WINDOW: u64 = 100_000;
 
 /// How the servers refuse: none of it says anything of a length.
 const REFUSALS: [(u16, &str); 4] = [
@@ -125,8 +125,8 @@ async fn talked(kind: Kind, refusal: (u16, &'static str)) {
     };
     let key = world.session(agent).await;
     let _worker = world.worker("w", world.store.clone());
-    for n in 0..18 {
-        let text = format!("{n} {}", "word ".repeat(800));
+    for n in 0..30 {
+        let text = format!("{n} {}", "word ".repeat(3_200));
         let id = world.send(key, &text).await;
         let record = world.settle(&[id]).await.remove(0);
         let said = record.output_text.as_deref();
