@@ -160,8 +160,8 @@ fn fates(known: &Known, dump: &Dump, found: &mut Vec<String>) {
 
 /// No less was entered than the calls cost whose usage is known.
 fn money(dump: &Dump, found: &mut Vec<String>) {
-    let sends = dump.sessions.iter().flat_map(|session| &session.sends);
-    let cost: f64 = sends.filter_map(|send| send.usage.cost_usd).sum();
+    let calls = dump.sessions.iter().flat_map(|session| &session.paid);
+    let cost: f64 = calls.filter_map(|usage| usage.cost_usd).sum();
     let entered: u64 = dump.money_days.iter().map(|(_, _, spent)| spent).sum();
     // Usages are sums of fractions of a dollar.
     if (entered as f64) < cost * 1e9 - 1.0 {

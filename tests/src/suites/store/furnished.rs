@@ -158,20 +158,8 @@ pub async fn two_tenants(store: &dyn Inspect, from: u128) -> (TenantId, TenantId
         register(store, n).await;
         works(store, tenant, n * 100).await;
         keeps(now, tenant, n * 100).await;
-        // An event for the tenant's webhook, which nobody was told of, after one with a delivery.
-        for event in [20, 30] {
-            now.fan_out(100).await.expect("fans out");
-            let item = AcceptSend {
-                target: Target::Existing(session_of(tenant, n)),
-                ..sending(n * 100 + event, n)
-            };
-            let accepted = now.accept_sends(boot(SCHEDULER), vec![item]).await;
-            accepted.expect("accepts");
-            let sends = vec![(tenant, send(n * 100 + event))];
-            now.cancel_sends(boot(SCHEDULER), sends)
-                .await
-                .expect("cancels");
-        }
+        event(now, tenant, n, 20).await;
+        now.fan_out(100).await.expect("fans out");
         let run = new_run(n);
         let run = NewRun {
             key: RunKey { tenant, ..run.key },
@@ -182,7 +170,26 @@ pub async fn two_tenants(store: &dyn Inspect, from: u128) -> (TenantId, TenantId
         let ask = RunAsk::Cancel { reason: None };
         now.ask_runs(vec![(key, ask)]).await.expect("asks");
     }
+    // Of these nobody has been told.
+    for (tenant, n) in [(one, from + 1), (other, from + 2)] {
+        event(now, tenant, n, 30).await;
+    }
     (one, other)
+}
+
+/// Makes an event for a tenant's webhook: the end of one more send.
+async fn event(now: &dyn Inspect, tenant: TenantId, n: u128, place: u128) {
+    let id = n * 100 + place;
+    let item = AcceptSend {
+        target: Target::Existing(session_of(tenant, n)),
+        ..sending(id, n)
+    };
+    let accepted = now.accept_sends(boot(SCHEDULER), vec![item]).await;
+    accepted.expect("accepts");
+    let sends = vec![(tenant, send(id))];
+    now.cancel_sends(boot(SCHEDULER), sends)
+        .await
+        .expect("cancels");
 }
 
 /// One send that has ended, and one that waits for an answer, with words for it.
