@@ -60,6 +60,22 @@ impl Program {
         self.start(name, &["worker"], port, listen, environment)
     }
 
+    /// Starts a worker on this port without waiting, for one that comes back after a crash.
+    pub fn worker_on(
+        &self,
+        name: &str,
+        port: u16,
+        environment: &[(&str, &str)],
+    ) -> Result<Process> {
+        self.start(
+            name,
+            &["worker"],
+            port,
+            "MAINSPRING_OPS_LISTEN",
+            environment,
+        )
+    }
+
     /// Starts a process with both roles.
     pub fn dev(&self, name: &str, data_dir: &Path) -> Result<Process> {
         let port = free_port()?;

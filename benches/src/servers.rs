@@ -5,9 +5,12 @@ mod archive;
 mod mysql;
 mod standby;
 
+use std::fs::{self, File};
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -16,10 +19,35 @@ use rustix::process::{Pid, Signal, kill_process};
 pub use archive::BaseBackup;
 pub use mysql::Mysql;
 
-/// A port that was free a moment ago.
+/// A port that is free, and nobody else's among those who ask here.
+///
+/// # Errors
+/// If there is none, or the lock files cannot be opened.
 pub fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    // A port that is free now may be another process's by the time it is used. So ports are below
+    // those that systems assign by themselves, and one is only handed out by who has its lock.
+    static HELD: Mutex<Vec<File>> = Mutex::new(Vec::new());
+    let locks = std::env::temp_dir().join("mainspring-ports");
+    fs::create_dir_all(&locks)?;
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    let begin = std::process::id() as usize * 64;
+    for n in 0..PORTS.len() {
+        let port = PORTS.start + ((begin + n) % PORTS.len()) as u16;
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(locks.join(port.to_string()))?;
+        if lock.try_lock().is_ok() && TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            held.push(lock);
+            return Ok(port);
+        }
+    }
+    bail!("no port is free")
 }
+
+/// The ports of processes and servers under test.
+const PORTS: Range<u16> = 15_000..31_000;
 
 /// Waits until something listens on a local port.
 pub fn wait_for_port(port: u16, limit: Duration) -> Result<()> {
@@ -63,7 +91,7 @@ pub fn find_program(name: &str) -> Result<PathBuf> {
         .map(|dir| dir.join(name))
         .find(|p| p.is_file());
     if found.is_none() {
-        let mut versions: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
+        let mut versions: Vec<PathBuf> = fs::read_dir("/usr/lib/postgresql")
             .map(|dir| {
                 dir.flatten()
                     .map(|entry| entry.path().join("bin").join(name))
@@ -142,7 +170,7 @@ impl Postgres {
     /// Starts or restarts the server, and waits until it answers.
     pub fn restart(&mut self) -> Result<()> {
         self.stop();
-        let log = std::fs::File::create(self.dir.path().join("log"))?;
+        let log = File::create(self.dir.path().join("log"))?;
         let mut command = Command::new(find_program("postgres")?);
         command.arg("-D").arg(self.dir.path().join("data"));
         command.args([
@@ -182,7 +210,7 @@ impl Postgres {
         }
         let pid = child.id().to_string();
         let path = self.dir.path().join("data/postmaster.pid");
-        let file = std::fs::read_to_string(path).unwrap_or_default();
+        let file = fs::read_to_string(path).unwrap_or_default();
         let lines: Vec<&str> = file.lines().map(str::trim).collect();
         // The first line is the process id, the eighth the state.
         let state = lines.get(7).copied().unwrap_or_default();
@@ -202,7 +230,7 @@ impl Postgres {
 
     /// The server's main process: the child itself, or the process that the user switch started.
     pub fn postmaster(&self) -> Option<u32> {
-        let file = std::fs::read_to_string(self.dir.path().join("data/postmaster.pid")).ok()?;
+        let file = fs::read_to_string(self.dir.path().join("data/postmaster.pid")).ok()?;
         file.lines().next()?.trim().parse().ok()
     }
 
@@ -348,7 +376,7 @@ fn server_user() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
-    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let known = |name: &str| {
         users
             .lines()

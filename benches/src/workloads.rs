@@ -11,6 +11,7 @@ mod history;
 mod idle;
 mod latency;
 mod memory;
+mod neighbours;
 mod streams;
 mod takeover;
 mod throughput;
@@ -93,6 +94,10 @@ pub const WORKLOADS: &[(&str, &str)] = &[
         "fairness",
         "a tenant's sends while another one floods the workers, against alone",
     ),
+    (
+        "neighbours",
+        "a tenant's sends while another one does harm of each kind, against alone",
+    ),
     ("start", "start of dev to accepting"),
 ];
 
@@ -116,6 +121,7 @@ pub async fn run(name: &str, options: &Options, emit: &mut dyn FnMut(Value)) -> 
         "fanout" => fanout::run(options, emit).await,
         "features" => features::run(options, emit).await,
         "fairness" => fairness::run(options, emit).await,
+        "neighbours" => neighbours::run(options, emit).await,
         "start" => fresh::run(options, emit).await,
         other => bail!("there is no workload {other}; see `mainspring bench --help`"),
     }

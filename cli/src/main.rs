@@ -1,6 +1,7 @@
 //! The single binary: parses arguments, loads the configuration, and runs the command.
 
 mod args;
+mod argv;
 mod client;
 mod commands;
 mod config;
@@ -27,11 +28,20 @@ fn main() -> ExitCode {
     // Every TLS client of the process needs a provider; this only fails if one is already
     // installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let cli = args::Cli::parse();
+    private();
+    let cli = args::Cli::parse_from(argv::read());
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(cli.output),
     }
+}
+
+/// Keeps what this process has from others on the machine: arguments, and the files that it makes.
+fn private() {
+    // Passwords stay where they are, but the program works.
+    let _ = argv::hide();
+    #[cfg(unix)]
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
 fn run(cli: &args::Cli) -> Result<(), failure::Failure> {

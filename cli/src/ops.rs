@@ -97,10 +97,12 @@ impl Process {
     /// `ok`, and what works only in part.
     fn said(&self) -> String {
         let trouble = self.queue.trouble();
-        trouble.map_or_else(
-            || "ok\n".to_owned(),
-            |trouble| format!("ok\n{trouble}; polling the database meanwhile\n"),
-        )
+        let lines = [
+            Some("ok\n".to_owned()),
+            trouble.map(|trouble| format!("{trouble}; polling the database meanwhile\n")),
+            self.store.went_back().map(|told| format!("{told}\n")),
+        ];
+        lines.into_iter().flatten().collect()
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mainspring_shared::error::{Class, Code, Coded};
 use mainspring_shared::store::{self, RefuseReason, RefuseTimer};
-use mainspring_shared::tenant::Outside;
+use mainspring_shared::tenant::{Outside, Right};
 use serde::Serialize;
 
 use crate::loops::causes;
@@ -240,6 +240,23 @@ impl Error {
             Code::AuthBinding,
             format!("the API key is bound to other resources: {outside}"),
         )
+    }
+
+    /// The API key does not allow what the request does.
+    pub fn lacking(right: Right) -> Self {
+        let scopes = right.scopes().iter().map(|scope| scope.as_str());
+        let scope = scopes.collect::<Vec<_>>().join(" or ");
+        let what = match right {
+            Right::Define => ", and without it requests name published agents, as they are",
+            Right::Read
+            | Right::Use
+            | Right::Publish
+            | Right::Answer
+            | Right::Manage
+            | Right::Administer => "",
+        };
+        let detail = format!("the API key lacks the scope {scope}{what}");
+        Self::new(Code::AuthForbidden, detail)
     }
 
     pub fn session_not_found() -> Self {

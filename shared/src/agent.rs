@@ -482,10 +482,67 @@ impl SendOptions {
         agent.reference().map(|reference| &reference.name)
     }
 
+    /// How far they change the agent. Exhaustive, so that a new option has to be judged.
+    pub fn change(&self) -> AgentChange {
+        let Self {
+            model,
+            system_prompt,
+            tools,
+            max_rounds,
+            max_tokens,
+            temperature,
+            top_p,
+            reasoning_effort,
+            tool_choice,
+            parallel_tool_calls,
+            model_options,
+            // Limits, the form of the answer, and when the send runs, are the sender's.
+            budget: _,
+            output_schema: _,
+            priority: _,
+            deadline: _,
+            delay: _,
+            on_busy: _,
+            // A published one.
+            agent: _,
+            // These are not part of any request.
+            fired_by: _,
+            ended_run: _,
+            traceparent: _,
+            extra: _,
+        } = self;
+        if model.is_some() || system_prompt.is_some() || model_options.is_some() {
+            AgentChange::Replaced
+        } else if tools.is_some()
+            || max_rounds.is_some()
+            || max_tokens.is_some()
+            || temperature.is_some()
+            || top_p.is_some()
+            || reasoning_effort.is_some()
+            || tool_choice.is_some()
+            || parallel_tool_calls.is_some()
+        {
+            AgentChange::Adjusted
+        } else {
+            AgentChange::None
+        }
+    }
+
     /// The published version that the send itself names, if any.
     pub fn agent_ref(&self) -> Option<&AgentRef> {
         self.agent.as_deref()?.reference()
     }
+}
+
+/// How far the options of a send change its agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AgentChange {
+    /// Not at all.
+    None,
+    /// It is called in another way, with fewer tools or other limits.
+    Adjusted,
+    /// It has another model or other instructions: it is another agent.
+    Replaced,
 }
 
 /// Which of two queues a session's activations go through.

@@ -55,7 +55,10 @@ pub use audits::{AuditKind, AuditOptions, AuditPiece, AuditPlace, AuditRange, Au
 pub use blobs::{
     BeginBlob, BlobRecord, BlobRows, BlobState, DumpBlob, NewBlob, RetireBlobs, RetiredBlobs,
 };
-pub use boots::{BootRecord, Boots, Connections, NewBoot, Owned, PoolTools, Renewal, Role, alive};
+pub use boots::{
+    BootRecord, Boots, Connections, DATABASE_WENT_BACK, NewBoot, Owned, PoolTools, Renewal, Role,
+    WentBack, alive,
+};
 pub use calibrations::{CALIBRATION_NAME_MAX, CalibrationRecord, Calibrations};
 pub use calls::{
     CallAnswer, CallBegin, CallChange, CallStep, Calls, DeliverItem, DeliverOutcome, Delivery,

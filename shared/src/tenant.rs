@@ -10,9 +10,9 @@ mod ledger;
 mod money;
 mod pools;
 mod retention;
+mod scopes;
 mod seats;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,7 +21,6 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::id::{KeyId, TenantId};
-use crate::named::named;
 use crate::stored::Extra;
 use crate::time::Timestamp;
 
@@ -38,6 +37,7 @@ pub use money::{
 };
 pub use pools::Pools;
 pub use retention::Retention;
+pub use scopes::{Right, Scope, Scopes};
 pub use seats::{
     InLine, Room, SEAT_CALLED_MS, SEAT_LINE_MAX, SeatCount, SeatKind, SeatLimits, SeatsTaken,
 };
@@ -45,72 +45,8 @@ pub use seats::{
 /// Maximum length of the name of a tenant or of a key, in characters.
 pub const NAME_CHARS_MAX: usize = 100;
 
-/// The prefix of stored scopes of a bound key.
-const BOUND: &str = "bound:";
-
 /// The prefix of all API key tokens.
 const TOKEN_PREFIX: &str = "msk_";
-
-named! {
-    /// What a key allows. `admin` includes the others.
-    Scope {
-        /// Read sessions, sends, runs, streams and everything else that only shows.
-        Read = "read",
-        /// Create sessions, sends, runs and timers, and cancel them.
-        Send = "send",
-        /// Answer questions, approvals and external tools; resume or abort an interrupted send.
-        Answer = "answer",
-        /// Change and delete sessions, agents, skills and memories.
-        Manage = "manage",
-        /// Everything, the tenant's keys included.
-        Admin = "admin",
-    }
-}
-
-/// The scopes of a key.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Scopes(pub BTreeSet<Scope>);
-
-impl Scopes {
-    /// Every scope.
-    pub fn all() -> Self {
-        Self(BTreeSet::from([Scope::Admin]))
-    }
-
-    /// Whether they include `scope`.
-    pub fn allow(&self, scope: Scope) -> bool {
-        self.0.contains(&scope) || self.0.contains(&Scope::Admin)
-    }
-
-    /// The stored form: sorted names, separated by spaces.
-    pub fn to_text(&self) -> String {
-        let names: Vec<&str> = self.0.iter().map(|scope| scope.as_str()).collect();
-        names.join(" ")
-    }
-
-    /// The stored form for a bound key. A release without support for bindings finds no known scope
-    /// in it, so it refuses the key rather than allowing everything.
-    pub fn to_bound_text(&self) -> String {
-        let names = self.0.iter();
-        let names: Vec<String> = names
-            .map(|scope| format!("{BOUND}{}", scope.as_str()))
-            .collect();
-        names.join(" ")
-    }
-
-    /// Parses the output of [`Self::to_bound_text`].
-    pub fn from_bound_text(text: &str) -> Self {
-        let names = text.split(' ').filter_map(|name| name.strip_prefix(BOUND));
-        Self(names.filter_map(Scope::parse).collect())
-    }
-
-    /// Parses the output of [`Self::to_text`]. Names that this release does not know are ignored,
-    /// since it cannot tell what they allow.
-    pub fn from_text(text: &str) -> Self {
-        Self(text.split(' ').filter_map(Scope::parse).collect())
-    }
-}
 
 /// What a tenant may use.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
@@ -327,6 +263,11 @@ impl KeyRecord {
         self.hash == hash || before
     }
 
+    /// Whether it is an operator's: it belongs to the first tenant, all of it, and was made as one.
+    pub fn operates(&self) -> bool {
+        self.tenant == TenantId::DEFAULT && self.binding.is_none() && self.scopes.operate()
+    }
+
     /// Whether it is neither revoked nor expired at this time.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|at| now < at)
@@ -397,6 +338,8 @@ impl FromStr for Token {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn token(n: u128) -> Token {
@@ -492,18 +435,5 @@ mod tests {
         assert!(key.accepts(&old.secret, Timestamp(99)));
         assert!(!key.accepts(&old.secret, Timestamp(100)));
         assert!(key.accepts(&new.secret, Timestamp(100)));
-    }
-
-    #[test]
-    fn admin_includes_every_scope_and_no_other_scope_includes_another() {
-        for scope in Scope::ALL {
-            assert!(Scopes::all().allow(*scope));
-            let one = Scopes(BTreeSet::from([*scope]));
-            assert_eq!(Scopes::from_text(&one.to_text()), one);
-            for other in Scope::ALL {
-                let allowed = scope == other || *scope == Scope::Admin;
-                assert_eq!(one.allow(*other), allowed, "{scope:?} {other:?}");
-            }
-        }
     }
 }

@@ -42,7 +42,7 @@ EVENTS = {
     "mainspring_webhook_attempts_total",
     "mainspring_webhooks_disabled_total",
     "mainspring_worker_blobs_corrupt_total",
-    "mainspring_worker_database_went_back_total",
+    "mainspring_database_went_back_total",
     "mainspring_worker_embeddings_total",
     "mainspring_worker_fenced_writes_total",
     "mainspring_worker_model_calls_failed_total",

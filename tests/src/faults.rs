@@ -8,12 +8,15 @@
 
 mod alarms;
 mod caller;
+mod caught;
 mod cluster;
+mod draws;
 mod evidence;
 mod fan_out;
 mod fault_log;
 mod load;
 mod lock;
+mod mcp;
 mod proxy;
 mod side_effects;
 pub(crate) mod stream;
@@ -23,18 +26,20 @@ mod verdict;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use mainspring_runtime::{OsEntropy, SystemClock};
-use mainspring_shared::entropy::Entropy as _;
+use mainspring_runtime::SystemClock;
 use mainspring_shared::time::{Clock as _, Timestamp};
 
 pub use alarms::Alarms;
 pub use caller::RetryingClient;
+pub use caught::Caught;
 pub use cluster::{Cluster, Machine, Recipe, alone, beside, binary, say, skipped};
+pub use draws::{any_of, between};
 pub use evidence::{Ended, Evidence, Told, violations};
 pub use fan_out::FanOut;
 pub use fault_log::{Effect, Fault, FaultLog};
 pub use load::{Load, Shape};
 pub use lock::RowLock;
+pub use mcp::{McpSeen, McpServer, Point, pass_on_lines};
 pub use proxy::{Cut, Proxy};
 pub use side_effects::{SideEffect, SideEffects};
 pub use stream::{Event, Events};
@@ -74,16 +79,6 @@ pub fn now() -> Timestamp {
 /// The monotonic time.
 pub fn monotonic() -> Duration {
     clock().monotonic()
-}
-
-/// A random duration between two bounds.
-pub fn between(least: Duration, most: Duration) -> Duration {
-    least + most.saturating_sub(least).mul_f64(OsEntropy.fraction())
-}
-
-/// A random number below `count`.
-pub fn any_of(count: usize) -> usize {
-    ((count as f64 * OsEntropy.fraction()) as usize).min(count.saturating_sub(1))
 }
 
 /// Runs blocking work, such as starting a server, without stalling other tasks.

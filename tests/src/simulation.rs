@@ -30,7 +30,7 @@ use gate::{ProcessClock, Virtual};
 use system::Core;
 
 pub use chance::Chance;
-pub use plan::{Fault, Harm, Op, Plan, Trouble, What};
+pub use plan::{Fault, Harm, Op, POINTS, Plan, Trouble, What};
 
 /// Where a world stores its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,6 +159,9 @@ async fn course(plan: &Plan, backing: Backing, tell: bool) -> Outcome {
     let core = Core::new(plan, time, store, threads, tell);
     let deciding = core.clone();
     set_buggify(Some(Box::new(move |point| deciding.fails(point))));
+    if plan.priced {
+        core.limit_money().await;
+    }
     core.start_all();
     let known = Known::new(core.clone());
     known.open().await;

@@ -23,6 +23,9 @@ pub(crate) struct Cache {
 pub(crate) struct Cached {
     pub(crate) window: Window,
     pub(crate) version: i64,
+    /// How often connections to the database had been lost before it was read, or before the claim
+    /// of those who wrote it.
+    pub(crate) losses: u64,
     /// The session's agent, from the last send that had no agent of its own.
     pub(crate) agent: Option<(i32, Box<AgentSpec>)>,
 }
@@ -111,10 +114,15 @@ impl Cache {
         Some(cached)
     }
 
-    /// Caches a window, and evicts the oldest ones that do not fit.
+    /// Caches a window, and evicts the oldest ones that do not fit. One that is older than a loss
+    /// which is known here by now is not cached.
     pub(crate) fn put(&self, key: SessionKey, cached: Cached) {
         let weight = cached.weight();
         let mut inner = self.lock();
+        if cached.losses != inner.losses {
+            inner.doubted.insert(key, cached.window.next_seq());
+            return;
+        }
         if let Some((_, (_, old))) = inner.windows.push(key, (cached, weight)) {
             inner.bytes -= old;
         }
@@ -155,8 +163,29 @@ mod tests {
         Cached {
             window: Window::new(vec![message], 2).expect("contiguous"),
             version: 0,
+            losses: 0,
             agent: None,
         }
+    }
+
+    #[test]
+    fn a_window_from_before_a_loss_is_not_kept() {
+        let cache = Cache::new(10_000);
+        cache.put(key(1), window(1_000));
+        // The run of session 2 began before the loss and ends after it.
+        cache.trust(1);
+        cache.put(key(2), window(1_000));
+        for n in [1, 2] {
+            assert!(cache.take(key(n)).is_none());
+            assert_eq!(cache.doubted(key(n)), Some(2));
+        }
+        let later = Cached {
+            losses: 1,
+            ..window(1_000)
+        };
+        cache.put(key(1), later);
+        assert!(cache.take(key(1)).is_some());
+        assert_eq!(cache.lock().bytes, 0);
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl Taken {
 
     /// Counts a chunk of an answer.
     pub(crate) fn hears(&self, chunk: &Chunk<'_>) {
-        let (Chunk::Text(text) | Chunk::Reasoning(text)) = chunk else {
+        let (Chunk::Text(text) | Chunk::Reasoning(text) | Chunk::Hidden(text)) = chunk else {
             return;
         };
         self.streamed

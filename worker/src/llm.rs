@@ -43,12 +43,16 @@ pub(crate) use self::traced::Traced;
 
 /// A chunk of an answer as it arrives. The chunks of one kind, concatenated, are the text of the
 /// reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Chunk<'a> {
     /// Text of the answer.
     Text(&'a str),
     /// Text of the model's reasoning.
     Reasoning(&'a str),
+    /// A part of a call's arguments. It is not in the text of the reply, and nobody is shown it before the call is whole.
+    Hidden(&'a str),
+    /// No text: what the provider has counted of this answer so far. It may be all that is known if the answer is cut off.
+    Counted(Usage),
     /// No text: the provider works on the answer in the background, under this id.
     Background(&'a str),
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mainspring_shared::error::Code;
 use mainspring_shared::send::SendStatus;
-use mainspring_shared::store::UsageRow;
+use mainspring_shared::store::{DATABASE_WENT_BACK, UsageRow};
 use mainspring_shared::time::{Clock, Timestamp};
 use metrics::SharedString;
 
@@ -15,8 +15,6 @@ const CLAIMS: &str = "mainspring_worker_claims_total";
 const TAKEOVERS: &str = "mainspring_worker_takeovers_total";
 /// Writes that the database refused because the lease belonged to another worker, by `write`.
 const FENCED: &str = "mainspring_worker_fenced_writes_total";
-/// Sessions whose row lacked messages that the worker had stored: the database went back in time.
-const WENT_BACK: &str = "mainspring_worker_database_went_back_total";
 /// Model calls that follow one that failed or was held, by its `code`.
 const RETRIES: &str = "mainspring_worker_model_retries_total";
 /// Time from accepting a send to its end, by `status`.
@@ -54,7 +52,7 @@ pub(crate) fn send_ended(status: SendStatus) {
 
 /// The database lacks messages that were stored.
 pub(crate) fn went_back() {
-    metrics::counter!(WENT_BACK).increment(1);
+    metrics::counter!(DATABASE_WENT_BACK).increment(1);
 }
 
 /// The outcome of a claim.

@@ -66,7 +66,7 @@ impl PartialAnswer {
         let (kept, text): (_, &str) = match chunk {
             Chunk::Text(text) => (&mut state.text, text),
             Chunk::Reasoning(text) => (&mut state.reasoning, text),
-            Chunk::Background(_) => return 0,
+            Chunk::Hidden(_) | Chunk::Counted(_) | Chunk::Background(_) => return 0,
         };
         let delta = Delta {
             round,
@@ -79,7 +79,7 @@ impl PartialAnswer {
         kept.chars += count;
         let kind = match chunk {
             Chunk::Text(_) => LiveKind::MessageDelta(delta),
-            Chunk::Reasoning(_) | Chunk::Background(_) => LiveKind::ReasoningDelta(delta),
+            _ => LiveKind::ReasoningDelta(delta),
         };
         self.send(kind);
         count

@@ -40,6 +40,7 @@ mod persist;
 mod plan;
 mod projecting;
 mod recalling;
+mod received;
 mod remembering;
 mod results;
 mod round;

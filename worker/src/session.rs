@@ -41,6 +41,8 @@ struct Granted {
     life: Life,
     cached: Option<Cached>,
     suspect: Option<Admitted>,
+    /// How often connections to the database had been lost before the grant.
+    losses: u64,
 }
 
 /// Claims a session and runs its sends, if it can be claimed.
@@ -71,7 +73,8 @@ async fn take(kernel: &Kernel, handed: Handed) -> Option<Granted> {
     let granted = &dispatch.granted;
     let (counters, version) = (granted.counters, granted.agent_version);
     let spent = granted.spent.unwrap_or_default();
-    kernel.kept.cache.trust(kernel.parts.store.losses());
+    let losses = kernel.parts.store.losses();
+    kernel.kept.cache.trust(losses);
     let mut cached = kernel.kept.cache.take(key);
     if let Some(ahead) = cached.take_if(|cached| cached.window.next_seq() > counters.next_seq) {
         // The message arrived twice; its send has already run.
@@ -97,6 +100,7 @@ async fn take(kernel: &Kernel, handed: Handed) -> Option<Granted> {
             cached = window.map(|window| Cached {
                 window,
                 version: counters.context_version,
+                losses,
                 agent: None,
             });
         }
@@ -118,6 +122,7 @@ async fn take(kernel: &Kernel, handed: Handed) -> Option<Granted> {
                 life,
                 cached: Some(cached),
                 suspect: None,
+                losses,
             });
         }
     }
@@ -144,6 +149,7 @@ async fn work(kernel: &Arc<Kernel>, key: SessionKey, granted: Granted) {
         life,
         cached,
         suspect,
+        losses,
     } = granted;
     let crashes = claimed.send.record.crashes;
     let suspect = suspect.filter(|_| crashes >= SUSPECT_FROM);
@@ -160,7 +166,7 @@ async fn work(kernel: &Arc<Kernel>, key: SessionKey, granted: Granted) {
     // The end of the boot ends the run; so does the loss of this one session.
     let lost = life.lost.child_token();
     let seated = claimed.seated;
-    let held = AssertUnwindSafe(held(kernel, claimed, cached, &lost)).catch_unwind();
+    let held = AssertUnwindSafe(held(kernel, claimed, (cached, losses), &lost)).catch_unwind();
     if held.await.is_err() {
         Box::pin(end_panicked(kernel, key, lease)).await;
     }
@@ -185,7 +191,8 @@ async fn call_seats(kernel: &Kernel, key: SessionKey) {
 
 /// Claims a session.
 async fn claim(kernel: &Arc<Kernel>, key: SessionKey) -> Option<Granted> {
-    kernel.kept.cache.trust(kernel.parts.store.losses());
+    let losses = kernel.parts.store.losses();
+    kernel.kept.cache.trust(losses);
     let cached = kernel.kept.cache.take(key);
     let token = LeaseToken(kernel.parts.entropy.random_id());
     let claim = ClaimSession {
@@ -224,6 +231,7 @@ async fn claim(kernel: &Arc<Kernel>, key: SessionKey) -> Option<Granted> {
                 life,
                 cached,
                 suspect,
+                losses,
             })
         }
         Ok(_) => {
@@ -364,7 +372,7 @@ fn open(claimed: Box<Claimed>, cached: Option<Cached>) -> Opened {
 async fn held(
     kernel: &Arc<Kernel>,
     claimed: Box<Claimed>,
-    cached: Option<Cached>,
+    (cached, losses): (Option<Cached>, u64),
     lost: &CancellationToken,
 ) {
     let Opened {
@@ -454,6 +462,7 @@ async fn held(
     let cached = Cached {
         window,
         version,
+        losses,
         agent,
     };
     kernel.kept.cache.put(key, cached);

@@ -1,6 +1,8 @@
 //! Tenants and API keys, on the command line.
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use mainspring_shared::tenant::Scope;
 
 use super::PageArgs;
 use super::sessions::pair;
@@ -181,7 +183,7 @@ pub(crate) enum KeysCommand {
         name: String,
         /// What it allows; may be repeated
         #[arg(long = "scope", value_name = "SCOPE", required = true)]
-        #[arg(value_parser = ["read", "send", "answer", "manage", "admin"])]
+        #[arg(value_parser = PossibleValuesParser::new(Scope::ALL.iter().map(|it| it.as_str())))]
         scopes: Vec<String>,
         #[command(flatten)]
         binding: BindingArgs,

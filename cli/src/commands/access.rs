@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mainspring_api::{Access, RootKey, Verifier};
-use mainspring_shared::id::TenantId;
-use mainspring_shared::store::{ListKeys, Store};
+use mainspring_shared::store::Store;
 
 use crate::config::Config;
 use crate::failure::{Failure, usage_text};
@@ -67,33 +66,25 @@ pub(super) async fn of_scheduler(
     if config.insecure {
         return open(config, address);
     }
-    let mut before = None;
-    loop {
-        let query = ListKeys {
-            tenant: TenantId::DEFAULT,
-            before,
-            limit: 100,
-        };
-        let page = store.list_keys(query).await;
-        let page = page.map_err(|error| crate::wiring::store_failure(config, &error))?;
-        if page.data.iter().any(|key| key.revoked_at.is_none()) {
-            return Ok(Access::Keys {
-                root: None,
-                issuers: None,
-            });
-        }
-        before = page.data.last().map(|key| key.id);
-        if !page.more || before.is_none() {
-            break;
-        }
+    let had_keys = store.had_keys().await;
+    let had_keys = had_keys.map_err(|error| crate::wiring::store_failure(config, &error))?;
+    if had_keys {
+        return Ok(Access::Keys {
+            root: None,
+            issuers: None,
+        });
     }
     open(config, address)
 }
 
-/// Open access: on this machine only, unless the operator takes responsibility with `insecure`.
+/// Open access: on this machine and until there are keys, unless the operator takes responsibility
+/// with `insecure`.
 fn open(config: &Config, address: SocketAddr) -> Result<Access, Failure> {
-    if address.ip().is_loopback() || config.insecure {
+    if config.insecure {
         return Ok(Access::Open);
+    }
+    if address.ip().is_loopback() {
+        return Ok(Access::UntilKeys);
     }
     Err(usage_text(
         format!("anyone who can reach {address} would have full access: there are no API keys"),

@@ -55,11 +55,17 @@ pub(super) fn embedded(config: &Config) -> Config {
 /// there.
 const ADDRESS: &str = "mainspring.url";
 
-/// The URL at which the process that uses the data folder serves.
+/// The URL at which the process that uses the data folder serves: on this machine, whatever the
+/// file says, which may come with a folder from elsewhere.
 pub(super) fn served_at(config: &Config) -> Option<String> {
     let said = std::fs::read_to_string(config.data_dir.join(ADDRESS)).ok()?;
-    let url = said.trim();
-    url.starts_with("http://").then(|| url.to_owned())
+    local(said.trim())
+}
+
+/// The URL, if it is one of a loopback address.
+fn local(url: &str) -> Option<String> {
+    let address: SocketAddr = url.strip_prefix("http://")?.parse().ok()?;
+    address.ip().is_loopback().then(|| url.to_owned())
 }
 
 fn welcome(config: &Config) -> impl FnOnce(SocketAddr) + Send + 'static {
@@ -99,5 +105,28 @@ fn welcome(config: &Config) -> impl FnOnce(SocketAddr) + Send + 'static {
         );
         // If nobody reads it, nothing is lost.
         drop(output::raw(&text));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_leads_to_no_other_machine() {
+        for there in ["http://127.0.0.1:7464", "http://[::1]:80"] {
+            assert_eq!(local(there).as_deref(), Some(there));
+        }
+        for elsewhere in [
+            "http://10.0.0.1:7464",
+            "http://attacker.example:80",
+            "http://localhost:7464",
+            "http://127.0.0.1:7464@attacker.example",
+            "http://127.0.0.1:7464/x",
+            "https://127.0.0.1:7464",
+            "",
+        ] {
+            assert_eq!(local(elsewhere), None, "{elsewhere}");
+        }
     }
 }

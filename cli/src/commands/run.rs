@@ -92,6 +92,10 @@ async fn beside(
     let Some(url) = super::dev::served_at(config) else {
         return Err(failure);
     };
+    if config.server != url {
+        // The key is one of the configured server, and the folder may be anyone's.
+        config.api_key = None;
+    }
     config.server.clone_from(&url);
     let client = Client::new(config)?;
     if client.ask(Request::get("/v1/info")).await.is_err() {

@@ -13,7 +13,7 @@ use mainspring_runtime::{Lifecycle, Metrics, MountedSkills};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
-use mainspring_tools::builtin::Background;
+use mainspring_tools::builtin::{self, Background};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -60,6 +60,14 @@ impl Base {
             tracing::warn!(
                 %error,
                 "could not disable core dumps: a crash may write this process's secrets to disk"
+            );
+        }
+        // Tools, MCP servers and hooks run as the same user, and their parent's environment and memory
+        // would be open to them.
+        if let Err(error) = builtin::conceal() {
+            tracing::warn!(
+                %error,
+                "could not protect this process from others of its user: tools may read its secrets"
             );
         }
         // Each stream needs a socket, and the usual soft limit is 1024. If the limit cannot be

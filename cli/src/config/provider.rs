@@ -49,7 +49,7 @@ settings! {
         /// More headers for every request: any name, and values that may be secrets.
         headers: BTreeMap<String, Secret> => Key::secret("llm.headers.*");
         /// More members for every request: a JSON object.
-        request_extra: Option<String> => Key::text("llm.request_extra");
+        request_extra: Option<String> => Key::secret("llm.request_extra");
         /// The same per model, which takes precedence.
         model_extra: BTreeMap<String, String> => Key::text("llm.model_extra.*");
         /// The vendor or server whose rules apply, where its host doesn't tell.

@@ -82,7 +82,7 @@ fn describe(kind: Kind) -> Value {
         Kind::Url(schemes) => url(schemes),
         Kind::Urls(schemes) => json!({ "type": "array", "items": url(schemes) }),
         Kind::Address => text("^.+:[0-9]{1,5}$"),
-        Kind::List => json!({ "type": "array", "items": { "type": "string" } }),
+        Kind::List | Kind::Words => json!({ "type": "array", "items": { "type": "string" } }),
         Kind::Choices(words) => json!({ "type": "array", "items": { "enum": words } }),
         Kind::Number => json!({ "type": "number", "minimum": 0 }),
         Kind::Table { members, needs } => {

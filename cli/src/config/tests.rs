@@ -226,6 +226,23 @@ fn no_secret_is_ever_shown() {
 }
 
 #[test]
+fn the_words_of_commands_and_what_is_added_to_requests_are_not_printed() {
+    let file = Some(
+        "[llm]\nprovider = \"demo\"\nrequest_extra = '{\"token\": \"sk-first\"}'\n\
+         [mcp.docs]\ncommand = \"npx\"\nargs = [\"--token\", \"sk-second\"]\n\
+         [tools]\nshell_template = [\"ssh\", \"sk-third\"]\n",
+    );
+    let config = load_with(file, &[], &[]).expect("good");
+    assert_eq!(config.mcp["docs"].args, ["--token", "sk-second"]);
+    let shown = config.print();
+    assert!(!shown.contains("sk-"), "{shown}");
+    assert!(
+        shown.contains("args = [\"[hidden]\", \"[hidden]\"]"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn urls_in_a_list_are_shown_without_what_lets_someone_in() {
     let file = Some(
         "[hooks]\nbefore_tool = [\"https://me:sk-a@a.example/x?token=sk-b\", \"http://b.example\"]\n",

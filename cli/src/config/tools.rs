@@ -19,9 +19,9 @@ settings! {
         /// How commands run.
         shell: ShellKind = ShellKind::Off => Key::choice("tools.shell", ShellKind::WORDS);
         /// The command line of the sandbox that runs a command.
-        shell_template: Vec<String> => Key::list("tools.shell_template");
+        shell_template: Vec<String> => Key::words("tools.shell_template");
         /// What is run after a command that was stopped.
-        shell_cleanup: Vec<String> => Key::list("tools.shell_cleanup");
+        shell_cleanup: Vec<String> => Key::words("tools.shell_cleanup");
         /// The command line that starts a process of their own for the tools of the workspace.
         launcher: Vec<String> => Key::list("tools.launcher");
         /// The command line that starts the process of an isolated agent's send; that of `launcher` when empty.
@@ -113,7 +113,7 @@ settings! {
         /// The program of a server over standard input and output.
         command: Option<String> => Key::text("mcp.*.command");
         /// Its arguments.
-        args: Vec<String> => Key::list("mcp.*.args");
+        args: Vec<String> => Key::words("mcp.*.args");
         /// Its environment: any name, and values that may be secrets.
         env: BTreeMap<String, Secret> => Key::secret("mcp.*.env.*");
         /// The address of a server over HTTP.

@@ -104,11 +104,15 @@ impl Issuer {
             let advice = "set the audience: the `aud` claim of tokens for this installation";
             return Err(("must contain the intended audience of tokens", advice));
         }
-        let named = settings.scopes.iter().map(|name| Scope::parse(name));
+        let named = settings.scopes.iter().map(|name| {
+            let scope = Scope::parse(name);
+            // Tokens never operate the installation.
+            scope.filter(|scope| *scope != Scope::Operate)
+        });
         let scopes: Option<_> = named.collect();
         let unknown = (
             "names an unknown scope",
-            "scopes are read, send, answer, manage and admin",
+            "scopes are read, use, define, answer, manage and admin",
         );
         let scopes = Scopes(scopes.ok_or(unknown)?);
         if settings.scope_claim.is_some() != scopes.0.is_empty() {

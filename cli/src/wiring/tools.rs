@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{Config, McpServer, ShellKind};
+use crate::config::{Backend, Config, McpServer, ShellKind};
 use mainspring_runtime::{Environment, Lifecycle};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::time::Clock;
@@ -335,8 +335,21 @@ fn builtin_settings(config: &Config, environment: &Environment) -> builtin::Sett
     let embedded = config.redis_url.is_none();
     let root = settings.workspace.clone();
     let root = root.or_else(|| embedded.then(|| config.data_dir.join("workspaces")));
+    // A folder of data is that of the database in it, wherever it is moved.
+    let own = root
+        .as_ref()
+        .is_some_and(|root| root.starts_with(&config.data_dir));
+    let database = if own && config.backend() == Backend::Sqlite {
+        "the one beside it".to_owned()
+    } else {
+        super::database(config)
+    };
     let workspace = root.map(|root| {
         if settings.workspace_shared {
+            tracing::warn!(
+                "tools.workspace_shared: the sessions of all tenants work in one folder, and see \
+                 each other's files"
+            );
             builtin::WorkspaceSettings::shared(root)
         } else {
             builtin::WorkspaceSettings::per_session(root)
@@ -354,6 +367,7 @@ fn builtin_settings(config: &Config, environment: &Environment) -> builtin::Sett
             }),
         },
         environment: builtin::allowed(environment, names),
+        database: Some(database),
         ..builtin::Settings::default()
     }
 }

@@ -84,7 +84,7 @@
 {{- end }}
 {{- include "mainspring.validateScaling" (dict "at" .at "own" .pool) }}
 {{- if and (eq .pool.autoscaling.kind "keda") (not .pool.autoscaling.keda.api_key.existingSecret) (not .root.Values.config.insecure) }}
-{{- fail (printf "%s.autoscaling.keda.api_key.existingSecret: KEDA needs an API key to ask /v1/scaling/%s: `mainspring keys create keda --scope read` prints one; name the Secret that has it" .at .pool.pool) }}
+{{- fail (printf "%s.autoscaling.keda.api_key.existingSecret: KEDA needs an API key to ask /v1/scaling/%s: `mainspring keys create keda --scope read --scope operate` prints one; name the Secret that has it" .at .pool.pool) }}
 {{- end }}
 {{- include "mainspring.validateFiles" (dict "at" (printf "%s.config" .at) "config" .pool.config "mounts" (concat .root.Values.extraVolumeMounts .pool.extraVolumeMounts) "tools" true) }}
 {{- end -}}

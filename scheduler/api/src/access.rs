@@ -4,10 +4,12 @@
 mod fleet;
 mod issuers;
 mod keys;
+mod operations;
 mod rate;
 pub(crate) mod reach;
 mod scopes;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -19,10 +21,11 @@ use axum::http::{HeaderMap, HeaderName, Method};
 use futures::StreamExt;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::{Error, Quota};
+use mainspring_scheduler::services::agents::Allowed;
 use mainspring_scheduler::services::limits::KeySends;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{KeyId, TenantId};
-use mainspring_shared::tenant::{Binding, KeyRecord, Limits, Scopes, Token};
+use mainspring_shared::tenant::{Binding, KeyRecord, Limits, Right, Scope, Scopes, Token};
 use mainspring_shared::time::Timestamp;
 use sha2::{Digest, Sha256};
 
@@ -41,6 +44,17 @@ pub(crate) const TENANT: HeaderName = HeaderName::from_static("mainspring-tenant
 /// everywhere.
 const CACHE_TTL: Duration = Duration::from_secs(5);
 
+/// What proxies say of whom they speak for.
+const PROXIES: [&str; 5] = [
+    "forwarded",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-real-ip",
+];
+
+const NO_KEY: &str = "the request carries no API key; send it as Authorization: Bearer KEY";
+
 /// Who may use the API.
 #[derive(Debug, Clone, Default)]
 pub enum Access {
@@ -48,6 +62,10 @@ pub enum Access {
     /// tenant; a key that is sent is still checked.
     #[default]
     Open,
+    /// The same until the first key is stored, by whichever scheduler and for whichever tenant; from
+    /// then on, for good, everyone who has a key. What a proxy passes on always needs one: the
+    /// address is this machine's, but whoever asks is not on it.
+    UntilKeys,
     /// Everyone who has a key.
     Keys {
         /// The operator's own key, which is in no database.
@@ -74,8 +92,8 @@ pub(crate) struct Caller {
     /// The tenant whose rows the request reads and changes.
     pub(crate) tenant: TenantId,
     scopes: Scopes,
-    /// Whether it may read and change the system as a whole: the root key, and the keys of the
-    /// default tenant.
+    /// Whether it may read and change the system as a whole: the root key, and keys of the default
+    /// tenant that were made for that.
     operates: bool,
     /// Its key, which has to stay valid while a response is streamed.
     key: Option<Arc<KeyRecord>>,
@@ -97,9 +115,32 @@ impl Caller {
         };
         let tenant = named.parse().map_err(|_| no_tenant())?;
         if tenant != self.tenant {
-            Needs::OPERATOR.check(self)?;
+            Needs::OPERATOR_ADMIN.check(self)?;
         }
         Ok(tenant)
+    }
+
+    /// Refuses a request that needs a right which its key does not have.
+    pub(crate) fn require(&self, right: Right) -> Result<(), Error> {
+        if self.scopes.allow(right) {
+            Ok(())
+        } else {
+            Err(Error::lacking(right))
+        }
+    }
+
+    /// Refuses a request that concerns operators' keys, unless an operator makes it: nobody else
+    /// makes such a key, or learns the secret of one.
+    pub(crate) fn require_operator(&self) -> Result<(), Error> {
+        Needs::OPERATOR_ADMIN.check(self)
+    }
+
+    /// What it may do with agents.
+    pub(crate) fn allowed(&self) -> Allowed<'_> {
+        Allowed {
+            binding: self.binding(),
+            defines: self.scopes.allow(Right::Define),
+        }
     }
 
     /// The id of its key, if it sent one that is in the database.
@@ -191,6 +232,8 @@ pub(crate) async fn refuse_held(app: &App, tenant: TenantId) -> Result<(), Error
 #[derive(Debug)]
 pub(crate) struct Gatekeeper {
     access: Access,
+    /// Whether there was a key when it was last asked for; then there is no need to ask again.
+    had_keys: AtomicBool,
     keys: Keys,
     rates: Rates,
     fleet: Fleet,
@@ -200,6 +243,7 @@ impl Gatekeeper {
     pub(crate) fn new(access: Access) -> Self {
         Self {
             access,
+            had_keys: AtomicBool::new(false),
             keys: Keys::new(CACHE_TTL),
             rates: Rates::default(),
             fleet: Fleet::default(),
@@ -208,7 +252,36 @@ impl Gatekeeper {
 
     /// Whether requests need no key.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.access, Access::Open)
+        match self.access {
+            Access::Open => true,
+            Access::UntilKeys => !self.had_keys.load(Ordering::Relaxed),
+            Access::Keys { .. } => false,
+        }
+    }
+
+    /// The operator, if whoever sends no key is taken for one.
+    async fn keyless(&self, app: &App, headers: &HeaderMap) -> Result<Caller, Error> {
+        let missing = |detail| Err(Error::new(Code::AuthMissing, detail));
+        match self.access {
+            Access::Open => {}
+            Access::UntilKeys => {
+                // Asked for each time, so that the answer is never a moment too old.
+                if self.is_open() && app.store.had_keys().await? {
+                    self.had_keys.store(true, Ordering::Relaxed);
+                }
+                if !self.is_open() {
+                    return missing(NO_KEY);
+                }
+                if PROXIES.iter().any(|name| headers.contains_key(*name)) {
+                    return missing(
+                        "the request carries no API key, and comes through a proxy; without keys \
+                         this server serves only its own machine",
+                    );
+                }
+            }
+            Access::Keys { .. } => return missing(NO_KEY),
+        }
+        Ok(Caller::operator(TenantId::DEFAULT))
     }
 
     /// Identifies the sender of a request and checks that its key allows the request. What a bound
@@ -226,7 +299,7 @@ impl Gatekeeper {
             let tenant = text.to_str().ok().and_then(|text| text.parse().ok());
             caller.tenant = self.other_tenant(app, &caller, tenant).await?;
         }
-        if !matches!(self.access, Access::Open) || caller.key.is_some() {
+        if matches!(self.access, Access::Keys { .. }) || caller.key.is_some() {
             let limits = self.keys.limits(app, caller.tenant).await?;
             app.known.limits.note(caller.tenant, &limits);
             caller.quotas = self.take(app, &caller, &limits).await?;
@@ -256,13 +329,7 @@ impl Gatekeeper {
 
     async fn identify(&self, app: &App, route: &str, headers: &HeaderMap) -> Result<Caller, Error> {
         let Some(text) = bearer(headers)? else {
-            return match self.access {
-                Access::Open => Ok(Caller::operator(TenantId::DEFAULT)),
-                Access::Keys { .. } => Err(Error::new(
-                    Code::AuthMissing,
-                    "the request carries no API key; send it as Authorization: Bearer KEY",
-                )),
-            };
+            return self.keyless(app, headers).await;
         };
         // Comparing hashes keeps the timing from revealing anything about the key.
         if let Access::Keys {
@@ -283,8 +350,8 @@ impl Gatekeeper {
         let token: Token = match text.parse() {
             Ok(token) => token,
             // OpenAI's clients insist on a key even where there are none.
-            Err(_) if matches!(self.access, Access::Open) && openai::is_ours(route) => {
-                return Ok(Caller::operator(TenantId::DEFAULT));
+            Err(_) if self.is_open() && openai::is_ours(route) => {
+                return self.keyless(app, headers).await;
             }
             Err(_) => return Err(refused()),
         };
@@ -298,9 +365,10 @@ impl Gatekeeper {
         }
         let found = found.filter(|record| record.accepts(&token.secret, now));
         let record = found.ok_or_else(refused)?;
+        self.keys.note(app, record.id).await;
         Ok(Caller {
             tenant: record.tenant,
-            operates: record.tenant == TenantId::DEFAULT && record.binding.is_none(),
+            operates: record.operates(),
             scopes: record.scopes.clone(),
             key: Some(record),
             fingerprint: OnceLock::new(),
@@ -317,10 +385,12 @@ impl Gatekeeper {
             let detail = "no tenant has the name in the token";
             Error::new(Code::AuthTenantUnknown, detail)
         };
+        let Scopes(mut scopes) = identity.scopes;
+        scopes.remove(&Scope::Operate);
         Ok(Caller {
             tenant: tenant.ok_or_else(unknown)?,
             operates: false,
-            scopes: identity.scopes,
+            scopes: Scopes(scopes),
             key: None,
             fingerprint: OnceLock::new(),
             subject: Some((identity.subject.into(), identity.expires_at)),
@@ -338,7 +408,7 @@ impl Gatekeeper {
         if named == Some(caller.tenant) {
             return Ok(caller.tenant);
         }
-        Needs::OPERATOR.check(caller)?;
+        Needs::OPERATOR_ADMIN.check(caller)?;
         let found = match named {
             Some(id) => app.store.get_tenant(id).await?,
             None => None,

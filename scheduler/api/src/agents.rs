@@ -22,7 +22,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::store::{
     AliasOutcome, ListAgentVersions, ListAgents, PublishAgent, PublishOutcome, SetAlias,
 };
-use mainspring_shared::tenant::Binding;
+use mainspring_shared::tenant::{Binding, Right};
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -141,13 +141,17 @@ pub(super) async fn publish(
     let tenant = caller.tenant;
     admit_agent(caller.binding(), &name)?;
     let is_limited = limits.is_some();
+    if is_limited {
+        // Whoever may define agents must not thereby change what they may spend.
+        caller.require(Right::Manage)?;
+    }
     if is_limited && caller.binding().is_some() {
         let detail = "a bound API key cannot set limits of agents";
         return Err(Error::new(Code::AuthBinding, detail).into());
     }
     pools::admit_agent(&app, tenant, &spec, "/spec").await?;
     if let Err(error) = prices::admit_agent(&app, &spec, Written::Whole("/spec")).await {
-        let resolver = Resolver::new(&app, tenant, caller.binding());
+        let resolver = Resolver::new(&app, tenant, caller.allowed());
         if !resolver.is_known(idempotency.as_ref()).await? {
             return Err(error.into());
         }

@@ -215,6 +215,13 @@ impl Reader {
         self.fault = on(line, read).err();
     }
 
+    /// The agent and the metadata that the first line has, once that was read. The agent is to be
+    /// taken for what it is here before anything is stored with it.
+    pub(super) fn agent(&mut self) -> Option<(&mut AgentSpec, &Map<String, Value>)> {
+        let header = self.header.as_deref_mut()?;
+        Some((&mut header.agent, &header.metadata))
+    }
+
     /// Bytes of the lines that are held in memory.
     pub(super) fn kept_bytes(&self) -> usize {
         self.held.len() + self.transcript.bytes + self.blobs.bytes()

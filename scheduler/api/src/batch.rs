@@ -224,7 +224,7 @@ async fn create<B: Batch>(
     };
     let mut results: Vec<Option<ItemResult<B>>> = Vec::with_capacity(raw.len());
     let mut items = Vec::with_capacity(raw.len());
-    let mut agents = Resolver::new(&app, tenant, caller.binding());
+    let mut agents = Resolver::new(&app, tenant, caller.allowed());
     for (index, text) in raw.iter().enumerate() {
         let ready = match item::<B>(&mut agents, &app, &caller, index, text.get(), whole).await {
             Ok(mut item) => {

@@ -33,8 +33,9 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 
 /// Stores the body under its SHA-256: 201, or 200 if it was stored before
 ///
-/// Parts of messages can name it. What nothing names is removed after a day, which begins anew with every
-/// request that stores it.
+/// The media type of stored bytes remains the first one. A bound key gets 201 in either case. Parts of
+/// messages can name it. What nothing names is removed after a day, which begins anew with every request
+/// that stores it.
 #[utoipa::path(
     post,
     path = "/v1/blobs",
@@ -66,8 +67,16 @@ pub(super) async fn put(
         .blobs
         .put(tenant, None, &media_type, body.bytes())
         .await;
-    let stored = stored.map_err(Error::from)?;
-    let status = if stored.known {
+    let mut stored = stored.map_err(Error::from)?;
+    // A bound key must not find out whether others have stored the same bytes, nor as what.
+    let is_known = stored.known && caller.binding().is_none();
+    if is_known {
+        let found = app.outside.blobs.find(tenant, stored.blob.sha256).await;
+        if let Some(found) = found.map_err(Error::from)? {
+            stored.blob.media_type = found.media_type;
+        }
+    }
+    let status = if is_known {
         StatusCode::OK
     } else {
         StatusCode::CREATED

@@ -6,14 +6,15 @@ use std::marker::PhantomData;
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::new_session;
-use mainspring_scheduler::services::agents::{Choice, OptionsAsk, Resolver, Taken, rebind};
+use mainspring_scheduler::services::agents::{
+    Allowed, Choice, OptionsAsk, Resolver, Taken, rebind,
+};
 use mainspring_scheduler::services::skills::pin;
 use mainspring_shared::agent::{AgentQuery, ModelOptions, Priority, ReasoningEffort, ToolChoice};
 use mainspring_shared::budget::Budget;
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::store::{IdempotencyKey, NewSession, SessionPatch};
-use mainspring_shared::tenant::Binding;
 use mainspring_shared::time::Span;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
@@ -151,9 +152,10 @@ impl SessionChange {
         mut self,
         app: &App,
         key: SessionKey,
-        binding: Option<&Binding>,
+        allowed: Allowed<'_>,
     ) -> Result<SessionPatch, Error> {
-        let mut agents = Resolver::new(app, key.tenant, binding);
+        let binding = allowed.binding;
+        let mut agents = Resolver::new(app, key.tenant, allowed);
         if let Some(metadata) = &mut self.metadata {
             agents.fill(metadata, "")?;
         }

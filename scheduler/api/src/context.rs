@@ -104,7 +104,7 @@ pub(super) async fn imagine(
         ..
     }: Json<ContextBody>,
 ) -> Result<Response, Problem> {
-    let mut agents = Resolver::new(&app, key.tenant, caller.binding());
+    let mut agents = Resolver::new(&app, key.tenant, caller.allowed());
     let options = agents.options_inside(ask, key, None).await?;
     let of = PreviewOf {
         imagined: Some((input, options)),

@@ -132,7 +132,7 @@ pub(super) async fn forked(
     // The number of pruned messages, and the last message.
     let (before, there) = (source.first_seq - 1, source.last_seq());
     let mut metadata = body.metadata.unwrap_or(source.metadata);
-    let mut agents = Resolver::new(app, key.tenant, caller.binding());
+    let mut agents = Resolver::new(app, key.tenant, caller.allowed());
     agents.fill(&mut metadata, "")?;
     metadata.insert("forked_from".to_owned(), json!(key.session));
     let mut checks = Checks::new();
@@ -411,7 +411,8 @@ pub(super) async fn import(
     app.boot_id()?;
     // A top-level session without sends: nothing happens in it until someone sends to it.
     let session = app.new_session_key(caller.tenant);
-    let mut importing = Importing::begin(&app, session)?;
+    let agents = Resolver::new(&app, caller.tenant, caller.allowed());
+    let mut importing = Importing::begin(&app, session, &agents)?;
     let mut chunks = Chunks::of(&app, body);
     while let Some(chunk) = chunks.next().await? {
         expect_kind(&headers, &chunk, are_lines, LINES)?;
@@ -422,7 +423,6 @@ pub(super) async fn import(
     }
     importing.end().await?;
     let (mut item, _weight) = importing.finish(&caller, key)?;
-    let agents = Resolver::new(&app, caller.tenant, caller.binding());
     agents.fill(&mut item.session.metadata, "")?;
     agents.admit(&item.session)?;
     agents.admit_pool(&item.session.agent, "/agent").await?;
@@ -436,6 +436,9 @@ pub(super) async fn import(
 struct Importing<'a> {
     app: &'a Api,
     session: SessionKey,
+    agents: &'a Resolver<'a>,
+    /// Whether the agent was taken for what it is here.
+    recognized: bool,
     reader: archive::Reader,
     /// The incomplete last line.
     line: Vec<u8>,
@@ -449,10 +452,12 @@ struct Importing<'a> {
 }
 
 impl<'a> Importing<'a> {
-    fn begin(app: &'a Api, session: SessionKey) -> Result<Self, Error> {
+    fn begin(app: &'a Api, session: SessionKey, agents: &'a Resolver<'a>) -> Result<Self, Error> {
         Ok(Self {
             app,
             session,
+            agents,
+            recognized: false,
             reader: archive::Reader::bounded(app.outside.blobs.bytes_max()),
             line: Vec::new(),
             hash: Sha256::new(),
@@ -472,6 +477,7 @@ impl<'a> Importing<'a> {
             self.line.extend_from_slice(&rest[..end]);
             rest = &rest[end + 1..];
             self.reader.push(std::mem::take(&mut self.line));
+            self.recognize().await?;
             self.store_blob().await?;
             self.store_page().await?;
         }
@@ -487,7 +493,19 @@ impl<'a> Importing<'a> {
     async fn end(&mut self) -> Result<(), Error> {
         if !self.line.is_empty() {
             self.reader.push(std::mem::take(&mut self.line));
+            self.recognize().await?;
             self.store_blob().await?;
+        }
+        Ok(())
+    }
+
+    /// Takes the agent for what it is here, as soon as it is known.
+    async fn recognize(&mut self) -> Result<(), Error> {
+        if !self.recognized
+            && let Some((agent, metadata)) = self.reader.agent()
+        {
+            self.agents.recognize(agent, metadata).await?;
+            self.recognized = true;
         }
         Ok(())
     }

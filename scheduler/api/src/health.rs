@@ -50,10 +50,13 @@ pub(super) async fn ready(State(app): State<Arc<Api>>) -> Result<String, Problem
     }
     app.store.check().await?.writable()?;
     app.boot_id()?;
-    Ok(app.notifier.queue.trouble().map_or_else(
-        || "ok\n".to_owned(),
-        |trouble| format!("ok\n{trouble}; workers poll the database meanwhile\n"),
-    ))
+    let trouble = app.notifier.queue.trouble();
+    let lines = [
+        Some("ok\n".to_owned()),
+        trouble.map(|trouble| format!("{trouble}; workers poll the database meanwhile\n")),
+        app.store.went_back().map(|told| format!("{told}\n")),
+    ];
+    Ok(lines.into_iter().flatten().collect())
 }
 
 /// Figures in the Prometheus text format

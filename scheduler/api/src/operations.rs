@@ -8,6 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use mainspring_scheduler::App;
+use mainspring_scheduler::services::pools;
 use mainspring_shared::agent::Priority;
 use mainspring_shared::queue::Lane;
 use mainspring_shared::store::{PoolTools, QueueStats, Role};
@@ -19,6 +20,7 @@ use utoipa_axum::routes;
 
 use super::problem::{self, Problem};
 use super::respond::{self, List};
+use crate::access::Caller;
 use crate::extract::{NoQuery, Query};
 use crate::router::Api;
 
@@ -121,10 +123,15 @@ pub(super) enum ToolKind {
 )]
 pub(super) async fn tools(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
     let mut found: BTreeMap<(ToolKind, String), ToolView> = BTreeMap::new();
     for PoolTools { pool, tools, .. } in app.store.list_tools().await? {
+        // The tools of others' own workers are nobody else's business, nor are the pools' names.
+        if !caller.sees_all() && !pools::may_name(&app, caller.tenant, &pool).await? {
+            continue;
+        }
         let servers = tools.servers.into_iter().map(|name| (name, String::new()));
         let servers = servers.map(|named| (ToolKind::McpServer, named));
         let tools = tools.tools.into_iter().map(|named| (ToolKind::Tool, named));

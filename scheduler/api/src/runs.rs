@@ -221,7 +221,7 @@ pub(super) async fn create(
     };
     let mut made = made_of(&spec, body.input, body.options.unwrap_or_default())?;
     let idempotency = idempotency?;
-    let mut agents = Resolver::new(&app, caller.tenant, caller.binding());
+    let mut agents = Resolver::new(&app, caller.tenant, caller.allowed());
     let key = idempotency.as_ref();
     made.options.agents = agents.pin(spec.agents(), key).await?;
     made.options.skills = agents.pin_skills(&spec, (&body.spec, "/spec"), key).await?;

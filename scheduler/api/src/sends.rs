@@ -65,7 +65,7 @@ pub(super) async fn create_in_session(
     let route = format!("POST /v1/sessions/{}/sends", key.session);
     let idempotency = json.idempotency(&route)?;
     let (input, ask) = json.value;
-    let mut agents = Resolver::new(&app, key.tenant, caller.binding());
+    let mut agents = Resolver::new(&app, key.tenant, caller.allowed());
     let options = agents.options_inside(ask, key, idempotency.as_ref());
     let options = options.await?;
     let admitted = agents.admit_prices(&options, (key, None), idempotency.as_ref());
@@ -108,7 +108,7 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     let wait = query.within(app.config.wait_max);
     let key = json.idempotency("POST /v1/sends")?;
-    let mut agents = Resolver::new(&app, caller.tenant, caller.binding());
+    let mut agents = Resolver::new(&app, caller.tenant, caller.allowed());
     let mut item = json
         .value
         .item(&mut agents, &app, caller.tenant, key)

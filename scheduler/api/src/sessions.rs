@@ -55,7 +55,7 @@ pub(super) async fn create(
     json: Json<NewSessionBody>,
 ) -> Result<Response, Problem> {
     let key = json.idempotency("POST /v1/sessions")?;
-    let mut agents = Resolver::new(&app, caller.tenant, caller.binding());
+    let mut agents = Resolver::new(&app, caller.tenant, caller.allowed());
     let mut session = json
         .value
         .new_session(&mut agents, &app, key.as_ref())
@@ -228,7 +228,7 @@ pub(super) async fn change(
     _: Query<NoQuery>,
     Json { value: change, .. }: Json<SessionChangeBody>,
 ) -> Result<Response, Problem> {
-    let patch = change.patch(&app, key, caller.binding()).await?;
+    let patch = change.patch(&app, key, caller.allowed()).await?;
     match app.store.update_session(key, patch).await? {
         UpdateOutcome::Updated(record) => respond::json(StatusCode::OK, &view(&app, *record).await),
         UpdateOutcome::NotFound => Err(Error::session_not_found().into()),

@@ -92,7 +92,7 @@ pub(super) async fn create(
             "must be sent as the Idempotency-Key header",
         );
     }
-    let mut agents = Resolver::new(&app, tenant, caller.binding());
+    let mut agents = Resolver::new(&app, tenant, caller.allowed());
     let mut timer = body
         .timer(&mut agents, &app, tenant, checks, key.as_ref())
         .await?;

@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_shared::agent::prompt::{bind, take_over};
 use mainspring_shared::agent::{
-    AgentKey, AgentQuery, AgentRef, AgentSpec, AgentVersion, PromptFault,
+    AgentKey, AgentQuery, AgentRef, AgentSpec, AgentVersion, Bound, Pick, PromptFault,
 };
 use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::skill::AgentSkill;
 use mainspring_shared::store::IdempotencyKey;
-use mainspring_shared::tenant::{Binding, Outside};
+use mainspring_shared::stored::Extra;
+use mainspring_shared::tenant::Binding;
 use mainspring_shared::workflow::run::{Pinned, RunOptions};
 use mainspring_shared::workflow::spec::Spec;
 use serde_json::{Map, Value};
@@ -45,6 +46,15 @@ pub struct Taken {
     pub variables: Map<String, Value>,
 }
 
+/// What the key of a request allows to do with agents.
+#[derive(Debug, Clone, Copy)]
+pub struct Allowed<'a> {
+    /// The part of the tenant that the key is bound to, if any.
+    pub binding: Option<&'a Binding>,
+    /// Whether it may define agents, and change one for a send.
+    pub defines: bool,
+}
+
 /// Finds published agents for the parts of one request, so that a name means the same version in
 /// all of them.
 #[derive(Debug)]
@@ -52,17 +62,16 @@ pub struct Resolver<'a> {
     app: &'a App,
     /// The tenant whose agents are found.
     tenant: TenantId,
-    /// The binding of the request's key, if any.
-    binding: Option<&'a Binding>,
+    allowed: Allowed<'a>,
     found: BTreeMap<AgentQuery, Option<AgentVersion>>,
 }
 
 impl<'a> Resolver<'a> {
-    pub fn new(app: &'a App, tenant: TenantId, binding: Option<&'a Binding>) -> Self {
+    pub fn new(app: &'a App, tenant: TenantId, allowed: Allowed<'a>) -> Self {
         Self {
             app,
             tenant,
-            binding,
+            allowed,
             found: BTreeMap::new(),
         }
     }
@@ -74,13 +83,13 @@ impl<'a> Resolver<'a> {
 
     /// The binding of the request's key, if any.
     pub fn binding(&self) -> Option<&'a Binding> {
-        self.binding
+        self.allowed.binding
     }
 
     /// The version that a reference means. Fails with `agent.not_found`, or with `auth.binding` for
     /// an agent that the key is not bound to, whether that agent exists or not.
     pub async fn find(&mut self, query: &AgentQuery) -> Result<AgentVersion, Error> {
-        admit_agent(self.binding, &query.name)?;
+        admit_agent(self.allowed.binding, &query.name)?;
         if !self.found.contains_key(query) {
             let asked = vec![query.clone()];
             let found = self.app.store.find_agents(self.tenant, asked).await?;
@@ -175,12 +184,46 @@ impl<'a> Resolver<'a> {
         bound.map_err(|faults| invalid("", faults))
     }
 
+    /// Takes an agent that an archive brings as what it is here. An archive proves nothing about
+    /// itself: the agent is the published version that it says only if that would be bound to the
+    /// same here. Otherwise it is one defined inline, and nobody else pays for it.
+    pub async fn recognize(
+        &self,
+        agent: &mut AgentSpec,
+        metadata: &Map<String, Value>,
+    ) -> Result<(), Error> {
+        let Some(bound) = &mut agent.bound else {
+            return Ok(());
+        };
+        bound.payer = None;
+        bound.extra = Extra::default();
+        if let Some(said) = bound.agent.clone() {
+            let variables = bound.variables.clone();
+            let pick = Pick::Version(said.version);
+            let name = said.name.clone();
+            let asked = vec![AgentQuery { name, pick }];
+            let found = self.app.store.find_agents(self.tenant, asked).await?;
+            let found = found.into_iter().next().flatten();
+            let here = found.and_then(|found| {
+                let reference = found.reference();
+                bind(found.spec, Some(reference), variables, metadata).ok()
+            });
+            if here.as_ref() != Some(&*agent)
+                && let Some(bound) = &mut agent.bound
+            {
+                bound.agent = None;
+            }
+        }
+        agent.bound.take_if(|bound| **bound == Bound::default());
+        Ok(())
+    }
+
     async fn spec(&mut self, agent: Choice) -> Result<(AgentSpec, Option<AgentRef>), Error> {
         Ok(match agent {
-            Choice::Inline(_) if self.binding.is_some_and(Binding::names_agents) => {
-                return Err(Error::outside(&Outside::Agent));
+            Choice::Inline(spec) => {
+                self.admit_own()?;
+                (*spec, None)
             }
-            Choice::Inline(spec) => (*spec, None),
             Choice::Named(query) => {
                 let version = self.find(&query).await?;
                 let reference = version.reference();
@@ -222,6 +265,9 @@ impl<'a> Resolver<'a> {
         options: &RunOptions,
         (at, key): (&str, Option<&IdempotencyKey>),
     ) -> Result<(), Error> {
+        if spec.defines() {
+            self.admit_own()?;
+        }
         let admitted = async {
             pools::admit_run(self.app, self.tenant, (spec, options), at).await?;
             prices::admit_run(self.app, options, at).await

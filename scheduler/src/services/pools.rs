@@ -84,6 +84,11 @@ async fn fault(app: &App, tenant: TenantId, pool: &str) -> Result<Option<String>
     Ok(Pools::fault(&all, tenant, pool))
 }
 
+/// Whether a tenant may name a pool.
+pub async fn may_name(app: &App, tenant: TenantId, pool: &str) -> Result<bool, Error> {
+    Ok(fault(app, tenant, pool).await?.is_none())
+}
+
 /// Refuses an agent whose sends would run in a pool that its tenant may not name. `at` points to
 /// the agent.
 pub async fn admit_agent(

@@ -248,6 +248,10 @@ impl Reader {
                 bytes += self.expand(&step, out).await?;
             }
             self.at.read_to = step.n;
+            self.watcher.expects(match step.kind {
+                StepKind::Accepted | StepKind::Round | StepKind::Calls | StepKind::Resumed => true,
+                StepKind::Waiting | StepKind::Folded | StepKind::Finished => false,
+            });
             if self.ended || bytes >= CHUNK {
                 return Ok(());
             }

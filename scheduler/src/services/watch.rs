@@ -6,11 +6,12 @@
 //! watchers are woken within two seconds, those of a session only if it has new steps, which one
 //! statement determines for a few thousand sessions. Sessions without new steps are checked less
 //! and less often, down to every 16 seconds, because a single notification is lost only if a
-//! process dies right after its commit. After an interruption of the bus, all sessions are checked
+//! process dies right after its commit; unless a send of theirs runs, whose next step may come at any
+//! time. After an interruption of the bus, all sessions are checked
 //! at once, and while it is unavailable, every 250 ms.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -173,7 +174,11 @@ impl Watch {
         self.runs.wake_where(wanted);
         let mut keys = self.sessions.keys(wanted);
         if turn.is_some() {
-            keys.retain(|key| known.get_mut(key).is_none_or(Looked::is_due));
+            let expecting = self.sessions.expecting(&keys);
+            keys.retain(|key| {
+                let is_due = known.get_mut(key).is_none_or(Looked::is_due);
+                is_due || expecting.contains(key)
+            });
         }
         for page in keys.chunks(PAGE) {
             // Reads from a local file complete without yielding, so let notifications through
@@ -228,6 +233,8 @@ struct Waiter {
     ended: Mutex<Option<Box<(TenantId, SendView)>>>,
     /// Whether the watched item was deleted.
     gone: AtomicBool,
+    /// Whether whoever watches knows that more is to come soon.
+    expects: AtomicBool,
 }
 
 impl Waiter {
@@ -266,6 +273,16 @@ impl<K: Eq + Hash + Copy> Registry<K> {
         let keys = waiting.keys().copied();
         keys.filter(|key| wanted(waiting.hasher().hash_one(key)))
             .collect()
+    }
+
+    /// Those of the keys of which a watcher expects more soon.
+    fn expecting(&self, keys: &[K]) -> HashSet<K> {
+        let waiting = self.lock();
+        let expects = |key: &&K| {
+            let mut waiters = waiting.get(*key).into_iter().flatten();
+            waiters.any(|waiter| waiter.expects.load(Ordering::Acquire))
+        };
+        keys.iter().filter(expects).copied().collect()
     }
 
     fn wake(&self, key: &K) {
@@ -330,6 +347,11 @@ impl<K: Eq + Hash + Copy> Watcher<K> {
     /// Resolves at the next wake-up, or immediately if there was one since the last call.
     pub async fn woken(&self) {
         self.waiter.wake.notified().await;
+    }
+
+    /// Says whether more is to come soon: then a lost notification is found within two seconds.
+    pub fn expects(&self, more: bool) {
+        self.waiter.expects.store(more, Ordering::Release);
     }
 
     /// Whether a notice said that the watched item was deleted. All of its steps were committed

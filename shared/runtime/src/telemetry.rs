@@ -248,7 +248,10 @@ pub fn check_filter(text: &str) -> Result<(), TelemetryError> {
 }
 
 fn filter(text: &str) -> Result<EnvFilter, TelemetryError> {
-    EnvFilter::try_new(text).map_err(|source| TelemetryError::Filter {
+    // It logs the values of the parameters of a database's URL that it does not know, and one of
+    // them may be a password.
+    let quiet = format!("{text},sqlx_postgres::options=off");
+    EnvFilter::try_new(quiet).map_err(|source| TelemetryError::Filter {
         filter: text.to_owned(),
         source,
     })

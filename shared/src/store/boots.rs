@@ -9,6 +9,7 @@ use crate::time::Timestamp;
 use crate::tool::{Published, ToolFault};
 use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 /// The current use of one of a process's database connection pools.
@@ -22,6 +23,30 @@ pub struct Connections {
     pub idle: u32,
     /// Callers waiting for a connection.
     pub waiting: u32,
+}
+
+/// Counter: how often a database was found to have gone back in time.
+pub const DATABASE_WENT_BACK: &str = "mainspring_database_went_back_total";
+
+/// The database lacks commits that it had acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WentBack {
+    /// When that was noticed, by the database's clock.
+    pub at: Timestamp,
+    /// How long before it the last commits that are there took place, at least.
+    pub by: Duration,
+}
+
+impl fmt::Display for WentBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the database went back in time, which was noticed at {}: it lacks at least the last {} ms \
+             of what it had stored",
+            self.at,
+            self.by.as_millis()
+        )
+    }
 }
 
 /// Boots, and the leases by which they own sessions.
@@ -42,6 +67,11 @@ pub trait Boots: Send + Sync {
     /// more than the database still has.
     fn losses(&self) -> u64 {
         0
+    }
+
+    /// When the database last went back in time, as a renewal found, if that was not long ago.
+    fn went_back(&self) -> Option<WentBack> {
+        None
     }
 
     /// Registers a boot; its lease runs from the database's current time.

@@ -21,6 +21,9 @@ pub trait Keys: Send + Sync {
     /// Reads a key by the id in its token; `None` if it is unknown, or its tenant was deleted.
     async fn find_key(&self, id: KeyId) -> Result<Option<KeyRecord>>;
 
+    /// Whether any tenant ever had a key, also if none is left.
+    async fn had_keys(&self) -> Result<bool>;
+
     /// Lists a tenant's keys, newest first, revoked ones included.
     async fn list_keys(&self, query: ListKeys) -> Result<Page<KeyRecord>>;
 
@@ -46,6 +49,7 @@ macro_rules! keys_methods {
                 idempotency: Option<$crate::store::IdempotencyKey>
             ) -> $crate::store::CreateKeyOutcome;
             read find_key(id: $crate::id::KeyId) -> Option<$crate::tenant::KeyRecord>;
+            read had_keys() -> bool;
             read list_keys(
                 query: $crate::store::ListKeys
             ) -> $crate::store::Page<$crate::tenant::KeyRecord>;

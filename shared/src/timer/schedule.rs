@@ -8,10 +8,13 @@
 //! - a job with a `*` or a step among them follows the wall clock: it does not run at times that
 //!   are skipped, and runs twice at times that occur twice.
 
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use croner::Cron;
+use croner::{Cron, Weekday};
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +82,7 @@ pub enum ScheduleFault {
         near: Option<String>,
     },
     /// Nothing is ever due.
-    #[error("is never due")]
+    #[error("is never due: no such day exists, or none that is still to come")]
     Never,
 }
 
@@ -177,23 +180,48 @@ fn wrong_field(expression: &str) -> String {
     )
 }
 
-/// Whether any of the months has any of the days: a search for February 30 would go through
-/// thousands of years.
+/// Years in which the calendar takes every course that it can: each kind of year, by the day of the
+/// week on which it begins and whether it has a February 29, is among them. Outside centuries that
+/// are no leap years they repeat every 28 years, so what has a day has one within 40 years.
+const KINDS_OF_YEARS: RangeInclusive<i16> = 2001..=2028;
+
+/// Whether any of the years has any of the days. A search for one that does not exist, such as
+/// February 30 or a last working day that is a Sunday, would go through thousands of years.
 fn has_a_day(cron: &Cron) -> bool {
     let pattern = &cron.pattern;
-    let by_date = pattern.is_dow_wildcard() || pattern.matches_dom_and_dow();
-    // The last day and the nearest working day exist in every month.
-    if !by_date || pattern.days.has_modifiers() {
-        return true;
-    }
-    let longest = |month: u16| match month {
-        2 => 29,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
+    let begin = |year: i16| Date::new(year, 1, 1).ok();
+    let kind = |first: Date| {
+        (
+            first.weekday().to_monday_zero_offset(),
+            first.in_leap_year(),
+        )
     };
-    let first = pattern.days.values().into_iter().min().unwrap_or(1);
-    let mut months = pattern.months.values().into_iter();
-    months.any(|month| first <= longest(month))
+    let kinds: Option<BTreeSet<(i8, bool)>> = (!pattern.years.from_wildcard).then(|| {
+        let years = pattern.years.values().into_iter();
+        let years = years.filter_map(|year| begin(i16::try_from(year).ok()?));
+        years.map(kind).collect()
+    });
+    let mut years = KINDS_OF_YEARS.filter_map(begin).filter(|first| {
+        kinds
+            .as_ref()
+            .is_none_or(|kinds| kinds.contains(&kind(*first)))
+    });
+    years.any(|first| {
+        let months = pattern.months.values().into_iter();
+        let months = months.filter_map(|month| i8::try_from(month).ok());
+        let months = months.filter_map(|month| Date::new(first.year(), month, 1).ok());
+        let mut days = months.flat_map(|month| {
+            (1..=month.days_in_month())
+                .filter_map(move |day| Date::new(month.year(), month.month(), day).ok())
+        });
+        days.any(|day| {
+            let weekday = day.weekday().to_sunday_zero_offset().unsigned_abs().into();
+            let (month, n) = (day.month().unsigned_abs(), day.day().unsigned_abs());
+            let weekday = Weekday::from_days_from_sunday(weekday);
+            let matches = pattern.day_match(day.year().into(), month.into(), n.into(), weekday);
+            matches.unwrap_or_default()
+        })
+    })
 }
 
 fn zone(name: &str) -> Result<TimeZone, ScheduleFault> {

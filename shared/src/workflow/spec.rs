@@ -93,6 +93,22 @@ impl Spec {
         named.map(|leaf| leaf.agent.clone()).collect()
     }
 
+    /// Whether it defines an agent itself, or calls a tool that no published agent chose to have.
+    pub fn defines(&self) -> bool {
+        self.nodes.iter().any(|node| match &node.body {
+            Body::Agent(agent) => agent.named.is_none(),
+            Body::Tool(_) => true,
+            Body::Sequence(_)
+            | Body::Parallel(_)
+            | Body::Foreach(_)
+            | Body::Loop(_)
+            | Body::Branch(_)
+            | Body::Wait(_)
+            | Body::Approval(_)
+            | Body::Workflow(_) => false,
+        })
+    }
+
     /// The pools that its leaves ask for, except those of published agents. `None` stands for a
     /// leaf that asks for none, such as a tool or an approval, which runs where the run does.
     pub fn pools(&self) -> BTreeSet<Option<&str>> {

@@ -89,6 +89,7 @@ fn fresh(new: &NewSession) -> Session {
     Session {
         hot: HotRow::new(new.key, new.agent.pool()),
         owner_lives: false,
+        owner_stopped: false,
         head: None,
         busy: false,
     }

@@ -15,7 +15,7 @@ use mainspring_shared::store::{
 
 use crate::accept::{self, Seen};
 use crate::db::{Conn, sql};
-use crate::fault::{Fault, Result};
+use crate::fault::{Fault, Result, readable};
 use crate::money;
 use crate::query::statement;
 use crate::reads::page;
@@ -325,19 +325,21 @@ async fn with_aliases(conn: &mut Conn, agents: &mut [NamedAgent]) -> Result<()> 
         .bind(last.key.name.as_str())
         .fetch_all(conn)
         .await?;
-    put_aliases(&rows, agents)
+    put_aliases(&rows, agents);
+    Ok(())
 }
 
-fn put_aliases(rows: &[Row], agents: &mut [NamedAgent]) -> Result<()> {
-    for row in rows {
+fn put_aliases(rows: &[Row], agents: &mut [NamedAgent]) {
+    let aliases = rows.iter().map(|row| {
         let mut cells = Cells::new(row, "agent_aliases");
-        let key = read_key(&mut cells)?;
+        let (key, alias) = (read_key(&mut cells)?, parsed::<Alias>(&mut cells, "alias")?);
+        Ok((key, alias, cells.get("version")?))
+    });
+    for (key, alias, version) in readable(aliases) {
         if let Ok(place) = agents.binary_search_by(|agent| agent.key.cmp(&key)) {
-            let alias = parsed::<Alias>(&mut cells, "alias")?;
-            agents[place].aliases.insert(alias, cells.get("version")?);
+            agents[place].aliases.insert(alias, version);
         }
     }
-    Ok(())
 }
 
 async fn version(conn: &mut Conn, key: &AgentKey, n: i32) -> Result<Option<AgentVersion>> {
@@ -434,7 +436,7 @@ pub(crate) async fn dump(conn: &mut Conn) -> Result<Vec<(NamedAgent, Vec<AgentVe
     let rows = statement(sql!("named/dump_aliases"))
         .fetch_all(conn)
         .await?;
-    put_aliases(&rows, &mut agents)?;
+    put_aliases(&rows, &mut agents);
     let mut dump: Vec<_> = agents
         .into_iter()
         .map(|agent| (agent, Vec::new()))

@@ -5,13 +5,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SessionKey};
 use mainspring_shared::store::{
-    BootRecord, Boots, Connections, NewBoot, Owned, PoolTools, Renewal,
+    BootRecord, Boots, Connections, NewBoot, Owned, PoolTools, Renewal, WentBack,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::{store, stored};
 
 use crate::db::{Commit, Conn, sql};
 use crate::fault::{Result, readable};
+use crate::lease_marks::FoundLease;
 use crate::query::{query_scalar, statement};
 use crate::rows::{self, Cells};
 use crate::store::{SqlStore, Tx, clock};
@@ -23,7 +24,11 @@ impl Boots for SqlStore {
     }
 
     fn losses(&self) -> u64 {
-        self.db.losses()
+        self.db.losses() + self.lease_marks.times()
+    }
+
+    fn went_back(&self) -> Option<WentBack> {
+        self.lease_marks.last()
     }
 
     async fn register_boot(&self, boot: NewBoot) -> store::Result<()> {
@@ -38,13 +43,16 @@ impl Boots for SqlStore {
         in_flight: u32,
     ) -> store::Result<Renewal> {
         let renewal = (boot, ttl, in_flight);
-        self.transact(Commit::Renewal, renewal, |tx, (boot, ttl, in_flight)| {
+        let renewed = self.transact(Commit::Renewal, renewal, |tx, (boot, ttl, in_flight)| {
             Box::pin(renew(tx, boot, ttl, in_flight))
-        })
-        .await
+        });
+        let (found, at, renewal) = renewed.await?;
+        self.lease_marks.renewed(boot, found, at, ttl);
+        Ok(renewal)
     }
 
     async fn stop_boot(&self, boot: BootId) -> store::Result<()> {
+        self.lease_marks.ended(boot);
         self.write(boot, |tx, boot| Box::pin(stop(tx, boot))).await
     }
 
@@ -99,8 +107,18 @@ pub(crate) async fn renew(
     boot: BootId,
     ttl: Duration,
     in_flight: u32,
-) -> Result<Renewal> {
+) -> Result<(FoundLease, Timestamp, Renewal)> {
     let now = tx.now;
+    let found = query_scalar(sql!("boots/found"))
+        .bind(boot.0)
+        .fetch_optional(tx.conn())
+        .await?;
+    // Without a time, it is dead.
+    let found = found.map_or(FoundLease::Missing, |until: Option<i64>| {
+        until.map_or(FoundLease::Dead, |until| {
+            FoundLease::Until(Timestamp(until))
+        })
+    });
     let renewed = statement(sql!("boots/renew"))
         .bind(boot.0)
         .bind(now.after(ttl).0)
@@ -113,7 +131,7 @@ pub(crate) async fn renew(
         .execute(tx.conn())
         .await?;
     if renewed.rows_affected() == 0 {
-        return Ok(Renewal::Dead);
+        return Ok((found, now, Renewal::Dead));
     }
     let rows = statement(sql!("boots/signals"))
         .bind(boot.0)
@@ -124,7 +142,7 @@ pub(crate) async fn renew(
         Ok((cells.key()?, cells.get("signals")?))
     });
     let signals = signals.collect::<Result<Vec<(SessionKey, i32)>>>()?;
-    Ok(Renewal::Renewed { at: now, signals })
+    Ok((found, now, Renewal::Renewed { at: now, signals }))
 }
 
 /// The time until which the lease of a session's owner is valid. An owner whose lease has expired

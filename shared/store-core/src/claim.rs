@@ -66,7 +66,10 @@ async fn one(
     let Some(session) = hot::load(tx, item.key).await? else {
         return Ok(ClaimOutcome::Idle);
     };
-    let hot = session.hot;
+    let mut hot = session.hot;
+    if session.owner_stopped {
+        (hot.owner, hot.token) = (None, None);
+    }
     let claimer = Claimer {
         boot,
         token: item.token,

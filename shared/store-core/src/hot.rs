@@ -37,6 +37,9 @@ pub(crate) struct Session {
     pub(crate) hot: HotRow,
     /// Whether the owner's boot is alive.
     pub(crate) owner_lives: bool,
+    /// Whether the owner stopped by itself: then it ran nothing any more, and what it still owns was
+    /// granted to it meanwhile.
+    pub(crate) owner_stopped: bool,
     /// The status of the first open send that has a position.
     pub(crate) head: Option<SendStatus>,
     /// Whether any send is not final, including delayed ones.
@@ -184,13 +187,14 @@ pub(crate) async fn load(tx: &mut Tx, key: SessionKey) -> Result<Option<Session>
     let Some(row) = row else { return Ok(None) };
     let mut cells = Cells::new(&row, "session_hot");
     let hot = read(&mut cells)?;
-    let owner_lives = cells.get("owner_lives")?;
+    let (owner_lives, owner_stopped) = (cells.get("owner_lives")?, cells.get("owner_stopped")?);
     let mut cells = cells.of("sends");
     let head = cells.word_opt("head_status", SendStatus::parse)?;
     let busy = cells.get("busy")?;
     Ok(Some(Session {
         hot,
         owner_lives,
+        owner_stopped,
         head,
         busy,
     }))

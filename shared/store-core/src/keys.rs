@@ -36,6 +36,10 @@ impl Keys for SqlStore {
         self.read(move |conn| Box::pin(find_key(conn, id))).await
     }
 
+    async fn had_keys(&self) -> store::Result<bool> {
+        self.read(move |conn| Box::pin(had_keys(conn))).await
+    }
+
     async fn list_keys(&self, query: ListKeys) -> store::Result<Page<KeyRecord>> {
         self.read(move |conn| Box::pin(list_keys(conn, query)))
             .await
@@ -129,6 +133,11 @@ async fn create_key(
         .bind(record.limits.stored().map(json).transpose()?)
         .execute(tx.conn())
         .await?;
+    statement(sql!("keys/began"))
+        .bind(record.tenant.0)
+        .bind(record.created_at.0)
+        .execute(tx.conn())
+        .await?;
     if let Some(key) = &idempotency {
         remember(tx, key, record.id.0).await?;
     }
@@ -139,6 +148,11 @@ async fn find_key(conn: &mut Conn, id: KeyId) -> Result<Option<KeyRecord>> {
     let row = statement(sql!("keys/find")).bind(id.0);
     let row = row.fetch_optional(conn).await?;
     row.as_ref().map(key_record).transpose()
+}
+
+async fn had_keys(conn: &mut Conn) -> Result<bool> {
+    let row = statement(sql!("keys/ever")).fetch_optional(conn).await?;
+    Ok(row.is_some())
 }
 
 async fn list_keys(conn: &mut Conn, query: ListKeys) -> Result<Page<KeyRecord>> {

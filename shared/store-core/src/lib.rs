@@ -31,6 +31,7 @@ mod extractions;
 mod import;
 mod inbox;
 mod keys;
+mod lease_marks;
 mod leases;
 mod mcp_lists;
 mod memories;
@@ -61,6 +62,7 @@ mod lists;
 mod rows;
 mod runs;
 
+pub use lease_marks::{FoundLease, LeaseMarks};
 pub use migrations::ddl;
 pub use row::{Columns, Row};
 pub use silence::SilentConnections;

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::accept::{self, Seen};
 use crate::db::{Conn, Statement, sql};
 use crate::extractions;
-use crate::fault::{Fault, Result};
+use crate::fault::{Fault, Result, skipped};
 use crate::query::statement;
 use crate::reads::page;
 use crate::row::Row;
@@ -256,12 +256,19 @@ async fn unembedded(tx: &mut Tx, claim: ClaimUnembedded) -> Result<Vec<Unembedde
             .bind(now.after(claim.lease).0)
             .execute(tx.conn())
             .await?;
-        claimed.push(Unembedded {
-            tenant,
-            id: MemoryId(id),
-            text: cells.get("text")?,
-            source: cells.json_opt("source")?,
-        });
+        // One that cannot be read waits as long as if it were claimed.
+        let read = cells
+            .get("text")
+            .and_then(|text| Ok((text, cells.json_opt("source")?)));
+        match read {
+            Ok((text, source)) => claimed.push(Unembedded {
+                tenant,
+                id: MemoryId(id),
+                text,
+                source,
+            }),
+            Err(fault) => skipped(&fault),
+        }
     }
     Ok(claimed)
 }

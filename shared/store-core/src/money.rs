@@ -10,7 +10,7 @@ use mainspring_shared::agent::{AgentKey, AgentLimits, AgentName};
 use mainspring_shared::id::{BootId, KeyId, TenantId};
 use mainspring_shared::store;
 use mainspring_shared::store::{
-    DumpAside, Money, ReserveMoney, ReserveMoneyOutcome, SettleMoney, places_by_tenant,
+    DumpAside, Money, ReserveMoney, ReserveMoneyOutcome, SettleMoney, one_by_one, places_by_tenant,
 };
 use mainspring_shared::tenant::{
     LedgerAccount, LedgerLimits, LedgerRoom, LedgerSpent, Limits, MONEY_ASIDE_MS, check_ledger,
@@ -55,7 +55,13 @@ impl Money for SqlStore {
             .await?;
         let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
         if count > 0 {
-            self.settle_money(items).await?;
+            // What cannot be read of one tenant keeps nobody else's money.
+            one_by_one(&items, |items: Vec<SettleMoney>| async move {
+                let count = items.len();
+                self.settle_money(items).await?;
+                Ok(vec![(); count])
+            })
+            .await?;
         }
         Ok(count)
     }

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::db::{Commit, Conn, Database, Durable, Transaction};
 use crate::fault::{Result, skipped};
+use crate::lease_marks::LeaseMarks;
 
 /// The store port over an SQL database.
 #[derive(Debug, Clone)]
@@ -23,6 +24,7 @@ pub struct SqlStore {
     pub(crate) at: Option<Timestamp>,
     pub(crate) contended: Arc<Contended>,
     pub(crate) watched: Arc<Watched>,
+    pub(crate) lease_marks: Arc<LeaseMarks>,
 }
 
 /// An open write transaction.
@@ -61,6 +63,7 @@ impl SqlStore {
             at: None,
             contended: Arc::default(),
             watched: Arc::new(watched),
+            lease_marks: Arc::default(),
         }
     }
 

@@ -70,8 +70,8 @@ impl BlobRows for ModelStore {
             return Ok(BeginBlob::Going(place));
         }
         entry.used_at = now;
-        entry.record.media_type = blob.media_type;
         if entry.state == BlobState::Coming {
+            entry.record.media_type = blob.media_type;
             return Ok(BeginBlob::Begun(place));
         }
         entry.holds.extend(blob.owner.map(|owner| (owner, now)));

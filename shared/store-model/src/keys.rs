@@ -36,6 +36,7 @@ impl Keys for ModelStore {
         }
         let record = new.created(now);
         state.tenants.api_keys.insert(record.id, record.clone());
+        state.tenants.had_keys = true;
         state.remember(idempotency.as_ref(), record.id.0, now);
         Ok(CreateKeyOutcome::Created(record))
     }
@@ -45,6 +46,11 @@ impl Keys for ModelStore {
         let found = state.tenants.api_keys.get(&id);
         let found = found.filter(|key| state.tenants.rows.get(key.tenant).is_some());
         Ok(found.cloned())
+    }
+
+    async fn had_keys(&self) -> Result<bool> {
+        let (state, _) = self.begin();
+        Ok(state.tenants.had_keys)
     }
 
     async fn list_keys(&self, query: ListKeys) -> Result<Page<KeyRecord>> {

@@ -30,6 +30,8 @@ pub(crate) struct TenantTables {
     /// Including those that have ended.
     pub(crate) erasures: BTreeMap<TenantId, TenantErasure>,
     pub(crate) api_keys: BTreeMap<KeyId, KeyRecord>,
+    /// Whether there ever was a key.
+    pub(crate) had_keys: bool,
     /// Requests under idempotency keys, by tenant, route and key.
     pub(crate) requests: BTreeMap<(TenantId, String, String), Request>,
     /// By tenant and provider.

@@ -5,10 +5,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, LeaseToken, SessionKey};
 use mainspring_shared::store::{
-    BootRecord, Boots, Connections, NewBoot, Owned, PoolTools, Renewal, Result,
+    BootRecord, Boots, Connections, NewBoot, Owned, PoolTools, Renewal, Result, WentBack,
 };
 use mainspring_shared::stored;
 use mainspring_shared::time::Timestamp;
+use mainspring_store_core::{FoundLease, LeaseMarks};
 use uuid::Uuid;
 
 use crate::claim::GrantsToRelease;
@@ -29,13 +30,17 @@ impl Boots for PostgresStore {
     }
 
     fn losses(&self) -> u64 {
-        self.pools.writers.silence.losses()
+        self.pools.writers.silence.losses() + self.lease_marks.times()
+    }
+
+    fn went_back(&self) -> Option<WentBack> {
+        self.lease_marks.last()
     }
 
     async fn renew_boot(&self, boot: BootId, ttl: Duration, in_flight: u32) -> Result<Renewal> {
         renew(
             &self.pools.renewers,
-            &self.grants_to_release,
+            (&self.grants_to_release, &self.lease_marks),
             self.at,
             boot,
             ttl,
@@ -45,6 +50,7 @@ impl Boots for PostgresStore {
     }
 
     async fn stop_boot(&self, boot: BootId) -> Result<()> {
+        self.lease_marks.ended(boot);
         stop(&self.pools.writers, self.at, boot).await
     }
 
@@ -94,7 +100,7 @@ pub(crate) async fn register(pool: &Pool, at: Option<Timestamp>, boot: NewBoot) 
 /// may expire, and nothing else happens.
 pub(crate) async fn renew(
     pool: &Pool,
-    grants_to_release: &GrantsToRelease,
+    (grants_to_release, lease_marks): (&GrantsToRelease, &LeaseMarks),
     at: Option<Timestamp>,
     boot: BootId,
     ttl: Duration,
@@ -114,10 +120,20 @@ pub(crate) async fn renew(
     for row in &rows {
         let mut fields = Fields::new(row, "session_hot");
         let renewed: bool = fields.take("renewed")?;
+        let now = fields.time("now")?;
+        let until: Option<i64> = fields.take("until")?;
+        if renewed_at.is_none() {
+            let found = match until {
+                Some(until) if renewed => FoundLease::Until(Timestamp(until)),
+                Some(_) => FoundLease::Dead,
+                None => FoundLease::Missing,
+            };
+            lease_marks.renewed(boot, found, now, ttl);
+        }
         if !renewed {
             return Ok(Renewal::Dead);
         }
-        renewed_at = Some(fields.time("now")?);
+        renewed_at = Some(now);
         signals.extend(fields.maybe_signals()?);
     }
     if let Err(error) = grants_to_release.give_back(pool).await {

@@ -156,7 +156,8 @@ impl FastPath {
 /// Runs items in as few transactions as possible, in order, and returns an outcome for each. An
 /// item whose session stays locked delays the others at most once. If an item's data is bad, the
 /// call fails and writes nothing, unless the items needed several statements: then earlier ones may
-/// be stored, and get their outcomes when they are sent again.
+/// be stored, and get their outcomes when they are sent again. If the database fails after some of
+/// the items took effect, these have their outcomes, and the others are answered as locked.
 pub(crate) async fn drive<G: Group>(
     pool: &Pool,
     group: &G,
@@ -181,7 +182,9 @@ pub(crate) async fn drive<G: Group>(
             continue;
         }
         passes_left -= 1;
-        drive.pass(batch).await?;
+        if let Err(error) = drive.pass(batch).await {
+            return drive.given_up(error);
+        }
     }
     if let Some(error) = drive.bad_data {
         return Err(error);
@@ -245,6 +248,21 @@ impl<G: Group> Drive<'_, G> {
             self.batches.push(left);
         }
         Ok(())
+    }
+
+    /// The outcomes of a call that ends because of this error. What has taken effect has to be told:
+    /// a client that is told of a failure repeats it. Whoever repeats what is answered as locked
+    /// repeats it under its id or its number, as after this error.
+    fn given_up(self, error: Error) -> Result<Vec<G::Outcome>> {
+        if !self.outcomes.iter().flatten().any(Effect::took_effect) {
+            return Err(error);
+        }
+        tracing::debug!(%error, "the database failed after a part of a group");
+        let outcomes = self.items.iter().zip(self.outcomes);
+        let outcomes =
+            outcomes.map(|(item, outcome)| outcome.map_or_else(|| self.group.locked(item), Ok));
+        let outcomes: Result<Vec<_>> = outcomes.collect();
+        outcomes.map_err(|_| error)
     }
 
     /// Handles bad data in a batch. If nothing of this call is stored, the whole call fails;

@@ -41,6 +41,11 @@ impl Keys for PostgresStore {
         rows.first().map(key_record).transpose()
     }
 
+    async fn had_keys(&self) -> Result<bool> {
+        let rows = fetch(&self.pools.readers, || sql!("keys/ever")).await?;
+        Ok(!rows.is_empty())
+    }
+
     async fn list_keys(&self, query: ListKeys) -> Result<Page<KeyRecord>> {
         let rows = fetch(&self.pools.readers, || {
             sql!("keys/list")
@@ -154,6 +159,11 @@ async fn create_key(
     let Some(created) = one(&mut tx, insert, key_record).await? else {
         return Ok(CreateKeyOutcome::NoTenant);
     };
+    sql!("keys/began")
+        .bind(at.map(|at| at.0))
+        .bind(new.tenant.0)
+        .execute(&mut *tx)
+        .await?;
     tx.commit().await?;
     Ok(CreateKeyOutcome::Created(created))
 }

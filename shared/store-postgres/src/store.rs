@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use mainspring_shared::store::{Result, Watched};
 use mainspring_shared::time::Timestamp;
+use mainspring_store_core::LeaseMarks;
 use sqlx::postgres::PgConnectOptions;
 
 use crate::claim::GrantsToRelease;
@@ -18,6 +19,7 @@ pub struct PostgresStore {
     pub(crate) pools: Pools,
     pub(crate) grants_to_release: Arc<GrantsToRelease>,
     pub(crate) watched: Arc<Watched>,
+    pub(crate) lease_marks: Arc<LeaseMarks>,
     /// Whether pgvector compares vectors in the database.
     pub(crate) pgvector: bool,
     /// For the dedicated connections of tenant moves.
@@ -39,6 +41,7 @@ impl PostgresStore {
             server: settings.server()?,
             grants_to_release: Arc::default(),
             watched: Arc::new(Watched::among_others()),
+            lease_marks: Arc::default(),
             at: None,
         })
     }
@@ -52,6 +55,7 @@ impl PostgresStore {
             server: settings.server()?,
             grants_to_release: Arc::default(),
             watched: Arc::new(Watched::among_others()),
+            lease_marks: Arc::default(),
             at: None,
         })
     }

@@ -474,6 +474,47 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn nothing_is_told_before_the_disk_has_what_it_is_about() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut db = open(&dir);
+        let (log_sync, (end, begins)) = LogSync::held();
+        db.log_sync = Arc::new(log_sync);
+        let told = async |commit| {
+            let tx = begin(&db, commit).await;
+            Box::new(tx).commit().await.expect("commits")
+        };
+        // A durable commit waits for its own round, and whoever may have seen it does, too: readers,
+        // and transactions that do not wait for their own.
+        let mut durable = told(Commit::Durable).await;
+        begins.recv().expect("a round begins");
+        let mut reader = db.wait_for_reads_durable();
+        let mut relaxed = told(Commit::Relaxed).await;
+        for waits in [&mut durable, &mut reader, &mut relaxed] {
+            assert!(waits.now_or_never().is_none());
+        }
+        end.send(Ok(())).expect("the round waits");
+        for waits in [durable, reader, relaxed] {
+            waits.await.expect("the disk works");
+        }
+        // What is relaxed does not wait for its own round, but who reads it does.
+        begins.recv().expect("a round begins");
+        let mut reader = db.wait_for_reads_durable();
+        assert!((&mut reader).now_or_never().is_none());
+        end.send(Ok(())).expect("the round waits");
+        reader.await.expect("the disk works");
+        let renewal = told(Commit::Renewal).await;
+        begins.recv().expect("a round begins");
+        assert!(renewal.now_or_never().is_some());
+        // A round that fails is never told as a success.
+        let mut durable = told(Commit::Durable).await;
+        assert!((&mut durable).now_or_never().is_none());
+        end.send(Err(std::io::Error::other("broken")))
+            .expect("the round waits");
+        durable.await.expect_err("the disk is broken");
+        assert!(db.begin(Commit::Relaxed, None).await.is_err());
+    }
+
+    #[tokio::test]
     async fn a_transaction_that_was_dropped_is_undone_before_the_next() {
         let dir = tempfile::tempdir().expect("a directory");
         let db = open(&dir);

@@ -128,6 +128,27 @@ impl LogSync {
     }
 }
 
+/// The end of each round of a disk in a test, and the news that one has begun.
+#[cfg(test)]
+pub(crate) type Rounds = (Sender<io::Result<()>>, Receiver<()>);
+
+#[cfg(test)]
+impl LogSync {
+    /// A disk whose rounds end when and how the test says.
+    pub(crate) fn held() -> (Self, Rounds) {
+        let (end, ends) = channel();
+        let (begun, begins) = channel();
+        let ends = std::sync::Mutex::new(ends);
+        let keep = move || {
+            begun.send(()).expect("the test listens");
+            let ends = ends.lock().expect("no panic");
+            ends.recv().expect("the test ends it")
+        };
+        let log_sync = Self::with(Box::new(keep)).expect("a thread");
+        (log_sync, (end, begins))
+    }
+}
+
 fn failed() -> Fault {
     let why = "the disk failed to keep the log of the database: look at it, then start again";
     Fault::database(why, Class::Unavailable)
@@ -159,42 +180,22 @@ fn run(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-    use std::time::Duration;
+    use futures::FutureExt as _;
 
     use super::*;
-
-    /// A disk whose rounds end when and how the test says.
-    fn held() -> (LogSync, Sender<io::Result<()>>, Receiver<()>) {
-        let (end, ends) = channel();
-        let (begun, begins) = channel();
-        let ends = Mutex::new(ends);
-        let keep = move || {
-            begun.send(()).expect("the test listens");
-            let ends = ends.lock().expect("no panic");
-            ends.recv().expect("the test ends it")
-        };
-        (
-            LogSync::with(Box::new(keep)).expect("a thread"),
-            end,
-            begins,
-        )
-    }
 
     fn commit(log_sync: &LogSync) -> u64 {
         log_sync.commit(|| ()).0
     }
 
-    async fn waits(log_sync: &LogSync, number: u64) -> bool {
-        let durable = log_sync.durable(number);
-        tokio::time::timeout(Duration::from_millis(20), durable)
-            .await
-            .is_err()
+    /// Whether a commit is not known to be durable: its round is held.
+    fn waits(log_sync: &LogSync, number: u64) -> bool {
+        log_sync.durable(number).now_or_never().is_none()
     }
 
     #[tokio::test]
     async fn a_round_is_for_what_was_committed_before_it_began() {
-        let (log_sync, end, begins) = held();
+        let (log_sync, (end, begins)) = LogSync::held();
         assert_eq!(log_sync.last_started(), 0);
         log_sync.durable(0).await.expect("nothing to wait for");
         assert_eq!(commit(&log_sync), 1);
@@ -207,11 +208,11 @@ mod tests {
             ),
             (2, 3, 3)
         );
-        assert!(waits(&log_sync, 1).await);
+        assert!(waits(&log_sync, 1));
         end.send(Ok(())).expect("it waits");
         log_sync.durable(1).await.expect("it is kept");
         begins.recv().expect("a round for both");
-        assert!(waits(&log_sync, 2).await && waits(&log_sync, 3).await);
+        assert!(waits(&log_sync, 2) && waits(&log_sync, 3));
         end.send(Ok(())).expect("it waits");
         log_sync.durable(2).await.expect("it is kept");
         log_sync.durable(3).await.expect("in the same round");
@@ -223,7 +224,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_disk_that_failed_is_never_believed_again() {
-        let (log_sync, end, begins) = held();
+        let (log_sync, (end, begins)) = LogSync::held();
         let first = commit(&log_sync);
         begins.recv().expect("it begins");
         let second = commit(&log_sync);

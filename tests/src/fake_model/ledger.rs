@@ -1,6 +1,6 @@
 //! The record of every request and how it was answered.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -119,6 +119,13 @@ impl Ledger {
     pub fn of_send(&self, mark: &str) -> Vec<Entry> {
         let of = |entry: &&Entry| entry.send.as_deref() == Some(mark);
         self.book().entries.iter().filter(of).cloned().collect()
+    }
+
+    /// The labels of the sends whose answers are not complete yet.
+    pub fn open(&self) -> BTreeSet<String> {
+        let book = self.book();
+        let open = book.entries.iter().filter(|entry| entry.end.is_none());
+        open.filter_map(|entry| entry.send.clone()).collect()
     }
 
     /// The counts.

@@ -194,9 +194,11 @@ impl Cluster {
         blocking(|| self.workers[n].kill());
     }
 
-    /// Starts a replacement for a dead worker, without waiting for it.
+    /// Starts a replacement for a dead worker on the same port, without waiting for it.
     pub fn replace_worker(&mut self, n: usize) -> Result<()> {
-        self.workers[n] = self.worker(&self.workers[n].name)?;
+        let (name, port) = (&self.workers[n].name, self.workers[n].port);
+        let environment = [("MAINSPRING_NAME", name.as_str())];
+        self.workers[n] = self.program.worker_on(name, port, &environment)?;
         Ok(())
     }
 
@@ -268,20 +270,22 @@ impl Cluster {
     pub async fn busy_worker(&self) -> Result<usize> {
         // A worker killed a moment ago may still hold its lease, while its replacement has the same
         // name.
-        let (now, random) = match self.mysql {
-            Some(_) => ("unix_timestamp()", "rand()"),
-            None => ("extract(epoch FROM now())", "random()"),
+        let now = match self.mysql {
+            Some(_) => "unix_timestamp()",
+            None => "extract(epoch FROM now())",
         };
         let sql = format!(
-            "SELECT b.name FROM session_hot h JOIN boots b ON b.boot_id = h.owner_boot \
+            "SELECT DISTINCT b.name FROM session_hot h JOIN boots b ON b.boot_id = h.owner_boot \
              WHERE b.dead_at IS NULL AND b.lease_until > {now} * 1000 AND NOT EXISTS ( \
                  SELECT 1 FROM boots n WHERE n.name = b.name AND n.started_at > b.started_at \
-             ) ORDER BY {random} LIMIT 1"
+             ) ORDER BY 1"
         );
         for _ in 0..200 {
-            let name = self.query(&sql)?;
-            if let Some(n) = self.workers.iter().position(|worker| worker.name == name) {
-                return Ok(n);
+            let names = self.query(&sql)?;
+            let is_busy = |n: &usize| names.lines().any(|name| name == self.workers[*n].name);
+            let busy: Vec<usize> = (0..self.workers.len()).filter(is_busy).collect();
+            if !busy.is_empty() {
+                return Ok(busy[super::any_of(busy.len())]);
             }
             pause(Duration::from_millis(10)).await;
         }

@@ -21,6 +21,8 @@ pub struct Plan {
     pub sessions: usize,
     /// Sends that a worker may run at once.
     pub concurrency: u32,
+    /// Whether the model has a price and the tenant a limit of money, far beyond what it spends.
+    pub priced: bool,
     /// The clients' operations.
     pub ops: Vec<Op>,
     /// The faults.
@@ -170,7 +172,7 @@ pub enum Trouble {
 
 /// Methods at whose calls faults may strike, with about the most calls of each to expect while it
 /// matters.
-const METHODS: [(&str, u64); 25] = [
+const METHODS: [(&str, u64); 30] = [
     ("accept_sends", 16),
     ("accept_sends", 16),
     ("cancel_sends", 4),
@@ -196,16 +198,24 @@ const METHODS: [(&str, u64); 25] = [
     ("create_timers", 3),
     ("read_round", 6),
     ("get_sends", 20),
+    ("reserve_money", 20),
+    ("settle_money", 20),
+    ("sweep_money", 30),
+    ("owned_sessions", 30),
+    ("stop_boot", 3),
 ];
 
 /// Named points in the code, with about the most passes through each to expect while it matters.
-const POINTS: [(&str, u64); 6] = [
+pub const POINTS: [(&str, u64); 9] = [
     ("group.small", 40),
     ("group.unanswered", 60),
     ("live.full", 20),
     ("cache.full", 12),
     ("ring.full", 10),
     ("admit.lost", 16),
+    ("dispatch.lost", 8),
+    ("dispatch.unheard", 8),
+    ("block.closed", 16),
 ];
 
 impl Plan {
@@ -247,6 +257,7 @@ impl Plan {
             schedulers,
             sessions,
             concurrency: chance.pick(&[1, 2, 8]),
+            priced: chance.one_in(2),
             ops,
             faults,
         }

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mainspring_shared::entropy::Entropy;
-use mainspring_shared::store::{Inspect, Result};
+use mainspring_shared::id::TenantId;
+use mainspring_shared::store::{Inspect, Result, TenantPatch};
+use mainspring_shared::tenant::{Limits, Usd};
 use mainspring_shared::time::Timestamp;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -20,6 +22,9 @@ use super::gate::{EPOCH_MS, Virtual};
 use super::plan::{Fault, Harm, Plan, Trouble};
 use super::wires::{Jobs, QueueMood, SharedBus};
 use crate::world::Acts;
+
+/// The tenant's limit of money in a day, in millionths of a dollar.
+const LIMIT: u64 = 1_000_000_000_000;
 
 /// Entropy that derives values from the seed in the order in which they are drawn.
 #[derive(Debug)]
@@ -262,6 +267,19 @@ impl Core {
     pub(super) async fn read<T: Send>(&self, call: impl Future<Output = Result<T>> + Send) -> T {
         let read = self.made(call).await;
         read.unwrap_or_else(|error| panic!("the store itself fails: {error}"))
+    }
+
+    /// Gives the tenant a limit of money that it will not reach.
+    pub(super) async fn limit_money(&self) {
+        let patch = TenantPatch {
+            limits: Some(Limits {
+                usd_per_day: Some(Usd(LIMIT)),
+                ..Limits::default()
+            }),
+            ..TenantPatch::default()
+        };
+        self.read(self.store.update_tenant(TenantId::DEFAULT, patch))
+            .await;
     }
 
     /// Whether a process cannot reach the database.

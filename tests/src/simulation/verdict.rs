@@ -41,6 +41,9 @@ fn open(dump: &Dump) -> Vec<String> {
             open.push(format!("{:?} is {:?}", run.run.key, run.run.status));
         }
     }
+    for aside in &dump.money_aside {
+        open.push(format!("{aside:?} is not settled"));
+    }
     for (timer, _) in &dump.timers {
         if matches!(timer.state.status, TimerStatus::Armed) {
             open.push(format!("{} is armed", timer.id));
@@ -77,6 +80,9 @@ pub(super) async fn judged(known: &Known) -> Vec<String> {
     let dump = core.read(core.store.dump()).await;
     found.extend(open(&dump));
     fates(known, &dump, &mut found);
+    if core.plan.priced {
+        money(&dump, &mut found);
+    }
     ledgers(known, &dump, &mut found);
     let history = History {
         entries: known.book.entries(),
@@ -149,6 +155,17 @@ fn fates(known: &Known, dump: &Dump, found: &mut Vec<String>) {
         if mine && !accepted.contains(&id) && !doubtful.contains(mark) {
             found.push(format!("{id} is stored, and nobody was told of it"));
         }
+    }
+}
+
+/// No less was entered than the calls cost whose usage is known.
+fn money(dump: &Dump, found: &mut Vec<String>) {
+    let calls = dump.sessions.iter().flat_map(|session| &session.paid);
+    let cost: f64 = calls.filter_map(|usage| usage.cost_usd).sum();
+    let entered: u64 = dump.money_days.iter().map(|(_, _, spent)| spent).sum();
+    // Usages are sums of fractions of a dollar.
+    if (entered as f64) < cost * 1e9 - 1.0 {
+        found.push(format!("{entered} was entered for calls of ${cost}"));
     }
 }
 

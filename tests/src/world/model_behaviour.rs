@@ -15,6 +15,8 @@ pub struct ModelBehaviour {
     pub counts: Option<f64>,
     /// Refuses requests with more tokens than this.
     pub window: Option<u64>,
+    /// Does not say why it refuses such requests.
+    pub is_wordless: bool,
     /// How many tokens of its input it reads from a cache, and how many it writes to one.
     pub caches: Option<(u64, u64)>,
     /// Refuses every temperature but 1.
@@ -32,6 +34,7 @@ impl Default for ModelBehaviour {
         Self {
             counts: None,
             window: None,
+            is_wordless: false,
             caches: None,
             is_tempered: false,
             answer_takes: Duration::ZERO,
@@ -60,6 +63,9 @@ impl ModelBehaviour {
         }
         let tokens = self.count(request);
         match self.window {
+            Some(window) if tokens > window && self.is_wordless => Err(Error::InvalidRequest {
+                message: "HTTP 400".to_owned(),
+            }),
             Some(window) if tokens > window => Err(Error::ContextOverflow {
                 message: format!("prompt is too long: {tokens} tokens > {window} maximum"),
             }),

@@ -47,6 +47,7 @@ pub struct Asked {
 ///   `{"finish", "text", "calls"}` ends as `paused`, `failed` or any other word says.
 /// - `sleep MS`: thinks this long.
 /// - `stream COUNTxMS`: streams this many pieces with this pause after each, skipping those already said.
+/// - `counted N`: breaks off in the middle of its first answer's call, after it has counted N input tokens, if not 0.
 /// - `break N`: breaks off in the middle of its first N answers.
 /// - `crash`: panics in the middle of an answer.
 /// - `fail N`: fails the first N calls with this text.
@@ -489,6 +490,20 @@ impl Script {
                 let left = (since + Duration::from_mins(1)).saturating_sub(self.clock.monotonic());
                 self.clock.sleep(left).await;
                 return Ok(reply(&format!("begun {id}"), Vec::new(), Finish::Stop));
+            }
+            "counted" if self.calls(&user) == 1 => {
+                if number > 0 {
+                    on_chunk(Chunk::Counted(Usage {
+                        input_tokens: number,
+                        output_tokens: 1,
+                        ..Usage::default()
+                    }));
+                }
+                on_chunk(Chunk::Hidden("{\"path\": \"half of a call"));
+                return Err(Error::Unavailable {
+                    message: "scripted".into(),
+                    retry_after: None,
+                });
             }
             "break" if self.calls(&user) <= number as usize => {
                 on_chunk(Chunk::Text("half of an answer"));

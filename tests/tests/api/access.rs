@@ -130,6 +130,60 @@ async fn a_key_that_is_sent_to_an_open_server_is_checked() {
 }
 
 #[tokio::test]
+async fn the_first_key_ends_access_without_keys_on_every_scheduler_and_for_good() {
+    let world = World::new().await;
+    let api = world.ready_for(Access::UntilKeys).await;
+    let other = world.ready_for(Access::UntilKeys).await;
+    api.get("/v1/tenants").await.ok(200);
+    other.get("/v1/tenants").await.ok(200);
+    // A proxy on this machine speaks for others.
+    for header in ["x-forwarded-for", "forwarded", "via", "x-real-ip"] {
+        let call = api.call("GET", "/v1/tenants").header(header, "10.0.0.1");
+        call.send().await.problem(401, "auth.missing");
+    }
+    // Whichever tenant it is for.
+    let blue = api.post("/v1/tenants", &json!({ "name": "blue" })).await;
+    let id = blue.ok(201)["id"].clone();
+    let body = json!({ "scopes": ["admin"], "tenant": id });
+    let made = other.post("/v1/keys", &body).await.ok(201);
+    for server in [&api, &other] {
+        server.get("/v1/tenants").await.problem(401, "auth.missing");
+        let body = json!({ "scopes": ["admin"] });
+        let again = server.post("/v1/keys", &body).await;
+        again.problem(401, "auth.missing");
+    }
+    let key = made["key"].as_str().expect("the token");
+    let path = format!("/v1/keys/{}", made["id"].as_str().expect("an id"));
+    let revoked = ask(&api, key, "DELETE", &path, &Value::Null).await;
+    assert_eq!(revoked.status, 204);
+    api.get("/v1/tenants").await.problem(401, "auth.missing");
+    let fresh = world.ready_for(Access::UntilKeys).await;
+    fresh.get("/v1/tenants").await.problem(401, "auth.missing");
+}
+
+#[tokio::test]
+async fn a_wrong_secret_is_no_use_of_a_key() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (_, admin) = tenant(&api, "blue", &["admin"]).await;
+    let made = json!({ "scopes": ["read"] });
+    let made = ask(&api, &admin, "POST", "/v1/keys", &made).await.ok(201);
+    let path = format!("/v1/keys/{}", made["id"].as_str().expect("an id"));
+    let prefix = made["prefix"].as_str().expect("a prefix");
+    let wrong = format!("{prefix}_{}", "0".repeat(64));
+    let refused = ask(&api, &wrong, "GET", "/v1/sessions", &Value::Null).await;
+    refused.problem(401, "auth.invalid");
+    let shown = ask(&api, &admin, "GET", &path, &Value::Null).await.ok(200);
+    assert_eq!(shown["last_used_at"], Value::Null);
+    let key = made["key"].as_str().expect("the token");
+    ask(&api, key, "GET", "/v1/sessions", &Value::Null)
+        .await
+        .ok(200);
+    let shown = ask(&api, &admin, "GET", &path, &Value::Null).await.ok(200);
+    assert_ne!(shown["last_used_at"], Value::Null);
+}
+
+#[tokio::test]
 async fn a_scope_allows_what_it_is_for_and_nothing_else() {
     let world = World::new().await;
     let api = locked(&world).await;

@@ -129,7 +129,7 @@ fn body_of(method: &str, path: &str, call: &str) -> Value {
 }
 
 /// Every operation of the API description that names something in its path.
-fn operations() -> Vec<(String, String)> {
+pub(crate) fn operations() -> Vec<(String, String)> {
     let document = include_str!("../../../docs/openapi.json");
     let document: Value = serde_json::from_str(document).expect("is JSON");
     let paths = document["paths"].as_object().expect("has paths");

@@ -34,14 +34,14 @@ impl Verifier for Trusting {
         let left: i64 = seconds.parse().unwrap_or(60);
         Ok(Identity {
             tenant: tenant.to_owned(),
-            scopes: Scopes::from_text(scope),
+            scopes: Scopes::from_text(&scope.replace('+', " ")),
             subject: "ann".to_owned(),
             expires_at: Timestamp(SystemClock::new().now().0 + left * 1_000),
         })
     }
 }
 
-async fn trusting(world: &World) -> Scheduler {
+pub(crate) async fn trusting(world: &World) -> Scheduler {
     let access = Access::Keys {
         root: Some(RootKey::new(ROOT)),
         issuers: Some(Arc::new(Trusting)),

@@ -43,6 +43,7 @@ mod provider_keys;
 mod prune;
 mod quarantine;
 mod refused_runs;
+mod rights;
 mod runs;
 mod send_agents;
 mod sends;

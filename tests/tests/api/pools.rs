@@ -1,5 +1,8 @@
 //! Worker pools that tenants may use.
 
+use mainspring_shared::id::BootId;
+use mainspring_shared::store::{NewBoot, PROTOCOL, Role};
+use mainspring_shared::tool::Published;
 use serde_json::{Value, json};
 
 use crate::access::{ROOT, ask, locked, tenant};
@@ -124,4 +127,41 @@ async fn what_is_one_tenants_own_is_named_by_no_other_one() {
     refused(&answer, "/agent/pool", why);
     allow(&api, &red, &json!({ "own": ["blue"] })).await;
     session(&api, &of_red, agent()).await.ok(201);
+}
+
+#[tokio::test]
+async fn the_tools_of_another_tenants_pool_are_not_listed() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let (id, blue) = tenant(&api, "blue", &SCOPES).await;
+    let (_, red) = tenant(&api, "red", &SCOPES).await;
+    allow(&api, &id, &json!({ "own": ["blue"] })).await;
+    for (n, pool, tool) in [(1, "blue", "ledger"), (2, "shared", "grep")] {
+        let tools = Published {
+            tools: [(tool.to_owned(), "Does it.".to_owned())].into(),
+            ..Published::default()
+        };
+        let worker = NewBoot {
+            id: BootId(uuid::Uuid::from_u128(n)),
+            role: Role::Worker,
+            name: "one".to_owned(),
+            pool: pool.to_owned(),
+            concurrency: 1,
+            ttl: std::time::Duration::from_mins(1),
+            protocol: PROTOCOL,
+            tools,
+        };
+        let registered = world.store.register_boot(worker).await;
+        registered.expect("registers");
+    }
+    let listed = async |key: &str| {
+        let listed = ask(&api, key, "GET", "/v1/tools", &Value::Null).await;
+        let listed = listed.ok(200)["data"].clone();
+        let tools = listed.as_array().expect("a list").iter();
+        let names = tools.map(|tool| tool["name"].as_str().expect("a name").to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&blue).await, ["grep", "ledger"]);
+    assert_eq!(listed(&red).await, ["grep"]);
+    assert_eq!(listed(ROOT).await, ["grep", "ledger"]);
 }

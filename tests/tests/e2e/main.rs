@@ -15,6 +15,7 @@ mod isolation;
 mod journal;
 mod long_memory;
 mod malformed;
+mod own_secrets;
 mod row_security;
 mod runs;
 mod spans_off;

@@ -87,7 +87,7 @@ async fn an_agent_writes_asks_delegates_and_reads_over_a_kill() -> Result<()> {
     Ok(())
 }
 
-fn text(value: &Value, member: &str) -> Result<String> {
+pub(crate) fn text(value: &Value, member: &str) -> Result<String> {
     let text = value[member].as_str();
     Ok(text
         .with_context(|| format!("{member} of {value}"))?
@@ -188,7 +188,7 @@ async fn pause(time: Duration) {
 }
 
 /// Makes a send to a session; returns the results of its calls, in order.
-async fn results_of(
+pub(crate) async fn results_of(
     caller: &mut RetryingClient,
     session: &str,
     input: &str,

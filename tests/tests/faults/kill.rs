@@ -19,6 +19,9 @@ async fn killed_workers_lose_nothing_and_repeat_only_what_was_under_way() -> Res
         return Ok(());
     };
     let load = Load::start(cluster.urls(), Shape::default()).await?;
+    let hit = cluster.kill_in_a_call().await?;
+    cluster.replace_worker(hit)?;
+    cluster.all_ready()?;
     let end = monotonic() + fault_duration();
     while monotonic() < end {
         pause(between(200 * MS, 1_000 * MS)).await;

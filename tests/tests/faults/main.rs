@@ -6,6 +6,7 @@ mod context;
 mod detached;
 mod kill;
 mod limits;
+mod mcp;
 mod model;
 mod money;
 mod mysql;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use mainspring_benches::stats::percentile;
 use mainspring_shared::time::Timestamp;
 use mainspring_tests::faults::{
-    Cluster, Effect, Load, Machine, Recipe, RetryingClient, RowLock, Shape, fault_duration,
+    Caught, Cluster, Effect, Load, Machine, Recipe, RetryingClient, RowLock, Shape, fault_duration,
     monotonic, now, pause, say, settle,
 };
 use serde_json::{Value, json};
@@ -78,15 +78,25 @@ async fn workers_that_sleep_in_turn_are_replaced_meanwhile() -> Result<()> {
     };
     let load = Load::start(cluster.urls(), Shape::default()).await?;
     let end = monotonic() + fault_duration();
-    while monotonic() < end {
-        pause(500 * MS).await;
-        let sleeper = cluster.busy_worker().await?;
-        let place = cluster.fault_log.begin("a worker sleeps", Effect::Sleeps);
-        cluster.workers[sleeper].pause()?;
-        // Longer than the lease, so that others have its sessions when it resumes.
-        pause(3_500 * MS).await;
-        cluster.workers[sleeper].resume()?;
+    loop {
+        let Caught { worker, place } = cluster.catch("a worker sleeps", Effect::Sleeps).await?;
+        // Until others have its sessions.
+        let name = &cluster.workers[worker].name;
+        let last = format!(
+            "SELECT dead_at IS NOT NULL FROM boots WHERE name = '{name}' \
+             ORDER BY started_at DESC LIMIT 1"
+        );
+        cluster
+            .until("a takeover", 30_000 * MS, async |cluster| {
+                Ok(cluster.query(&last)? == "t")
+            })
+            .await?;
+        cluster.workers[worker].resume()?;
         cluster.fault_log.end(place);
+        if monotonic() > end {
+            break;
+        }
+        pause(500 * MS).await;
     }
     let report = settle("sleeping workers", &mut cluster, load).await?;
     ensure!(

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
+use mainspring_benches::client::Client;
+use mainspring_benches::process::Process;
 use mainspring_benches::servers::{BaseBackup, Postgres};
 use mainspring_tests::faults::{Cluster, Recipe, RetryingClient, blocking, monotonic, pause};
 use serde_json::{Value, json};
@@ -13,7 +16,10 @@ use serde_json::{Value, json};
 const POINT: &str = "before_the_mistake";
 
 /// How long accepted sends may take to end.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// An answer that takes longer than it takes to see that it has begun.
+const LONG: &str = "[[stream 40x100ms]]";
 
 /// Makes sends to new sessions without waiting for them; returns their ids.
 async fn accepted(
@@ -113,29 +119,32 @@ async fn what_was_accepted_before_the_point_ends_on_a_restored_database() -> Res
     let backup = blocking(|| cluster.postgres.base_backup())?;
     before.extend(accepted(&mut caller, "behind", "", 10).await?);
     let answered = ended(&mut caller, &before).await?;
-    // As many as the workers run at once, and as many again that wait for a seat.
-    let under_way = accepted(&mut caller, "long", "[[stream 40x50ms]]", 16).await?;
+    // The point is between accept and answer: some run, and others are queued, since the workers
+    // stand still until it is made.
+    let mut under_way = accepted(&mut caller, "long", LONG, 8).await?;
     cluster
-        .until(
-            "a point between accept and answer",
-            LIMIT,
-            async |cluster| {
-                let found = statuses(cluster)?;
-                let has = |status: &str| found.get(status).is_some_and(|count| *count > 0);
-                Ok(has("running") && has("queued"))
-            },
-        )
+        .until("sends that run", LIMIT, async |cluster| {
+            Ok(statuses(cluster)?.contains_key("running"))
+        })
         .await?;
+    for worker in &cluster.workers {
+        worker.pause()?;
+    }
+    under_way.extend(accepted(&mut caller, "queued", LONG, 8).await?);
+    let at_point = statuses(&cluster)?;
+    let has = |status: &str| at_point.get(status).is_some_and(|count| *count > 0);
+    ensure!(has("running") && has("queued"), "{at_point:?}");
     blocking(|| cluster.postgres.restore_point(POINT))?;
+    for worker in &cluster.workers {
+        worker.resume()?;
+    }
     let later = accepted(&mut caller, "later", "", 5).await?;
     ended(&mut caller, &later).await?;
     ended(&mut caller, &under_way).await?;
 
     disaster(&mut cluster, backup)?;
     let found = statuses(&cluster)?;
-    let count: usize = found.values().sum();
-    ensure!(count == before.len() + under_way.len(), "{found:?}");
-    ensure!(found.get("completed") == Some(&before.len()), "{found:?}");
+    ensure!(found == at_point, "{found:?}, not {at_point:?}");
     start_all(&mut cluster)?;
     // Answered sends are unchanged, and those that were running are answered once more.
     for (known, id) in answered.iter().zip(&before) {
@@ -152,8 +161,125 @@ async fn what_was_accepted_before_the_point_ends_on_a_restored_database() -> Res
     ensure!(again.iter().all(|id| !later.contains(id)), "{again:?}");
     ended(&mut caller, &again).await?;
     // A client that repeats a request that was kept does not.
-    let same = accepted(&mut caller, "long", "[[stream 40x50ms]]", 16).await?;
+    let mut same = accepted(&mut caller, "long", LONG, 8).await?;
+    same.extend(accepted(&mut caller, "queued", LONG, 8).await?);
     ensure!(same == under_way, "{same:?} {under_way:?}");
+    cluster.audit()?;
+    cluster.passed();
+    Ok(())
+}
+
+/// Sessions whose windows a worker has in its cache when the database goes back.
+const WARM: usize = 6;
+
+/// How soon each process has to tell that the database went back.
+const TOLD_WITHIN: Duration = Duration::from_secs(10);
+
+/// Sends to each session, one after the other, and waits for the answers.
+async fn each(caller: &mut RetryingClient, sessions: &[String], name: &str) -> Result<()> {
+    for (n, session) in sessions.iter().enumerate() {
+        let body = json!({ "input": format!("[[send {name}-{n}]] {name} {n}") });
+        let path = format!("/v1/sessions/{session}/sends");
+        let key = format!("{name}-{n}");
+        let answer = caller.post(&path, &body, &key).await?;
+        ensure!(answer.status == 202, "{} {:?}", answer.status, answer.body);
+        let id = answer.json()?["id"].as_str().map(str::to_owned);
+        ended(caller, &[id.context("a send has an id")?]).await?;
+    }
+    Ok(())
+}
+
+/// What a process says of its readiness.
+async fn readiness(url: &str) -> Result<String> {
+    let mut client = Client::connect(url).await?;
+    let answer = client.request("GET", "/readyz", Bytes::new()).await?;
+    Ok(String::from_utf8(answer.body.to_vec())?)
+}
+
+/// Nothing is restarted: the workers keep what they know of sessions, and the server behind their
+/// connections is another one all at once, as after a failover that lost commits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_model_is_shown_what_a_database_that_went_back_has_lost() -> Result<()> {
+    let recipe = Recipe {
+        workers: 2,
+        schedulers: 1,
+        proxied: true,
+        keep_bodies: true,
+        ..Recipe::default()
+    };
+    let Some(mut cluster) = Cluster::start(recipe).await? else {
+        return Ok(());
+    };
+    blocking(|| cluster.postgres.archive())?;
+    cluster.all_ready()?;
+    let mut caller = RetryingClient::new(cluster.urls(), 0);
+    let mut sessions = Vec::new();
+    for n in 0..WARM {
+        let answer = caller
+            .post("/v1/sessions", &json!({}), &format!("session-{n}"))
+            .await?;
+        let id = answer.json()?["id"].as_str().map(str::to_owned);
+        sessions.push(id.context("a session has an id")?);
+    }
+    each(&mut caller, &sessions, "kept").await?;
+    let backup = blocking(|| cluster.postgres.base_backup())?;
+    blocking(|| cluster.postgres.restore_point(POINT))?;
+    // Each worker has the lost messages of some of the sessions in its cache.
+    each(&mut caller, &sessions, "lost").await?;
+    each(&mut caller, &sessions, "gone").await?;
+    let restored = blocking(|| {
+        cluster.postgres.stop();
+        cluster.postgres.restored(backup, POINT)
+    })?;
+    let proxy = cluster.proxy.as_ref().context("there is a proxy")?;
+    proxy.lead_to(restored.port());
+    cluster.postgres = restored;
+    let all = cluster.workers.iter().chain(&cluster.schedulers);
+    let mut urls: Vec<String> = all.map(Process::url).collect();
+    // One of the workers does nothing while the other one gives the numbers of the lost messages to
+    // other ones.
+    cluster.workers[0].pause()?;
+    each(&mut caller, &sessions, "other").await?;
+    cluster.workers[0].resume()?;
+    cluster.workers[1].pause()?;
+    each(&mut caller, &sessions, "again").await?;
+    cluster.workers[1].resume()?;
+    let awake = monotonic();
+    while let Some(url) = urls.last().cloned() {
+        let said = readiness(&url).await.unwrap_or_default();
+        if said.starts_with("ok\n") && said.contains("went back in time") {
+            urls.pop();
+        }
+        let took = monotonic().saturating_sub(awake);
+        ensure!(took < TOLD_WITHIN, "{url} says {said} after {took:?}");
+        pause(Duration::from_millis(50)).await;
+    }
+    let calls = cluster.model.ledger().entries();
+    for (n, _) in sessions.iter().enumerate() {
+        for (name, seen) in [
+            ("other", ["kept"].as_slice()),
+            ("again", &["kept", "other"]),
+        ] {
+            let mark = format!("{name}-{n}");
+            let mut mine = calls
+                .iter()
+                .filter(|call| call.send.as_ref() == Some(&mark));
+            let body = mine.next_back().and_then(|call| call.body.clone());
+            let body = body.with_context(|| format!("{mark} was not asked"))?;
+            for seen in seen {
+                ensure!(
+                    body.contains(&format!("{seen} {n}")),
+                    "{mark} lacks {seen}: {body}"
+                );
+            }
+            for lost in ["lost", "gone"] {
+                ensure!(
+                    !body.contains(lost),
+                    "{mark} is shown what is {lost}: {body}"
+                );
+            }
+        }
+    }
     cluster.audit()?;
     cluster.passed();
     Ok(())

@@ -87,11 +87,12 @@ async fn kill_one(cluster: &mut Cluster) -> Result<()> {
             }
         }
         kind => {
-            let victim = if kind == 2 {
-                any_of(cluster.workers.len())
-            } else {
-                cluster.busy_worker().await?
-            };
+            // Towards the end there may be no busy one.
+            let busy = cluster.busy_worker().await;
+            let victim = busy
+                .ok()
+                .filter(|_| kind > 2)
+                .unwrap_or_else(|| any_of(cluster.workers.len()));
             fault_log.during("a worker is killed", Effect::Repeats, || {
                 cluster.kill_worker(victim);
             });
@@ -120,15 +121,20 @@ async fn round(
         let mark = format!("r{number}n{n:02}");
         runs.push(FanOut::start(&mut caller, &mark, amount.leaves, amount.at_once).await?);
     }
+    let hit = cluster.kill_in_a_call().await?;
+    cluster.replace_worker(hit)?;
+    cluster.all_ready()?;
     let mut over = false;
-    while monotonic() < until && !over {
+    while !over {
         pause(between(200 * MS, 1_000 * MS)).await;
         kill_one(cluster).await?;
-        // Keep killing at least this often even if the runs are quicker: there are still timers to
-        // fire.
+        // At least this often, even if the runs are quicker or time is up: there are still timers
+        // to fire.
         over = cluster.fault_log.faults().len() - begun > 2;
-        for run in &runs {
-            over = over && run.is_over(&mut caller).await?;
+        if over && monotonic() < until {
+            for run in &runs {
+                over = over && run.is_over(&mut caller).await?;
+            }
         }
     }
     let mut ended = Vec::new();

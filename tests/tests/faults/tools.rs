@@ -255,15 +255,19 @@ async fn killed_workers_act_once_and_repeat_only_what_may_be_repeated() -> Resul
             stop.clone(),
         ));
     }
+    let hit = cluster.kill_in_a_call().await?;
+    cluster.replace_worker(hit)?;
+    cluster.all_ready()?;
     let end = monotonic() + fault_duration();
-    let mut kills = 0;
+    let mut kills = 1;
     while monotonic() < end {
         pause(between(200 * MS, 1_000 * MS)).await;
-        let victim = if any_of(2) == 0 {
-            any_of(cluster.workers.len())
-        } else {
-            cluster.busy_worker().await?
-        };
+        // All sends may be waiting for their clients.
+        let busy = cluster.busy_worker().await;
+        let victim = busy
+            .ok()
+            .filter(|_| any_of(2) > 0)
+            .unwrap_or_else(|| any_of(cluster.workers.len()));
         cluster.kill_worker(victim);
         cluster.replace_worker(victim)?;
         cluster.all_ready()?;

@@ -20,7 +20,7 @@ use mainspring_shared::tool::{CallResult, ToolEntry, call_id};
 use mainspring_tests::world::{Fault, FaultPlan, Faulty, World};
 use mainspring_tools::builtin::{self, Background, Settings, Shell, WorkspaceSettings};
 use mainspring_worker::WorkerConfig;
-use mainspring_worker::llm::estimate_tokens;
+use mainspring_worker::llm::{estimate_request_tokens, estimate_tokens};
 use uuid::Uuid;
 
 const NEVER: FaultPlan = FaultPlan {
@@ -460,6 +460,28 @@ async fn a_defect_keeps_what_was_spent_and_told() {
         estimate_tokens("some words of an answer")
     );
     world.audit().await;
+}
+
+/// A provider bills what it has read and written when it breaks off: by its own count, if it has told one.
+#[tokio::test(start_paused = true)]
+async fn a_broken_answer_is_paid_for_as_it_was_counted_or_by_estimate() {
+    for counted in [11, 0] {
+        let world = World::new().await;
+        let _worker = world.worker("w", world.store.clone());
+        let key = world.session(AgentSpec::default()).await;
+        let id = world.send(key, &format!("counted {counted}")).await;
+        let usage = world.settle(&[id]).await.remove(0).usage;
+        let asked = world.script.ledger();
+        assert_eq!(asked.len(), 2);
+        let estimate = estimate_request_tokens(&asked[0].request);
+        // The second answer counts ten tokens, and writes five.
+        let input = if counted == 0 { estimate } else { counted };
+        assert_eq!(usage.input_tokens, 10 + input);
+        let half = estimate_tokens("{\"path\": \"half of a call");
+        assert_eq!(usage.output_tokens, 5 + half);
+        assert!(usage.estimated);
+        world.audit().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,6 +17,7 @@ mod misbehaving;
 mod progress;
 mod script;
 mod server;
+mod sessions;
 mod stdio;
 mod tasks;
 

@@ -1,7 +1,7 @@
 //! Simulated worlds generated from seeds. `cargo xtask simulate` runs thousands of them.
 
 use mainspring_shared::agent::OnBusy;
-use mainspring_tests::simulation::{Backing, Fault, Harm, Op, Plan, What, run, shrunk};
+use mainspring_tests::simulation::{Backing, Fault, Harm, Op, POINTS, Plan, What, run, shrunk};
 use serde_json::{Value, json};
 
 /// Runs seeds, and reports which fail and how.
@@ -49,6 +49,7 @@ fn small_worlds(ops: &[(u64, What)], faults: &[Fault]) {
             schedulers: 1,
             sessions: 1,
             concurrency: 2,
+            priced: seed % 2 == 0,
             ops: ops.collect(),
             faults: faults.to_vec(),
         };
@@ -113,6 +114,50 @@ fn messages_that_interrupt_a_round_take_none_of_its_retries() {
         (500, send(OnBusy::Interrupt, fails)),
     ];
     small_worlds(&ops, &[]);
+}
+
+/// A point that no world passes finds nothing.
+#[test]
+fn worlds_pass_every_named_point_and_suffer_there() {
+    for (name, _) in POINTS {
+        let suffered = (0..200).any(|seed| {
+            let mut plan = Plan::of(seed);
+            plan.faults = vec![Fault::Point { name, nth: 0 }];
+            let outcome = run(&plan, Backing::Model, true);
+            assert!(
+                outcome.violations.is_empty(),
+                "{name}, {seed}: {outcome:#?}"
+            );
+            outcome
+                .trace
+                .iter()
+                .any(|line| line.ends_with(&format!(" {name} #0")))
+        });
+        assert!(suffered, "{name}");
+    }
+}
+
+/// What is set aside for calls is settled, whatever happens to reservations and settlements.
+#[test]
+fn money_that_was_set_aside_is_settled_whatever_dies() {
+    let works =
+        |ms: u32| json!({ "fail": 0, "ms": ms, "rounds": [[["look", { "ms": 5, "n": 1 }]]] });
+    let ops: Vec<_> = (0..6)
+        .map(|n| (300, send(OnBusy::Enqueue, works(20 + n))))
+        .collect();
+    for method in ["reserve_money", "settle_money", "sweep_money"] {
+        for harm in [
+            Harm::Before,
+            Harm::After,
+            Harm::DiesBefore(500),
+            Harm::DiesAfter(500),
+            Harm::StopsAfter(15_000),
+        ] {
+            for nth in [0, 2] {
+                small_worlds(&ops, &[Fault::Call { method, nth, harm }]);
+            }
+        }
+    }
 }
 
 #[test]

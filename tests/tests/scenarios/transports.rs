@@ -15,6 +15,7 @@ mod responses;
 mod server;
 mod thinking;
 mod verbatim;
+mod wordless;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +85,7 @@ pub(crate) async fn ask(model: &dyn Model, request: &Request) -> Heard {
     let mut hear = |chunk: Chunk<'_>| match chunk {
         Chunk::Text(piece) => text.push_str(piece),
         Chunk::Reasoning(piece) => reasoning.push_str(piece),
-        Chunk::Background(_) => {}
+        Chunk::Hidden(_) | Chunk::Counted(_) | Chunk::Background(_) => {}
     };
     let reply = model.complete(request, &mut hear).await;
     Heard {

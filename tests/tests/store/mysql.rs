@@ -10,7 +10,12 @@ mod locked;
 mod opened;
 mod proxy;
 mod schema;
+mod spoilt;
 mod statements;
 #[path = "sqlite/steps.rs"]
 #[expect(dead_code, reason = "what only SQLite's tests use")]
 mod steps;
+#[path = "sqlite/stopped.rs"]
+mod stopped;
+#[path = "sqlite/went_back.rs"]
+mod went_back;

@@ -22,4 +22,5 @@ mod traffic;
 mod unreadable;
 mod vectors;
 mod waits;
+mod went_back;
 mod world;

@@ -10,8 +10,10 @@ mod path;
 mod spoilt;
 mod statements;
 mod steps;
+mod stopped;
 mod tenant_tables;
 mod unreadable;
+mod went_back;
 
 /// The schema version of the newest migration.
 pub(crate) fn newest() -> i64 {

@@ -137,7 +137,22 @@ impl<'a> ChunkSink<'a> {
         (self.on_chunk)(Chunk::Background(id));
     }
 
-    /// Appends data that is not streamed: a signature, or a part of arguments.
+    /// Appends a part of a call's arguments.
+    pub(super) fn arguments(&mut self, text: &mut String, piece: &str) -> Result<(), Error> {
+        if !piece.is_empty() {
+            (self.on_chunk)(Chunk::Hidden(piece));
+        }
+        self.silent(text, piece)
+    }
+
+    /// Reports what the provider has counted so far.
+    pub(super) fn counted(&mut self, usage: Option<Usage>) {
+        if let Some(usage) = usage {
+            (self.on_chunk)(Chunk::Counted(usage));
+        }
+    }
+
+    /// Appends data that is not streamed, such as a signature.
     pub(super) fn silent(&mut self, text: &mut String, piece: &str) -> Result<(), Error> {
         if self.may_wait {
             return self.append(text, piece).map(drop);

@@ -15,6 +15,8 @@ struct Known {
     calibration: Calibration,
     /// Whether it changed since it was stored.
     changed: bool,
+    /// What was expected and counted for the request for which this process has seen the most counted.
+    most: Option<(u64, u64)>,
 }
 
 /// The calibrations of all models: from counts in this process, and from what others stored.
@@ -34,10 +36,22 @@ impl Calibrations {
         let known = all.entry(key).or_insert_with(|| Known {
             calibration: Calibration::new(facts.tokens),
             changed: false,
+            most: None,
         });
         let before = known.calibration;
         known.calibration.observe(expected, counted);
         known.changed |= known.calibration != before;
+        let is_more =
+            |(smaller, most): (u64, u64)| counted > most || (counted == most && expected < smaller);
+        if known.most.is_none_or(is_more) {
+            known.most = Some((expected, counted));
+        }
+    }
+
+    /// What was expected and counted for the request for which this process has seen the most counted.
+    pub(crate) fn most(&self, model: (&str, &str)) -> Option<(u64, u64)> {
+        let key = (model.0.to_owned(), model.1.to_owned());
+        self.lock().get(&key)?.most
     }
 
     /// The calibration of a provider's model.
@@ -87,6 +101,7 @@ impl Calibrations {
                 let known = Known {
                     calibration: stored,
                     changed: false,
+                    most: None,
                 };
                 all.insert(key, known);
             }

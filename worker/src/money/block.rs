@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use mainspring_runtime::buggify;
 use mainspring_shared::id::BootId;
 use mainspring_shared::store::SettleMoney;
 use mainspring_shared::tenant::Amount;
@@ -209,6 +210,7 @@ impl Blocks {
         demand.is_idle = false;
         demand.asked = demand.asked.and(most);
         if let Some(block) = &demand.block
+            && !buggify("block.closed")
             && block.boot == boot
             && now.saturating_sub(block.since) < BLOCK_LASTS
             && block.draw(most)

@@ -353,9 +353,9 @@ impl Run<'_> {
             is_permanent = error.is_permanent(),
             "a model call failed"
         );
-        let heard = self.asking.asked.as_ref();
-        let heard = heard.is_some_and(|asked| asked.streamed.load(Ordering::Relaxed) > 0);
-        if heard || code == Code::LlmTimeout {
+        let begun = self.asking.asked.as_ref();
+        let begun = begun.is_some_and(|asked| asked.received.has_begun());
+        if begun || code == Code::LlmTimeout {
             self.pay_estimated();
         }
         let asked = self.asking.asked.take();

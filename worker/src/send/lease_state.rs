@@ -1,6 +1,6 @@
 //! The session's lease, and what reaches its holder: signals, messages and the loss of the lease.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mainspring_shared::budget::{Price, Spent};
@@ -11,6 +11,7 @@ use mainspring_shared::store::UsageRow;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::received::Received;
 use crate::partial_answer::PartialAnswer;
 
 /// Handles through which other tasks signal a running send.
@@ -56,19 +57,19 @@ pub(crate) struct Owed {
 /// A model call in flight.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// The row without the streamed tokens.
+    /// The row without what was received.
     pub(super) row: UsageRow,
     pub(super) price: Option<Price>,
-    /// Estimated tokens received so far.
-    pub(super) streamed: Arc<AtomicU64>,
+    /// What was received so far.
+    pub(super) received: Arc<Received>,
 }
 
 impl Pending {
     /// The row with its cost so far.
     pub(super) fn so_far(&self) -> UsageRow {
         let mut row = self.row.clone();
-        row.usage.output_tokens = self.streamed.load(Ordering::Relaxed);
-        row.usage.cost_usd = self.price.map(|price| price.at_most(&row.usage));
+        let input = row.usage.input_tokens;
+        row.usage = self.received.usage(input, self.price.as_ref());
         row
     }
 }

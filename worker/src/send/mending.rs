@@ -58,10 +58,8 @@ pub(super) struct Mended {
     thinks_less: bool,
     /// A reason of the provider that nobody knows and that ended an answer of this send.
     reason: Option<String>,
-    /// Whether a refused request was taken for one that is too long.
+    /// Whether a refused request of the round was taken for one that is too long.
     guessed: bool,
-    /// What was expected and counted for the last large request.
-    counted: Option<(u64, u64)>,
     /// What the model is told after the answer that is being stored.
     pub(super) hint: Option<NewMessage>,
 }
@@ -71,6 +69,7 @@ impl Mended {
     pub(super) fn next_round(&mut self) {
         self.amended = 0;
         self.empty = 0;
+        self.guessed = false;
     }
 
     /// Gives the answer more room, if an earlier one had too little.
@@ -191,7 +190,7 @@ impl Run<'_> {
     }
 
     /// Whether a refused request is to be taken for one that is too long, although the provider's
-    /// words do not say so: it fills most of the window. That is tried once.
+    /// words do not say so: it fills most of the window. That is tried once a round.
     pub(super) fn guesses_overflow(&mut self, error: &llm::Error, asked: &BegunCall) -> bool {
         let tokens = expect_request_tokens(&asked.request);
         let is_large = tokens.saturating_mul(10) > asked.facts.window.saturating_mul(7);
@@ -206,13 +205,17 @@ impl Run<'_> {
     }
 
     /// Compares the provider's count of a request with what was expected: a server that cuts prompts
-    /// to its own window says nothing about it, but counts less than half, and no more than before
-    /// although the request grew.
-    pub(super) fn compare_count(&mut self, expected: u64, counted: u64) {
+    /// to its own window says nothing about it, but counts less than half, and no more than for a smaller
+    /// request before.
+    pub(super) fn compare_count(
+        &mut self,
+        before: Option<(u64, u64)>,
+        expected: u64,
+        counted: u64,
+    ) {
         if expected < COUNTED_MIN || counted == 0 {
             return;
         }
-        let before = self.asking.mended.counted.replace((expected, counted));
         let is_cut = before.is_some_and(|(before, count)| expected > before && counted <= count);
         if is_cut && counted.saturating_mul(2) < expected {
             let message = format!(

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -22,6 +22,7 @@ use super::checkpoint::Checkpoint;
 use super::markup;
 use super::mending::Mended;
 use super::output::Fault;
+use super::received::Received;
 use super::vet::{CALLS_MAX, Vetted, Vetting};
 use super::{output, settle};
 use crate::content::Content;
@@ -93,8 +94,8 @@ pub(super) struct BegunCall {
     pub(super) provider: Arc<str>,
     /// The facts of the model.
     pub(super) facts: ModelFacts,
-    /// Estimated tokens received so far.
-    pub(super) streamed: Arc<AtomicU64>,
+    /// What was received of the answer.
+    pub(super) received: Arc<Received>,
     /// Whether its answer is limited to fewer tokens than the agent allows.
     pub(super) capped: bool,
     /// The same, because of the tenant's spending limits.

@@ -1,6 +1,5 @@
 //! Enters the costs of a send's model calls, children and runs, and tracks how much time is left.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mainspring_shared::budget::Used;
@@ -58,8 +57,9 @@ impl Run<'_> {
                 measured = Measured::of(&asked.request, usage, expected);
                 let model = (&*asked.provider, asked.request.model.as_str());
                 let calibrations = self.kernel.parts.providers.calibrations();
+                let before = calibrations.most(model);
                 calibrations.observe(model, &asked.facts, expected, usage.input_tokens);
-                self.compare_count(expected, usage.input_tokens);
+                self.compare_count(before, expected, usage.input_tokens);
             }
             if self.asking.partial.is_none() {
                 self.bill.allowance.measure(measured);
@@ -74,21 +74,15 @@ impl Run<'_> {
         let Some(asked) = self.asking.asked.take() else {
             return;
         };
-        let mut usage = Usage {
-            input_tokens: estimate_request_tokens(&asked.request),
-            output_tokens: asked.streamed.load(Ordering::Relaxed),
-            estimated: true,
-            ..Usage::default()
-        };
-        usage.cost_usd = asked.facts.price.map(|price| price.at_most(&usage));
+        let input = estimate_request_tokens(&asked.request);
+        let usage = asked.received.usage(input, asked.facts.price.as_ref());
         self.enter_answer(asked.request.model.clone(), usage);
     }
 
-    /// Enters the estimated cost of a call that a hook ended; nothing if the model streamed
-    /// nothing.
+    /// Enters the estimated cost of a call that a hook ended; nothing if the model had not begun to answer.
     pub(super) fn pay_refused(&mut self) {
-        let heard = self.asking.asked.as_ref();
-        if heard.is_some_and(|asked| asked.streamed.load(Ordering::Relaxed) > 0) {
+        let begun = self.asking.asked.as_ref();
+        if begun.is_some_and(|asked| asked.received.has_begun()) {
             self.pay_estimated();
         }
         self.asking.asked = None;
@@ -124,7 +118,7 @@ impl Run<'_> {
         owed.asked = Some(Pending {
             row,
             price: asked.facts.price,
-            streamed: asked.streamed.clone(),
+            received: asked.received.clone(),
         });
     }
 

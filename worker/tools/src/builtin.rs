@@ -32,7 +32,7 @@ use crate::agents::wakeups::{self, Wakeups};
 use crate::catalogue::{insert_all, make_all};
 use crate::current_time;
 use crate::files::workspace::Workspace;
-use crate::files::{self, FileTools};
+use crate::files::{self, FileTools, leftovers};
 use crate::http::{Caller, CallerSettings};
 use crate::pass_turn;
 use crate::sandbox::cell::{Cells, Isolating};
@@ -62,6 +62,11 @@ pub fn register(
     let Some(workspace) = workspace else {
         return Ok(());
     };
+    if let (Some(own), Some(database)) = (&settings.background, settings.database.clone()) {
+        let (store, lifecycle) = (own.store.clone(), own.lifecycle.clone());
+        let sweeping = leftovers::run(workspace.clone(), database, store, clock.clone(), lifecycle);
+        own.lifecycle.spawn(sweeping);
+    }
     let placing: Arc<dyn Tool> = Arc::new(PlaceFiles {
         workspace: workspace.clone(),
     });

@@ -7,6 +7,7 @@ pub(crate) mod diff;
 pub(crate) mod edit_file;
 pub(crate) mod glob;
 pub(crate) mod grep;
+pub(crate) mod leftovers;
 pub(crate) mod list_dir;
 pub(crate) mod page;
 pub(crate) mod read_file;

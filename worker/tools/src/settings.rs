@@ -32,6 +32,8 @@ pub struct Settings {
     pub isolation: Option<IsolationSettings>,
     /// The skills whose files are placed into workspaces; without it none are.
     pub skills: Option<Arc<Shelf>>,
+    /// What tells the database from others, if the files of its deleted sessions are to be removed.
+    pub database: Option<String>,
     /// The limits.
     pub limits: Limits,
 }

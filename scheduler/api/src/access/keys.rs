@@ -64,9 +64,6 @@ impl Keys {
         let now = app.clock.monotonic();
         let found = app.store.find_key(id).await?.map(Arc::new);
         remember(&self.records, id, now, found.clone());
-        if found.is_some() {
-            self.note(app, id, now).await;
-        }
         Ok(found)
     }
 
@@ -104,9 +101,11 @@ impl Keys {
         Ok(limits)
     }
 
-    /// Occasionally stores that a key was used. Nothing depends on it, so a failure is only logged.
-    async fn note(&self, app: &App, id: KeyId, now: Duration) {
+    /// Occasionally stores that a key was used, which is known once its secret was accepted.
+    /// Nothing depends on it, so a failure is only logged.
+    pub(super) async fn note(&self, app: &App, id: KeyId) {
         {
+            let now = app.clock.monotonic();
             let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
             let last = noted.get(&id).copied();
             if last.is_some_and(|last| now.saturating_sub(last) < NOTED_EVERY) {

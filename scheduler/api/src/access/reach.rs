@@ -16,6 +16,7 @@ use mainspring_shared::tenant::{Binding, Outside};
 use mainspring_shared::timer::{TimerRecord, TimerTarget};
 
 use super::Caller;
+use super::operations::Operation;
 
 /// How a request is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,71 +45,11 @@ pub(crate) enum Reach {
 /// How many sessions are read at once to check the rows of a list.
 const READ_AT_ONCE: usize = 16;
 
-const FREE: [&str; 6] = [
-    "/v1/info",
-    "/v1/tools",
-    "/v1/workflows/schema",
-    "/v1/workflows:validate",
-    // Whoever knows the hash of a blob has seen it, or may send it.
-    "/v1/blobs",
-    "/v1/blobs/{sha256}",
-];
-
-const HANDLERS: [&str; 15] = [
-    "/v1/responses",
-    "/v1/chat/completions",
-    "/v1/conversations",
-    "/v1/models",
-    "/v1/models/{*id}",
-    "/v1/sessions",
-    "/v1/sessions:import",
-    "/v1/sends",
-    "/v1/sends:batch",
-    "/v1/timers",
-    "/v1/timers:batch",
-    "/v1/agents",
-    "/v1/agents:diff",
-    "/v1/memories",
-    "/v1/memories/erasures",
-];
-
-/// Pausing an agent affects everyone who uses it, so it is not allowed.
-const PAUSES: [&str; 2] = ["/v1/agents/{name}/pause", "/v1/agents/{name}/resume"];
-
 impl Reach {
     /// How a request with this method to this route is checked.
     pub(crate) fn of(method: &Method, route: &str) -> Self {
-        let reads = matches!(*method, Method::GET | Method::HEAD);
-        let item = |prefix: &str| {
-            let rest = route.strip_prefix(prefix);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        if FREE.contains(&route) {
-            Self::Free
-        } else if HANDLERS.contains(&route) || (reads && route == "/v1/runs") {
-            Self::Handler
-        } else if item("/v1/sessions/{id}") {
-            Self::Session
-        } else if ["/v1/responses", "/v1/chat/completions", "/v1/conversations"]
-            .into_iter()
-            .any(item)
-        {
-            // Their extractors check the session that they name.
-            Self::Handler
-        } else if item("/v1/sends/{id}") {
-            Self::Send
-        } else if item("/v1/timers/{id}") {
-            Self::Timer
-        } else if item("/v1/runs/{id}") && (reads || route == "/v1/runs/{id}/cancel") {
-            // Requests that change the nodes of a run may give them other agents.
-            Self::Run
-        } else if item("/v1/agents/{name}") && !PAUSES.contains(&route) {
-            Self::Agent
-        } else if item("/v1/memories/{id}") {
-            Self::Memory
-        } else {
-            Self::Closed
-        }
+        let listed = Operation::of(method, route);
+        listed.map_or(Self::Closed, |operation| operation.reach)
     }
 }
 
@@ -264,22 +205,5 @@ impl<'a> Inside<'a> {
 
     fn judged(&self) -> MutexGuard<'_, BTreeMap<SessionId, bool>> {
         self.judged.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_bound_key_reaches_of_every_operation() {
-        let operations = crate::router::operations().into_iter();
-        let lines = operations.map(|(method, path)| {
-            let reach = Reach::of(&method, &path);
-            format!("{method} {path}: {reach:?}")
-        });
-        let mut lines: Vec<_> = lines.collect();
-        lines.sort_unstable();
-        insta::assert_snapshot!(lines.join("\n"));
     }
 }

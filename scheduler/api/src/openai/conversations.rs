@@ -66,7 +66,7 @@ impl FromRequestParts<Arc<Api>> for ConversationPath {
             .get_session(SessionKey { tenant, session })
             .await?;
         let found = found.ok_or_else(unknown)?;
-        let agents = Resolver::new(app, tenant, caller.binding());
+        let agents = Resolver::new(app, tenant, caller.allowed());
         agents.see(&found).map_err(|_| unknown())?;
         Ok(Self(found))
     }
@@ -140,7 +140,7 @@ pub(super) async fn create(
 ) -> Result<Response, Problem> {
     let key = json.idempotency("POST /v1/conversations")?;
     let (given, metadata) = json.value;
-    let mut agents = Resolver::new(&app, caller.tenant, caller.binding());
+    let mut agents = Resolver::new(&app, caller.tenant, caller.allowed());
     let ask = SessionAsk {
         taken: Taken {
             at: String::new(),
@@ -221,7 +221,7 @@ pub(super) async fn change(
         .into_iter()
         .filter(|(_, value)| !value.is_string());
     metadata.extend(kept);
-    let agents = Resolver::new(&app, caller.tenant, caller.binding());
+    let agents = Resolver::new(&app, caller.tenant, caller.allowed());
     agents.fill(&mut metadata, "")?;
     agents.admit_as(&session.agent, &metadata, session.key.session)?;
     let patch = SessionPatch {

@@ -79,7 +79,7 @@ pub(super) async fn show(
     let mut agents = mainspring_scheduler::services::agents::Resolver::new(
         &app,
         caller.tenant,
-        caller.binding(),
+        caller.allowed(),
     );
     let version = agents.find(&query).await.map_err(|_| unknown())?;
     let since = Since {

@@ -65,7 +65,7 @@ impl FromRequestParts<Arc<Api>> for ResponsePath {
         let id = id.ok_or_else(ResponseId::not_found)?;
         let caller = Caller::from_request_parts(parts, app).await?;
         let source = Source::read(app, caller.tenant, id).await?;
-        let agents = Resolver::new(app, caller.tenant, caller.binding());
+        let agents = Resolver::new(app, caller.tenant, caller.allowed());
         agents
             .see(&source.session)
             .map_err(|_| ResponseId::not_found())?;

@@ -104,7 +104,7 @@ pub(super) async fn start(
             let detail = "must only have what is new: the conversation has what was said before";
             return Err(Error::invalid("/input", detail).into());
         }
-        let mut agents = Resolver::new(app, caller.tenant, caller.binding());
+        let mut agents = Resolver::new(app, caller.tenant, caller.allowed());
         let item = to_existing(app, &mut agents, &ask, key).await?;
         return Ok(once.accept(app, caller, item).await?);
     }
@@ -131,7 +131,7 @@ fn no_conversation() -> Error {
 
 /// A send to a session that is created with it.
 async fn to_new(app: &Api, caller: &Caller, ask: &Ask) -> Result<AcceptSend, Error> {
-    let mut agents = Resolver::new(app, caller.tenant, caller.binding());
+    let mut agents = Resolver::new(app, caller.tenant, caller.allowed());
     let session = new_session(ask);
     let session = session.new_session(&mut agents, app, None).await?;
     knows_model(app, ask, &session.agent).await?;
@@ -269,7 +269,7 @@ async fn behind(
     let source = Source::read(app, caller.tenant, id)
         .await
         .map_err(|error| error.at("/previous_response_id"))?;
-    let agents = Resolver::new(app, caller.tenant, caller.binding());
+    let agents = Resolver::new(app, caller.tenant, caller.allowed());
     agents.see(&source.session).map_err(|_| unknown())?;
     let key = source.send.key;
     if once.is_known(app, caller).await? {
@@ -361,7 +361,7 @@ async fn answer(app: &Api, caller: &Caller, ask: Ask) -> Result<ResponseId, Prob
     let source = Source::read(app, caller.tenant, id)
         .await
         .map_err(|_| unknown(at))?;
-    let agents = Resolver::new(app, caller.tenant, caller.binding());
+    let agents = Resolver::new(app, caller.tenant, caller.allowed());
     agents.see(&source.session).map_err(|_| unknown(at))?;
     let session = source.session.key.session;
     let fits = match &ask.to {
@@ -417,7 +417,7 @@ async fn with_history(
 ) -> Result<ResponseId, Problem> {
     let session = new_session(ask);
     let said = lines(&ask.told.history);
-    let mut agents = Resolver::new(app, caller.tenant, caller.binding());
+    let mut agents = Resolver::new(app, caller.tenant, caller.allowed());
     if let Some(Value::String(digest)) = session.metadata.get(OPENING)
         && let Some(found) = history::find(app, caller, digest, &said).await?
     {

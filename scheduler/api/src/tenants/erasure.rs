@@ -42,7 +42,18 @@ pub(super) struct ErasureView {
     blobs_left: u64,
     /// What could not be removed at the last attempt; it is retried.
     failed: Option<String>,
+    /// What the erasure itself does not reach, and what becomes of it.
+    elsewhere: Vec<&'static str>,
 }
+
+/// What an erasure of rows and blobs does not reach.
+const ELSEWHERE: [&str; 4] = [
+    "files in workspaces: each worker removes those of deleted sessions within minutes, or once it \
+     runs again; a folder that sessions share (tools.workspace_shared) stays",
+    "backups of the database, and exports",
+    "logs and traces, which have ids but no contents",
+    "what model providers, tools, MCP servers, memory services and receivers of webhooks keep",
+];
 
 impl From<TenantErasure> for ErasureView {
     fn from(erasure: TenantErasure) -> Self {
@@ -57,6 +68,7 @@ impl From<TenantErasure> for ErasureView {
             removed: erasure.progress.removed,
             blobs_left: erasure.progress.blobs_left,
             failed: erasure.progress.failed,
+            elsewhere: ELSEWHERE.to_vec(),
         }
     }
 }

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_shared::error::Code;
-use mainspring_shared::id::KeyId;
+use mainspring_shared::id::{KeyId, TenantId};
 use mainspring_shared::store::{CreateKeyOutcome, ListKeys, NewKey, RotateKey};
 use mainspring_shared::tenant::{
     AGENTS_MAX, Binding, KeyLimits, KeyRecord, PAIRS_MAX, Scope, Scopes, Secret, Token,
@@ -48,7 +48,7 @@ pub(super) struct KeyView {
     tenant: String,
     /// A label for people.
     name: String,
-    /// What it allows; `admin` includes the others.
+    /// What it allows; `admin` includes the others, except `operate`.
     #[schema(value_type = Vec<Scope>)]
     scopes: Scopes,
     /// The part of its tenant that it sees and changes; all of it if null.
@@ -131,6 +131,9 @@ impl JsonBody for NewKeyBody {
         }
         if let Some(binding) = &self.binding {
             check_binding(checks, binding);
+            if self.scopes.contains(&Scope::Operate) {
+                checks.refuse("/scopes", "must not combine operate with a binding");
+            }
             if self.scopes.contains(&Scope::Admin) {
                 let detail = "must not combine admin with a binding: admin keys can create \
                               unbound keys";
@@ -234,6 +237,13 @@ pub(super) async fn create(
     let idempotency = json.idempotency("POST /v1/keys")?;
     let body = json.value;
     let tenant = caller.tenant_for(body.tenant.as_deref())?;
+    if body.scopes.contains(&Scope::Operate) {
+        caller.require_operator()?;
+        if tenant != TenantId::DEFAULT {
+            let detail = "operate is only for keys of the first tenant, ten_1";
+            return Err(Error::invalid("/scopes", detail).into());
+        }
+    }
     let token = Token {
         id: KeyId(app.entropy.ordered_id()),
         secret: secret(&app),
@@ -340,9 +350,24 @@ pub(super) async fn show(
     KeyPath(id): KeyPath,
     _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
+    let found = found(&app, &caller, id).await?;
+    respond::json(StatusCode::OK, &KeyView::from(found))
+}
+
+/// A key of the caller's tenant.
+async fn found(app: &App, caller: &Caller, id: KeyId) -> Result<KeyRecord, Error> {
     let found = app.store.find_key(id).await?;
     let found = found.filter(|key| key.tenant == caller.tenant);
-    respond::json(StatusCode::OK, &KeyView::from(found.ok_or_else(no_key)?))
+    found.ok_or_else(no_key)
+}
+
+/// Fails unless there is such a key that the caller may change: only operators change operators'
+/// keys. A key's scopes never change, so this remains true.
+async fn admit_change(app: &App, caller: &Caller, id: KeyId) -> Result<(), Error> {
+    if found(app, caller, id).await?.scopes.operate() {
+        caller.require_operator()?;
+    }
+    Ok(())
 }
 
 /// Replaces a key's secret; the new token is in this response only
@@ -360,6 +385,7 @@ pub(super) async fn rotate(
     _: Query<NoQuery>,
     Json { value: overlap, .. }: Json<RotateBody>,
 ) -> Result<Response, Problem> {
+    admit_change(&app, &caller, id).await?;
     let token = Token {
         id,
         secret: secret(&app),
@@ -392,6 +418,7 @@ pub(super) async fn revoke(
     _: Query<NoQuery>,
     _: Json<Nothing>,
 ) -> Result<Response, Problem> {
+    admit_change(&app, &caller, id).await?;
     if !app.store.revoke_key(caller.tenant, id).await? {
         return Err(no_key().into());
     }

@@ -1,10 +1,10 @@
-//! What a request may do if its API key is bound to a part of its tenant.
+//! What a request may do whose API key is bound to a part of its tenant, or does not define agents.
 
-use mainspring_shared::agent::{AgentName, AgentSpec, SendOptions};
+use mainspring_shared::agent::{AgentChange, AgentName, AgentSpec, SendOptions};
 use mainspring_shared::id::SessionId;
 use mainspring_shared::session::{METADATA_TOO_LONG, SessionRecord, has_room};
 use mainspring_shared::store::{IdempotencyKey, NewSession};
-use mainspring_shared::tenant::{Binding, Outside};
+use mainspring_shared::tenant::{Binding, Outside, Right};
 use serde_json::{Map, Value};
 
 use super::Resolver;
@@ -23,7 +23,10 @@ pub fn admit_agent(binding: Option<&Binding>, name: &AgentName) -> Result<(), Er
 impl Resolver<'_> {
     /// Fails for a session outside the binding as if the session did not exist.
     pub fn see(&self, session: &SessionRecord) -> Result<(), Error> {
-        let inside = self.binding.is_none_or(|binding| binding.holds(session));
+        let inside = self
+            .allowed
+            .binding
+            .is_none_or(|binding| binding.holds(session));
         inside.then_some(()).ok_or_else(Error::session_not_found)
     }
 
@@ -86,14 +89,28 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    /// Refuses options that would turn an agent that the key is bound to into another one.
-    pub(super) fn admit_options(&self, options: &SendOptions) -> Result<(), Error> {
-        let names_agents = self.binding.is_some_and(Binding::names_agents);
-        let is_other = options.model.is_some()
-            || options.system_prompt.is_some()
-            || options.model_options.is_some();
-        if names_agents && is_other {
+    /// Refuses an agent that a request defines itself, unless its key allows that.
+    pub(super) fn admit_own(&self) -> Result<(), Error> {
+        if self.allowed.binding.is_some_and(Binding::names_agents) {
             return Err(Error::outside(&Outside::Agent));
+        }
+        if self.allowed.defines {
+            Ok(())
+        } else {
+            Err(Error::lacking(Right::Define))
+        }
+    }
+
+    /// Refuses options that would turn the agent into another one, unless the key allows to define
+    /// agents. A bound key may choose how its agents are called, but not what they are.
+    pub(super) fn admit_options(&self, options: &SendOptions) -> Result<(), Error> {
+        let names_agents = self.allowed.binding.is_some_and(Binding::names_agents);
+        let change = options.change();
+        if names_agents && change == AgentChange::Replaced {
+            return Err(Error::outside(&Outside::Agent));
+        }
+        if !self.allowed.defines && change > AgentChange::None {
+            return Err(Error::lacking(Right::Define));
         }
         Ok(())
     }
@@ -103,7 +120,7 @@ impl Resolver<'_> {
         &self,
         judge: impl FnOnce(&Binding) -> Result<T, Outside>,
     ) -> Result<Option<T>, Error> {
-        let judged = self.binding.map(judge).transpose();
+        let judged = self.allowed.binding.map(judge).transpose();
         judged.map_err(|why| Error::outside(&why))
     }
 }

@@ -37,7 +37,8 @@ impl Resolver<'_> {
         session: SessionKey,
         key: Option<&IdempotencyKey>,
     ) -> Result<SendOptions, Error> {
-        if ask.agent.is_none() && self.binding.is_none() {
+        if ask.agent.is_none() && self.allowed.binding.is_none() {
+            self.admit_options(&ask.options)?;
             return Ok(ask.options);
         }
         match self.app.store.get_session(session).await? {

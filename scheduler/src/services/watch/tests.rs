@@ -66,6 +66,21 @@ async fn every_watcher_is_woken_within_the_safety_interval() {
 }
 
 #[tokio::test]
+async fn only_sessions_of_which_more_is_expected_are_never_quiet() {
+    let watch = watch();
+    let one = watch.session(notice(1, false).key);
+    let other = watch.session(notice(2, false).key);
+    one.expects(true);
+    let keys = [one.key(), other.key()];
+    assert_eq!(watch.sessions.expecting(&keys), HashSet::from([one.key()]));
+    // A second watcher of it expects nothing.
+    let _second = watch.session(one.key());
+    assert_eq!(watch.sessions.expecting(&keys), HashSet::from([one.key()]));
+    one.expects(false);
+    assert_eq!(watch.sessions.expecting(&keys), HashSet::new());
+}
+
+#[tokio::test]
 async fn every_session_is_in_one_slice() {
     let watch = watch();
     let all: Vec<_> = (0..100)

@@ -30,6 +30,8 @@ pub enum Kind {
     Address,
     /// A list of texts. Flags and variables separate them with commas.
     List,
+    /// The words of a command, which may carry passwords. Flags and variables separate them with commas.
+    Words,
     /// A list of these words.
     Choices(&'static [&'static str]),
     /// True or false.
@@ -121,6 +123,11 @@ impl Key {
     /// A list of texts.
     pub const fn list(path: &'static str) -> Self {
         Self::new(path, Kind::List)
+    }
+
+    /// The words of a command.
+    pub const fn words(path: &'static str) -> Self {
+        Self::new(path, Kind::Words)
     }
 
     /// True or false.
@@ -274,7 +281,7 @@ impl Kind {
                 "false" | "0" | "no" | "off" => Some(Value::Boolean(false)),
                 _ => None,
             },
-            Self::List | Self::Urls(_) | Self::Choices(_) => {
+            Self::List | Self::Words | Self::Urls(_) | Self::Choices(_) => {
                 let items = text
                     .split(',')
                     .map(str::trim)
@@ -302,7 +309,7 @@ impl Kind {
             (Self::Address, Value::String(text)) => text
                 .rsplit_once(':')
                 .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()),
-            (Self::List, Value::Array(items)) => items.iter().all(Value::is_str),
+            (Self::List | Self::Words, Value::Array(items)) => items.iter().all(Value::is_str),
             (Self::Choices(words), Value::Array(items)) => {
                 let mut items = items.iter().map(Value::as_str);
                 items.all(|item| item.is_some_and(|item| words.contains(&item)))
@@ -338,7 +345,7 @@ impl Kind {
                 schemes.join(":// or ")
             ),
             Self::Address => "takes HOST:PORT, like 127.0.0.1:7464".to_owned(),
-            Self::List => "takes a list of texts, like [\"a\", \"b\"]".to_owned(),
+            Self::List | Self::Words => "takes a list of texts, like [\"a\", \"b\"]".to_owned(),
             Self::Switch => "takes true or false".to_owned(),
             Self::Integer { min, max } => format!("takes a whole number from {min} to {max}"),
             Self::Span { min, max } => format!(

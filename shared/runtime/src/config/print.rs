@@ -51,6 +51,10 @@ fn shown(key: Option<&Key>, value: &Value) -> Value {
             let shown = urls.map(|url| Secret::new(url).redacted_url());
             Value::Array(shown.map(Value::String).collect())
         }
+        (Some(Kind::Words), Value::Array(words)) => {
+            let hidden = words.iter().map(|_| Secret::new("").to_string());
+            Value::Array(hidden.map(Value::String).collect())
+        }
         (Some(_), value) => value.clone(),
     }
 }

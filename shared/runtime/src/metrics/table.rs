@@ -306,6 +306,11 @@ pub const METRICS: &[Metric] = &[
         "Unreadable rows that were skipped among others.",
     ),
     counter(
+        "mainspring_database_went_back_total",
+        &[],
+        "How often a process found that the database had gone back in time, as after a failover that lost commits: its lease was older than it had left it, or a session lacked messages that it had stored.",
+    ),
+    counter(
         "mainspring_audited_total",
         &["kind"],
         "What the live audit has checked.",
@@ -381,11 +386,6 @@ pub const METRICS: &[Metric] = &[
         "mainspring_worker_takeovers_total",
         &[],
         "Sessions claimed with a send whose worker, or its tool sandbox, has crashed since the send's last stored round.",
-    ),
-    counter(
-        "mainspring_worker_database_went_back_total",
-        &[],
-        "Sessions whose rows lacked messages that a worker had stored: the database went back in time, as after a failover that lost commits.",
     ),
     counter(
         "mainspring_worker_fenced_writes_total",

@@ -161,6 +161,42 @@ fn what_cannot_be_followed_says_why() {
     assert_eq!(last.course(now).expect("is one").first(), None);
 }
 
+/// What has no day, by every way to say so.
+const NEVER: &[&str] = &[
+    "0 0 31 2 *",
+    "0 0 30 2 *",
+    "0 0 31 4,6,9,11 *",
+    "0 0 0 31 2 * 2027-4999",
+    "0 0 0 29 2 * 2101",
+    "0 0 0 29 2 * 2027,2029,2031",
+    "0 0 0 29 2 * 2101-4999/2",
+    // The last working day is no Sunday, and the last day not in the first week.
+    "0 0 LW * +SUN",
+    "0 0 L * +MON#1",
+    "0 0 15W * +SAT",
+    "0 0 1 * +TUE#2",
+];
+
+#[test]
+fn what_is_never_due_is_refused_before_anything_is_searched_for() {
+    let now = time("2026-11-22T06:00:00Z");
+    for expression in NEVER {
+        let fault = cron(expression, "Europe/Berlin").course(now).err();
+        assert_eq!(fault, Some(ScheduleFault::Never), "{expression}");
+    }
+    // Seldom is not never.
+    for (expression, first) in [
+        ("0 0 29 2 +MON", "2044-02-29T00:00:00Z"),
+        ("0 0 0 29 2 * 2096-2104", "2096-02-29T00:00:00Z"),
+        ("0 0 0 1 1 * 4999", "4999-01-01T00:00:00Z"),
+        ("0 0 31 * +MON#5", "2027-05-31T00:00:00Z"),
+        ("0 0 L 2 +SUN", "2027-02-28T00:00:00Z"),
+    ] {
+        let found = following(&cron(expression, "UTC"), "2026-11-22T06:00:00Z", 1);
+        assert_eq!(found, [first], "{expression}");
+    }
+}
+
 #[test]
 fn the_latest_instant_is_one_of_the_schedule() {
     let daily = cron("30 2 * * *", "Europe/Berlin");

@@ -6,6 +6,8 @@
 SELECT {h.hot},
        EXISTS (SELECT 1 FROM boots b
                WHERE b.boot_id = h.owner_boot AND b.dead_at IS NULL AND b.lease_until >= $3) AS owner_lives,
+       EXISTS (SELECT 1 FROM boots b
+               WHERE b.boot_id = h.owner_boot AND b.dead_at = b.lease_until) AS owner_stopped,
        (SELECT s.status FROM sends s
         WHERE s.tenant = h.tenant AND s.session_id = h.session_id
           AND s.finished_at IS NULL AND s.position IS NOT NULL

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SessionKey, TenantId};
 use mainspring_shared::store::{
-    BootRecord, Boots, Connections, NewBoot, Owned, PoolTools, Renewal, Result,
+    BootRecord, Boots, Connections, NewBoot, Owned, PoolTools, Renewal, Result, WentBack,
 };
 use mainspring_shared::time::Timestamp;
 use tokio::time::Instant;
@@ -39,6 +39,11 @@ placed! { Boots {
 
         fn losses(&self) -> u64 {
             self.places().iter().map(|place| place.store.losses()).sum()
+        }
+
+        fn went_back(&self) -> Option<WentBack> {
+            let all = self.places().iter().filter_map(|place| place.store.went_back());
+            all.max_by_key(|it| it.at)
         }
     }:
     fn register_boot(boot: NewBoot) -> () = by (register);

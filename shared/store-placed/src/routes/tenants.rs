@@ -44,6 +44,7 @@ placed! { Tenants:
 placed! { Keys:
     fn create_key(key: NewKey, idempotency: Option<IdempotencyKey>) -> CreateKeyOutcome = home ();
     fn find_key(id: KeyId) -> Option<KeyRecord> = home ();
+    fn had_keys() -> bool = home ();
     fn list_keys(query: ListKeys) -> Page<KeyRecord> = home ();
     fn rotate_key(item: RotateKey) -> Option<KeyRecord> = home ();
     fn revoke_key(tenant: TenantId, id: KeyId) -> bool = home ();

@@ -1,5 +1,5 @@
 -- Begins a blob, or restarts its grace period if it exists and is not marked; a stored one is held
--- for the owner. Index: the primary key.
+-- for the owner. The media type of stored bytes stays: others refer to them. Index: the primary key.
 WITH
     b AS (
         INSERT INTO blobs AS o
@@ -8,7 +8,7 @@ WITH
         FROM (SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)) AS n (now)
         ON CONFLICT (tenant, sha256) DO UPDATE SET
             used_at = CASE WHEN o.state <> 2 THEN excluded.used_at ELSE o.used_at END,
-            media_type = CASE WHEN o.state <> 2 THEN excluded.media_type ELSE o.media_type END
+            media_type = CASE WHEN o.state = 0 THEN excluded.media_type ELSE o.media_type END
         RETURNING tenant, sha256, generation, state, media_type, bytes, created_at, used_at
     ),
     h AS (

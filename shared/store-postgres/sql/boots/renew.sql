@@ -1,5 +1,6 @@
 -- Extends a boot's lease unless it was declared dead, and reads the signals raised for its
--- sessions. There is always at least one row; `renewed` is false for a dead or unknown boot. Leases
+-- sessions. There is always at least one row; `renewed` is false for a dead or unknown boot, `until`
+-- is when its lease ended before, and none for an unknown one. Leases
 -- of other boots that end later than any renewal by the present clock could make them are shortened
 -- to what a renewal would grant: a live boot renews in time, and a dead one is detected although
 -- the clock was set back.
@@ -12,7 +13,7 @@ renewed AS (
         lease_until = c.now + $3::bigint, lease_ms = $3::bigint, in_flight = $4::integer
     FROM clock c
     WHERE b.boot_id = $2::uuid AND b.dead_at IS NULL
-    RETURNING b.boot_id, b.lease_until - $3::bigint AS now
+    RETURNING b.boot_id
 ),
 beyond AS MATERIALIZED (
     SELECT b.boot_id
@@ -26,8 +27,10 @@ cut AS (
     FROM beyond o CROSS JOIN clock c
     WHERE b.boot_id = o.boot_id
 )
-SELECT r.boot_id IS NOT NULL AS renewed, r.now, h.tenant, h.session_id, h.signals
-FROM (VALUES (TRUE)) AS always (one)
+SELECT r.boot_id IS NOT NULL AS renewed, c.now, b.lease_until AS until,
+       h.tenant, h.session_id, h.signals
+FROM clock c
 LEFT JOIN renewed r ON TRUE
+LEFT JOIN boots b ON b.boot_id = $2::uuid
 LEFT JOIN session_hot h ON h.owner_boot = $2::uuid AND h.signals <> 0
 ORDER BY h.tenant, h.session_id

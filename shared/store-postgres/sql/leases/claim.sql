@@ -55,6 +55,12 @@ late AS MATERIALIZED (
     ORDER BY b.boot_id
     FOR UPDATE OF b
 ),
+-- A boot that stopped by itself ran nothing any more: what it still owns was granted to it while it
+-- stopped, and no crash is to be counted.
+stopped AS MATERIALIZED (
+    SELECT b.boot_id FROM boots b
+    WHERE b.boot_id IN (SELECT h.owner_boot FROM hot h) AND b.dead_at = b.lease_until
+),
 buried AS (
     UPDATE boots b SET dead_at = c.now
     FROM late l CROSS JOIN clock c
@@ -82,10 +88,15 @@ head AS MATERIALIZED (
     SELECT
         f.ord, f.token, f.tenant, f.session_id, f.owner_boot, f.epoch, f.next_seq, f.next_step,
         f.pending, f.signals, f.active, f.spent, f.context_version, n.send_id, n.waiting_on,
-        f.active = 1 AND f.owner_boot IS NOT NULL AS orphaned,
-        n.crashes + (f.active = 1 AND f.owner_boot IS NOT NULL)::integer
-            >= f.crashes_below AS suspect
-    FROM free f
+        f.active = 1 AND f.died AS orphaned,
+        n.crashes + (f.active = 1 AND f.died)::integer >= f.crashes_below AS suspect
+    FROM (
+        SELECT
+            f.*,
+            f.owner_boot IS NOT NULL
+                AND f.owner_boot <> ALL (ARRAY(SELECT s.boot_id FROM stopped s)) AS died
+        FROM free f
+    ) f
     CROSS JOIN LATERAL (
         SELECT s.send_id, s.waiting_on, s.crashes FROM sends s
         WHERE s.tenant = f.tenant AND s.session_id = f.session_id

@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 
 use crate::retry::{Fault, sql};
-use crate::rows::Fields;
+use crate::rows::{Fields, readable};
 
 impl Fields<'_> {
     /// A text that is parsed into `T`.
@@ -77,19 +77,21 @@ pub(super) async fn with_aliases(
         .bind(last.key.name.as_str().to_owned())
         .fetch_all(connection)
         .await?;
-    Ok(put_aliases(&rows, agents)?)
+    put_aliases(&rows, agents);
+    Ok(())
 }
 
-fn put_aliases(rows: &[PgRow], agents: &mut [NamedAgent]) -> Result<()> {
-    for row in rows {
+fn put_aliases(rows: &[PgRow], agents: &mut [NamedAgent]) {
+    let aliases = rows.iter().map(|row| {
         let mut fields = Fields::new(row, "agent_aliases");
-        let key = fields.agent_key()?;
+        let (key, alias): (_, Alias) = (fields.agent_key()?, fields.parsed("alias")?);
+        Ok((key, alias, fields.take("version")?))
+    });
+    for (key, alias, version) in readable(aliases) {
         if let Ok(place) = agents.binary_search_by(|agent| agent.key.cmp(&key)) {
-            let alias: Alias = fields.parsed("alias")?;
-            agents[place].aliases.insert(alias, fields.take("version")?);
+            agents[place].aliases.insert(alias, version);
         }
     }
-    Ok(())
 }
 
 /// Every agent with its versions.
@@ -99,7 +101,7 @@ pub(crate) async fn dump(
     let rows = sql!("reads/dump_named").fetch_all(&mut *tx).await?;
     let mut agents: Vec<NamedAgent> = rows.iter().map(read_agent).collect::<Result<_>>()?;
     let rows = sql!("reads/dump_aliases").fetch_all(&mut *tx).await?;
-    put_aliases(&rows, &mut agents)?;
+    put_aliases(&rows, &mut agents);
     let mut dump: Vec<_> = agents
         .into_iter()
         .map(|agent| (agent, Vec::new()))

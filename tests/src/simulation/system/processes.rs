@@ -1,5 +1,6 @@
 //! The processes of a world: real schedulers and workers, started, killed and stopped.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ use mainspring_runtime::Lifecycle;
 use mainspring_scheduler::SchedulerConfig;
 use mainspring_scheduler::services::webhooks::WebhookParts;
 use mainspring_shared::blob::Depot;
+use mainspring_shared::budget::Price;
+use mainspring_shared::model::FactsOverride;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 use mainspring_worker::hook::Hooks;
@@ -22,6 +25,15 @@ use crate::simulation::gate::{Gate, ProcessClock};
 use crate::simulation::store::Link;
 use crate::simulation::wires::{ProcessBus, ProcessQueue};
 use crate::world::tools::fakes;
+
+/// Dollars for a million tokens.
+const PRICE: Price = Price {
+    input: 1.0,
+    output: 10.0,
+    cache_read: None,
+    cache_write: None,
+    long: None,
+};
 
 /// A process slot.
 pub(super) struct Slot {
@@ -121,6 +133,13 @@ impl Core {
         providers
             .insert("model", Arc::new(model), "model")
             .expect("a good name");
+        if self.plan.priced {
+            let facts = FactsOverride {
+                price: Some(PRICE),
+                ..FactsOverride::default()
+            };
+            providers = providers.with_facts(BTreeMap::from([("model".to_owned(), facts)]));
+        }
         let parts = Parts {
             store: self.link(slot, gate),
             queue: Arc::new(ProcessQueue {

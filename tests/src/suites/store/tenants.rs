@@ -510,6 +510,26 @@ pub async fn a_key_is_forgotten_a_while_after_it_was_revoked_or_has_expired(stor
     assert!(!shown(1).await && shown(3).await);
 }
 
+pub async fn that_there_were_keys_is_remembered_when_none_is_left(store: &dyn Inspect) {
+    assert!(!store.had_keys().await.expect("answers"));
+    let blue = tenant(store, "blue").await;
+    let refused = store.create_key(new_key(9, TenantId(77)), None).await;
+    assert_eq!(refused.expect("answers"), CreateKeyOutcome::NoTenant);
+    assert!(!store.had_keys().await.expect("answers"));
+    let now = store.at(START);
+    let key = api_key(&*now, 1, blue.id).await;
+    assert!(store.had_keys().await.expect("answers"));
+    assert!(now.revoke_key(blue.id, key.id).await.expect("revokes"));
+    let day = Duration::from_hours(24);
+    let later = store.at(Timestamp(START.0 + API_KEY_KEEP.as_millis() as i64 + 1));
+    assert_eq!(later.sweep_retention(day).await.expect("sweeps"), 1);
+    assert_eq!(store.find_key(key.id).await.expect("reads"), None);
+    assert!(store.had_keys().await.expect("answers"));
+    let deleted = store.delete_tenant(blue.id).await.expect("answers");
+    assert_eq!(deleted, DeleteTenantOutcome::Deleted);
+    assert!(store.had_keys().await.expect("answers"));
+}
+
 pub async fn the_last_use_of_a_key_is_noted(store: &dyn Inspect) {
     let key = api_key(store, 1, TenantId::DEFAULT).await;
     let other = api_key(store, 2, TenantId::DEFAULT).await;

@@ -27,9 +27,10 @@ use mainspring_shared::tool::CallResult;
 use mainspring_shared::webhook::event_id;
 use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk};
 
+pub(super) use self::beginnings::new_blob;
 use self::beginnings::{
     BLUE, RETIRE_BLOBS, answered, asked, blob_begun, blob_stored, blue, blue_erasing, blue_key,
-    claimed, new_blob, remember, remembered, run_under_way,
+    claimed, remember, remembered, run_under_way,
 };
 use self::stale::{Stale, changes_nothing};
 use super::accounts::paid_vectors;

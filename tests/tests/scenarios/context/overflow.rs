@@ -9,6 +9,8 @@ use mainspring_shared::agent::{
     AgentSpec, ContextSpec, FoldSpec, FoldStrategy, Representation, SendOptions,
 };
 use mainspring_shared::error::Code;
+use mainspring_shared::event::LiveKind;
+use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::{ContentPart, ImageSource, Message, Role};
 use mainspring_shared::send::{SendRecord, SendStatus};
 use mainspring_shared::store::ReadMessages;
@@ -17,7 +19,7 @@ use mainspring_tests::pairing;
 use mainspring_tests::simulation::Chance;
 use mainspring_tests::suites::store::harness::environment;
 use mainspring_tests::world::{Asked, ModelBehaviour, World, alone};
-use mainspring_worker::llm::{FactsOverride, Request};
+use mainspring_worker::llm::{FactsOverride, Request, expect_request_tokens};
 use serde_json::{Value, json};
 
 /// Number of sessions: a fifth of those in `docs/benchmarks.md`, unless `MAINSPRING_TEST_OVERFLOWS`
@@ -214,4 +216,140 @@ fn what_could_have_fitted_is_answered_and_what_cannot_is_not_sent_twice() {
         (sessions * SENDS) as usize
     );
     assert!(found.refused > 5 && found.folds > 20, "{found:?}");
+}
+
+/// A model whose server refuses what is longer than its window without saying why, and an agent that folds only shortly
+/// before the window that it believes in.
+async fn wordless() -> (World, AgentSpec) {
+    let mut world = World::new().await;
+    let facts = FactsOverride {
+        window: Some(100_000),
+        ..FactsOverride::default()
+    };
+    world.facts.insert("model".to_owned(), facts);
+    world.script.set_behaviour(ModelBehaviour {
+        counts: Some(1.0),
+        window: Some(75_000),
+        is_wordless: true,
+        ..ModelBehaviour::default()
+    });
+    let agent = AgentSpec {
+        tools: vec![ToolEntry::Named("look".into())],
+        max_tokens: Some(500),
+        context: ContextSpec {
+            fold: FoldSpec {
+                soft: Some(0.84),
+                hard: Some(0.85),
+                ..FoldSpec::default()
+            },
+            ..ContextSpec::default()
+        },
+        ..AgentSpec::default()
+    };
+    (world, agent)
+}
+
+/// How many requests were refused, and how often readers were told that one was taken for an overflow.
+fn guessed(world: &World, key: SessionKey) -> (usize, usize) {
+    let asked = world.script.ledger();
+    let answers = asked.iter().filter(|asked| !is_for_fold(asked));
+    let refused = answers.filter(|asked| expect_request_tokens(&asked.request) > 75_000);
+    let live = world.live(key);
+    let told = live.iter().filter(
+        |event| matches!(event, LiveKind::ModelWarning { code, .. } if code == "llm.context_overflow"),
+    );
+    (refused.count(), told.count())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_without_words_is_an_overflow_if_the_request_fills_the_window() {
+    let (world, agent) = wordless().await;
+    let key = world.session(agent).await;
+    let _worker = world.worker("w", world.store.clone());
+    for n in 0..32 {
+        let id = world
+            .send(key, &format!("{n} {}", "word ".repeat(3_200)))
+            .await;
+        let record = world.settle(&[id]).await.remove(0);
+        assert_eq!(
+            record.status,
+            SendStatus::Completed,
+            "{n}: {:?}",
+            record.error
+        );
+    }
+    let (refused, told) = guessed(&world, key);
+    assert!(
+        refused >= 1 && refused == told,
+        "{refused} refused, {told} told"
+    );
+    let folds = world.store.read_folds(key).await.expect("it answers");
+    assert!(!folds.is_empty());
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_send_may_overflow_without_words_more_than_once() {
+    let (world, agent) = wordless().await;
+    let key = world.session(agent).await;
+    let _worker = world.worker("w", world.store.clone());
+    let rounds: Vec<Value> = (0..40)
+        .map(|n| json!([["look", {"n": n, "chars": 20_000}]]))
+        .collect();
+    let id = world
+        .send(key, &format!("plan {}", Value::from(rounds)))
+        .await;
+    let record = world.settle(&[id]).await.remove(0);
+    assert_eq!(record.status, SendStatus::Completed, "{:?}", record.error);
+    let (refused, told) = guessed(&world, key);
+    assert!(
+        refused >= 2 && refused == told,
+        "{refused} refused, {told} told"
+    );
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_request_that_is_refused_without_words_is_no_overflow() {
+    let (world, agent) = wordless().await;
+    let key = world.session(agent).await;
+    let _worker = world.worker("w", world.store.clone());
+    let id = world.send(key, "answers [{\"error\": \"invalid\"}]").await;
+    let record = world.settle(&[id]).await.remove(0);
+    let error = record.error.expect("it failed");
+    assert_eq!(
+        (error.code, world.script.asked()),
+        (Code::LlmInvalidRequest, 1)
+    );
+    assert_eq!(guessed(&world, key), (0, 0));
+}
+
+/// The warnings that a server cuts prompts, after sends of growing length.
+async fn cut_warnings(system: &str) -> usize {
+    let world = World::new().await;
+    let agent = AgentSpec {
+        system_prompt: Some(system.to_owned()),
+        ..AgentSpec::default()
+    };
+    let key = world.session(agent).await;
+    let _worker = world.worker("w", world.store.clone());
+    for n in 0..4 {
+        let id = world
+            .send(key, &format!("{n} {}", "word ".repeat(2_400)))
+            .await;
+        let record = world.settle(&[id]).await.remove(0);
+        assert_eq!(record.status, SendStatus::Completed, "{:?}", record.error);
+    }
+    let live = world.live(key);
+    let told = live.iter().filter(
+        |event| matches!(event, LiveKind::ModelWarning { code, .. } if code == "llm.context_cut"),
+    );
+    told.count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_counts_the_same_however_long_the_prompt_is_warned_of() {
+    // It counts ten tokens, whatever it is asked; nothing is said of the first request.
+    assert_eq!(cut_warnings("be kind").await, 3);
+    assert_eq!(cut_warnings("counts").await, 0);
 }

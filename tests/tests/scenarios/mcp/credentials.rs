@@ -255,3 +255,128 @@ async fn an_authorization_server_that_is_not_the_pinned_one_gets_no_secret() {
     assert!(error.contains("another authorization server"), "{error}");
     assert_eq!(bed.asked("/token"), 0);
 }
+
+/// An authorization server with one oddity, which its way names after the file, and the server that it is of.
+fn odd(way: &str, request: &Value, times: usize) -> Vec<Out> {
+    let (odd, valid) = way.split_once(' ').expect("a way");
+    let head = request["head"].as_str().expect("a head");
+    let form = request["form"].as_str().unwrap_or_default();
+    let host = head.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host.expect("a host");
+    let refused =
+        |status: u16, code: &str| vec![Out::Refuse(status, json!({"error": code}).to_string())];
+    match (request["method"].as_str().expect("a method"), odd) {
+        ("/token", "secret-in-body") if !form.contains("client_secret=client-secret") => {
+            return refused(401, "invalid_client");
+        }
+        ("/token", "unknown-client") => return refused(401, "invalid_client"),
+        ("/token", "revoked") => return refused(400, "invalid_grant"),
+        ("/token", "polite") => {
+            return vec![Out::Raw(json!({"error": "bad_verification"}).to_string())];
+        }
+        ("/token", "down-later") if times > 0 => return refused(503, ""),
+        ("/token", "moves") if times > 0 => return refused(404, ""),
+        ("/token-2", "moves") => {
+            let token = std::fs::read_to_string(valid).expect("a token");
+            return vec![Out::Raw(json!({"access_token": token.trim()}).to_string())];
+        }
+        ("/.well-known/oauth-authorization-server/login", "moves") if times > 0 => {
+            let about = json!({"issuer": format!("http://{host}/login"),
+                "token_endpoint": format!("http://{host}/token-2")});
+            return vec![Out::Raw(about.to_string())];
+        }
+        ("/token", "says-texts") => {
+            let token = std::fs::read_to_string(valid).expect("a token");
+            let given = json!({"access_token": token.trim(), "expires_in": "3600"});
+            return vec![Out::Raw(given.to_string())];
+        }
+        _ => {}
+    }
+    script(valid, request, times)
+}
+
+/// A bed whose authorization server has an oddity, a pool that asks it, and the pool's clock.
+async fn odd_bed(oddity: &str, settings: OAuthSettings) -> (Bed, Pool, Arc<Leaping>) {
+    let folder = tempfile::tempdir().unwrap();
+    let valid = folder.path().join("valid");
+    std::fs::write(&valid, "token-one\n").unwrap();
+    let way = format!("{oddity} {}", valid.display());
+    let server = Scripted::start(&way, odd, false).await;
+    let bed = Bed { folder, server };
+    let sources = HeaderSources {
+        oauth: Some(settings),
+        ..HeaderSources::default()
+    };
+    let (pool, clock) = bed.pool(sources);
+    (bed, pool, clock)
+}
+
+#[tokio::test]
+async fn a_secret_that_is_refused_in_one_place_is_given_in_the_other() {
+    let (bed, pool, clock) = odd_bed("secret-in-body", oauth()).await;
+    let act = tool(&pool, "act").await;
+    assert_eq!(text(act.call(invocation(json!({}))).await), "done");
+    assert_eq!(bed.forms().len(), 2);
+    // From then on, it is given there at once.
+    clock.sleep(Duration::from_hours(1)).await;
+    assert_eq!(text(act.call(invocation(json!({}))).await), "done");
+    assert_eq!(bed.forms().len(), 3);
+}
+
+#[tokio::test]
+async fn why_there_is_no_token_is_told_without_secrets() {
+    let refresh = OAuthSettings {
+        refresh_token: Some(Secret::new("refresh-1")),
+        ..oauth()
+    };
+    for (oddity, settings, requests, code) in [
+        (
+            "unknown-client",
+            oauth(),
+            2,
+            "401 Unauthorized invalid_client",
+        ),
+        ("revoked", refresh, 1, "400 Bad Request invalid_grant"),
+        ("polite", oauth(), 1, "200 OK bad_verification"),
+    ] {
+        let (bed, pool, _) = odd_bed(oddity, settings).await;
+        let error = tools(&pool).await.expect_err("no token").to_string();
+        assert!(error.contains(code), "{oddity}: {error}");
+        for secret in ["client-secret", "refresh-1"] {
+            assert!(!error.contains(secret), "{oddity}: {error}");
+        }
+        assert_eq!(bed.forms().len(), requests, "{oddity}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_used_while_the_authorization_server_is_down() {
+    let (bed, pool, clock) = odd_bed("down-later", oauth()).await;
+    let act = tool(&pool, "act").await;
+    clock.sleep(Duration::from_hours(1)).await;
+    assert_eq!(text(act.call(invocation(json!({}))).await), "done");
+    assert_eq!(bed.forms().len(), 2);
+}
+
+#[tokio::test]
+async fn a_token_endpoint_that_is_gone_is_looked_up_again() {
+    let (bed, pool, clock) = odd_bed("moves", oauth()).await;
+    let act = tool(&pool, "act").await;
+    clock.sleep(Duration::from_mins(1)).await;
+    bed.now_valid("token-two");
+    refusal(act.call(invocation(json!({}))).await);
+    clock.sleep(Duration::from_mins(2)).await;
+    assert_eq!(text(act.call(invocation(json!({}))).await), "done");
+    assert_eq!(bed.asked("/token-2"), 1);
+}
+
+#[tokio::test]
+async fn an_end_that_is_told_as_a_text_is_one() {
+    let (bed, pool, clock) = odd_bed("says-texts", oauth()).await;
+    let act = tool(&pool, "act").await;
+    let refused = bed.asked("tools/call");
+    clock.sleep(Duration::from_hours(1)).await;
+    assert_eq!(text(act.call(invocation(json!({}))).await), "done");
+    assert_eq!(bed.forms().len(), 2);
+    assert_eq!(bed.asked("tools/call"), refused + 1);
+}

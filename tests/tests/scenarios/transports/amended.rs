@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::server::{Answer, Received, Server};
 use super::settings;
 
-const PROTOCOLS: [Kind; 3] = [Kind::OpenAi, Kind::OpenAiResponses, Kind::Anthropic];
+pub(super) const PROTOCOLS: [Kind; 3] = [Kind::OpenAi, Kind::OpenAiResponses, Kind::Anthropic];
 
 pub(super) fn whole(kind: Kind) -> Answer {
     let body = match kind {

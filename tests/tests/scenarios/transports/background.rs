@@ -73,7 +73,7 @@ async fn asked(server: &Server, request: &Request) -> (Result<Reply, Error>, Str
     let (mut text, mut ids) = (String::new(), Vec::new());
     let mut hear = |chunk: Chunk<'_>| match chunk {
         Chunk::Text(piece) => text.push_str(piece),
-        Chunk::Reasoning(_) => {}
+        Chunk::Reasoning(_) | Chunk::Hidden(_) | Chunk::Counted(_) => {}
         Chunk::Background(id) => ids.push(id.to_owned()),
     };
     let model = model(&background(server));

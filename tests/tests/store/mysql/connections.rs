@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use mainspring_shared::id::TenantId;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{
-    AcceptOutcome, AfterSend, CompleteOutcome, Error, Inspect as _, ReadOnly,
+    AcceptOutcome, AfterSend, CompleteOutcome, Error, Inspect as _, ReadOnly, Renewal, TenantPatch,
 };
 use mainspring_store_core::SqlStore;
 use mainspring_store_mysql::Settings;
+use sqlx::{Connection as _, MySqlConnection};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::mysql::opened::{Opened, open};
@@ -70,6 +73,52 @@ async fn a_session_that_a_lost_connection_had_locked_is_free_at_once() {
         "{:?}",
         begun.elapsed()
     );
+}
+
+/// How many callers wait for connections that are all in use.
+fn waiting(store: &SqlStore) -> u32 {
+    let all = store.connections();
+    let writers = all.iter().find(|used| used.pool == "writers");
+    writers.expect("there is one").waiting
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_is_renewed_while_every_connection_that_writes_waits() {
+    let Some(Opened { store, place }) = open().await else {
+        return;
+    };
+    register(&store, 0, 1).await;
+    let mut holder = MySqlConnection::connect(place.url())
+        .await
+        .expect("connects");
+    for sql in ["START TRANSACTION", "SELECT * FROM tenants FOR UPDATE"] {
+        sqlx::raw_sql(sql).execute(&mut holder).await.expect(sql);
+    }
+    let mut writes = JoinSet::new();
+    for n in 0..100 {
+        let store = store.clone();
+        let patch = TenantPatch {
+            name: Some(format!("name-{n}")),
+            ..TenantPatch::default()
+        };
+        writes.spawn(async move { store.update_tenant(TenantId::DEFAULT, patch).await });
+    }
+    while waiting(&store) == 0 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..3 {
+        let renewal = store.renew_boot(boot(1), Duration::from_secs(10), 0).await;
+        assert!(
+            matches!(renewal, Ok(Renewal::Renewed { .. })),
+            "{renewal:?}"
+        );
+    }
+    assert!(waiting(&store) > 0, "nobody waited any more");
+    sqlx::raw_sql("ROLLBACK")
+        .execute(&mut holder)
+        .await
+        .expect("ends");
+    writes.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,12 +1,13 @@
 //! The two statements that accept sends: whatever the slim one can store, both must store alike.
 
-use mainspring_shared::agent::{Priority, SendOptions};
+use mainspring_shared::agent::{AgentSpec, Priority, SendOptions};
 use mainspring_shared::id::{BootId, SessionId, SessionKey};
-use mainspring_shared::store::{AcceptOutcome, AcceptSend, IdempotencyKey};
+use mainspring_shared::store::prelude::*;
+use mainspring_shared::store::{AcceptOutcome, AcceptSend, IdempotencyKey, Target};
 use mainspring_shared::time::Span;
 use sqlx::Row;
 
-use crate::postgres::world::{TENANT, World, id, to, with_world};
+use crate::postgres::world::{TENANT, World, id, new_session, to, to_target, with_world};
 
 const SESSIONS: u64 = 24;
 
@@ -143,6 +144,70 @@ async fn both_statements_store_the_same() {
         assert!(granted > 0, "{granted}");
         assert_eq!(rows(world, &plain).await, rows(world, &general).await);
         world.assert_sound(100).await;
+    })
+    .await;
+}
+
+/// Makes the server have no memory for any send but the first of the test.
+const FAILS_LATER: &str = "
+    CREATE FUNCTION fails_later() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF EXISTS (SELECT FROM sends WHERE session_id = NEW.session_id) THEN
+            RAISE EXCEPTION 'no memory' USING ERRCODE = '53200';
+        END IF;
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER fails_later BEFORE INSERT ON sends FOR EACH ROW EXECUTE FUNCTION fails_later()";
+
+#[tokio::test]
+async fn what_is_stored_is_told_although_the_database_fails_later_in_the_group() {
+    with_world("half", async |world| {
+        let other = world.session().await;
+        let mut connection = world.connection().await;
+        sqlx::raw_sql(FAILS_LATER)
+            .execute(&mut connection)
+            .await
+            .expect("fails later");
+        // A send to a session that the group creates needs another statement.
+        let new = to_target(Target::New(Box::new(new_session(AgentSpec::default()))));
+        let key = new.target.key();
+        let group = vec![new, to(other), to(key)];
+        let outcomes = world.store.accept_sends(BootId(id()), group).await;
+        let outcomes = outcomes.expect("a part of it is stored");
+        assert!(
+            matches!(outcomes[0], AcceptOutcome::Accepted(_)),
+            "{outcomes:?}"
+        );
+        assert!(
+            matches!(outcomes[1], AcceptOutcome::Accepted(_)),
+            "{outcomes:?}"
+        );
+        assert_eq!(outcomes[2], AcceptOutcome::Locked);
+        // Nothing of it was stored, and all of it fails.
+        let outcome = world.store.accept_sends(BootId(id()), vec![to(key)]).await;
+        assert!(outcome.is_err(), "{outcome:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_boot_still_owns_that_stopped_counts_no_crash() {
+    with_world("stopped", async |world| {
+        for (dead_at, crashes) in [("lease_until", 0), ("lease_until + 1", 1)] {
+            let (old, new) = (world.boot(0).await, world.boot(0).await);
+            let key = world.session().await;
+            world.accept(1, vec![to(key)]).await;
+            world.claim(2, old, key).await;
+            let ends = format!(
+                "UPDATE boots SET dead_at = {dead_at} WHERE boot_id = '{}'",
+                old.0
+            );
+            sqlx::raw_sql(sqlx::AssertSqlSafe(ends))
+                .execute(&mut world.connection().await)
+                .await
+                .expect("ends");
+            let claimed = world.claim(3, new, key).await;
+            assert_eq!(claimed.send.record.crashes, crashes, "{dead_at}");
+        }
     })
     .await;
 }

@@ -76,7 +76,7 @@ impl<'a> Answer<'a> {
 
     /// Reads a message: a whole one, or the start of a stream.
     fn message(&mut self, message: &Value, sink: &mut ChunkSink<'_>) -> Result<(), Error> {
-        self.usage(message);
+        self.usage(message, sink);
         let model = text_of(message, "model");
         if !model.is_empty() {
             self.model = Some(json::clean(model).into_owned());
@@ -89,9 +89,10 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
-    fn usage(&mut self, holder: &Value) {
+    fn usage(&mut self, holder: &Value, sink: &mut ChunkSink<'_>) {
         if let Some(usage) = holder.get("usage") {
             self.counts.read(usage, CacheCount::OnTop);
+            sink.counted(self.counts.usage(CacheCount::OnTop));
         }
     }
 
@@ -179,7 +180,7 @@ impl<'a> Answer<'a> {
                 sink.silent(signature, text_of(delta, "signature"))
             }
             ("input_json_delta", Block::Call { json, .. } | Block::Other { json, .. }) => {
-                sink.silent(json, text_of(delta, "partial_json"))
+                sink.arguments(json, text_of(delta, "partial_json"))
             }
             // Citations.
             _ => Ok(()),
@@ -287,7 +288,7 @@ impl Reader for Answer<'_> {
             "content_block_start" => self.start(index, member("content_block"), sink),
             "content_block_delta" => self.delta(index, member("delta"), sink),
             "message_delta" => {
-                self.usage(&value);
+                self.usage(&value, sink);
                 self.stop(member("delta"));
                 Ok(())
             }

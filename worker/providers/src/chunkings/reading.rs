@@ -44,7 +44,7 @@ fn run<'p, R: Reader>(
     let mut hear = |chunk: Chunk<'_>| match chunk {
         Chunk::Text(piece) => text.push_str(piece),
         Chunk::Reasoning(piece) => thought.push_str(piece),
-        Chunk::Background(_) => {}
+        Chunk::Hidden(_) | Chunk::Counted(_) | Chunk::Background(_) => {}
     };
     let mut sink = ChunkSink::new(&mut hear);
     let mut parser = sse::Parser::new(ANSWER_BYTES_MAX);

@@ -60,7 +60,7 @@ fn ask_for(messages: Vec<Arc<Message>>, output: Option<Arc<OutputSpec>>) -> Hear
     let mut chunks = Vec::new();
     let mut hear = |chunk: Chunk<'_>| match chunk {
         Chunk::Text(text) | Chunk::Reasoning(text) => chunks.push(text.to_owned()),
-        Chunk::Background(_) => {}
+        Chunk::Hidden(_) | Chunk::Counted(_) | Chunk::Background(_) => {}
     };
     let reply = futures::executor::block_on(demo.complete(&request, &mut hear));
     let slept = clock.0.lock().expect("nobody panicked").clone();

@@ -200,12 +200,12 @@ impl Calls {
             sink.silent(&mut draft.name, name)?;
         }
         match fragment.arguments {
-            Some(Value::String(piece)) => sink.silent(&mut draft.arguments, piece),
+            Some(Value::String(piece)) => sink.arguments(&mut draft.arguments, piece),
             Some(whole @ Value::Object(_)) => {
                 draft.arguments.clear();
                 let text = fragment.text.map(str::to_owned);
                 let text = text.unwrap_or_else(|| whole.to_string());
-                sink.silent(&mut draft.arguments, &text)
+                sink.arguments(&mut draft.arguments, &text)
             }
             _ => Ok(()),
         }

@@ -88,8 +88,9 @@ impl<'a> Answer<'a> {
                 .iter()
                 .any(|name| value.get(name).is_some());
         for name in ["usage", "x_openai_usage", "x_usage"] {
-            if let Some(usage) = value.get(name) {
+            if let Some(usage) = value.get(name).filter(|usage| usage.is_object()) {
                 self.counts.read(usage, CacheCount::Included);
+                sink.counted(self.counts.usage(CacheCount::Included));
             }
         }
         if self.model.is_none() {

@@ -87,6 +87,7 @@ impl<'a> Answer<'a> {
         }
         if let Some(usage) = response.get("usage") {
             self.counts.read(usage, CacheCount::Included);
+            sink.counted(self.counts.usage(CacheCount::Included));
         }
         let model = text_of(response, "model");
         if !model.is_empty() {

@@ -1,7 +1,7 @@
 //! `Ask` and `AbortAsking`: a model call, with everything that the model must be told.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mainspring_shared::agent::OnTruncation;
@@ -16,7 +16,7 @@ use mainspring_shared::session::shown::Begun;
 use mainspring_shared::usage::Usage;
 use tokio::sync::oneshot;
 
-use crate::llm::{Chunk, Error, Finish, Reply, Request, Resolved, Traced, estimate_tokens};
+use crate::llm::{Chunk, Error, Finish, Reply, Request, Resolved, Traced};
 use crate::metrics::{self, Timing};
 use crate::partial_answer::PartialAnswer;
 use crate::send::lease_state::Inbox;
@@ -25,14 +25,14 @@ use crate::send::model_call::{
     Answered, Attempt, BegunCall, Partial, QuestionId, Streamed, Unanswered,
 };
 use crate::send::output::Output;
+use crate::send::received::Received;
 use crate::send::run::Run;
 use crate::send::vet::Vetting;
 
 /// Receives the chunks of an answer.
 struct AnswerReceiver {
     said: Arc<PartialAnswer>,
-    /// Estimated tokens received.
-    streamed: Arc<AtomicU64>,
+    received: Arc<Received>,
     /// Whether anything was streamed.
     any: Arc<AtomicBool>,
     /// Gets the provider's id of a background answer, once.
@@ -49,14 +49,14 @@ impl AnswerReceiver {
     }
 
     fn piece(&mut self, chunk: Chunk<'_>) {
+        self.received.hears(&chunk);
         match chunk {
-            Chunk::Text(text) | Chunk::Reasoning(text) => {
-                let tokens = estimate_tokens(text);
-                self.streamed.fetch_add(tokens, Ordering::Relaxed);
+            Chunk::Text(_) | Chunk::Reasoning(_) => {
                 self.said.piece(&chunk);
                 self.any.store(true, Ordering::Relaxed);
                 self.timing.piece();
             }
+            Chunk::Hidden(_) | Chunk::Counted(_) => {}
             Chunk::Background(id) => {
                 if let Some(background) = self.background.take() {
                     // Nobody listens if the call is about to be dropped.
@@ -127,7 +127,7 @@ impl Run<'_> {
             // From here on, what was said is part of the answer in flight.
             shown.begun = None;
         }
-        let streamed = Arc::new(AtomicU64::new(0));
+        let received = Arc::new(Received::default());
         if !again && !goes_on {
             self.announce(round, label, &request.model, heard);
         }
@@ -143,7 +143,7 @@ impl Run<'_> {
             request: request.clone(),
             provider: resolved.provider,
             facts: resolved.facts,
-            streamed: streamed.clone(),
+            received: received.clone(),
             capped,
             cut: client.cut(),
         };
@@ -167,7 +167,7 @@ impl Run<'_> {
         self.asking.background = Some(told);
         let receiver = AnswerReceiver {
             said,
-            streamed,
+            received,
             any: heard,
             background: Some(background),
             timing,

@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt as _};
-use mainspring_shared::id::SessionKey;
+use mainspring_shared::id::{SessionKey, TenantId};
 use rustix::fs::OFlags;
 
 use crate::files::stamps::Stamps;
@@ -59,7 +59,7 @@ impl Workspace {
         let opened = if self.shared {
             self.root.try_clone().map(|dir| (dir, self.path.clone()))
         } else {
-            let name = session.session.to_string();
+            let name = name_of(session);
             let dir = self.own(Path::new(&name));
             dir.map(|dir| (dir, self.path.join(name)))
         };
@@ -95,6 +95,41 @@ impl Workspace {
         .map(|dir| Dir::from_std_file(dir.into_std()))
     }
 
+    /// The sessions that have a directory here; none if all share one.
+    pub(crate) fn sessions(&self) -> io::Result<Vec<SessionKey>> {
+        if self.shared {
+            return Ok(Vec::new());
+        }
+        let names = self.names()?;
+        Ok(names.iter().filter_map(|name| session_of(name)).collect())
+    }
+
+    /// The names of everything that is here.
+    pub(crate) fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in self.root.entries()? {
+            names.extend(entry?.file_name().into_string().ok());
+        }
+        Ok(names)
+    }
+
+    /// Creates an empty file with this name, if it does not exist.
+    pub(crate) fn mark(&self, name: &str) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true);
+        self.root.open_with(name, &options).map(drop)
+    }
+
+    /// Removes the directory of a session with everything in it. Links are removed, not followed.
+    pub(crate) fn remove(&self, session: SessionKey) -> io::Result<()> {
+        let name = name_of(session);
+        if self.root.symlink_metadata(&name)?.is_dir() {
+            self.root.remove_dir_all(&name)
+        } else {
+            self.root.remove_file(&name)
+        }
+    }
+
     /// Keeps everyone else in this worker from changing the file until the guard is dropped.
     pub(crate) fn lock(&self, session_dir: &SessionDir, file: &Path) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();
@@ -105,6 +140,26 @@ impl Workspace {
         // is harmless.
         lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The name of a session's directory: it says whose session it is.
+fn name_of(SessionKey { tenant, session }: SessionKey) -> String {
+    if tenant == TenantId::DEFAULT {
+        session.to_string()
+    } else {
+        format!("{tenant}.{session}")
+    }
+}
+
+/// The session whose directory has this name.
+fn session_of(name: &str) -> Option<SessionKey> {
+    let (tenant, session) = match name.split_once('.') {
+        Some((tenant, session)) => (tenant.parse().ok()?, session),
+        None => (TenantId::DEFAULT, name),
+    };
+    let session = session.parse().ok()?;
+    let key = SessionKey { tenant, session };
+    (name_of(key) == name).then_some(key)
 }
 
 /// Converts flags to what `custom_flags` takes.

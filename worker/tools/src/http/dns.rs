@@ -79,6 +79,12 @@ async fn in_turn<T: Send + 'static>(
     found.map_err(io::Error::other)?
 }
 
+/// Why a name leads nowhere: in the same words whatever the reason, since whoever writes the URL must
+/// not find out by them which names there are in the operator's network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("its name is not known, or leads to addresses that are not allowed")]
+pub(super) struct Nowhere;
+
 /// Returns permitted addresses only. The connection is made to one of them without a second lookup,
 /// so a name that changes between check and use gains nothing.
 #[derive(Debug)]
@@ -100,13 +106,19 @@ impl Resolve for Guarded {
         // lookup may go on without it.
         let tenant = scope();
         Box::pin(async move {
-            let found = lookup.lookup(name.as_str(), tenant).await?;
-            let permitted = permitted(&addresses, &found).inspect_err(|refused| {
+            let found = lookup.lookup(name.as_str(), tenant).await;
+            let found = found.map_err(|error| {
+                tracing::debug!(host = name.as_str(), %error, "a host name was not resolved");
+                Nowhere
+            })?;
+            let permitted = permitted(&addresses, &found).map_err(|refused| {
                 tracing::warn!(
                     host = name.as_str(),
                     refused.range,
+                    refused.setting,
                     "a host name resolves to an address that is not allowed"
                 );
+                Nowhere
             })?;
             Ok(Box::new(permitted.into_iter()) as Addrs)
         })

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mainspring_shared::error::Code;
 use mainspring_shared::tool::Repeat;
 
-use super::address::Refused;
+use super::dns::Nowhere;
 use mainspring_worker::tool::ToolError;
 
 /// Why an attempt gave no result.
@@ -45,8 +45,8 @@ impl Fault {
 
     /// The fault of a connection error. It shows no addresses, which only concern the operator.
     pub(super) fn of(error: &reqwest::Error) -> Self {
-        if let Some(refused) = cause::<Refused>(error) {
-            return Self::Refused(refused.to_string());
+        if let Some(nowhere) = cause::<Nowhere>(error) {
+            return Self::Unreached(format!("there is no connection to it: {nowhere}"));
         }
         let kind = cause::<io::Error>(error).map(io::Error::kind);
         let kind = kind.filter(|kind| *kind != io::ErrorKind::Other);

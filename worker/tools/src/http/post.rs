@@ -219,6 +219,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_name_that_is_unknown_and_one_that_is_not_allowed_read_alike() {
+        let poster = poster(&[]);
+        let mut told = Vec::new();
+        for name in ["localhost", "nothing.invalid"] {
+            let Posted::Failed { why } = poster.post(message(format!("http://{name}/"))).await
+            else {
+                panic!("it was posted");
+            };
+            told.push(why);
+        }
+        assert_eq!(told[0], told[1]);
+    }
+
+    #[tokio::test]
     async fn who_is_slow_late_or_away_has_not_taken_it() {
         let late = endpoint("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", LIMIT * 2).await;
         let (closed, away) = listener().await;

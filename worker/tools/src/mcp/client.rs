@@ -180,10 +180,14 @@ impl Client {
         Some(answered)
     }
 
-    /// Answers the questions of a task whose answers are known; returns how its call ends if one is left.
-    pub(super) fn open_question_of(&self, task: &str, questions: &mut Questions) -> Option<Fault> {
+    /// Answers the questions of a task whose answers are known; returns how many, or how its call ends if one is left.
+    pub(super) fn open_question_of(
+        &self,
+        task: &str,
+        questions: &mut Questions,
+    ) -> Result<usize, Fault> {
         let mut of_tasks = self.of_tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut open = None;
+        let (mut open, mut given) = (None, 0);
         let mut left = Vec::new();
         for (of, pending) in of_tasks.drain(..) {
             if of != task || open.is_some() {
@@ -192,7 +196,9 @@ impl Client {
             }
             match questions.answer(&pending.inquiry) {
                 // The server may have withdrawn it meanwhile.
-                Ok(reply) => drop(pending.answer.send(reply)),
+                Ok(reply) => {
+                    given += usize::from(pending.answer.send(reply).is_ok());
+                }
                 Err(fault) => {
                     open = Some(fault);
                     left.push((of, pending));
@@ -200,7 +206,7 @@ impl Client {
             }
         }
         *of_tasks = left;
-        open
+        open.map_or(Ok(given), Err)
     }
 
     /// The same, waiting until a task asks something that has no answer yet.
@@ -210,7 +216,7 @@ impl Client {
             tokio::pin!(asked);
             // From here on, no question is missed.
             asked.as_mut().enable();
-            if let Some(fault) = self.open_question_of(task, questions) {
+            if let Err(fault) = self.open_question_of(task, questions) {
                 return fault;
             }
             asked.await;

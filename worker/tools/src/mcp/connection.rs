@@ -231,8 +231,12 @@ impl Connection {
         self.service.service().questions_of(task, questions).await
     }
 
-    /// Answers what a task has asked so far; returns how the call ends if an answer is missing.
-    pub(super) fn open_question_of(&self, task: &str, questions: &mut Questions) -> Option<Fault> {
+    /// Answers what a task has asked so far; returns how much, or how the call ends if an answer is missing.
+    pub(super) fn open_question_of(
+        &self,
+        task: &str,
+        questions: &mut Questions,
+    ) -> Result<usize, Fault> {
         self.service.service().open_question_of(task, questions)
     }
 

@@ -135,7 +135,11 @@ impl Credentials {
         // An authorization server is asked only once the server refuses a request, or when its
         // token ends: a server that needs none is not to be bothered with it.
         if is_over || (current.reading == 0 && self.oauth.is_none()) {
-            self.read(&mut current, None).await?;
+            let read = self.read(&mut current, None).await;
+            // A token is renewed before it ends: until then, the server takes the old one.
+            if current.read.is_empty() {
+                read?;
+            }
         }
         let mut headers = self.fixed.clone();
         headers.extend(current.read.clone());

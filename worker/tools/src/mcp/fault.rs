@@ -15,9 +15,11 @@ use rmcp::transport::streamable_http_client::StreamableHttpError;
 use super::credentials::KnownSecrets;
 use super::http::NoCredentials;
 use super::inquiring;
+use super::post::SESSION_UNKNOWN;
 
 const CLOSED: &str = "it closed the connection";
 const UNREACHED: &str = "there is no connection to its server";
+const NO_SESSION: &str = "its server does not know the session";
 
 /// Characters of a server's message that are put into our own error.
 const SAID_CHARS_MAX: usize = 500;
@@ -53,6 +55,9 @@ pub(super) enum Fault {
 impl Fault {
     pub(super) fn of(error: ServiceError) -> Self {
         match error {
+            ServiceError::McpError(error) if knows_no_session(&error) => {
+                Self::Unreached(NO_SESSION.to_owned())
+            }
             ServiceError::McpError(error) => {
                 let code = if error.code == ErrorCode::INVALID_PARAMS {
                     Code::ToolInvalidArguments
@@ -79,6 +84,12 @@ impl Fault {
     pub(super) fn closed() -> Self {
         Self::Broken("the connection to its server ended".to_owned())
     }
+}
+
+/// Whether the server has not looked at the request because of its session.
+fn knows_no_session(error: &ErrorData) -> bool {
+    let data = error.data.as_ref();
+    data.is_some_and(|data| data.get(SESSION_UNKNOWN).is_some())
 }
 
 /// The addresses that a person must open first.
@@ -145,9 +156,7 @@ fn of_transport(error: &DynamicTransportError) -> Fault {
         Some(Http::Client(error)) if error.is_connect() => Fault::Unreached(UNREACHED.to_owned()),
         Some(Http::Io(error)) if is_credentials(error) => Fault::Unreached(error.to_string()),
         // The server has not looked at the request.
-        Some(Http::SessionExpired) => {
-            Fault::Unreached("its server does not know the session, not even a new one".to_owned())
-        }
+        Some(Http::SessionExpired) => Fault::Unreached(NO_SESSION.to_owned()),
         Some(Http::AuthRequired(_) | Http::InsufficientScope(_)) => {
             let said = "its server asks for authorization";
             Fault::Refused(Code::ToolFailed, said.to_owned())

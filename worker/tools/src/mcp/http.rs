@@ -49,6 +49,9 @@ pub(super) fn transport(
     let mut config = StreamableHttpClientTransportConfig::with_uri(target.as_str())
         .max_concurrent_requests(REQUESTS_MAX);
     config.retry_config = Arc::new(streams);
+    // A server that has forgotten a session gets a new connection: calls over the old one may still be answered, and
+    // the tools are listed again.
+    config.reinit_on_expired_session = false;
     let client = client(&target).map_err(|error| {
         tracing::error!(%error, "could not create the HTTP client for an MCP server");
         "this worker has no HTTP client"

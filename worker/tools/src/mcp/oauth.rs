@@ -3,13 +3,13 @@
 //! memory only and never shown.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use mainspring_worker::llm::Secret;
-use reqwest::{Client, Response, Url};
+use reqwest::{Client, Response, StatusCode, Url};
 use serde_json::Value;
-use tokio::sync::OnceCell;
 
 use super::credentials::KnownSecrets;
 use super::settings::is_loopback;
@@ -65,16 +65,26 @@ pub(super) struct OAuth {
     guard: Option<Guard>,
     /// The refresh token, which the authorization server may replace.
     refresh: Mutex<Option<Secret>>,
-    found: OnceCell<Found>,
+    /// Looked up again when no token is given there any longer.
+    found: Mutex<Option<Arc<Found>>>,
 }
 
 /// Where and how tokens are given.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Found {
     token_url: Url,
     /// Whether the client's secret goes into the body.
-    in_body: bool,
+    in_body: AtomicBool,
+    /// Whether the authorization server has said so.
+    is_told: bool,
     scopes: Vec<String>,
+}
+
+/// Why no token was given.
+struct Refusal {
+    status: StatusCode,
+    /// The code of the error.
+    code: String,
 }
 
 impl OAuth {
@@ -97,13 +107,55 @@ impl OAuth {
             settings,
             secrets,
             refresh: Mutex::new(refresh),
-            found: OnceCell::new(),
+            found: Mutex::default(),
         }
     }
 
     /// A new token. `challenge` is what the server said when it refused the last one.
     pub(super) async fn token(&self, challenge: Option<&str>) -> Result<Token, String> {
-        let found = self.found.get_or_try_init(|| self.find(challenge)).await?;
+        let known = self.known().clone();
+        let found = match known {
+            Some(found) => found,
+            None => Arc::new(self.find(challenge).await?),
+        };
+        *self.known() = None;
+        let in_body = found.in_body.load(Ordering::Relaxed);
+        let mut answer = self.asked(&found, challenge, in_body).await?;
+        // Many servers take the secret in one place only, and do not say in which.
+        let is_elsewhere = !found.is_told && self.settings.client_secret.is_some();
+        if matches!(&answer, Err(refusal) if is_elsewhere && refusal.code == "invalid_client") {
+            let other = self.asked(&found, challenge, !in_body).await?;
+            if other.is_ok() {
+                found.in_body.store(!in_body, Ordering::Relaxed);
+                answer = other;
+            }
+        }
+        match answer {
+            Ok(token) => {
+                *self.known() = Some(found);
+                Ok(token)
+            }
+            Err(Refusal { status, code }) => {
+                // Whoever refuses the client is the right one.
+                if matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED) {
+                    *self.known() = Some(found);
+                }
+                let text = format!("the authorization server refuses: {status} {code}");
+                Err(text.trim().to_owned())
+            }
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<Arc<Found>>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn asked(
+        &self,
+        found: &Found,
+        challenge: Option<&str>,
+        in_body: bool,
+    ) -> Result<Result<Token, Refusal>, String> {
         let kept = self
             .refresh
             .lock()
@@ -126,7 +178,7 @@ impl OAuth {
         let mut request = client.post(found.token_url.clone());
         let id = &self.settings.client_id;
         match &self.settings.client_secret {
-            Some(secret) if !found.in_body => {
+            Some(secret) if !in_body => {
                 request = request.basic_auth(id, Some(secret.expose()));
             }
             Some(secret) => {
@@ -147,20 +199,16 @@ impl OAuth {
         self.granted(answer).await
     }
 
-    async fn granted(&self, answer: Response) -> Result<Token, String> {
+    async fn granted(&self, answer: Response) -> Result<Result<Token, Refusal>, String> {
         let status = answer.status();
         let body = json(answer).await.unwrap_or_default();
         let word = |name: &str| body.get(name).and_then(Value::as_str);
-        if !status.is_success() {
-            let code: String = word("error")
-                .unwrap_or_default()
-                .chars()
-                .take(CODE_CHARS_MAX)
-                .collect();
+        // Some refuse with the status of a success.
+        if !status.is_success() || word("error").is_some() {
+            let code = word("error").unwrap_or_default();
+            let code: String = code.chars().take(CODE_CHARS_MAX).collect();
             let code = self.secrets.hidden(&code);
-            return Err(format!("the authorization server refuses: {status} {code}")
-                .trim()
-                .to_owned());
+            return Ok(Err(Refusal { status, code }));
         }
         let access = word("access_token").filter(|token| !token.is_empty());
         let access = access
@@ -174,12 +222,14 @@ impl OAuth {
                 *kept = Some(Secret::new(refresh));
             }
         }
-        let lasts = body.get("expires_in").and_then(Value::as_f64);
+        let lasts = body.get("expires_in");
+        // Some write the number as a text.
+        let lasts = lasts.and_then(|said| said.as_f64().or_else(|| said.as_str()?.parse().ok()));
         let lasts = lasts.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        Ok(Token {
+        Ok(Ok(Token {
             access,
             lasts: lasts.map(|lasts| lasts.saturating_sub(MARGIN.min(lasts / 2))),
-        })
+        }))
     }
 
     fn client(&self) -> Result<&Client, String> {
@@ -203,7 +253,8 @@ impl OAuth {
         if let Some(url) = &self.settings.token_url {
             return Ok(Found {
                 token_url: self.permitted(url)?,
-                in_body: false,
+                in_body: AtomicBool::new(false),
+                is_told: false,
                 scopes: Vec::new(),
             });
         }
@@ -229,7 +280,8 @@ impl OAuth {
         let has = |way: &str| ways.is_some_and(|ways| ways.iter().any(|one| one == way));
         Ok(Found {
             token_url: self.permitted(token_url)?,
-            in_body: has("client_secret_post") && !has("client_secret_basic"),
+            in_body: AtomicBool::new(has("client_secret_post") && !has("client_secret_basic")),
+            is_told: has("client_secret_post") != has("client_secret_basic"),
             scopes: words(about.get("scopes_supported")),
         })
     }

@@ -14,7 +14,7 @@ use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, StreamableHttpError, StreamableHttpPostResponse,
 };
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use sse_stream::SseStream;
 
 use super::credentials::Headers;
@@ -46,6 +46,9 @@ const SESSION_GONE: [&str; 10] = [
     "session id not found",
     "session terminated",
 ];
+
+/// The member of an error's data by which one is known that refuses a request because of its session.
+pub(super) const SESSION_UNKNOWN: &str = "mainspring/session-unknown";
 
 /// A message to post.
 pub(super) struct Post<'a> {
@@ -88,6 +91,11 @@ impl Requests {
                     if renewed.await.map_err(of_credentials)? {
                         continue;
                     }
+                }
+                if post.session.is_some() {
+                    // Some refuse a session that they have forgotten in this way. If it is the credentials,
+                    // the new session is refused as well, and says so.
+                    return Err(StreamableHttpError::SessionExpired);
                 }
                 let challenge = challenge.unwrap_or_default();
                 return Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(
@@ -134,6 +142,10 @@ async fn answered(response: Response, post: &Post<'_>) -> Outcome<StreamableHttp
     let kind = content_type(&response);
     let asked = request_id(post.message).cloned();
     if kind.starts_with(EVENTS) {
+        let asked = asked.map(|id| Asked {
+            id,
+            is_in_session: post.session.is_some(),
+        });
         let stream = events(response.bytes_stream(), post.event_bytes_max, asked);
         return Ok(StreamableHttpPostResponse::Sse(stream, session));
     }
@@ -145,6 +157,12 @@ async fn answered(response: Response, post: &Post<'_>) -> Outcome<StreamableHttp
         return Err(StreamableHttpError::UnexpectedContentType(Some(kind)));
     }
     let body = body(response, ANSWER_BYTES_MAX).await?;
+    if post.session.is_some()
+        && let Ok(Value::Object(said)) = serde_json::from_str(&body)
+        && knows_no_session(&said, &asked)
+    {
+        return Err(StreamableHttpError::SessionExpired);
+    }
     match message(&body, &asked) {
         Some(message) => Ok(StreamableHttpPostResponse::Json(message, session)),
         None => Err(unexpected("its answer is not one to the request")),
@@ -238,12 +256,38 @@ fn session_is_gone(said: &str) -> bool {
     SESSION_GONE.iter().any(|words| said.contains(words))
 }
 
+/// Whether an answer with a status of success refuses a request because of its session: an error that names no request,
+/// so that the server has looked at none, and either says so or is one for what is no request at all.
+fn knows_no_session(said: &Map<String, Value>, asked: &RequestId) -> bool {
+    let Some(error) = said.get("error") else {
+        return false;
+    };
+    let is_its = said.get("id").is_some_and(|id| is_id(id, asked));
+    let text = error.as_str().or_else(|| error.get("message")?.as_str());
+    let is_none = error.get("code") == Some(&Value::from(ErrorCode::INVALID_REQUEST.0));
+    !is_its && (is_none || text.is_some_and(session_is_gone))
+}
+
+fn is_id(id: &Value, asked: &RequestId) -> bool {
+    match id {
+        Value::String(id) => *id == asked.to_string(),
+        id => id.to_string() == asked.to_string(),
+    }
+}
+
+/// The request that events answer.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    id: RequestId,
+    is_in_session: bool,
+}
+
 /// The events of a body, with their results sealed. An error is one of the request that the events
 /// answer, whatever its id.
 fn events(
     bytes: impl Stream<Item = reqwest::Result<Bytes>> + Send + 'static,
     event_bytes_max: usize,
-    asked: Option<RequestId>,
+    asked: Option<Asked>,
 ) -> BoxedSseResponse {
     let mut size = EventSize {
         bytes_max: event_bytes_max,
@@ -261,9 +305,9 @@ fn events(
 }
 
 /// The events with their results sealed.
-pub(super) fn sealed(events: BoxedSseResponse, asked: Option<RequestId>) -> BoxedSseResponse {
+pub(super) fn sealed(events: BoxedSseResponse, asked: Option<Asked>) -> BoxedSseResponse {
     let seal = move |text: String| match &asked {
-        Some(asked) => with_id(&envelope::sealed(&text, Some(asked)), asked),
+        Some(asked) => with_id(&envelope::sealed(&text, Some(&asked.id)), asked),
         None => envelope::sealed(&text, None).into_owned(),
     };
     events
@@ -277,9 +321,16 @@ pub(super) fn sealed(events: BoxedSseResponse, asked: Option<RequestId>) -> Boxe
 }
 
 /// The message with the id of the request that it answers, if it is an error with another one.
-fn with_id(text: &str, asked: &RequestId) -> String {
-    let id = serde_json::to_value(asked).unwrap_or_default();
+fn with_id(text: &str, asked: &Asked) -> String {
+    let id = serde_json::to_value(&asked.id).unwrap_or_default();
     match serde_json::from_str(text) {
+        Ok(Value::Object(said)) if asked.is_in_session && knows_no_session(&said, &asked.id) => {
+            let error = json!({
+                "code": ErrorCode::INVALID_REQUEST.0, "message": "the session is not known",
+                "data": { SESSION_UNKNOWN: true },
+            });
+            json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string()
+        }
         Ok(Value::Object(mut message))
             if message.contains_key("error") && message.get("id") != Some(&id) =>
         {
@@ -349,6 +400,34 @@ mod tests {
         assert!(read(r#"{"jsonrpc":"2.0","id":"7","result":{}}"#).is_some());
         assert!(read(r#"{"jsonrpc":"2.0","id":8,"result":{}}"#).is_none());
         assert!(read("{}").is_none());
+    }
+
+    #[test]
+    fn only_an_error_that_names_no_request_can_be_about_the_session() {
+        let asked = RequestId::Number(7);
+        let about = |said: Value| {
+            let said = said.as_object().expect("an object");
+            knows_no_session(said, &asked)
+        };
+        let invalid = json!({"code": -32600, "message": "Invalid Request"});
+        let own = json!({"code": -32000, "message": "Session not found"});
+        for said in [
+            json!({"error": "Session not found"}),
+            json!({"id": null, "error": own}),
+            json!({"id": null, "error": invalid}),
+            json!({"id": "server-error", "error": invalid}),
+        ] {
+            assert!(about(said.clone()), "{said}");
+        }
+        for said in [
+            json!({"id": 7, "error": own}),
+            json!({"id": "7", "error": invalid}),
+            json!({"id": null, "error": {"code": -32603, "message": "it broke"}}),
+            json!({"error": "no such account"}),
+            json!({"result": {"error": "Session not found"}}),
+        ] {
+            assert!(!about(said.clone()), "{said}");
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::client::Limits;
+use super::connection::Connection;
 use super::fault::Fault;
 use super::output;
 use super::server::Server;
@@ -114,9 +115,29 @@ struct Reader {
 }
 
 impl Reader {
+    /// Reads; once more over a new connection if the first one turns out to be useless.
     async fn read(&self, invocation: &Invocation) -> Result<Output, Fault> {
+        match self.read_once(invocation).await {
+            Err(Fault::Unreached(_) | Fault::Broken(_)) => self.read_once(invocation).await,
+            over => over,
+        }
+    }
+
+    async fn read_once(&self, invocation: &Invocation) -> Result<Output, Fault> {
         let connection = self.server.connection().await;
         let connection = connection.map_err(|error| Fault::Away(error.to_string()))?;
+        let read = self.read_over(&connection, invocation).await;
+        if matches!(read, Err(Fault::Unreached(_) | Fault::Broken(_))) {
+            self.server.give_up(&connection).await;
+        }
+        read
+    }
+
+    async fn read_over(
+        &self,
+        connection: &Connection,
+        invocation: &Invocation,
+    ) -> Result<Output, Fault> {
         let list = |method, member| connection.list(method, member, SHOWN_MAX + 1);
         match self.kind {
             Kind::ListResources => {

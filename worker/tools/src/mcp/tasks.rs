@@ -133,9 +133,10 @@ async fn followed(
     loop {
         // What it asked an earlier attempt, or during an earlier request.
         if let Ok(connection) = server.connection().await
-            && let Some(asks) = connection.open_question_of(id, questions)
+            && connection.open_question_of(id, questions)? > 0
         {
-            return Err(asks);
+            // The answer is on its way, beside the requests: a task that has not got it yet would ask again.
+            server.clock().sleep(POLL_MIN).await;
         }
         let said = asked(server, invocation, "tasks/get", id, (limits, None)).await;
         let task = match said {

@@ -54,6 +54,8 @@ struct Worker {
     boot: BootId,
     life: Life,
     belief: Belief,
+    /// A grant with its send, which the worker has not heard of yet.
+    told: Option<Held>,
     /// Boots that it may still start after the current one.
     lives: u8,
 }
@@ -72,6 +74,8 @@ struct Budget {
     /// Per scheduler.
     cancels: [u8; 2],
     items: [u8; 2],
+    /// Accepts that grant the session to its keeper.
+    grants: u8,
 }
 
 /// The history, as far as invariants need it.
@@ -110,6 +114,7 @@ const BUDGET: Budget = Budget {
     losses: 1,
     cancels: [1, 1],
     items: [1, 0],
+    grants: 0,
 };
 
 impl World {
@@ -118,6 +123,7 @@ impl World {
             boot: BootId(Uuid::from_u128(n)),
             life: Life::Alive,
             belief: Belief::Nothing,
+            told: None,
             lives: 1,
         };
         Self {
@@ -212,6 +218,11 @@ impl World {
                 worker.life as i64,
                 i64::from(worker.lives),
             ]);
+            key.push(
+                worker
+                    .told
+                    .map_or(-1, |told| id(Some(told.send.0)) * 64 + told.lease.epoch),
+            );
             match worker.belief {
                 Belief::Nothing => key.push(-1),
                 Belief::Unheard(token) => key.extend([-2, id(Some(token.0))]),
@@ -238,6 +249,7 @@ impl World {
         key.extend(spent.map(i64::from));
         key.extend(left.cancels.map(i64::from));
         key.extend(left.items.map(i64::from));
+        key.push(i64::from(left.grants));
         let past = self.past;
         key.extend(past.rounds.map(i64::from));
         key.extend(past.ends.map(i64::from));
@@ -315,7 +327,13 @@ fn path(history: &[(usize, Option<Act>)], mut place: usize) -> Vec<Act> {
 fn every_small_world_keeps_every_invariant() {
     // Three million worlds take minutes in an unoptimized build.
     let budgets = match std::env::var_os("MAINSPRING_TEST_WORLDS") {
-        Some(_) => vec![BUDGET],
+        Some(_) => vec![
+            BUDGET,
+            Budget {
+                grants: 2,
+                ..BUDGET
+            },
+        ],
         None => vec![
             Budget {
                 claims: 2,
@@ -325,6 +343,12 @@ fn every_small_world_keeps_every_invariant() {
             Budget {
                 accepts: 1,
                 claims: 2,
+                ..BUDGET
+            },
+            Budget {
+                grants: 2,
+                claims: 1,
+                cancels: [1, 0],
                 ..BUDGET
             },
         ],

@@ -326,6 +326,7 @@ macro_rules! installation_cases {
                 a_rotation_keeps_the_secret_before_for_its_overlap,
                 a_revoked_key_keeps_the_time_of_its_first_revocation,
                 a_key_is_forgotten_a_while_after_it_was_revoked_or_has_expired,
+                that_there_were_keys_is_remembered_when_none_is_left,
                 the_last_use_of_a_key_is_noted,
             }
             timers {

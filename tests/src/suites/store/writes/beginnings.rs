@@ -36,7 +36,7 @@ pub(super) async fn asked(store: &dyn Inspect) -> Option<Claimed> {
 }
 
 /// A blob.
-pub(super) fn new_blob() -> NewBlob {
+pub(in super::super) fn new_blob() -> NewBlob {
     NewBlob {
         place: BlobPlace {
             tenant: TenantId::DEFAULT,

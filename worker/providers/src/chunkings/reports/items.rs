@@ -150,3 +150,21 @@ fn the_last_list_repeats_nothing_under_other_ids() {
         )],
     );
 }
+
+#[test]
+fn items_stand_where_they_say_and_not_in_the_order_in_which_they_came() {
+    let text = |n: u32| {
+        format!(
+            r#"{{"type":"message","id":"m{n}","role":"assistant","content":[{{"type":"output_text","text":"{n}"}}]}}"#
+        )
+    };
+    check(
+        Kind::OpenAiResponses,
+        &[report(
+            "openai/openai-node#2354",
+            "the first item may come behind the second",
+            item("done", 1, &text(1)) + &item("done", 0, &text(0)) + &completed(r#","output":[]"#),
+            "text 0 | text 1 (Stop)",
+        )],
+    );
+}

@@ -153,3 +153,41 @@ fn tokens_that_are_told_twice_are_counted_once() {
         + &delta(&format!(r#"{{{cached},"output_tokens":7}}"#));
     assert_eq!(counted(Kind::Anthropic, &stream), (114, 7, 100));
 }
+
+#[test]
+fn what_gateways_add_to_a_stream_or_write_otherwise_changes_nothing() {
+    let said = |behind: &str| {
+        start(0, r#"{"type":"text","text":"a"}"#)
+            + &stop(0)
+            + &event("message_delta", r#""delta":{"stop_reason":"end_turn"}"#)
+            + behind
+    };
+    let ended = event("message_stop", r#""x":0"#);
+    check(
+        Kind::Anthropic,
+        &[
+            report(
+                "earendil-works/pi#3708",
+                "the marker of another protocol may take the place of the last event",
+                said(&data("[DONE]")),
+                "text a (Stop)",
+            ),
+            report(
+                "zed-industries/zed#61627",
+                "the marker of another protocol may follow the last event",
+                said(&(ended + &data("[DONE]"))),
+                "text a (Stop)",
+            ),
+            report(
+                "nielspeter/claude-code-proxy#13",
+                "the arguments of a call may be the text of an object",
+                start(
+                    0,
+                    r#"{"type":"tool_use","id":"t","name":"act","input":"{\"x\":\"9\"}"}"#,
+                ) + &stop(0)
+                    + &ends("tool_use"),
+                r#"call t act {"x":"9"} (ToolCalls)"#,
+            ),
+        ],
+    );
+}

@@ -254,7 +254,7 @@ impl Items {
                 }
             }
             (Delta::Arguments, Body::Call { arguments, .. }) if !item.closed => {
-                sink.silent(arguments, piece)
+                sink.arguments(arguments, piece)
             }
             (
                 Delta::ArgumentsEnd,

@@ -23,6 +23,11 @@ pub(super) enum Fate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Act {
     Accept(usize),
+    /// A send is accepted and granted to the worker that keeps its session.
+    Grant(usize, usize),
+    /// A worker is told of the send that it was granted, however late; or never.
+    Hear(usize),
+    Lose(usize),
     Claim(usize, Fate),
     Write(usize, Write, Fate),
     Release(usize),
@@ -71,6 +76,12 @@ pub(super) fn acts(world: &World) -> Vec<Act> {
             }
             Belief::Nothing | Belief::Unheard(_) => {}
         }
+        if worker.told.is_some() {
+            acts.push(Act::Lose(n));
+            if matches!(worker.belief, Belief::Nothing) {
+                acts.push(Act::Hear(n));
+            }
+        }
         let holds = matches!(worker.belief, Belief::Holds(_));
         if world.scene.hot.owner == Some(worker.boot) && !holds {
             acts.push(Act::GiveBack(n));
@@ -85,6 +96,11 @@ pub(super) fn acts(world: &World) -> Vec<Act> {
     for scheduler in BOTH {
         if left.accepts > 0 {
             acts.push(Act::Accept(scheduler));
+            let keepers = BOTH.into_iter().filter(|n| {
+                let worker = &world.workers[*n];
+                left.grants > 0 && worker.life == Life::Alive && worker.told.is_none()
+            });
+            acts.extend(keepers.map(|keeper| Act::Grant(scheduler, keeper)));
         }
         if left.items[scheduler] > 0 {
             acts.push(Act::Deliver(scheduler));
@@ -114,6 +130,20 @@ impl World {
                 let change = accept(&self.scene.hot, self.scene.head_status(), offer, NOW);
                 self.commit(&plant.bend(&self.scene, change));
             }
+            Act::Grant(scheduler, keeper) => self.grant(scheduler, keeper, plant),
+            Act::Hear(n) => {
+                let Worker { boot, life, .. } = self.workers[n];
+                let told = self.workers[n].told.take();
+                // One for an earlier boot goes nowhere, and one that is older than the worker's own
+                // check of what it owns is ignored: it may have been given back.
+                let is_late =
+                    |held: &Held| life == Life::Alive && !self.scene.hot.is_held_by(held.lease);
+                let told = told.filter(|held| held.lease.boot == boot && !is_late(held));
+                if let Some(held) = told {
+                    self.workers[n].belief = Belief::Holds(held);
+                }
+            }
+            Act::Lose(n) => self.workers[n].told = None,
             Act::Claim(n, fate) => self.claim(n, fate, plant),
             Act::Write(n, write, fate) => self.write(n, write, fate, plant),
             Act::Release(n) => {
@@ -169,6 +199,29 @@ impl World {
         if let Some(change) = release(&self.scene.hot, head.as_ref(), lease, lost) {
             self.commit(&plant.bend(&self.scene, change));
         }
+    }
+
+    fn grant(&mut self, scheduler: usize, keeper: usize, plant: Plant) {
+        self.budget.accepts -= 1;
+        self.budget.grants -= 1;
+        let options = SendOptions::default();
+        let offer = Offer {
+            boot: scheduler_boot(scheduler),
+            ..self.scene.offer(&options)
+        };
+        let accepted = accept(&self.scene.hot, self.scene.head_status(), offer, NOW);
+        let Some(granted) = grant_accepted(&accepted, self.workers[keeper].boot, NOW) else {
+            self.commit(&plant.bend(&self.scene, accepted));
+            return;
+        };
+        let send = granted.change.send.map(|send| send.id);
+        self.commit(&plant.bend(&self.scene, granted.change));
+        self.workers[keeper].told = send.map(|send| Held {
+            lease: granted.lease,
+            send,
+            heard: self.pending_items,
+            repeats: None,
+        });
     }
 
     /// A boot that was declared dead drops its work and continues under a new ID.
