@@ -112,7 +112,10 @@ impl Row {
             assert!(answer.status < 500 || answer.status == 503, "{what}");
         } else {
             assert_eq!(answer.status, 403, "{what}");
-            assert_eq!(answer.json()["code"], "auth.forbidden", "{what}");
+            let body = answer.json();
+            // In OpenAI's form it is within a member.
+            let code = body.get("error").unwrap_or(&body).get("code");
+            assert_eq!(code, Some(&json!("auth.forbidden")), "{what}");
         }
     }
 }
