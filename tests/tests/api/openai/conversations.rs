@@ -127,6 +127,25 @@ async fn a_key_reaches_what_its_tenant_has_and_what_its_scopes_allow() {
         None,
         "auth.forbidden",
     );
+    let conversation = ask(&api, &key, "POST", "/v1/conversations", &json!({})).await;
+    let conversation = conversation.ok(200)["id"].clone();
+    let of_key = format!(
+        "/v1/conversations/{}",
+        conversation.as_str().expect("an id")
+    );
+    let changed = json!({ "metadata": { "topic": "mine" } });
+    for (method, path, body) in [
+        ("GET", of_key.clone(), json!(null)),
+        ("POST", of_key.clone(), changed),
+        ("GET", format!("{of_key}/items"), json!(null)),
+        ("DELETE", of_key.clone(), json!(null)),
+    ] {
+        let answer = ask(&api, &other, method, &path, &body).await;
+        refused(&answer, 404, None, "session.not_found");
+    }
+    let within = json!({ "model": "demo", "input": "x", "conversation": conversation });
+    let within = ask(&api, &other, "POST", "/v1/responses", &within).await;
+    refused(&within, 404, Some("conversation"), "session.not_found");
     let (_, reader) = tenant(&api, "three", &["read"]).await;
     refused(
         &ask(&api, &reader, "POST", "/v1/responses", &body).await,
