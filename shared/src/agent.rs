@@ -508,6 +508,7 @@ impl SendOptions {
             // These are not part of any request.
             fired_by: _,
             ended_run: _,
+            openai: _,
             traceparent: _,
             extra: _,
         } = self;

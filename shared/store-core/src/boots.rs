@@ -113,12 +113,7 @@ pub(crate) async fn renew(
         .bind(boot.0)
         .fetch_optional(tx.conn())
         .await?;
-    // Without a time, it is dead.
-    let found = found.map_or(FoundLease::Missing, |until: Option<i64>| {
-        until.map_or(FoundLease::Dead, |until| {
-            FoundLease::Until(Timestamp(until))
-        })
-    });
+    let found = found.map(Timestamp);
     let renewed = statement(sql!("boots/renew"))
         .bind(boot.0)
         .bind(now.after(ttl).0)
@@ -131,6 +126,7 @@ pub(crate) async fn renew(
         .execute(tx.conn())
         .await?;
     if renewed.rows_affected() == 0 {
+        let found = found.map_or(FoundLease::Missing, FoundLease::Dead);
         return Ok((found, now, Renewal::Dead));
     }
     let rows = statement(sql!("boots/signals"))
@@ -142,6 +138,7 @@ pub(crate) async fn renew(
         Ok((cells.key()?, cells.get("signals")?))
     });
     let signals = signals.collect::<Result<Vec<(SessionKey, i32)>>>()?;
+    let found = found.map_or(FoundLease::Missing, FoundLease::Until);
     Ok((found, now, Renewal::Renewed { at: now, signals }))
 }
 

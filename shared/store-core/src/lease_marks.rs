@@ -46,8 +46,8 @@ struct Known {
 pub enum FoundLease {
     /// The boot lives, with a lease until this time.
     Until(Timestamp),
-    /// The boot was declared dead, or has ended.
-    Dead,
+    /// The boot was declared dead, or has ended; its lease lasted until this time.
+    Dead(Timestamp),
     /// There is no such boot.
     Missing,
 }
@@ -58,14 +58,16 @@ impl LeaseMarks {
         let until = at.after(ttl);
         let known = match found {
             FoundLease::Until(_) => lock(&self.known).insert(boot, Known { at, until }),
-            FoundLease::Dead | FoundLease::Missing => lock(&self.known).remove(&boot),
+            FoundLease::Dead(_) | FoundLease::Missing => lock(&self.known).remove(&boot),
         };
         let Some(known) = known else {
             return;
         };
         let missing = match found {
             // Leases are shortened where the clock was set back by more than their duration.
-            FoundLease::Until(before) if until >= known.at => known.until.0 - before.0,
+            FoundLease::Until(before) | FoundLease::Dead(before) if until >= known.at => {
+                known.until.0 - before.0
+            }
             FoundLease::Missing if at.0 < known.until.0 + KEPT => known.until.0 - known.at.0,
             _ => 0,
         };
@@ -161,10 +163,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_boot_that_was_declared_dead_after_a_shorter_lease_was_renewed_in_vain() {
+        let marks = LeaseMarks::default();
+        renewed(&marks, until(13_000), 10_000);
+        renewed(&marks, until(14_000), 12_100);
+        let dead = FoundLease::Dead(Timestamp(14_000));
+        assert_eq!(renewed(&marks, dead, 16_800), 1);
+    }
+
+    #[tokio::test]
     async fn what_ends_by_itself_is_not_from_before() {
         let marks = LeaseMarks::default();
         renewed(&marks, until(13_000), 10_000);
-        assert_eq!(renewed(&marks, FoundLease::Dead, 10_700), 0);
+        let dead = |ms| FoundLease::Dead(Timestamp(ms));
+        assert_eq!(renewed(&marks, dead(14_000), 14_700), 0, "it was late");
         renewed(&marks, until(13_000), 10_000);
         let late = 14_000 + KEPT;
         assert_eq!(renewed(&marks, FoundLease::Missing, late), 0, "retired");

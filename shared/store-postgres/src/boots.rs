@@ -125,7 +125,7 @@ pub(crate) async fn renew(
         if renewed_at.is_none() {
             let found = match until {
                 Some(until) if renewed => FoundLease::Until(Timestamp(until)),
-                Some(_) => FoundLease::Dead,
+                Some(until) => FoundLease::Dead(Timestamp(until)),
                 None => FoundLease::Missing,
             };
             lease_marks.renewed(boot, found, now, ttl);

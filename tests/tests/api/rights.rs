@@ -261,7 +261,8 @@ fn starts(session: &str) -> Vec<(String, Vec<Value>, Vec<Value>)> {
     });
     let changed = |of: &dyn Fn(&Value) -> Value| -> Vec<Value> { changes.iter().map(of).collect() };
     let leaf = |leaf: Value| json!({ "name": "x", "root": leaf });
-    let own_leaf = leaf(json!({ "type": "agent", "id": "a", "spec": { "name": "a" } }));
+    let own_leaf =
+        leaf(json!({ "type": "agent", "id": "a", "spec": { "name": "a", "system_prompt": "x" } }));
     let tool_leaf = leaf(json!({ "type": "tool", "id": "a", "tool": "shell" }));
     let named_leaf = leaf(json!({ "type": "agent", "id": "a", "agent": "mine" }));
     let timer = |more: Value| {
@@ -499,7 +500,7 @@ async fn an_archive_is_no_published_agent_unless_it_is_the_one_that_is_here() {
     let copy = import(&api, &sends, &theirs).await.ok(201);
     assert_eq!(
         (&copy["agent_ref"], seen(&copy).await),
-        (&json!("support@1"), 200),
+        (&json!({ "name": "support", "version": 1 }), 200),
         "{copy}"
     );
     // Another agent, other tools, other instructions, or a version that is not here: not the same.

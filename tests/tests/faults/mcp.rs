@@ -104,6 +104,11 @@ impl Case {
         }
     }
 
+    /// How often the tool is called if nothing of the call is lost: once more with a person's answer.
+    fn undisturbed(&self) -> usize {
+        1 + usize::from(self.tool.starts_with("ask"))
+    }
+
     fn is_task(&self) -> bool {
         self.tool.starts_with("work")
     }
@@ -422,12 +427,13 @@ impl World {
                 ensure!(end == case.end, "{told}");
                 (case.end == End::Unknown, case.calls..=case.calls)
             }
-            Victims::Worker => (case.end == End::Unknown, 1..=case.calls),
+            // The call may have been another worker's.
+            Victims::Worker => (
+                case.end == End::Unknown,
+                1..=case.calls.max(case.undisturbed()),
+            ),
             // Nothing of the call is lost with a scheduler.
-            Victims::Schedulers => {
-                let calls = 1 + usize::from(case.tool.starts_with("ask"));
-                (false, calls..=calls)
-            }
+            Victims::Schedulers => (false, case.undisturbed()..=case.undisturbed()),
         };
         ensure!(may_be_unknown || end == End::Done, "{told}");
         ensure!(calls.contains(&seen.calls), "{told}");

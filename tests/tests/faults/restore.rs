@@ -227,6 +227,14 @@ async fn no_model_is_shown_what_a_database_that_went_back_has_lost() -> Result<(
     // Each worker has the lost messages of some of the sessions in its cache.
     each(&mut caller, &sessions, "lost").await?;
     each(&mut caller, &sessions, "gone").await?;
+    // A loss is told by renewals that are missing, and less than a second of them proves nothing.
+    let leases = "SELECT min(lease_until) FROM boots WHERE dead_at IS NULL";
+    let at_point: i64 = cluster.query(leases)?.parse()?;
+    cluster
+        .until("renewals that will be lost", LIMIT, async |cluster| {
+            Ok(cluster.query(leases)?.parse::<i64>()? > at_point + 2_000)
+        })
+        .await?;
     let restored = blocking(|| {
         cluster.postgres.stop();
         cluster.postgres.restored(backup, POINT)

@@ -1,2 +1,2 @@
--- When the lease of a boot ends; no time if it is dead.
-SELECT CASE WHEN dead_at IS NULL THEN lease_until END FROM boots WHERE boot_id = $1;
+-- When the lease of a boot ends, or ended.
+SELECT lease_until FROM boots WHERE boot_id = $1;

@@ -132,14 +132,10 @@ impl World {
             }
             Act::Grant(scheduler, keeper) => self.grant(scheduler, keeper, plant),
             Act::Hear(n) => {
-                let Worker { boot, life, .. } = self.workers[n];
+                let boot = self.workers[n].boot;
                 let told = self.workers[n].told.take();
-                // One for an earlier boot goes nowhere, and one that is older than the worker's own
-                // check of what it owns is ignored: it may have been given back.
-                let is_late =
-                    |held: &Held| life == Life::Alive && !self.scene.hot.is_held_by(held.lease);
-                let told = told.filter(|held| held.lease.boot == boot && !is_late(held));
-                if let Some(held) = told {
+                // One for an earlier boot goes nowhere.
+                if let Some(held) = told.filter(|held| held.lease.boot == boot) {
                     self.workers[n].belief = Belief::Holds(held);
                 }
             }
@@ -165,6 +161,8 @@ impl World {
                     self.give_back(lease, ReleaseLoss::ModelCall, plant);
                 }
                 self.workers[n].belief = Belief::Nothing;
+                // A grant that is old enough to be given back is too old to be heard.
+                self.workers[n].told = None;
             }
             Act::LeaseEnds(n) => {
                 self.budget.ends -= 1;
