@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use super::amended::PROTOCOLS;
 use super::settings;
 
-/// Bytes of a request that the servers take. The worker believes in a window of a third more tokens.
+/// Bytes of a request that the servers take. The worker believes in a window of a quarter more tokens.
 const BYTES_MAX: usize = 390_000;
 const WINDOW: u64 = 100_000;
 
@@ -60,7 +60,8 @@ impl Short {
                     kept.lock().unwrap().push(body.len());
                     return (StatusCode::from_u16(status).unwrap(), words).into_response();
                 }
-                said(kind, body.len() / 4)
+                // As many tokens as the worker expects of such words.
+                said(kind, body.len() / 5)
             }
         });
         let task = tokio::spawn(async move {
