@@ -498,7 +498,7 @@ impl Found {
     /// Fails if anything stopped, or a table with texts was left out.
     pub(crate) fn assert_nothing_stopped(self, tables: BTreeSet<String>) {
         assert!(
-            self.columns > 100,
+            self.columns > 90,
             "only {} columns were spoilt",
             self.columns
         );
