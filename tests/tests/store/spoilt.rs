@@ -111,6 +111,7 @@ const LIMIT: u32 = 1_000;
 methods! {
     now: |now, _two| now.now().await.map(|_| true);
     check: |now, _two| now.check().await.map(|_| true);
+    had_keys: |now, _two| now.had_keys().await.map(|_| true);
     schema_faults: |now, _two| now.schema_faults().await.map(|_| true);
     list_boots: |now, two| {
         let boots = now.list_boots().await?;
