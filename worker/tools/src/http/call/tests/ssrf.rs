@@ -135,7 +135,7 @@ async fn no_way_to_write_this_machine_reaches_it() {
     for url in LOOPBACK {
         let url = url.replace("PORT", &server.address.port().to_string());
         let message = refused(&world, &url).await;
-        assert!(message.contains("range"), "{url:?}: {message}");
+        assert!(message.contains("not allowed"), "{url:?}: {message}");
     }
     assert_eq!(server.connections(), 0);
 }
@@ -157,7 +157,7 @@ async fn no_address_that_is_not_public_is_called() {
     let world = world(&[], NAMES);
     for url in ELSEWHERE {
         let message = refused(&world, url).await;
-        assert!(message.contains("range"), "{url:?}: {message}");
+        assert!(message.contains("not allowed"), "{url:?}: {message}");
     }
 }
 
@@ -233,7 +233,7 @@ async fn a_name_that_changes_between_check_and_use_gains_nothing() {
     assert_eq!(world.names.asked.lock().expect("no panic").len(), 1);
 
     let message = refused(&world, &url).await;
-    assert!(message.contains("loopback"), "{message}");
+    assert!(message.contains("not allowed"), "{message}");
     assert_eq!(world.names.asked.lock().expect("no panic").len(), 2);
     assert_eq!((outside.connections(), inside.connections()), (1, 0));
 }
@@ -266,6 +266,6 @@ async fn names_that_the_system_knows_are_checked_as_well() {
     let url = format!("http://localhost:{}/", server.address.port());
     let tool = caller.tool(&declared(&url, Repeat::Safe, Duration::from_mins(1)));
     let (_, message) = refusal(tool.call(invocation()).await);
-    assert!(message.contains("loopback"), "{message}");
+    assert!(message.contains("not allowed"), "{message}");
     assert_eq!(server.connections(), 0);
 }
