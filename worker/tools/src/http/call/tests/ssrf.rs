@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 
 use super::*;
+use crate::http::dns::Nowhere;
 
 /// Ways to write this machine in a URL, all of which reach a listener on 127.0.0.1 if let through.
 /// `PORT` stands for its port.
@@ -119,6 +120,10 @@ const NAMES: &[(&str, &[&[&str]])] = &[
 
 async fn refused(world: &World, url: &str) -> String {
     let (code, message) = refusal(world.call(url, Repeat::Safe).await);
+    // A name that leads inside is told, and tried again, like one that nobody knows.
+    if message.contains(&Nowhere.to_string()) {
+        return message;
+    }
     assert_eq!(code, Code::ToolFailed, "{url:?}: {message}");
     assert!(
         message.starts_with("the tool cannot be called"),
