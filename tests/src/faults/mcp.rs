@@ -398,10 +398,8 @@ async fn polled(shared: &Shared, params: &Value) -> Value {
 async fn finished(shared: &Shared, params: &Value, out: &Out) -> Value {
     let (id, of) = named(shared, params);
     let is_answered = shared.of(&of.mark, |it| it.is_answered);
-    if of.asks && !is_answered {
-        if !shared.ask(&of.mark, Some(&id), out).await {
-            return text(&format!("did not {}", of.mark));
-        }
+    if of.asks && !is_answered && !shared.ask(&of.mark, Some(&id), out).await {
+        return text(&format!("did not {}", of.mark));
     }
     shared.at(&of.mark, Point::Result).await;
     text(&format!("did {}", of.mark))

@@ -111,13 +111,17 @@ impl Row {
             assert!(!matches!(answer.status, 401 | 403), "{what}");
             assert!(answer.status < 500 || answer.status == 503, "{what}");
         } else {
-            assert_eq!(answer.status, 403, "{what}");
-            let body = answer.json();
-            // In OpenAI's form it is within a member.
-            let code = body.get("error").unwrap_or(&body).get("code");
-            assert_eq!(code, Some(&json!("auth.forbidden")), "{what}");
+            assert_refused(answer, 403, "auth.forbidden", &what);
         }
     }
+}
+
+/// Asserts a refusal in the native form or in OpenAI's, where it is within a member.
+fn assert_refused(answer: &Answer, status: u16, code: &str, what: &str) {
+    assert_eq!(answer.status, status, "{what}");
+    let body = answer.json();
+    let found = body.get("error").unwrap_or(&body).get("code");
+    assert_eq!(found, Some(&json!(code)), "{what}");
 }
 
 async fn key_of(api: &Scheduler, by: &str, scopes: &[&str]) -> String {
@@ -221,7 +225,8 @@ async fn every_operation_admits_the_keys_that_the_table_names() {
     let bound = ask(&api, &blue, "POST", "/v1/keys", &bound).await.ok(201);
     let bound = bound["key"].as_str().expect("the token");
     for row in rows() {
-        row.ask(&api, None).await.problem(401, "auth.missing");
+        let none = row.ask(&api, None).await;
+        assert_refused(&none, 401, "auth.missing", &row.path);
         for (key, scopes, operates) in &keys {
             let answer = row.ask(&api, Some(key)).await;
             let who = format!("{scopes:?} ({})", &key[..12]);

@@ -1,6 +1,7 @@
 //! Conversations: sessions in OpenAI's form.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Path, State};
@@ -327,15 +328,18 @@ async fn said(app: &Api, session: &SessionRecord) -> Result<Vec<Value>, Error> {
         let is_last = messages.len() < PAGE as usize;
         for message in messages {
             after = message.seq;
-            if !functions.contains_key(&message.send_id) {
-                let send = app
-                    .watch
-                    .read_send(session.key.tenant, message.send_id)
-                    .await?;
-                let agent = send.map(|send| send.options.agent_in(session.agent.clone()));
-                functions.insert(message.send_id, agent.map(|agent| view::functions(&agent)));
-            }
-            let known = functions.get(&message.send_id).and_then(Option::as_ref);
+            let known = match functions.entry(message.send_id) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(place) => {
+                    let send = app
+                        .watch
+                        .read_send(session.key.tenant, message.send_id)
+                        .await?;
+                    let agent = send.map(|send| send.options.agent_in(session.agent.clone()));
+                    place.insert(agent.map(|agent| view::functions(&agent)))
+                }
+            };
+            let known = known.as_ref();
             said.extend(items::of_message(&message, |name| {
                 known.is_none_or(|known| known.contains(name))
             }));

@@ -142,7 +142,7 @@ fn param(pointer: &str) -> Option<String> {
     let mut param = String::new();
     for part in pointer.split('/') {
         if !param.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()) {
-            param.push_str(&format!("[{part}]"));
+            param.extend(["[", part, "]"]);
         } else {
             if !param.is_empty() {
                 param.push('.');

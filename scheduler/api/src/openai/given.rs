@@ -385,8 +385,7 @@ fn digest(part: &ContentPart) -> String {
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    crate::archive::hex(&Sha256::digest(bytes))
 }
 
 /// What the sessions are found by in which something may have been said before: whom it was said to, and the first

@@ -137,15 +137,14 @@ pub(super) fn tool(
         );
         return None;
     }
-    let (declared, at) = match member {
-        Some(member) => (tool[member].clone(), format!("{at}/{member}")),
-        None => {
-            let mut declared = tool.clone();
-            if let Some(members) = declared.as_object_mut() {
-                members.remove("type");
-            }
-            (declared, at.to_owned())
+    let (declared, at) = if let Some(member) = member {
+        (tool[member].clone(), format!("{at}/{member}"))
+    } else {
+        let mut declared = tool.clone();
+        if let Some(members) = declared.as_object_mut() {
+            members.remove("type");
         }
+        (declared, at.to_owned())
     };
     let function: Function = match serde_json::from_value(declared) {
         Ok(function) => function,

@@ -271,7 +271,8 @@ fn knows_no_session(said: &Map<String, Value>, asked: &RequestId) -> bool {
 fn is_id(id: &Value, asked: &RequestId) -> bool {
     match id {
         Value::String(id) => *id == asked.to_string(),
-        id => id.to_string() == asked.to_string(),
+        Value::Number(id) => id.to_string() == asked.to_string(),
+        _ => false,
     }
 }
 
