@@ -512,10 +512,10 @@ async fn an_archive_is_no_published_agent_unless_it_is_the_one_that_is_here() {
     let says = json!({ "agent": { "name": "support", "version": 1 } });
     let forged = [
         resealed(&own, |lines| {
-            lines[0]["session"]["agent"]["bound"] = says.clone()
+            lines[0]["session"]["agent"]["bound"] = says.clone();
         }),
         resealed(&theirs, |lines| {
-            lines[0]["session"]["agent"]["tools"] = json!(["shell"])
+            lines[0]["session"]["agent"]["tools"] = json!(["shell"]);
         }),
         resealed(&theirs, |lines| {
             lines[0]["session"]["agent"]["bound"]["sections"][0]["text"] = json!("cruel");

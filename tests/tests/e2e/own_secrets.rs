@@ -73,11 +73,8 @@ async fn tools_read_nothing_of_the_process_that_starts_them() -> Result<()> {
     while let Some(path) = open.pop() {
         let found = std::fs::symlink_metadata(&path)?;
         let mode = found.permissions().mode() & 0o777;
-        ensure!(
-            mode & 0o077 == 0,
-            "{} has the mode {mode:o}",
-            path.display()
-        );
+        let of_others = mode & 0o077;
+        ensure!(of_others == 0, "{} has the mode {mode:o}", path.display());
         if found.is_dir() {
             for entry in std::fs::read_dir(&path)? {
                 open.push(entry?.path());

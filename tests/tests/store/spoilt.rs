@@ -77,7 +77,7 @@ const WITHOUT_ROWS: [&str; 17] = [
 ];
 
 /// Fails if there is a table with texts of which no row was spoilt.
-pub(crate) fn assert_all_spoilt(tables: BTreeSet<String>, spoilt: &BTreeSet<String>) {
+pub(crate) fn assert_all_spoilt(tables: &BTreeSet<String>, spoilt: &BTreeSet<String>) {
     let missing: Vec<_> = tables
         .difference(spoilt)
         .filter(|table| !WITHOUT_ROWS.contains(&table.as_str()))
@@ -497,7 +497,7 @@ impl Found {
     }
 
     /// Fails if anything stopped, or a table with texts was left out.
-    pub(crate) fn assert_nothing_stopped(self, tables: BTreeSet<String>) {
+    pub(crate) fn assert_nothing_stopped(self, tables: &BTreeSet<String>) {
         assert!(
             self.columns > 90,
             "only {} columns were spoilt",

@@ -128,7 +128,6 @@ mod tests {
                 after: after.map(str::to_owned),
                 limit: Some(2),
                 order: Some(order.to_owned()),
-                ..ItemsQuery::default()
             };
             let page = page(all(), &query).expect("a page");
             let ids: Vec<String> = page["data"]

@@ -68,5 +68,5 @@ async fn one_row_that_cannot_be_read_stops_no_loop() {
             gone.expect("deletes");
         }
     }
-    found.assert_nothing_stopped(tables);
+    found.assert_nothing_stopped(&tables);
 }

@@ -63,7 +63,7 @@ async fn one_row_that_cannot_be_read_stops_no_loop() {
             }
             at_server(format!("DROP DATABASE {name} WITH (FORCE)")).await;
         }
-        found.assert_nothing_stopped(tables);
+        found.assert_nothing_stopped(&tables);
     })
     .await;
 }

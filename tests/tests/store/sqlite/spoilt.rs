@@ -49,5 +49,5 @@ async fn one_row_that_cannot_be_read_stops_no_loop() {
             found.note((&table, &column), stopped(&store, &two).await);
         }
     }
-    found.assert_nothing_stopped(tables);
+    found.assert_nothing_stopped(&tables);
 }
