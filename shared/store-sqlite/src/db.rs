@@ -479,6 +479,10 @@ mod tests {
         let mut db = open(&dir);
         let (log_sync, (end, begins)) = LogSync::held();
         db.log_sync = Arc::new(log_sync);
+        #[expect(
+            clippy::async_yields_async,
+            reason = "what is told only once the disk has it is waited for later"
+        )]
         let told = async |commit| {
             let tx = begin(&db, commit).await;
             Box::new(tx).commit().await.expect("commits")
