@@ -20,7 +20,7 @@ use super::amended::PROTOCOLS;
 use super::settings;
 
 /// Bytes of a request that the servers take. The worker believes in a window of a quarter more tokens.
-const BYTES_MAX: usize = 390_000;
+const BYTES_MAX: usize = 310_000;
 const WINDOW: u64 = 100_000;
 
 /// How the servers refuse: none of it says anything of a length.
@@ -61,7 +61,7 @@ impl Short {
                     return (StatusCode::from_u16(status).unwrap(), words).into_response();
                 }
                 // As many tokens as the worker expects of such words.
-                said(kind, body.len() / 5)
+                said(kind, body.len() / 4)
             }
         });
         let task = tokio::spawn(async move {
