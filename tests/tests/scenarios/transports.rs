@@ -15,7 +15,6 @@ mod responses;
 mod server;
 mod thinking;
 mod verbatim;
-mod wordless;
 
 use std::sync::Arc;
 use std::time::Duration;
