@@ -61,6 +61,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     if tools::variable(REDIS_URL).is_none() && redis::find().is_none() {
         missing.push("redis-server");
     }
+    if tools::program("pgbouncer").is_none() {
+        missing.push("pgbouncer");
+    }
     if tools::program("openssl").is_none() {
         missing.push("openssl");
     }

@@ -32,6 +32,7 @@ mod report;
 mod rounds;
 mod seats;
 mod sends;
+mod server;
 mod sessions;
 mod skills;
 mod sweep;

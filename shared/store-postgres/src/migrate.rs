@@ -87,10 +87,9 @@ async fn fits(connection: &mut PgConnection, found: i64) -> Result<()> {
 /// its own connection, so that closing it releases the lock that keeps other processes from
 /// migrating at the same time.
 pub(crate) async fn prepare(settings: &Settings) -> Result<bool> {
-    fitness::check(&settings.server()?).await?;
-    let mut connection = PgConnection::connect_with(&settings.server()?)
-        .await
-        .map_err(Fault::from)?;
+    let server = settings.server()?;
+    fitness::check(&server.address).await?;
+    let mut connection = server.connect().await?;
     let prepared = match settings.schema {
         SchemaPolicy::Create => match create_namespace(&mut connection, settings).await {
             Ok(()) => migrate(&mut connection).await,

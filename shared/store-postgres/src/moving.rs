@@ -179,12 +179,12 @@ impl PostgresStore {
     /// A dedicated connection for a move, whose statements take longer than steps.
     async fn line(&self) -> Result<PgConnection> {
         let server = self.server.clone();
-        let server = server.options([
+        let server = server.with([
             ("idle_in_transaction_session_timeout", "10min"),
             // The copy must survive a crash, since the original rows are removed.
             ("synchronous_commit", "on"),
         ]);
-        Ok(server.connect().await.map_err(Fault::from)?)
+        server.connect().await
     }
 }
 

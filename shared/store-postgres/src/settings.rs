@@ -10,7 +10,8 @@ use mainspring_shared::store::Result;
 use sqlx::Connection as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 
-use crate::retry::{PING_MAX, Pool, Steps, refused};
+use crate::retry::{PING_MAX, Pool, Steps};
+use crate::server::Server;
 use mainspring_store_core::SilentConnections;
 
 /// What to do about the schema when the store is opened.
@@ -102,20 +103,15 @@ impl Settings {
         !here && !matches!(options.get_ssl_mode(), PgSslMode::VerifyFull)
     }
 
-    /// The options that all connections share.
-    pub(crate) fn server(&self) -> Result<PgConnectOptions> {
-        let mut options = PgConnectOptions::from_str(&self.url).map_err(refused)?;
-        if let Some(namespace) = &self.namespace {
+    /// What all connections share.
+    pub(crate) fn server(&self) -> Result<Server> {
+        let server = Server::at(&self.url)?;
+        Ok(match &self.namespace {
             // No further schema in the path: a table missing from this one must not resolve to that
             // of another installation.
-            options = options.options([("search_path", namespace)]);
-        }
-        Ok(options.application_name("mainspring").options([
-            ("jit", "off"),
-            ("idle_in_transaction_session_timeout", "60s"),
-            // A query of a dead client must not hold back vacuum.
-            ("client_connection_check_interval", "5s"),
-        ]))
+            Some(namespace) => server.with([("search_path", namespace)]),
+            None => server,
+        })
     }
 }
 
@@ -192,29 +188,31 @@ const ON_ITS_WAY: Duration = Duration::from_secs(5);
 
 /// Creates the pools; connections are opened on demand.
 pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
-    let keyed = settings.server()?.options(KEYED).options([
-        ("statement_timeout", millis(settings.statement_timeout)),
-        ("lock_timeout", millis(settings.lock_timeout)),
+    let keyed = settings.server()?.with(KEYED).with([
+        ("statement_timeout", &millis(settings.statement_timeout)),
+        ("lock_timeout", &millis(settings.lock_timeout)),
     ]);
-    let planned = settings.server()?.options([
+    let planned = settings.server()?.with([
         ("plan_cache_mode", "force_custom_plan"),
         ("default_transaction_read_only", "on"),
     ]);
     let within = |timeout| {
-        let timeout = [("statement_timeout", millis(timeout))];
-        planned.clone().options(timeout)
+        let timeout = [("statement_timeout", &*millis(timeout))];
+        planned.clone().with(timeout)
     };
     // No parallel workers for reads: starting them costs more than they save, and takes CPU from
     // the steps.
-    let readers = within(settings.read_timeout).options([("max_parallel_workers_per_gather", "0")]);
+    let readers = within(settings.read_timeout).with([("max_parallel_workers_per_gather", "0")]);
     // The audit joins CTEs that shadow tables and for which the planner has no statistics: it
     // assumes few rows and chooses nested loops over all of them. With those, a session of 1 200
     // sends took 4.1 s, and 0.16 s without.
-    let auditors = within(settings.audit_timeout).options([("enable_nestloop", "off")]);
+    let auditors = within(settings.audit_timeout).with([("enable_nestloop", "off")]);
     let silence = Arc::new(SilentConnections::default());
-    let pool = |steps: Steps, connections: u32, timeout: Duration, options| {
+    let pool = |steps: Steps, connections: u32, timeout: Duration, server: Server| {
         let heard = silence.clone();
         let met = silence.clone();
+        let address = server.address.clone();
+        let server = Arc::new(server);
         let pool = PgPoolOptions::new()
             .max_connections(connections.max(1))
             .acquire_timeout(settings.acquire_timeout)
@@ -224,11 +222,9 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
                 Box::pin(async move { Ok(!suspect) })
             })
             .after_connect(move |connection, _| {
-                let met = met.clone();
+                let (server, met) = (server.clone(), met.clone());
                 Box::pin(async move {
-                    // A standby answers reads, so that only a write would tell.
-                    let ask = sqlx::query_scalar("SELECT pg_is_in_recovery()");
-                    if ask.fetch_one(connection).await? {
+                    if server.begin(connection).await? {
                         met.found_read_only();
                     }
                     Ok(())
@@ -243,7 +239,7 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
                 })
             })
             .max_lifetime(Duration::from_mins(30))
-            .connect_lazy_with(options);
+            .connect_lazy_with(address);
         Pool {
             connections: pool,
             recent: Arc::default(),
@@ -255,7 +251,7 @@ pub(crate) fn pools(settings: &Settings) -> Result<Pools> {
         }
     };
     let timeout = settings.statement_timeout;
-    let relaxed = keyed.clone().options([("synchronous_commit", "off")]);
+    let relaxed = keyed.clone().with([("synchronous_commit", "off")]);
     Ok(Pools {
         writers: pool(Steps::Write, settings.writers, timeout, keyed),
         claimers: pool(Steps::Write, settings.claimers, timeout, relaxed.clone()),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use mainspring_shared::store::{Result, Watched};
 use mainspring_shared::time::Timestamp;
 use mainspring_store_core::LeaseMarks;
-use sqlx::postgres::PgConnectOptions;
 
 use crate::claim::GrantsToRelease;
 use crate::migrate;
+use crate::server::Server;
 use crate::settings::{Pools, Settings, pools};
 
 /// The store port on Postgres. Poll its futures to completion: one that is dropped may still have
@@ -23,7 +23,7 @@ pub struct PostgresStore {
     /// Whether pgvector compares vectors in the database.
     pub(crate) pgvector: bool,
     /// For the dedicated connections of tenant moves.
-    pub(crate) server: PgConnectOptions,
+    pub(crate) server: Server,
     /// Overrides the database's clock, if set.
     pub(crate) at: Option<Timestamp>,
 }

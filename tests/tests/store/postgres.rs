@@ -12,6 +12,7 @@ mod lossy_proxy;
 mod lost;
 mod namespaces;
 mod order;
+mod pooled;
 mod races;
 mod row_security;
 mod schema;

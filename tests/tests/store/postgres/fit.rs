@@ -7,8 +7,6 @@ use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{Denial, Error, NewBoot, PROTOCOL, ReadOnly, Role};
 use mainspring_shared::tool::Published;
 use mainspring_store_postgres::{PostgresStore, Settings};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
 use crate::postgres::world::{World, at_server, id, to, with_world};
@@ -94,77 +92,6 @@ async fn a_database_that_does_not_store_every_text_is_refused() {
         assert!(refused, "{error:?}");
     })
     .await;
-}
-
-/// A pooler that has one session of a server for all its clients.
-async fn pooler(listener: TcpListener) {
-    loop {
-        let Ok((client, _)) = listener.accept().await else {
-            return;
-        };
-        tokio::spawn(served(client));
-    }
-}
-
-async fn served(mut client: TcpStream) -> std::io::Result<()> {
-    // The request for TLS, or the start of the session, without a type.
-    loop {
-        let length = client.read_u32().await? as usize;
-        let mut rest = vec![0; length - 4];
-        client.read_exact(&mut rest).await?;
-        if rest.starts_with(&80_877_103_u32.to_be_bytes()) {
-            client.write_all(b"N").await?;
-        } else {
-            break;
-        }
-    }
-    let ready = b"Z\0\0\0\x05I";
-    client.write_all(b"R\0\0\0\x08\0\0\0\0").await?;
-    client.write_all(ready).await?;
-    loop {
-        let kind = client.read_u8().await?;
-        let length = client.read_u32().await? as usize;
-        let mut text = vec![0; length - 4];
-        client.read_exact(&mut text).await?;
-        if kind != b'Q' {
-            return Ok(());
-        }
-        let asks_encoding = text.starts_with(b"SHOW");
-        let value: &[u8] = if asks_encoding { b"UTF8" } else { b"4711" };
-        // One column of text, one row, done.
-        let mut answer =
-            b"T\0\0\0\x1a\0\x01v\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0".to_vec();
-        let length = |bytes: usize| u32::try_from(bytes).expect("short").to_be_bytes();
-        answer.push(b'D');
-        answer.extend(length(4 + 2 + 4 + value.len()));
-        answer.extend([0, 1]);
-        answer.extend(length(value.len()));
-        answer.extend(value);
-        answer.extend(b"C\0\0\0\x0dSELECT 1\0");
-        answer.extend(ready);
-        client.write_all(&answer).await?;
-    }
-}
-
-#[tokio::test]
-async fn a_pooler_in_transaction_mode_is_refused_with_what_to_do() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("its number").port();
-    let pooler = tokio::spawn(pooler(listener));
-    let settings = Settings::new(format!("postgres://u@127.0.0.1:{port}/m?sslmode=disable"));
-    let error = PostgresStore::open(&settings)
-        .await
-        .expect_err("two clients share a session");
-    pooler.abort();
-    let refused = matches!(
-        error,
-        Error::Denied {
-            why: Denial::Session,
-            ..
-        }
-    );
-    assert!(refused, "{error:?}");
-    assert!(error.to_string().contains("transaction mode"), "{error}");
 }
 
 #[tokio::test]
