@@ -61,6 +61,12 @@ pub(crate) async fn erase(tx: &mut Tx, key: SessionKey, limit: u32) -> Result<Er
         .await?;
     let (mut calls, mut usage) = (0, 0);
     for send in &sends {
+        statement(sql!("erasures/blank_send"))
+            .bind(key.tenant.0)
+            .bind(send)
+            .bind("{}")
+            .execute(tx.conn())
+            .await?;
         calls += drop_calls(tx, key.tenant, SendId(*send), limit - calls).await?;
         usage += statement(sql!("erasures/drop_usage"))
             .bind(key.tenant.0)

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey};
+use mainspring_shared::agent::SendOptions;
+use mainspring_shared::id::{BootId, RunKey, SendId, SessionId, SessionKey};
 use mainspring_shared::list::ListName;
 use mainspring_shared::message::{Message, copies_behind};
 use mainspring_shared::send::{SendResult, SendStatus};
@@ -417,6 +418,21 @@ pub(crate) fn erase(state: &mut State, now: Timestamp, key: SessionKey, limit: u
         .values()
         .filter(|call| sends.contains(&call.send_id));
     let calls: Vec<_> = calls.take(limit).map(|call| call.call_id.clone()).collect();
+    for id in &sends {
+        let Some(send) = session.sends.get_mut(id) else {
+            continue;
+        };
+        let is_told = send.reports_to.is_none() || session.journal.reported.contains(id);
+        let is_read = send.run.as_ref().is_none_or(|at| {
+            let (tenant, run) = (key.tenant, at.run);
+            !state.runs.rows.contains_key(&RunKey { tenant, run })
+        });
+        if send.finished_at.is_some() && is_told && is_read {
+            send.input.clear();
+            send.options = SendOptions::default();
+            (send.output_text, send.output) = (None, None);
+        }
+    }
     if usage.len() < limit && calls.len() < limit {
         erasing.up_to = sends.last().copied().or(erasing.up_to);
     }

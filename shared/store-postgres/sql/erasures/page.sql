@@ -1,6 +1,6 @@
 -- Removes a page of each kind of rows that a deleted session left behind: messages after $3, calls
--- and usage of the next $6 sends after $4, at most $5 of each. Nobody else writes these rows any
--- more, and starting after those numbers keeps a page from scanning what earlier ones removed.
+-- and usage of the next $6 sends after $4, at most $5 of each, and what these sends said and were
+-- answered unless their parent or run still has to read it. Nobody else writes these rows any more, and starting after those numbers keeps a page from scanning what earlier ones removed.
 -- Call ids begin with the id of their send.
 -- Index: the primary keys; sends_session for the calls and the usage.
 WITH
@@ -20,6 +20,15 @@ WITH
         WHERE s.session_id = $2::uuid AND s.tenant = $1::integer AND s.send_id > $4::uuid
         ORDER BY s.send_id
         LIMIT $6::bigint
+    ),
+    blank AS (
+        UPDATE sends s SET input = '[]', options = '{}', output_text = NULL, output = NULL
+        FROM page p
+        WHERE s.tenant = $1::integer AND s.send_id = p.send_id AND s.finished_at IS NOT NULL
+          AND (s.reports_to IS NULL OR s.reported_at IS NOT NULL)
+          AND (s.run_id IS NULL OR NOT EXISTS (
+              SELECT FROM runs r WHERE r.tenant = s.tenant AND r.run_id = s.run_id
+          ))
     ),
     c AS (
         DELETE FROM tool_calls d

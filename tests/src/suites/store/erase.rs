@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mainspring_shared::agent::OnBusy;
+use mainspring_shared::agent::{OnBusy, SendOptions};
 use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::list::List;
 use mainspring_shared::message::NewMessage;
@@ -140,6 +140,17 @@ pub async fn a_deleted_session_goes_page_by_page(store: &dyn Inspect) {
     assert_eq!(due(store, end).await, []);
     let left = dumped(store, 1).await;
     assert!(!left.erasing && left.sends.len() == 2 && !left.steps.is_empty());
+    // What was said and answered is gone; that there was a send, and its end, are kept.
+    for send in left.sends {
+        let said = (
+            send.input.len(),
+            send.output_text,
+            send.output,
+            send.options,
+        );
+        assert_eq!(said, (0, None, None, SendOptions::default()));
+        assert!(send.status.is_final() && send.stop_reason.is_some());
+    }
     assert_sound(store, end).await;
 }
 
