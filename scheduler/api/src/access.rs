@@ -28,6 +28,7 @@ use mainspring_shared::id::{KeyId, TenantId};
 use mainspring_shared::tenant::{Binding, KeyRecord, Limits, Right, Scope, Scopes, Token};
 use mainspring_shared::time::Timestamp;
 use sha2::{Digest, Sha256};
+use tokio::sync::Mutex;
 
 use self::fleet::Fleet;
 pub use self::issuers::{Identity, Refused, Verifier};
@@ -43,6 +44,10 @@ pub(crate) const TENANT: HeaderName = HeaderName::from_static("mainspring-tenant
 /// How long a key that was looked up is cached. After this time a revoked key is refused
 /// everywhere.
 const CACHE_TTL: Duration = Duration::from_secs(5);
+
+/// How long it is believed that there is no key yet, for requests that do not administer: to ask
+/// the database for each took it half as long as a send. Keys are believed for longer.
+const KEYLESS_TTL: Duration = Duration::from_secs(1);
 
 /// What proxies say of whom they speak for.
 const PROXIES: [&str; 5] = [
@@ -234,6 +239,8 @@ pub(crate) struct Gatekeeper {
     access: Access,
     /// Whether there was a key when it was last asked for; then there is no need to ask again.
     had_keys: AtomicBool,
+    /// Until when it is believed that there is none, by the monotonic clock.
+    keyless_until: Mutex<Duration>,
     keys: Keys,
     rates: Rates,
     fleet: Fleet,
@@ -244,6 +251,7 @@ impl Gatekeeper {
         Self {
             access,
             had_keys: AtomicBool::new(false),
+            keyless_until: Mutex::default(),
             keys: Keys::new(CACHE_TTL),
             rates: Rates::default(),
             fleet: Fleet::default(),
@@ -260,14 +268,13 @@ impl Gatekeeper {
     }
 
     /// The operator, if whoever sends no key is taken for one.
-    async fn keyless(&self, app: &App, headers: &HeaderMap) -> Result<Caller, Error> {
+    async fn keyless(&self, app: &App, needs: Needs, headers: &HeaderMap) -> Result<Caller, Error> {
         let missing = |detail| Err(Error::new(Code::AuthMissing, detail));
         match self.access {
             Access::Open => {}
             Access::UntilKeys => {
-                // Asked for each time, so that the answer is never a moment too old.
-                if self.is_open() && app.store.had_keys().await? {
-                    self.had_keys.store(true, Ordering::Relaxed);
+                if self.is_open() {
+                    self.ask_for_keys(app, needs).await?;
                 }
                 if !self.is_open() {
                     return missing(NO_KEY);
@@ -284,6 +291,20 @@ impl Gatekeeper {
         Ok(Caller::operator(TenantId::DEFAULT))
     }
 
+    /// Asks whether there is a key by now, unless that was asked a moment ago. Who would administer
+    /// is never let in by an old answer.
+    async fn ask_for_keys(&self, app: &App, needs: Needs) -> Result<(), Error> {
+        let mut until = self.keyless_until.lock().await;
+        let now = app.clock.monotonic();
+        if needs.administers() || *until <= now {
+            if app.store.had_keys().await? {
+                self.had_keys.store(true, Ordering::Relaxed);
+            }
+            *until = now + KEYLESS_TTL;
+        }
+        Ok(())
+    }
+
     /// Identifies the sender of a request and checks that its key allows the request. What a bound
     /// key can reach is checked by [`reach::enter`].
     pub(crate) async fn admit(
@@ -293,8 +314,9 @@ impl Gatekeeper {
         route: &str,
         headers: &HeaderMap,
     ) -> Result<Caller, Error> {
-        let mut caller = self.identify(app, route, headers).await?;
-        Needs::of(method, route).check(&caller)?;
+        let needs = Needs::of(method, route);
+        let mut caller = self.identify(app, needs, route, headers).await?;
+        needs.check(&caller)?;
         if let Some(text) = headers.get(&TENANT) {
             let tenant = text.to_str().ok().and_then(|text| text.parse().ok());
             caller.tenant = self.other_tenant(app, &caller, tenant).await?;
@@ -327,9 +349,15 @@ impl Gatekeeper {
         self.rates.take(&rates, schedulers, app.clock.monotonic())
     }
 
-    async fn identify(&self, app: &App, route: &str, headers: &HeaderMap) -> Result<Caller, Error> {
+    async fn identify(
+        &self,
+        app: &App,
+        needs: Needs,
+        route: &str,
+        headers: &HeaderMap,
+    ) -> Result<Caller, Error> {
         let Some(text) = bearer(headers)? else {
-            return self.keyless(app, headers).await;
+            return self.keyless(app, needs, headers).await;
         };
         // Comparing hashes keeps the timing from revealing anything about the key.
         if let Access::Keys {
@@ -351,7 +379,7 @@ impl Gatekeeper {
             Ok(token) => token,
             // OpenAI's clients insist on a key even where there are none.
             Err(_) if self.is_open() && openai::is_ours(route) => {
-                return self.keyless(app, headers).await;
+                return self.keyless(app, needs, headers).await;
             }
             Err(_) => return Err(refused()),
         };

@@ -1,6 +1,6 @@
 //! Access to the API: keys, scopes, and tenants that cannot see each other.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mainspring_api::{Access, RootKey};
 use mainspring_shared::send::WaitingOn;
@@ -136,6 +136,8 @@ async fn the_first_key_ends_access_without_keys_on_every_scheduler_and_for_good(
     let other = world.ready_for(Access::UntilKeys).await;
     api.get("/v1/tenants").await.ok(200);
     other.get("/v1/tenants").await.ok(200);
+    let third = world.ready_for(Access::UntilKeys).await;
+    third.get("/v1/sessions").await.ok(200);
     // A proxy on this machine speaks for others.
     for header in ["x-forwarded-for", "forwarded", "via", "x-real-ip"] {
         let call = api.call("GET", "/v1/tenants").header(header, "10.0.0.1");
@@ -152,6 +154,13 @@ async fn the_first_key_ends_access_without_keys_on_every_scheduler_and_for_good(
         let again = server.post("/v1/keys", &body).await;
         again.problem(401, "auth.missing");
     }
+    // What does not administer may be let in for a second longer.
+    let begun = Instant::now();
+    while third.get("/v1/sessions").await.status == 200 {
+        let waited = begun.elapsed();
+        assert!(waited < Duration::from_secs(10), "it is still let in");
+    }
+    third.get("/v1/sessions").await.problem(401, "auth.missing");
     let key = made["key"].as_str().expect("the token");
     let path = format!("/v1/keys/{}", made["id"].as_str().expect("an id"));
     let revoked = ask(&api, key, "DELETE", &path, &Value::Null).await;

@@ -75,6 +75,11 @@ impl Needs {
         }
     }
 
+    /// Whether the request changes who may do what, or concerns the whole system.
+    pub(super) fn administers(self) -> bool {
+        self.operator || self.rights.contains(&Right::Administer)
+    }
+
     /// Checks that the caller has it.
     pub(crate) fn check(self, caller: &Caller) -> Result<(), Error> {
         if self.names_tenant && !caller.operates {
