@@ -34,7 +34,10 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     path = "/v1/sends/{id}/events",
     operation_id = "streamSend",
     params(EventsQuery, LastEventId),
-    responses((status = 200, body = crate::openapi::SendEvent, content_type = "text/event-stream"))
+    responses(
+        (status = 200, body = crate::openapi::SendEvent, content_type = "text/event-stream"),
+        (status = 204, description = "The send has ended, and nothing follows the last event read"),
+    )
 )]
 pub(super) async fn of_send(
     State(app): State<Arc<Api>>,
@@ -49,10 +52,8 @@ pub(super) async fn of_send(
         .read_send(tenant, id)
         .await?
         .ok_or_else(Error::send_not_found)?;
-    let scope = Scope::Send {
-        id,
-        is_final: found.status.is_final(),
-    };
+    let is_final = found.status.is_final();
+    let scope = Scope::Send { id, is_final };
     let watcher = app.watch.session(found.key);
     let reader = Reader::open(
         app.scheduler.clone(),
@@ -63,7 +64,7 @@ pub(super) async fn of_send(
         watcher,
     )
     .await;
-    Ok(stream(reader, admission))
+    Ok(sse::read(reader, is_final && seen.is_some(), admission).await)
 }
 
 /// The session's events, until it is deleted
@@ -87,7 +88,7 @@ pub(super) async fn of_session(
         return Err(Error::session_not_found().into());
     }
     let reader = Reader::open(app.scheduler.clone(), key, Scope::Session, 0, seen, watcher).await;
-    Ok(stream(reader, admission))
+    Ok(sse::read(reader, false, admission).await)
 }
 
 /// Where a stream begins.
@@ -118,13 +119,15 @@ impl EventsQuery {
     }
 }
 
-fn stream(reader: Reader, admission: Admission) -> Response {
-    let read = |(mut reader, admission): (Reader, Admission)| async move {
-        let events = reader.next().await?;
-        let events = events.into_iter().map(of_stream).collect();
-        Some((events, (reader, admission)))
-    };
-    sse::answer(futures::stream::unfold((reader, admission), read))
+impl sse::Source for Reader {
+    async fn next(&mut self) -> Option<Vec<Event>> {
+        let events = Reader::next(self).await?;
+        Some(events.into_iter().map(of_stream).collect())
+    }
+
+    fn is_over(&self) -> bool {
+        Reader::is_over(self)
+    }
 }
 
 fn of_stream(event: StreamEvent) -> Event {

@@ -87,6 +87,8 @@ async fn path_text<S: Send + Sync>(parts: &mut Parts, state: &S) -> Option<Strin
     path.ok().map(|Path(text)| text)
 }
 
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// A complete body. While it is held, it counts towards the limit on all bodies.
 #[derive(Debug)]
 pub(super) struct Whole {
@@ -105,6 +107,14 @@ impl Whole {
 }
 
 impl Whole {
+    /// Without the byte order mark that some clients put before UTF-8.
+    fn unmarked(mut self) -> Self {
+        if self.bytes.starts_with(BYTE_ORDER_MARK) {
+            self.bytes = self.bytes.split_off(BYTE_ORDER_MARK.len());
+        }
+        self
+    }
+
     /// The bytes, without a copy. They count towards the limit as long as this body is held.
     pub(super) fn bytes(&self) -> Bytes {
         self.bytes.clone()
@@ -288,11 +298,14 @@ pub(super) fn expect_kind(
         )));
     };
     let text = given.to_str().unwrap_or_default().to_ascii_lowercase();
-    let essence = text.split(';').next().unwrap_or_default().trim();
-    if fits(essence) {
-        Ok(())
-    } else {
-        Err(Error::media_type(format!("the body must be {name}")))
+    let mut parts = text.split(';').map(str::trim);
+    if !fits(parts.next().unwrap_or_default()) {
+        return Err(Error::media_type(format!("the body must be {name}")));
+    }
+    let charset = parts.find_map(|part| part.strip_prefix("charset="));
+    match charset.map(|name| name.trim_matches('"')) {
+        None | Some("utf-8" | "utf8" | "us-ascii") => Ok(()),
+        Some(_) => Err(Error::media_type("the body must be UTF-8")),
     }
 }
 
@@ -320,7 +333,7 @@ pub(super) async fn json_body(
     }
     let whole = read_body(app, headers, body, bytes_max).await?;
     expect_json(headers, &whole)?;
-    Ok(whole)
+    Ok(whole.unmarked())
 }
 
 /// The body of a request, as it is parsed.
@@ -422,6 +435,7 @@ impl JsonBody for Nothing {
 /// it is checked only if there is one.
 async fn maybe_json_body(api: &Api, headers: &HeaderMap, body: Body) -> Result<Whole, Error> {
     let whole = read_body(api, headers, body, api.config.body_bytes_max).await?;
+    let whole = whole.unmarked();
     if !whole.trim_ascii().is_empty() {
         expect_json(headers, &whole)?;
     }

@@ -4,16 +4,50 @@ use std::convert::Infallible;
 use std::task::Poll;
 
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt};
 
+use crate::gate::Admission;
+
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Maximum bytes per write, unless a single event is longer.
 const PIECE: usize = 128 << 10;
+
+/// What an event stream is read from.
+pub(super) trait Source: Send + 'static {
+    /// The next events. Empty if there was none for a while, and `None` at the end.
+    fn next(&mut self) -> impl Future<Output = Option<Vec<Event>>> + Send;
+
+    /// Whether the end was reached because nothing will follow, and not because this process stops.
+    fn is_over(&self) -> bool;
+}
+
+/// The event stream of a source, which keeps its places until it ends.
+///
+/// If `is_rest`, the reader has the beginning of a stream that has ended. Unless something is left
+/// for it, the answer is 204: after any other one, an `EventSource` reconnects for ever
+/// (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
+pub(super) async fn read<S: Source>(mut source: S, is_rest: bool, places: Admission) -> Response {
+    let mut first = None;
+    if is_rest {
+        first = source.next().await;
+        if first.is_none() && source.is_over() {
+            return StatusCode::NO_CONTENT.into_response();
+        }
+    }
+    let next = |(first, mut source, places): (Option<_>, S, Admission)| async move {
+        let events = match first {
+            Some(events) => events,
+            None => source.next().await?,
+        };
+        Some((events, (None, source, places)))
+    };
+    answer(futures::stream::unfold((first, source, places), next))
+}
 
 /// An event stream of these events. Each item contains the events of one read; an empty item sends
 /// a keep-alive comment.

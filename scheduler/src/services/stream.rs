@@ -174,6 +174,11 @@ impl Reader {
         None
     }
 
+    /// Whether the stream has ended because no event will follow, and not because this process stops.
+    pub fn is_over(&self) -> bool {
+        self.ended && !self.app.process.lifecycle.is_stopping()
+    }
+
     /// Waits for something to deliver. Returns true if a keep-alive is due.
     async fn listen(&mut self) -> bool {
         let rest = self.next_beat.saturating_sub(self.app.clock.monotonic());

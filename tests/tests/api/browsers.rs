@@ -67,6 +67,24 @@ async fn a_body_says_what_it_is() {
         let refused = ask(&api, "POST", &path, &[]).await;
         let refused = refused.problem(415, "request.unsupported_media_type");
         assert_eq!(refused["errors"][0]["pointer"], "#content-type", "{path}");
+        let other = ("content-type", "application/json; charset=UTF-16");
+        let refused = ask(&api, "POST", &path, &[other]).await;
+        refused.problem(415, "request.unsupported_media_type");
+    }
+}
+
+#[tokio::test]
+async fn utf_8_is_read_with_and_without_its_names_and_mark() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    for kind in ["", ";charset=utf-8", "; Charset=\"UTF-8\""] {
+        for mark in ["", "\u{feff}"] {
+            let call = api.call("POST", "/v1/sessions");
+            let call = call.header("content-type", &format!("application/json{kind}"));
+            let body = format!("{mark}{{\"metadata\":{{\"a\":\"é\"}}}}");
+            let session = call.body(body).send().await.ok(201);
+            assert_eq!(session["metadata"]["a"], "é", "{kind}{mark}");
+        }
     }
 }
 

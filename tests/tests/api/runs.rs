@@ -5,6 +5,7 @@ use mainspring_shared::id::RunId;
 use serde_json::{Value, json};
 
 use crate::client::Answer;
+use crate::events::assert_rest;
 use crate::world::{Scheduler, World, nothing};
 
 pub(crate) fn agent(id: &str, input: &str) -> Value {
@@ -373,14 +374,7 @@ async fn a_stream_tells_of_every_advance_and_goes_on_where_it_was_left() {
     // Read again from the start, and from after each event.
     assert_eq!(api.events(&events).await.rest().await, all);
     for (n, id) in ids.iter().enumerate() {
-        let call = api.call("GET", &events).header("last-event-id", id);
-        assert_eq!(call.stream().await.rest().await, all[n + 1..], "{id}");
-        let after = api
-            .events(&format!("{events}?after={id}"))
-            .await
-            .rest()
-            .await;
-        assert_eq!(after, all[n + 1..], "{id}");
+        assert_rest(&api, &events, id, &all[n + 1..]).await;
     }
     let bad = api
         .call("GET", &events)

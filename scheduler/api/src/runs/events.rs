@@ -43,7 +43,10 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     path = "/v1/runs/{id}/events",
     operation_id = "streamRun",
     params(EventsQuery, LastEventId),
-    responses((status = 200, body = crate::openapi::RunEvent, content_type = "text/event-stream"))
+    responses(
+        (status = 200, body = crate::openapi::RunEvent, content_type = "text/event-stream"),
+        (status = 204, description = "The run has ended, and nothing follows the last event read"),
+    )
 )]
 pub(crate) async fn of_run(
     State(app): State<Arc<Api>>,
@@ -54,7 +57,7 @@ pub(crate) async fn of_run(
 ) -> Result<Response, Problem> {
     let seen = query.seen(&headers)?;
     let watcher = app.watch.run(key);
-    read(&app, key).await?;
+    let is_rest = read(&app, key).await?.status.is_final() && seen.is_some();
     let next_beat = app.clock.monotonic() + app.config.heartbeat;
     let seen = seen.unwrap_or_default();
     let reader = RunReader {
@@ -68,12 +71,7 @@ pub(crate) async fn of_run(
         unread: true,
         next_beat,
     };
-    let read = |(mut reader, admission): (RunReader, Admission)| async move {
-        let events = reader.next().await?;
-        Some((events, (reader, admission)))
-    };
-    let reads = futures::stream::unfold((reader, admission), read);
-    Ok(sse::answer(reads))
+    Ok(sse::read(reader, is_rest, admission).await)
 }
 
 /// A reader of a run's events. It can resume with only the database.
@@ -90,8 +88,7 @@ struct RunReader {
     next_beat: Duration,
 }
 
-impl RunReader {
-    /// The next events. Empty if there was none for a while, and `None` at the end of the stream.
+impl sse::Source for RunReader {
     async fn next(&mut self) -> Option<Vec<Event>> {
         while !self.over {
             if self.unread {
@@ -123,6 +120,12 @@ impl RunReader {
         None
     }
 
+    fn is_over(&self) -> bool {
+        self.over && !self.app.process.lifecycle.is_stopping()
+    }
+}
+
+impl RunReader {
     /// Reads further events. The stream ends after a final event that is not followed by a retry.
     async fn read(&mut self) -> Result<Vec<Event>, store::Error> {
         let steps = self.app.store.read_run_steps(self.key, self.read_to, STEPS);
