@@ -57,6 +57,19 @@ async fn a_wait_that_passes_answers_with_the_send_as_it_is() {
 }
 
 #[tokio::test]
+async fn a_longer_wait_than_is_allowed_is_cut() {
+    let world = World::new().await;
+    let api = world
+        .scheduler_with(|config| config.wait_max = Duration::from_millis(1))
+        .await;
+    api.until_ready().await;
+    let id = api.session().await;
+    let path = format!("/v1/sessions/{id}/sends?wait=1000h");
+    let send = api.post(&path, &json!({ "input": "hi" })).await.ok(202);
+    assert_eq!(send["status"], "queued");
+}
+
+#[tokio::test]
 async fn who_waits_is_answered_early_when_a_person_is_asked() {
     let world = World::new().await;
     let api = world.ready().await;

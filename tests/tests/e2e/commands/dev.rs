@@ -1,5 +1,7 @@
+use std::process::{Command, Stdio};
+
 use crate::commands::program::{
-    Serving, ask, ask_with_input, eventually, json, mainspring, metrics,
+    Ended, Serving, ask, ask_with_input, binary, eventually, json, mainspring, metrics,
 };
 
 #[test]
@@ -147,23 +149,60 @@ fn a_killed_process_answers_after_its_restart_and_the_audit_agrees() {
 
 #[test]
 fn a_stop_lets_an_answer_under_way_be_finished() {
+    // A closed terminal stops a process as well, unless whoever started it ignores that.
+    for signal in ["INT", "HUP"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut command = Command::new("env");
+        command.env_clear().stdin(Stdio::null());
+        command.arg("--default-signal=HUP").arg(binary());
+        let mut dev = Serving::dev_by(command, folder.path(), &[]);
+        let id = ask(&dev.url, &["send", "!sleep 500ms"])
+            .stdout
+            .trim()
+            .to_owned();
+        eventually("the send runs", || {
+            (json(&dev.url, &["sends", "show", &id])["status"] == "running").then_some(())
+        });
+        dev.signal(signal);
+        assert_eq!(dev.wait(), Some(0), "{signal}");
+        let dev = Serving::dev(folder.path(), &[]);
+        let send = json(&dev.url, &["sends", "show", &id]);
+        assert_eq!(
+            (&send["status"], &send["attempts"]),
+            (&"completed".into(), &1.into()),
+            "{signal}"
+        );
+    }
+}
+
+#[test]
+fn doctor_looks_at_the_server_that_commands_would_use() {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut dev = Serving::dev(folder.path(), &[]);
-    let id = ask(&dev.url, &["send", "!sleep 500ms"])
-        .stdout
-        .trim()
-        .to_owned();
-    eventually("the send runs", || {
-        (json(&dev.url, &["sends", "show", &id])["status"] == "running").then_some(())
-    });
-    dev.signal("INT");
-    assert_eq!(dev.wait(), Some(0));
     let dev = Serving::dev(folder.path(), &[]);
-    let send = json(&dev.url, &["sends", "show", &id]);
-    assert_eq!(
-        (&send["status"], &send["attempts"]),
-        (&"completed".into(), &1.into())
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let doctor = |url: &str| {
+        let mut command = mainspring();
+        command.current_dir(elsewhere.path());
+        let command = command.env("MAINSPRING_SERVER", url).arg("doctor");
+        Ended::from(command.output().expect("runs"))
+    };
+    let found = doctor(&dev.url);
+    let line = found.stdout.lines().find(|line| line.contains(" server "));
+    let line = line.unwrap_or_default();
+    assert!(
+        line.starts_with("ok ") && line.contains(&dev.url),
+        "{}",
+        found.stdout
     );
+    let nobody = doctor("http://127.0.0.1:1");
+    let line = nobody.stdout.lines().find(|line| line.contains(" server "));
+    let line = line.unwrap_or_default();
+    assert!(
+        line.starts_with("problem ") && line.contains("127.0.0.1:1"),
+        "{}",
+        nobody.stdout
+    );
+    assert_eq!(nobody.code, 1);
 }
 
 #[test]

@@ -3,7 +3,7 @@ use std::io::{Read, Write};
 use serde_json::json;
 
 use crate::commands::fake::{Fake, json as answer, problem};
-use crate::commands::program::{Ended, ask};
+use crate::commands::program::{Ended, ask, mainspring};
 
 const ID: &str = "snd_0123456789abcdef0123456789abcdef";
 
@@ -172,6 +172,21 @@ fn a_busy_server_is_asked_again_with_the_same_key() {
             .iter()
             .all(|it| it.line == "POST /v1/sends" && it.body == asked[0].body)
     );
+}
+
+#[test]
+fn a_key_that_no_header_can_carry_is_not_a_server_that_cannot_be_reached() {
+    let mut command = mainspring();
+    command.args(["--server", "http://127.0.0.1:1", "sends", "list"]);
+    command.env("MAINSPRING_API_KEY", "msk_one\nmsk_two");
+    let ended = Ended::from(command.output().expect("runs"));
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("MAINSPRING_API_KEY is not a key"),
+        "{}",
+        ended.stderr
+    );
+    assert!(!ended.stderr.contains("msk_one"), "{}", ended.stderr);
 }
 
 #[test]

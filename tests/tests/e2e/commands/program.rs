@@ -85,7 +85,11 @@ pub(crate) struct Serving {
 impl Serving {
     /// Starts `mainspring dev` on a free port; returns when it accepts connections.
     pub(crate) fn dev(folder: &Path, more: &[&str]) -> Self {
-        let mut command = mainspring();
+        Self::dev_by(mainspring(), folder, more)
+    }
+
+    /// The same, by a command that ends with the program.
+    pub(crate) fn dev_by(mut command: Command, folder: &Path, more: &[&str]) -> Self {
         command.args([
             "dev",
             "--listen",
