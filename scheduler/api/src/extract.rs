@@ -305,7 +305,7 @@ pub(super) fn expect_kind(
     let charset = parts.find_map(|part| part.strip_prefix("charset="));
     match charset.map(|name| name.trim_matches('"')) {
         None | Some("utf-8" | "utf8" | "us-ascii") => Ok(()),
-        Some(_) => Err(Error::media_type("the body must be UTF-8")),
+        Some(_) => Err(Error::media_type("the body must be UTF-8".to_owned())),
     }
 }
 

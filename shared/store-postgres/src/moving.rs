@@ -9,7 +9,7 @@ use mainspring_shared::id::TenantId;
 use mainspring_shared::store::placements::Elsewhere;
 use mainspring_shared::store::{Error, Result};
 use sqlx::postgres::PgConnection;
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection, Executor as _, Row as _};
+use sqlx::{AssertSqlSafe, Connection, Executor as _, Row as _};
 use tokio::time::Instant;
 
 use crate::fence::{fenced_tables, moved_tables};
