@@ -1,0 +1,3 @@
+import { rmSync } from "node:fs";
+
+for (const folder of ["dist", "build"]) rmSync(new URL(`../${folder}`, import.meta.url), { recursive: true, force: true });
