@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -39,11 +40,15 @@ class Model:
         return cls(**known, extra={name: value for name, value in data.items() if name not in members})
 
 
-@cache
-def _members(cls: type[Model]) -> dict[str, tuple[str, Callable[[Any], Any]]]:
+def _read_members(cls: Any) -> dict[str, tuple[str, Callable[[Any], Any]]]:
     hints = get_type_hints(cls, include_extras=True)
-    names = [each.name for each in fields(cls) if each.name not in ("extra", "type", "cursor") or cls.__name__ == "Problem"]
+    names = {each.name for each in fields(cls)} - {"extra"}
+    # An event's type and cursor come beside its data.
+    names -= {"type", "cursor"} if "cursor" in names else set()
     return {name: (name.rstrip("_"), converter(hints[name])) for name in names}
+
+
+_members: Callable[[Any], dict[str, tuple[str, Callable[[Any], Any]]]] = cache(_read_members)
 
 
 def converter(hint: Any) -> Callable[[Any], Any]:
@@ -72,7 +77,7 @@ def converter(hint: Any) -> Callable[[Any], Any]:
 
 
 def _chosen(by: By, value: Any) -> Any:
-    model = by.types.get(value.get(by.member)) if isinstance(value, dict) else None
+    model = by.types.get(str(value.get(by.member))) if isinstance(value, dict) else None
     return model.from_dict(value) if model else value
 
 
@@ -86,6 +91,10 @@ def encode(value: Any) -> str:
 
 def plain(value: Any) -> Any:
     """What JSON has no form for, as the API writes it."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if hasattr(value, "as_json"):
+        return value.as_json()
     if isinstance(value, timedelta):
         return f"{round(value.total_seconds() * 1000)}ms"
     if isinstance(value, datetime):
@@ -98,12 +107,10 @@ def plain(value: Any) -> Any:
         return dict(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: getattr(value, each.name) for each in fields(value)}
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
     if isinstance(value, (set, frozenset)):
-        return sorted(value)
-    if hasattr(value, "as_json"):
-        return value.as_json()
+        return list(value)
+    if isinstance(value, enum.Enum):
+        return value.value
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 

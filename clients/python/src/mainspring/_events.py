@@ -27,7 +27,8 @@ class Lines:
     def __init__(self) -> None:
         self._rest = b""
         self._start = True
-        self._event, self._id, self._data = "", None, list[str]()
+        self._event, self._data = "", list[str]()
+        self._id: str | None = None
 
     def feed(self, chunk: bytes) -> Iterator[Raw]:
         self._rest += chunk
@@ -63,14 +64,16 @@ def send_event(raw: Raw) -> types.SendEvent:
     model = types.SEND_EVENTS.get(raw.event)
     if model is None:
         return _unknown(raw)
-    return _with_cursor(model, raw)
+    event: types.SendEvent = _with_cursor(model, raw)
+    return event
 
 
 def run_event(raw: Raw) -> types.RunEvent:
     noun = raw.event.split(".")[0]
     if noun not in ("node", "run"):
         return _unknown(raw)
-    return _with_cursor(types.NodeChanged if noun == "node" else types.RunChanged, raw, type=raw.event)
+    event: types.RunEvent = _with_cursor(types.NodeChanged if noun == "node" else types.RunChanged, raw, type=raw.event)
+    return event
 
 
 def _with_cursor(model: type[Any], raw: Raw, **more: str) -> Any:
@@ -103,6 +106,7 @@ class Text:
     def __init__(self) -> None:
         self.text = ""
         self._send: str | None = None
+        self._void = self._renewed = self._stored = False
         self._begin(0, 0)
 
     def reconnected(self) -> None:
@@ -111,8 +115,10 @@ class Text:
 
     def feed(self, event: types.SendEvent) -> TextPiece | None:
         """What the event changes."""
-        send = event.data.get("send_id") if event.type == "unknown" else event.send_id if not isinstance(event, types.SendView) else event.id
-        if send != self._send and isinstance(send, str):
+        if event.type == "unknown":
+            return None
+        send = event.id if isinstance(event, types.SendView) else event.send_id
+        if send != self._send:
             self._send = send
             self._begin(0, 0)
         match event.type:

@@ -20,12 +20,9 @@ from ._decode import Model, converter, encode, plain
 from .errors import ApiError, Unexpected, Unreachable, kind
 
 try:
-    from opentelemetry.propagate import inject as _inject
+    from opentelemetry import propagate
 except ImportError:
-
-    def _inject(carrier: dict[str, str]) -> None:
-        """There is no trace to go on with."""
-
+    propagate = None  # type: ignore[assignment]
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Model)
@@ -58,7 +55,7 @@ class Call(Generic[T]):
     repeatable: bool = True
     """Whether it may be made again when nobody knows whether it was made."""
 
-    def request(self) -> dict[str, Any]:
+    def request(self, url: str) -> dict[str, Any]:
         """What stays the same in each attempt: also the idempotency key, which is made here, once."""
         headers = {}
         if self.takes_key:
@@ -69,7 +66,7 @@ class Call(Generic[T]):
             headers["content-type"] = "application/json"
         content = self.body if isinstance(self.body, bytes) or self.body is None else encode(self.body).encode()
         query = {name: _written(value) for name, value in (self.query or {}).items() if value is not None}
-        return {"method": self.method, "url": self.path, "params": query, "headers": headers, "content": content}
+        return {"method": self.method, "url": url + self.path, "params": query, "headers": headers, "content": content}
 
 
 def _written(value: Any) -> str:
@@ -131,8 +128,9 @@ def as_nothing(answer: httpx.Response) -> None:
 
 
 def _unexpected(answer: httpx.Response, why: str) -> ApiError:
-    detail = f"{answer.request.url.copy_with(query=None)} answered {answer.status_code}, and {why}: is a Mainspring server there?"
-    return Unexpected(_problem(answer.status_code, "client.unexpected", detail), request_id=answer.headers.get("x-request-id"))
+    where = answer.request.url.copy_with(query=None)
+    problem = _problem(answer.status_code, "client.unexpected", f"{where} answered, and {why}: is a Mainspring server there?")
+    return Unexpected(problem, request_id=answer.headers.get("x-request-id"))
 
 
 def _problem(status: int, code: str, detail: str, retryable: bool = False) -> types.Problem:
@@ -147,7 +145,8 @@ def error_of(answer: httpx.Response) -> ApiError:
     except ValueError:
         data = None
     if isinstance(data, dict) and isinstance(data.get("code"), str):
-        return kind(status)(types.Problem.from_dict({"detail": "", "retryable": False, **data, "status": status}), request_id=request_id)
+        problem = types.Problem.from_dict({"detail": "", "retryable": False, **data, "status": status})
+        return kind(status)(problem, request_id=request_id)
     if status < 400:
         return _unexpected(answer, "it redirects" if status >= 300 else "it is none of this API")
     text = " ".join(answer.text.split())[:200]
@@ -157,7 +156,8 @@ def error_of(answer: httpx.Response) -> ApiError:
 
 def error_from(problem: types.Problem | None) -> ApiError:
     """The error of one item of a batch."""
-    return kind(problem.status)(problem) if problem else Unexpected(_problem(200, "client.unexpected", "the item has no outcome"))
+    problem = problem or _problem(200, "client.unexpected", "the item has no outcome")
+    return kind(problem.status)(problem)
 
 
 AMBIGUOUS = {408, 502, 503, 504}
@@ -241,7 +241,8 @@ class Settings:
     def per_request(self) -> dict[str, str]:
         """The headers of one attempt."""
         headers: dict[str, str] = {}
-        _inject(headers)
+        if propagate is not None:
+            propagate.inject(headers)
         headers.update(self.headers)
         if self.key:
             headers["authorization"] = f"Bearer {self.key() if callable(self.key) else self.key}"

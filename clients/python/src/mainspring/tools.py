@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import json
@@ -122,6 +123,8 @@ class Journal:
     def __init__(self, folder: str | PathLike[str]) -> None:
         if fcntl is None:
             raise NotImplementedError("a journal needs the file locks of Unix")
+        self._flags = fcntl.LOCK_EX | fcntl.LOCK_NB
+        self._lock = fcntl.flock
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
 
@@ -131,7 +134,7 @@ class Journal:
         while True:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._lock(file, self._flags)
             except BlockingIOError:
                 os.close(file)
                 return None
@@ -274,7 +277,7 @@ class AsyncToolLoop:
                     entry = self._journal.take(call.call_id)
                     if entry is None:
                         return
-                result = entry.result if entry else None
+                result: types.ResultBody | None = entry.result if entry else None
                 if result is None and entry and entry.begun:
                     result = {"call_id": call.call_id, "answers": "answer", "error": UNKNOWN_OUTCOME}
                 if result is None:
@@ -313,10 +316,9 @@ class AsyncToolLoop:
             await asyncio.sleep(1.0)
 
     async def _pause(self, seconds: float) -> None:
-        try:
+        # asyncio's own is another one before Python 3.11.
+        with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
             await asyncio.wait_for(self._wake.wait(), seconds)
-        except (TimeoutError, asyncio.TimeoutError):
-            pass
 
 
 class ToolLoop:

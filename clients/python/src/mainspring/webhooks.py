@@ -33,7 +33,8 @@ class WebhookEvent:
 
 
 def verify(
-    body: bytes | str, headers: Mapping[str, str], secret: str | Sequence[str], *, tolerance: float = 300, now: float | None = None
+    body: bytes | str, headers: Mapping[str, str], secret: str | Sequence[str], *, tolerance: float = 300,
+    now: float | None = None,
 ) -> WebhookEvent:
     """The message with this body and these headers, if it was signed with the secret, or one of them.
 
@@ -56,8 +57,7 @@ def verify(
 def _matches(signed: bytes, secret: str, signatures: str) -> bool:
     key = base64.b64decode(secret.removeprefix("whsec_"))
     own = b"v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest())
-    # All are compared, so that the time says nothing about which.
-    return any([hmac.compare_digest(own, each.encode()) for each in signatures.split()])
+    return any(hmac.compare_digest(own, each.encode()) for each in signatures.split())
 
 
 def _shown(message: dict[str, Any]) -> types.SendView | types.RunView | dict[str, Any]:

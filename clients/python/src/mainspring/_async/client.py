@@ -191,9 +191,14 @@ class AsyncNewTimer:
 
     async def send(self, session: AsyncSession, input: Input, **options: Unpack[types.SendOptions]) -> AsyncTimer:
         """Sends this each time."""
-        return await self._made({"session_id": await session.open(), "input": input, **({"options": options} if options else {})})
+        target: types.TimerBody = {"session_id": await session.open(), "input": input}
+        if options:
+            target["options"] = options
+        return await self._made(target)
 
-    async def run(self, workflow: Workflow | Mapping[str, Any], input: Any = None, **options: Unpack[types.RunOptions]) -> AsyncTimer:
+    async def run(
+        self, workflow: Workflow | Mapping[str, Any], input: Any = None, **options: Unpack[types.RunOptions]
+    ) -> AsyncTimer:
         """Starts this each time."""
         run: types.RunBody = {"spec": spec_of(workflow)}
         if input is not None:

@@ -33,15 +33,14 @@ class AsyncCaller:
     async def call(self, call: Call[T], *, patient: bool = False) -> T:
         """Makes a call; a patient one also outlasts a restart of the server."""
         settings = self.settings
-        attempts = Attempts(within=settings.timeout) if patient else Attempts(limit=settings.retries, pause_max=settings.timeout)
-        request = call.request()
+        attempts = Attempts(limit=None if patient else settings.retries, within=settings.timeout if patient else None)
+        request = call.request(settings.url)
         own = request.pop("headers")
-        wait = seconds((call.query or {}).get("wait") or 0)
+        timeout = httpx.Timeout(settings.timeout, read=settings.timeout + seconds((call.query or {}).get("wait") or 0))
         while True:
             try:
                 answer = await self._http.request(
-                    request["method"], settings.url + request["url"], params=request["params"], content=request["content"],
-                    headers={**settings.per_request(), **own}, timeout=httpx.Timeout(settings.timeout, read=settings.timeout + wait),
+                    **request, headers={**settings.per_request(), **own}, timeout=timeout,
                 )
                 if answer.is_success:
                     return call.decode(answer)

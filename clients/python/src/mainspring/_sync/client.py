@@ -191,9 +191,14 @@ class NewTimer:
 
     def send(self, session: Session, input: Input, **options: Unpack[types.SendOptions]) -> Timer:
         """Sends this each time."""
-        return self._made({"session_id": session.open(), "input": input, **({"options": options} if options else {})})
+        target: types.TimerBody = {"session_id": session.open(), "input": input}
+        if options:
+            target["options"] = options
+        return self._made(target)
 
-    def run(self, workflow: Workflow | Mapping[str, Any], input: Any = None, **options: Unpack[types.RunOptions]) -> Timer:
+    def run(
+        self, workflow: Workflow | Mapping[str, Any], input: Any = None, **options: Unpack[types.RunOptions]
+    ) -> Timer:
         """Starts this each time."""
         run: types.RunBody = {"spec": spec_of(workflow)}
         if input is not None:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from .. import types
 from .._answers import Answer, Outcome, RunAnswer
@@ -231,8 +231,10 @@ class Session:
         if self.id is None and self._key is None:
             with self._making:
                 if self.id is None:
-                    session: types.SendSession = {**self._new}
-                    view = self._client.api.create_send({**body, "session": session}, key=key)
+                    new: types.SendAnywhereBody = {"input": input, "session": cast(types.SendSession, self._new)}
+                    if options:
+                        new["options"] = options
+                    view = self._client.api.create_send(new, key=key)
                     self.id = view.session_id
                     return Send(self._client, view.id, output, view=view)
         view = self._client.api.create_send_in_session(self.open(), body, key=key)
