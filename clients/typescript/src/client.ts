@@ -8,14 +8,14 @@ import type { Schemas } from "./generated/schemas.js";
 import { Pages } from "./pages.js";
 import { Run } from "./run.js";
 import type { Shape } from "./schema.js";
-import { Send, sendOptions, type Input, type SendOptions } from "./send.js";
+import { Send, sendOptions, type Input, type SendOptions, type Typed } from "./send.js";
 import { Session, type SessionOptions } from "./session.js";
 import { NewTimer, Timer, type Schedule } from "./timer.js";
 import { Tool, ToolLoop, type CallContext, type ServeOptions, type ToolOptions } from "./tools.js";
 import { newKey, Transport, type ClientOptions } from "./transport.js";
 
 /** A send of `sendAll`: to a session that exists, or to a new one. */
-export interface NewSend extends Omit<SendOptions<unknown>, "signal"> {
+export interface NewSend extends Omit<SendOptions, "signal">, Partial<Typed<unknown>> {
   input: Input;
   session_id?: string;
   session?: Schemas["SendSession"];
@@ -35,16 +35,16 @@ export class Client {
   }
 
   /** A session that exists, or a new one. Nothing is asked of the server yet. */
-  session(options: SessionOptions = {}): Session {
-    return new Session(this.#context, options);
-  }
+  session(options: SessionOptions = {}): Session { return new Session(this.#context, options); }
 
   sessions(filters: Omit<NonNullable<Parameters<Operations["listSessions"]>[0]>, "cursor"> = {}): Pages<Schemas["SessionView"]> {
     return new Pages((cursor) => this.api.listSessions({ ...filters, cursor }));
   }
 
   /** A send by its id, also one of another process. */
-  send<T = string>(id: string, output?: Shape<T>): Send<T> {
+  send(id: string): Send;
+  send<T>(id: string, output: Shape<T>): Send<T>;
+  send<T>(id: string, output?: Shape<T>): Send<T> {
     return new Send(this.#context, id, output);
   }
 
@@ -85,14 +85,10 @@ export class Client {
   }
 
   /** A timer: `.send(session, input)` or `.run(workflow)` creates it. */
-  timer(schedule: Schedule): NewTimer {
-    return new NewTimer(this.#context, schedule);
-  }
+  timer(schedule: Schedule): NewTimer { return new NewTimer(this.#context, schedule); }
 
   /** A timer by its id. */
-  attachTimer(id: string): Timer {
-    return new Timer(this.#context, id);
-  }
+  attachTimer(id: string): Timer { return new Timer(this.#context, id); }
 
   /** A tool that `serve` runs in this process. It is also its declaration, which an agent's `tools` take. */
   tool<Args = unknown>(name: string, options: ToolOptions<Args>, run: (args: Args, call: CallContext) => unknown): Tool<Args> {

@@ -16,12 +16,8 @@ export class Context {
     this.#api = operations(transport);
   }
 
-  get transport(): Transport {
-    return this.#transport;
-  }
-  get api(): Operations {
-    return this.#api;
-  }
+  get transport(): Transport { return this.#transport; }
+  get api(): Operations { return this.#api; }
 
   /** Waits for a while, or until somebody in this process knows of a call for its tool loops. */
   async nap(ms: number, signal?: AbortSignal): Promise<void> {
@@ -32,7 +28,5 @@ export class Context {
     nap.end();
   }
 
-  wake(): void {
-    for (const nap of this.#naps) nap.abort("a call waits");
-  }
+  wake(): void { for (const nap of this.#naps) nap.abort("a call waits"); }
 }

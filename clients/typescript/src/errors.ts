@@ -88,33 +88,23 @@ export class SendFailed extends MainspringError {
   constructor(readonly send: Schemas["SendView"]) {
     super(`the send failed: ${send.error?.code}: ${send.error?.message}`);
   }
-  get code(): ErrorCode {
-    return this.send.error?.code ?? "";
-  }
+  get code(): ErrorCode { return this.send.error?.code ?? ""; }
 }
 
 /** The send was cancelled. */
 export class SendCancelled extends MainspringError {
-  constructor(readonly send: Schemas["SendView"]) {
-    super("the send was cancelled");
-  }
+  constructor(readonly send: Schemas["SendView"]) { super("the send was cancelled"); }
 }
 
 /** The run has failed; `code` says why. */
 export class RunFailed extends MainspringError {
-  constructor(readonly run: Schemas["RunView"]) {
-    super(`the run failed: ${run.error?.code}: ${run.error?.message}`);
-  }
-  get code(): ErrorCode {
-    return this.run.error?.code ?? "";
-  }
+  constructor(readonly run: Schemas["RunView"]) { super(`the run failed: ${run.error?.code}: ${run.error?.message}`); }
+  get code(): ErrorCode { return this.run.error?.code ?? ""; }
 }
 
 /** The run was cancelled. */
 export class RunCancelled extends MainspringError {
-  constructor(readonly run: Schemas["RunView"]) {
-    super("the run was cancelled");
-  }
+  constructor(readonly run: Schemas["RunView"]) { super("the run was cancelled"); }
 }
 
 // Names that stay when a bundler renames the classes.

@@ -3,6 +3,7 @@
 import type { Schemas } from "./generated/schemas.js";
 import { jsonSchema, type JsonSchema, type Shape } from "./schema.js";
 import type { AgentLike } from "./session.js";
+import type { Typed } from "./send.js";
 import type { Duration } from "./time.js";
 
 /** A condition of `when` and `until`. */
@@ -20,27 +21,13 @@ export class Ref<T> {
   get<Key extends keyof T & string>(key: Key): Ref<T[Key]> {
     return new Ref(`${this.path}.${key}`);
   }
-  eq(value: T): Condition {
-    return { ref: this.path, op: "eq", value };
-  }
-  ne(value: T): Condition {
-    return { ref: this.path, op: "ne", value };
-  }
-  in(value: T[]): Condition {
-    return { ref: this.path, op: "in", value };
-  }
-  truthy(): Condition {
-    return { ref: this.path, op: "truthy" };
-  }
-  falsy(): Condition {
-    return { ref: this.path, op: "falsy" };
-  }
-  toString(): string {
-    return `{{${this.path}}}`;
-  }
-  toJSON(): string {
-    return this.toString();
-  }
+  eq(value: T): Condition { return { ref: this.path, op: "eq", value }; }
+  ne(value: T): Condition { return { ref: this.path, op: "ne", value }; }
+  in(value: T[]): Condition { return { ref: this.path, op: "in", value }; }
+  truthy(): Condition { return { ref: this.path, op: "truthy" }; }
+  falsy(): Condition { return { ref: this.path, op: "falsy" }; }
+  toString(): string { return `{{${this.path}}}`; }
+  toJSON(): string { return this.toString(); }
 }
 
 /** A node, and what it will give. */
@@ -56,21 +43,15 @@ export class Node<T> {
   get<Key extends keyof T & string>(key: Key): Ref<T[Key]> {
     return this.output.get(key);
   }
-  toString(): string {
-    return this.output.toString();
-  }
-  toJSON(): Record<string, unknown> {
-    return this.spec;
-  }
+  toString(): string { return this.output.toString(); }
+  toJSON(): Record<string, unknown> { return this.spec; }
 }
 
 /** A workflow: what `client.run` starts. */
 export class Workflow<T> {
   constructor(readonly spec: Record<string, unknown>, readonly shape?: Shape<T>) {}
 
-  toJSON(): Record<string, unknown> {
-    return this.spec;
-  }
+  toJSON(): Record<string, unknown> { return this.spec; }
 }
 
 /** What can be run: a workflow, or the language itself. */
@@ -95,7 +76,7 @@ interface LeafOptions extends NodeOptions {
   continue_on_error?: boolean;
 }
 
-export interface AgentOptions<T> extends LeafOptions {
+export interface AgentOptions extends LeafOptions {
   /** A published agent by its name, or one that is defined here. */
   agent: string | (Exclude<AgentLike, string> & { name: string });
   variables?: Record<string, unknown>;
@@ -103,7 +84,6 @@ export interface AgentOptions<T> extends LeafOptions {
   input?: Template;
   /** Nodes whose texts it is told in addition. */
   inputs_from?: readonly (string | Node<any>)[];
-  output?: Shape<T>;
   continuation?: { max?: number; extra_rounds?: number; gate?: "todo_remaining" | "always" };
 }
 
@@ -115,20 +95,24 @@ interface GroupOptions extends NodeOptions {
 const pathOf = (source: Source<any>) => (source instanceof Node ? source.output : source).path;
 const text = (template: Template | undefined) => (template === undefined ? undefined : String(template));
 
+/** An agent does something. */
+function agent(id: string, options: AgentOptions): Node<string>;
+function agent<T>(id: string, options: AgentOptions & Typed<T>): Node<T>;
+function agent<T>(id: string, { agent, input, inputs_from, output, ...rest }: AgentOptions & Partial<Typed<T>>): Node<T> {
+  return new Node({
+    type: "agent", id, ...rest,
+    ...(typeof agent === "string" ? { agent } : { spec: agent }),
+    input: text(input),
+    inputs_from: inputs_from?.map((node) => (typeof node === "string" ? node : pathOf(node))),
+    output_schema: output && jsonSchema(output),
+  }, output);
+}
+
 export const flow = {
   /** The run's input. */
   input: new Ref<any>("input"),
 
-  /** An agent does something. */
-  agent<T = string>(id: string, { agent, input, inputs_from, output, ...rest }: AgentOptions<T>): Node<T> {
-    return new Node({
-      type: "agent", id, ...rest,
-      ...(typeof agent === "string" ? { agent } : { spec: agent }),
-      input: text(input),
-      inputs_from: inputs_from?.map((node) => (typeof node === "string" ? node : pathOf(node))),
-      output_schema: output && jsonSchema(output),
-    }, output);
-  },
+  agent,
 
   /** A tool is called. A string that is only one reference keeps the type of its value. */
   tool<T = unknown>(id: string, tool: string, args: Record<string, unknown> = {}, options: LeafOptions = {}): Node<T> {

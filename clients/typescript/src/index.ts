@@ -9,7 +9,7 @@ export type { Page, Pages } from "./pages.js";
 export type { Question, Taken } from "./question.js";
 export type { Run } from "./run.js";
 export type { JsonSchema, Shape, StandardSchemaV1 } from "./schema.js";
-export type { Input, Send, SendOptions, WaitOptions } from "./send.js";
+export type { Input, Send, SendOptions, Typed, WaitOptions } from "./send.js";
 export type { AgentLike, Session, SessionOptions } from "./session.js";
 export type { RunEvent, RunStream, SendEvent, SessionStream, Stream, StreamOptions, TextPiece } from "./stream.js";
 export type { Duration } from "./time.js";

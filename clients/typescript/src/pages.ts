@@ -10,9 +10,7 @@ export interface Page<T> {
 export class Pages<T> implements AsyncIterable<T> {
   readonly #get: (cursor: string | undefined) => Promise<Page<T>>;
 
-  constructor(get: (cursor: string | undefined) => Promise<Page<T>>) {
-    this.#get = get;
-  }
+  constructor(get: (cursor: string | undefined) => Promise<Page<T>>) { this.#get = get; }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<T, void, undefined> {
     for await (const page of this.pages()) yield* page.data;

@@ -15,24 +15,14 @@ export type Result = Omit<Schemas["ResultBody"], "call_id">;
 export class Question {
   constructor(private readonly context: Context, readonly call: Schemas["WaitingCall"]) {}
 
-  get id(): string {
-    return this.call.call_id;
-  }
+  get id(): string { return this.call.call_id; }
   /** The tool: `ask_person`, or the one that needs approval or asks. */
-  get name(): string {
-    return this.call.name;
-  }
-  get arguments(): unknown {
-    return this.call.arguments;
-  }
+  get name(): string { return this.call.name; }
+  get arguments(): unknown { return this.call.arguments; }
   /** `permission` takes `approve` and `deny`; `answer` takes `answer`; `reply` takes `answer`, `approve` and `deny`. */
-  get wants(): string {
-    return this.call.wants;
-  }
+  get wants(): string { return this.call.wants; }
   /** What a tool asks in the middle of its call. */
-  get asks(): Schemas["WaitingCall"]["asks"] {
-    return this.call.asks;
-  }
+  get asks(): Schemas["WaitingCall"]["asks"] { return this.call.asks; }
 
   /** Any JSON; for a form that a tool asks for, its content. */
   answer(output: unknown): Promise<Taken> {
@@ -49,9 +39,7 @@ export class Question {
   }
 
   /** Ends the call with an error, which the agent reads. */
-  fail(error: string): Promise<Taken> {
-    return this.#post({ error });
-  }
+  fail(error: string): Promise<Taken> { return this.#post({ error }); }
 
   #post(result: Result): Promise<Taken> {
     const { wants } = this.call;

@@ -13,9 +13,7 @@ export class Run<T = unknown> {
   constructor(private readonly context: Context, readonly id: string, private readonly shape?: Shape<T>) {}
 
   /** The run as it is now. */
-  get(): Promise<Schemas["RunView"]> {
-    return this.context.api.getRun({ id: this.id });
-  }
+  get(): Promise<Schemas["RunView"]> { return this.context.api.getRun({ id: this.id }); }
 
   /** The outcome. Fails with `RunFailed`, `RunCancelled`, or `TimeoutError` if its own time is over. */
   async wait(options: WaitOptions = {}): Promise<Outcome<T>> {
@@ -25,9 +23,7 @@ export class Run<T = unknown> {
   }
 
   /** Its events, from the first one or after a cursor. */
-  stream(options: StreamOptions = {}): RunStream {
-    return new RunStream(this.context, this.id, options);
-  }
+  stream(options: StreamOptions = {}): RunStream { return new RunStream(this.context, this.id, options); }
 
   cancel(reason?: string): Promise<Schemas["RunView"]> {
     return this.context.api.cancelRun({ id: this.id, body: { reason: reason ?? null } });

@@ -14,14 +14,17 @@ import { json, type Transport } from "./transport.js";
 export type Input = Schemas["SendBody"]["input"];
 
 /** Options of a send, with the names that the API has for them. */
-export interface SendOptions<T> extends Omit<Schemas["SendOptions"], "output_schema" | "tools"> {
-  /** The type of the answer: asked of the model, checked by the server, and checked here. */
-  output?: Shape<T>;
+export interface SendOptions extends Omit<Schemas["SendOptions"], "output_schema" | "tools"> {
   /** Narrows the agent's tools to these. */
   tools?: readonly (string | { name: string })[];
   /** The idempotency key: a send with the same key and content is the same send, for two days. */
   key?: string;
   signal?: AbortSignal;
+}
+
+export interface Typed<T> {
+  /** The type of the answer: asked of the model, checked by the server, and checked here. */
+  output: Shape<T>;
 }
 
 export interface WaitOptions {
@@ -31,7 +34,7 @@ export interface WaitOptions {
 }
 
 /** The options as the API takes them. */
-export function sendOptions<T>(options: SendOptions<T>): Schemas["SendOptions"] {
+export function sendOptions(options: SendOptions & Partial<Typed<unknown>>): Schemas["SendOptions"] {
   const { output, tools, key: _key, signal: _signal, ...rest } = options;
   const body: Schemas["SendOptions"] = rest;
   if (output) body.output_schema = jsonSchema(output);
@@ -80,9 +83,7 @@ export class Send<T = string> {
   }
 
   /** Its events, from the first one or after a cursor. Leaving the loop detaches; it does not cancel. */
-  stream(options: StreamOptions = {}): Stream<T> {
-    return new Stream(this.context, this, this.shape, options);
-  }
+  stream(options: StreamOptions = {}): Stream<T> { return new Stream(this.context, this, this.shape, options); }
 
   /** Has it cancelled, at once or at its next safe point. A send that is final stays as it is. */
   async cancel(): Promise<Schemas["SendView"]> {
@@ -119,9 +120,6 @@ export class Send<T = string> {
   }
 }
 
-/** How long the server is asked to wait in one request. */
-const LONG = 30_000;
-
 /** Asks for a send or a run until it is final, and has each answer looked at that comes before. */
 export async function untilFinal<View extends { status: string; waiting_on?: string | null }>(
   transport: Transport,
@@ -136,7 +134,7 @@ export async function untilFinal<View extends { status: string; waiting_on?: str
   const call = { method: "GET", repeatable: true, patience: transport.patience, signal: limit.signal };
   try {
     for (let pause = 50; ; ) {
-      const wait = Math.ceil(Math.min(LONG, Math.max(1, end - Date.now())));
+      const wait = Math.ceil(Math.min(transport.poll, Math.max(1, end - Date.now())));
       const view = await transport.request({ ...call, path: `${path}?wait=${wait}ms` }, json<View>);
       if (isFinal(view.status)) return view;
       await look(view, limit.signal);

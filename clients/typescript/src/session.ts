@@ -5,7 +5,7 @@ import type { Context } from "./context.js";
 import type { Schemas } from "./generated/schemas.js";
 import { Pages } from "./pages.js";
 import { Question } from "./question.js";
-import { Send, sendOptions, type Input, type SendOptions, type WaitOptions } from "./send.js";
+import { Send, sendOptions, type Input, type SendOptions, type Typed, type WaitOptions } from "./send.js";
 import { SessionStream, type StreamOptions } from "./stream.js";
 
 /** A published agent by its name, `NAME@VERSION` or `NAME@ALIAS`, or one that the session defines. */
@@ -26,14 +26,10 @@ export class Session {
   #id: string | undefined;
   #opening: Promise<string> | undefined;
 
-  constructor(private readonly context: Context, private readonly options: SessionOptions) {
-    this.#id = options.id;
-  }
+  constructor(private readonly context: Context, private readonly options: SessionOptions) { this.#id = options.id; }
 
   /** Its id; absent until the first send, or `open`, has created it. */
-  get id(): string | undefined {
-    return this.#id;
-  }
+  get id(): string | undefined { return this.#id; }
 
   /** Creates it, unless it exists. */
   async open(): Promise<string> {
@@ -44,13 +40,17 @@ export class Session {
   }
 
   /** Sends; the send goes on whatever becomes of this process. */
-  async send<T = string>(input: Input, options: SendOptions<T> = {}): Promise<Send<T>> {
+  async send(input: Input, options?: SendOptions): Promise<Send>;
+  async send<T>(input: Input, options: SendOptions & Typed<T>): Promise<Send<T>>;
+  async send<T>(input: Input, options: SendOptions & Partial<Typed<T>> = {}): Promise<Send<T>> {
     const { api } = this.context;
     const { key, signal } = options;
     const request = { idempotencyKey: key, signal };
     const body = { input, options: sendOptions(options) };
     let view: Schemas["SendView"] | undefined;
-    if (this.#id === undefined && this.options.key === undefined && !this.#opening) {
+    // One that is being created may not come to be.
+    while (this.#opening) await this.#opening.catch(() => {});
+    if (this.#id === undefined && this.options.key === undefined) {
       const { agent, variables, metadata } = this.options;
       const session = { agent, variables, metadata } as Schemas["SendSession"];
       await this.#create(async () => (view = await api.createSend({ body: { ...body, session } }, request)).session_id);
@@ -60,15 +60,15 @@ export class Session {
   }
 
   /** Sends, and waits for the answer. */
-  async sendAndWait<T = string>(input: Input, options: SendOptions<T> & WaitOptions = {}): Promise<Answer<T>> {
-    const { timeout, ...rest } = options;
-    return (await this.send<T>(input, rest)).wait({ timeout, signal: options.signal });
+  async sendAndWait(input: Input, options?: SendOptions & WaitOptions): Promise<Answer<string>>;
+  async sendAndWait<T>(input: Input, options: SendOptions & WaitOptions & Typed<T>): Promise<Answer<T>>;
+  async sendAndWait<T>(input: Input, { timeout, ...options }: SendOptions & WaitOptions & Partial<Typed<T>> = {}): Promise<Answer<T>> {
+    const send = await this.send<T>(input, options as SendOptions & Typed<T>);
+    return send.wait({ timeout, signal: options.signal });
   }
 
   /** The session as it is now. */
-  async get(): Promise<Schemas["SessionView"]> {
-    return this.context.api.getSession({ id: await this.open() });
-  }
+  async get(): Promise<Schemas["SessionView"]> { return this.context.api.getSession({ id: await this.open() }); }
 
   /** A new session with a copy of the transcript, up to a message or as far as it is complete. */
   async fork({ key, ...body }: Schemas["ForkBody"] & { key?: string } = {}): Promise<Session> {
@@ -94,9 +94,7 @@ export class Session {
   }
 
   /** Deletes it and everything below it. */
-  async delete(): Promise<void> {
-    await this.context.api.deleteSession({ id: await this.open() });
-  }
+  async delete(): Promise<void> { await this.context.api.deleteSession({ id: await this.open() }); }
 
   /** Creates it once, however many ask at the same time. */
   #create(create: () => Promise<string>): Promise<string> {

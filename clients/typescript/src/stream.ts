@@ -2,7 +2,7 @@
 // whichever scheduler answers, with the id of the last event that they have.
 
 import { answered, isFinal, type Answer } from "./answer.js";
-import { NotFound, Unexpected, Unreachable } from "./errors.js";
+import { MainspringError, NotFound, Unexpected, Unreachable } from "./errors.js";
 import type { SendEvents } from "./generated/events.js";
 import type { Schemas } from "./generated/schemas.js";
 import { address } from "./operations.js";
@@ -58,6 +58,8 @@ export abstract class EventStream<Event extends AnyEvent> implements AsyncIterab
   cursor: string | undefined;
   /** How often it has connected. */
   connections = 0;
+  /** When the server last said anything, be it a comment. */
+  #heard = 0;
 
   constructor(protected readonly context: Context, private readonly path: string, protected readonly options: StreamOptions) {
     this.cursor = options.after;
@@ -71,17 +73,17 @@ export abstract class EventStream<Event extends AnyEvent> implements AsyncIterab
   protected abstract isOver(): Promise<boolean>;
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Event, void, undefined> {
-    let progress = Date.now();
+    this.#heard = Date.now();
     let failures = 0;
     let isOver = false;
     while (!this.isDone) {
       let failure: unknown;
-      const before = progress;
+      let isSilent = true;
       try {
         for await (const frame of this.#frames()) {
           const event = this.#event(frame);
           if (!event) continue;
-          progress = Date.now();
+          isSilent = false;
           failures = 0;
           yield event;
           if (this.isDone) return;
@@ -90,11 +92,11 @@ export abstract class EventStream<Event extends AnyEvent> implements AsyncIterab
         if (!(error instanceof Unreachable)) throw error;
         failure = error;
       }
-      if (progress === before) {
+      if (isSilent) {
         // An end without a word is also what somebody gets who has had the final event.
         if (!failure && isOver) return;
         if (!failure) isOver = await this.isOver();
-        if (Date.now() - progress > this.context.transport.patience) {
+        if (Date.now() - this.#heard > this.context.transport.patience) {
           throw failure ?? new Unreachable("the stream ends again and again before its final event");
         }
       }
@@ -107,9 +109,10 @@ export abstract class EventStream<Event extends AnyEvent> implements AsyncIterab
     const headers: Record<string, string> = { accept: "text/event-stream" };
     if (this.cursor) headers["last-event-id"] = this.cursor;
     const { patience } = this.context.transport;
+    let reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
     const call = { method: "GET", path: this.path, headers, repeatable: true, patience, signal: limit.signal };
     try {
-      const reader = (await this.context.transport.request(call, body)).getReader();
+      reader = (await this.context.transport.request(call, body)).getReader();
       this.connections++;
       const frames = new Frames();
       for (;;) {
@@ -117,14 +120,16 @@ export abstract class EventStream<Event extends AnyEvent> implements AsyncIterab
         const { done, value } = await reader.read();
         limit.pause();
         if (done) return;
+        this.#heard = Date.now();
         yield* frames.push(value);
       }
     } catch (error) {
       if (this.options.signal?.aborted) throw this.options.signal.reason;
       if (limit.signal.aborted) throw limit.signal.reason;
-      throw error instanceof TypeError ? new Unreachable("the stream breaks off", { cause: error }) : error;
+      throw error instanceof MainspringError ? error : new Unreachable("the stream breaks off", { cause: error });
     } finally {
       limit.abort(new Unreachable("the stream was left"));
+      reader?.cancel().catch(() => {});
       limit.end();
     }
   }
@@ -163,9 +168,7 @@ class Writing {
   #reasoning = { text: "", length: 0 };
 
   /** The last text that is not void: what is being written, else what was stored last. */
-  get text(): string {
-    return this.#pieces.text || this.#stored;
-  }
+  get text(): string { return this.#pieces.text || this.#stored; }
 
   /** Takes an event, and gives what readers have not had of it. */
   take(event: SendEvent): SendEvent | undefined {
@@ -186,9 +189,8 @@ class Writing {
         return { ...event, ...piece };
       }
       case "message.reset":
-        if (!this.#isCurrent(event)) return undefined;
-        this.#clear();
-        return event;
+        // One that comes again has text after it already.
+        return this.#isCurrent(event) && !this.#pieces.length && !this.#reasoning.length ? event : undefined;
       case "send.resumed":
         this.#clear();
         return event;
@@ -253,13 +255,9 @@ export class Stream<T> extends EventStream<SendEvent> {
   }
 
   /** What has been said so far: the last text that is not void. */
-  get text(): string {
-    return this.#writing.text;
-  }
+  get text(): string { return this.#writing.text; }
 
-  protected get isDone(): boolean {
-    return this.#final !== undefined;
-  }
+  protected get isDone(): boolean { return this.#final !== undefined; }
 
   protected take(event: SendEvent): SendEvent | undefined {
     const { type } = event;

@@ -27,9 +27,7 @@ export class Limit {
     else outer?.addEventListener("abort", this.#follow, { once: true });
   }
 
-  get signal(): AbortSignal {
-    return this.#controller.signal;
-  }
+  get signal(): AbortSignal { return this.#controller.signal; }
 
   /** Aborts with this error after this time, counted anew from each call. */
   after(ms: number, error: () => Error): this {
@@ -39,13 +37,9 @@ export class Limit {
   }
 
   /** Time no longer counts. */
-  pause(): void {
-    clearTimeout(this.#timer);
-  }
+  pause(): void { clearTimeout(this.#timer); }
 
-  abort(reason: unknown): void {
-    this.#controller.abort(reason);
-  }
+  abort(reason: unknown): void { this.#controller.abort(reason); }
 
   end(): void {
     clearTimeout(this.#timer);

@@ -3,7 +3,7 @@
 import type { Context } from "./context.js";
 import type { Schemas } from "./generated/schemas.js";
 import { Pages } from "./pages.js";
-import { sendOptions, type Input, type SendOptions } from "./send.js";
+import { sendOptions, type Input, type SendOptions, type Typed } from "./send.js";
 import type { Session } from "./session.js";
 import { spec, type Runnable } from "./flow.js";
 import type { Duration } from "./time.js";
@@ -24,7 +24,7 @@ export class NewTimer {
   constructor(private readonly context: Context, private readonly schedule: Schedule) {}
 
   /** Sends this to the session whenever it is due. */
-  async send(session: Session, input: Input, options: Omit<SendOptions<unknown>, "key" | "signal"> = {}): Promise<Timer> {
+  async send(session: Session, input: Input, options: Omit<SendOptions, "key" | "signal"> & Partial<Typed<unknown>> = {}): Promise<Timer> {
     return this.#create({ session_id: await session.open(), input, options: sendOptions(options) });
   }
 
@@ -53,13 +53,9 @@ export class Timer {
   }
 
   /** When it is due next, at most five times, as of the last answer about it. */
-  get next(): string[] {
-    return this.view?.next ?? [];
-  }
+  get next(): string[] { return this.view?.next ?? []; }
 
-  async get(): Promise<Schemas["TimerView"]> {
-    return (this.view = await this.context.api.getTimer({ id: this.id }));
-  }
+  async get(): Promise<Schemas["TimerView"]> { return (this.view = await this.context.api.getTimer({ id: this.id })); }
   async pause(): Promise<Schemas["TimerView"]> {
     return (this.view = await this.context.api.pauseTimer({ id: this.id }));
   }

@@ -53,9 +53,7 @@ export class Tool<Args = any> implements Declaration {
     this.#run = run;
   }
 
-  get repeat(): Repeat {
-    return this.#options.repeat;
-  }
+  get repeat(): Repeat { return this.#options.repeat; }
 
   /** Carries out a call. What goes wrong is a result, too: the agent reads the message. */
   async call(value: unknown, call: CallContext): Promise<Result> {

@@ -52,6 +52,8 @@ const LOOPBACK = /^http:\/\/(localhost|127(\.\d+){3}|\[::1\])([:/]|$)/;
 
 export class Transport {
   readonly patience: number;
+  /** How long the server is asked to wait in one request. */
+  readonly poll: number;
   readonly #options: ClientOptions;
   readonly #url: string;
   readonly #key: ClientOptions["key"];
@@ -67,6 +69,7 @@ export class Transport {
     this.#timeout = milliseconds(options.timeout ?? "60s");
     this.#retries = options.retries ?? 4;
     this.patience = milliseconds(options.patience ?? "2m");
+    this.poll = Math.min(30_000, this.#timeout / 2);
     if (this.#key && this.#url.startsWith("http://") && !LOOPBACK.test(this.#url) && !options.insecure) {
       throw new TypeError("the key would be readable on its way: use https, or allow that with `insecure`");
     }
@@ -92,14 +95,15 @@ export class Transport {
 
   async #once<T>(call: Call, read: (response: Response) => Promise<T>): Promise<T> {
     call.signal?.throwIfAborted();
+    const { method, path, body, timeout } = call;
+    const init: RequestInit = { method, headers: await this.#headers(call) };
+    if (body !== undefined) init.body = isRaw(body) ? body : JSON.stringify(body);
     const limit = new Limit(call.signal);
+    const ms = timeout === undefined ? this.#timeout : milliseconds(timeout);
+    limit.after(ms, () => new Unreachable(`${method} ${path}: no answer within ${ms} ms`));
     let isOpen = false;
-    const timeout = call.timeout === undefined ? this.#timeout : milliseconds(call.timeout);
-    limit.after(timeout, () => new Unreachable(`no answer within ${timeout} ms`));
     try {
-      const init: RequestInit = { method: call.method, headers: await this.#headers(call), signal: limit.signal };
-      if (call.body !== undefined) init.body = isRaw(call.body) ? call.body : JSON.stringify(call.body);
-      const response = await (this.#options.fetch ?? globalThis.fetch)(this.#url + call.path, init);
+      const response = await (this.#options.fetch ?? fetch)(this.#url + path, { ...init, signal: limit.signal });
       if (!response.ok) throw await refusal(response);
       const result = await read(response);
       isOpen = result instanceof Response || result instanceof ReadableStream;
@@ -108,12 +112,8 @@ export class Transport {
       if (call.signal?.aborted) throw call.signal.reason;
       if (error instanceof MainspringError) throw error;
       if (limit.signal.aborted) throw limit.signal.reason;
-      // What `fetch` and bodies that break off throw. Anything else is a fault here, or of the caller.
-      if (error instanceof TypeError || (error as Error)?.name === "AbortError") {
-        const cause = (error as { cause?: { message?: string } }).cause;
-        throw new Unreachable(`${call.method} ${call.path}: ${cause?.message || (error as Error).message}`, { cause: error });
-      }
-      throw error;
+      const { message, cause } = error as Error;
+      throw new Unreachable(`${method} ${path}: ${(cause as Error | undefined)?.message || message}`, { cause: error });
     } finally {
       limit.pause();
       // A body that is still to be read ends with the signal.
@@ -122,7 +122,7 @@ export class Transport {
   }
 
   async #headers(call: Call): Promise<Headers> {
-    const headers = new Headers({ accept: "application/json" });
+    const headers = new Headers();
     if (call.body !== undefined) headers.set("content-type", (isRaw(call.body) && call.media) || "application/json");
     if (call.idempotencyKey) headers.set("idempotency-key", call.idempotencyKey);
     if (this.#tenant) headers.set("mainspring-tenant", this.#tenant);

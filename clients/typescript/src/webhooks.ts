@@ -50,8 +50,8 @@ export async function verify(
 }
 
 function header(headers: HeadersLike, name: string): string {
-  // Node's own servers and most frameworks have them in lower case.
-  const value = headers instanceof Headers ? headers.get(name) : headers[name];
+  const entries = headers instanceof Headers ? [...headers] : Object.entries(headers);
+  const value = entries.find(([key]) => key.toLowerCase() === name)?.[1];
   if (typeof value !== "string" || value === "") throw new InvalidWebhook(`the message has no ${name}`);
   return value;
 }

@@ -192,14 +192,14 @@ class Player {
 
   async #do(step: Json): Promise<{ answer?: Answer<unknown>; send?: Send<unknown>; reading?: Reading; accepted?: boolean } | undefined> {
     const { as } = step;
-    const named = () => (step.send_id ? this.client.send<unknown>(step.send_id) : this.sends.get(step.send)!);
+    const named = () => (step.send_id ? this.client.send(step.send_id) : this.sends.get(step.send)!);
     switch (step.do) {
       case "send": {
         const id = this.sessions.get(step.session);
         const session = this.client.session(id ? { id } : { agent: step.agent });
         const { output, key } = step;
-        const send = await session.send<unknown>(step.input, { ...step.options, output, key });
-        if (as) this.sends.set(as, send).size;
+        const send = await session.send(step.input, { ...step.options, key, ...(output ? { output } : {}) });
+        if (as) this.sends.set(as, send);
         if (as && session.id) this.sessions.set(as, session.id);
         return { send };
       }
