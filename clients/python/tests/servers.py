@@ -32,17 +32,16 @@ class Dev:
         self._folder = tempfile.TemporaryDirectory(prefix="mainspring-python-")
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self._port}"
+            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
         self._admin: str | None = None
         self.start()
 
     def start(self) -> None:
         program = os.environ["MAINSPRING_BINARY"]
-        arguments = ["dev", "--listen", f"127.0.0.1:{self._port}", "--data-dir", f"{self._folder.name}/data", "--provider", "demo"]
+        arguments = ["dev", "--listen", self.url.removeprefix("http://"), "--data-dir", f"{self._folder.name}/data"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MAINSPRING_")}
         self._process = subprocess.Popen(
-            [program, *arguments], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [program, *arguments, "--provider", "demo"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         until = time.monotonic() + 30
         while True:
@@ -125,6 +124,7 @@ class Stub:
                 for name, value in headers.items():
                     self.send_header(name, value)
                 self.send_header("content-length", str(len(body)))
+                self.send_header("connection", "close")
                 self.end_headers()
                 self.wfile.write(body[: len(body) // 2] if answer.get("cut") == "half" else body)
 
@@ -148,7 +148,7 @@ class Stub:
                 if not abrupt:
                     self.wfile.write(b"0\r\n\r\n")
 
-            def log_message(self, *arguments: object) -> None:
+            def log_message(self, format: str, *args: object) -> None:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +153,7 @@ class Player:
             if "until" in step and not left:
                 return
         cursors = [tuple(map(int, event.cursor.split("."))) for event in seen if event.cursor]
-        assert all(a < b for a, b in zip(cursors, cursors[1:], strict=False)), "durable events come once, in order"
+        assert all(a < b for a, b in pairwise(cursors)), "durable events come once, in order"
         if "last" in expected:
             assert seen[-1].type == expected["last"]
         if expected.get("reconnects"):
@@ -226,13 +227,6 @@ class Player:
         self.revoke()
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Dev]:
-    server = Dev()
-    yield server
-    server.stop()
-
-
 def cases() -> Iterator[Any]:
     for scenario in FILE["scenarios"]:
         for flavour in ("sync", "async"):
@@ -240,7 +234,9 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("scenario", "flavour"), list(cases()))
-def test_scenario(scenario: dict[str, Any], flavour: str, request: pytest.FixtureRequest) -> None:
+def test_scenario(
+    scenario: dict[str, Any], flavour: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if "stub" in scenario:
         stub = Stub([*scenario["stub"]])
         play(scenario, flavour, stub.url)
@@ -253,6 +249,7 @@ def test_scenario(scenario: dict[str, Any], flavour: str, request: pytest.Fixtur
             if before and "later_by_ms" in told:
                 assert (got.at - before.at) * 1000 >= told["later_by_ms"]
     elif "replay" in scenario:
+        monkeypatch.setattr("mainspring._http.FIRST_PAUSE", 0.001)
         recording = FILE["recordings"][scenario["replay"]]
         for way in scenario["cut_after_each"]:
             for count in range(len(recording)):
@@ -264,7 +261,7 @@ def test_scenario(scenario: dict[str, Any], flavour: str, request: pytest.Fixtur
         kills = any(step["do"] == "kill" for step in scenario["steps"])
         # Keys may close a server to those without one, so they have one of their own, too.
         own = Dev() if kills or "key" in scenario else None
-        server = own or request.getfixturevalue("shared")
+        server = own or request.getfixturevalue("dev")
         try:
             play(scenario, flavour, server.url, server)
         finally:
@@ -273,10 +270,11 @@ def test_scenario(scenario: dict[str, Any], flavour: str, request: pytest.Fixtur
 
 
 def play(scenario: dict[str, Any], flavour: str, url: str, server: Dev | None = None) -> None:
-    key = scenario.get("key")
+    key: Any = scenario.get("key")
     made = server.manage("POST", "/v1/keys", {"name": scenario["name"], **key}) if server and isinstance(key, dict) else None
     with tempfile.TemporaryDirectory() as folder:
-        player = Player(url, made["key"] if made else key, flavour, server, Path(folder))
+        token: str | None = made["key"] if made else key
+        player = Player(url, token, flavour, server, Path(folder))
         if made and server:
             player.revoke = lambda: server.manage("DELETE", f"/v1/keys/{made['id']}")
         begin = time.monotonic()

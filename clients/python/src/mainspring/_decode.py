@@ -32,12 +32,12 @@ class Model:
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def from_dict(cls: type[M], data: Mapping[str, Any]) -> M:
-        """Never refuses: values of tomorrow pass, and what is missing is None."""
+    def from_dict(cls: type[M], data: Mapping[str, Any], **beside: Any) -> M:
+        """Never refuses: values of tomorrow pass, and what is missing is None. `beside` are members that are no data."""
         converters = _members(cls)
         known = {name: convert(data.get(member)) for name, (member, convert) in converters.items()}
         members = {member for member, _ in converters.values()}
-        return cls(**known, extra={name: value for name, value in data.items() if name not in members})
+        return cls(**known, **beside, extra={name: value for name, value in data.items() if name not in members})
 
 
 def _read_members(cls: Any) -> dict[str, tuple[str, Callable[[Any], Any]]]:
@@ -93,8 +93,6 @@ def plain(value: Any) -> Any:
     """What JSON has no form for, as the API writes it."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
-    if hasattr(value, "as_json"):
-        return value.as_json()
     if isinstance(value, timedelta):
         return f"{round(value.total_seconds() * 1000)}ms"
     if isinstance(value, datetime):

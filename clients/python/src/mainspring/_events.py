@@ -61,10 +61,8 @@ class Lines:
 
 
 def send_event(raw: Raw) -> types.SendEvent:
-    model = types.SEND_EVENTS.get(raw.event)
-    if model is None:
-        return _unknown(raw)
-    event: types.SendEvent = _with_cursor(model, raw)
+    model: Any = types.SEND_EVENTS.get(raw.event)
+    event: types.SendEvent = model.from_dict(raw.data, cursor=raw.id) if model else _unknown(raw)
     return event
 
 
@@ -72,16 +70,8 @@ def run_event(raw: Raw) -> types.RunEvent:
     noun = raw.event.split(".")[0]
     if noun not in ("node", "run"):
         return _unknown(raw)
-    event: types.RunEvent = _with_cursor(types.NodeChanged if noun == "node" else types.RunChanged, raw, type=raw.event)
-    return event
-
-
-def _with_cursor(model: type[Any], raw: Raw, **more: str) -> Any:
-    event = model.from_dict(raw.data)
-    # Frozen for readers; its two members that are not data are set once, here.
-    for name, value in {"cursor": raw.id, **more}.items():
-        object.__setattr__(event, name, value)
-    return event
+    model = types.NodeChanged if noun == "node" else types.RunChanged
+    return model.from_dict(raw.data, cursor=raw.id, type=raw.event)
 
 
 def _unknown(raw: Raw) -> types.UnknownEvent:
@@ -107,7 +97,7 @@ class Text:
         self.text = ""
         self._send: str | None = None
         self._void = self._renewed = self._stored = False
-        self._begin(0, 0)
+        self._begin(-1, 0)
 
     def reconnected(self) -> None:
         """Live events may have been lost."""
@@ -120,7 +110,7 @@ class Text:
         send = event.id if isinstance(event, types.SendView) else event.send_id
         if send != self._send:
             self._send = send
-            self._begin(0, 0)
+            self._begin(-1, 0)
         match event.type:
             case "message.delta":
                 self._delta(event)

@@ -173,8 +173,8 @@ def _first(hints: tuple[Any, ...], value: Any, at: str) -> Any:
         try:
             return fit(hint, value, at)
         except Mismatch as error:
-            failed.append(error)
-    raise failed[-1] if len(failed) == 1 else Mismatch(at, "fits none of its types")
+            failed += [error] if hint is not NoneType else []
+    raise failed[0] if len(failed) == 1 else Mismatch(at, "fits none of its types")
 
 
 def _refuse(at: str, detail: str) -> Any:

@@ -11,15 +11,42 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from ._decode import Duration, plain
 from ._schema import schema_of
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 OnError = Literal["halt", "continue"]
-Condition = dict[str, Any]
+Op = Literal["eq", "ne", "in", "truthy", "falsy"]
+
+
+class Retry(TypedDict, total=False):
+    """When and how often a leaf is tried again."""
+
+    max_attempts: int
+    on: Sequence[Literal["failed", "empty", "hit_round_limit"]]
+    backoff: Duration
+    backoff_factor: float
+
+
+class Leaf(TypedDict, total=False):
+    """What every leaf may have."""
+
+    when: Mapping[str, Any]
+    """A condition, made by `when`: the leaf is skipped if it does not hold."""
+    retry: Retry
+    timeout: Duration
+    """The time limit of one attempt."""
+    fallback: Node
+    """What runs in its place after all attempts have failed."""
+    continue_on_error: bool
+    """Its failure is none of the nodes around it."""
 
 
 @dataclass(frozen=True)
@@ -36,25 +63,6 @@ class Ref:
     def __getitem__(self, member: str) -> Ref:
         """A member of the value."""
         return Ref(f"{self.name}.{member}")
-
-    def as_json(self) -> str:
-        """In arguments, a text that is one template keeps the type of its value."""
-        return str(self)
-
-    def eq(self, value: Any) -> Condition:
-        return {"ref": self.name, "op": "eq", "value": value}
-
-    def ne(self, value: Any) -> Condition:
-        return {"ref": self.name, "op": "ne", "value": value}
-
-    def one_of(self, *values: Any) -> Condition:
-        return {"ref": self.name, "op": "in", "value": list(values)}
-
-    def truthy(self) -> Condition:
-        return {"ref": self.name, "op": "truthy"}
-
-    def falsy(self) -> Condition:
-        return {"ref": self.name, "op": "falsy"}
 
 
 input = Ref("input")
@@ -80,32 +88,6 @@ class Node:
             raise ValueError("only a node with an id has a result that others can use")
         return Ref(self.id)
 
-    def as_json(self) -> str:
-        return str(self)
-
-    def when(self, condition: Condition) -> Node:
-        """The node, skipped if the condition does not hold."""
-        return Node({**self.json, "when": condition}, self.id)
-
-    def retrying(
-        self, max_attempts: int, *, on: tuple[str, ...] = ("failed",), backoff: Duration = "1s", factor: float = 2
-    ) -> Node:
-        """The leaf, tried so often."""
-        retry = {"max_attempts": max_attempts, "on": list(on), "backoff": _duration(backoff), "backoff_factor": factor}
-        return Node({**self.json, "retry": retry}, self.id)
-
-    def otherwise(self, fallback: Node) -> Node:
-        """The leaf, or this node if all attempts failed."""
-        return Node({**self.json, "fallback": fallback.json}, self.id)
-
-    def tolerated(self) -> Node:
-        """The leaf, whose failure is none of the nodes around it."""
-        return Node({**self.json, "continue_on_error": True}, self.id)
-
-    def within(self, timeout: Duration) -> Node:
-        """The leaf, with a time limit for each attempt."""
-        return Node({**self.json, "timeout": _duration(timeout)}, self.id)
-
 
 @dataclass(frozen=True)
 class Workflow:
@@ -124,46 +106,51 @@ def workflow(
     name: str, root: Node, *, max_tokens: int | None = None, timeout: Duration | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Workflow:
+    """The root node with what holds for all of it."""
     budget = None if max_tokens is None else {"max_tokens": max_tokens}
-    return Workflow(name, root, _given(budget=budget, timeout=timeout and _duration(timeout), metadata=metadata))
+    return Workflow(name, root, _given(budget=budget, timeout=timeout, metadata=metadata))
+
+
+def when(value: Ref | Node, op: Op = "truthy", than: Any = None) -> dict[str, Any]:
+    """A condition on a value: `when(plan["kind"], "eq", "short")`."""
+    return _given(ref=_name(value), op=op, value=than)
 
 
 def agent(
     id: str, *, agent: str | None = None, prompt: str | None = None, input: Any = input, output: Any = None,
-    variables: Mapping[str, Any] | None = None, **spec: Any,
+    variables: Mapping[str, Any] | None = None, spec: Mapping[str, Any] | None = None, **leaf: Unpack[Leaf],
 ) -> Node:
-    """A leaf that asks an agent: a published one, or one with this prompt and these members of a leaf's `spec`."""
-    if (agent is None) == (prompt is None):
-        raise ValueError("a leaf has either a published agent or a prompt")
-    who: dict[str, Any] = {"agent": agent} if agent else {"spec": {"name": id, "system_prompt": prompt, **spec}}
-    if agent and spec:
-        raise ValueError(f"a published agent is what it was published as: {', '.join(spec)}")
+    """A leaf that asks an agent: a published one, or one with this prompt and more members of a leaf's `spec`."""
+    if (agent is None) == (prompt is None) or (agent and spec):
+        raise ValueError("a leaf has either a published agent, or a prompt and what else its spec says")
+    who = {"agent": agent} if agent else {"spec": {"name": id, "system_prompt": prompt, **(spec or {})}}
     schema = None if output is None else schema_of(output)
-    return _node("agent", id, **who, input=_text(input), output_schema=schema, variables=variables)
+    return _node("agent", id, **who, input=_text(input), output_schema=schema, variables=variables, **leaf)
 
 
-def tool(id: str, name: str, **arguments: Any) -> Node:
-    """A leaf that calls a tool."""
-    return _node("tool", id, tool=name, arguments=_deep(arguments))
+def tool(id: str, name: str, arguments: Mapping[str, Any] | None = None, **leaf: Unpack[Leaf]) -> Node:
+    """A leaf that calls a tool. An argument that is a reference keeps the type of its value."""
+    return _node("tool", id, tool=name, arguments=arguments, **leaf)
 
 
-def approval(id: str, message: str) -> Node:
-    """A leaf that asks a person; `node["approved"]` decides elsewhere if it is used, else a no fails it."""
-    return _node("approval", id, message=message)
+def approval(id: str, message: str, **leaf: Unpack[Leaf]) -> Node:
+    """A leaf that asks a person: a no fails it, unless another node refers to `node["approved"]`."""
+    return _node("approval", id, message=message, **leaf)
 
 
 def wait(duration: Duration | None = None, *, until: str | Ref | None = None) -> Node:
-    return _node("wait", None, duration=duration and _duration(duration), until=until and str(until))
+    """A pause, or a wait until a time."""
+    return _node("wait", None, duration=duration, until=until)
 
 
 def sequence(*steps: Node) -> Node:
-    return _node("sequence", None, steps=[step.json for step in steps])
+    """One after the other."""
+    return _node("sequence", None, steps=steps)
 
 
 def parallel(*branches: Node, max_concurrency: int = 5, on_error: OnError = "halt") -> Node:
-    return _node(
-        "parallel", None, branches=[each.json for each in branches], max_concurrency=max_concurrency, on_error=on_error
-    )
+    """All at once."""
+    return _node("parallel", None, branches=branches, max_concurrency=max_concurrency, on_error=on_error)
 
 
 def foreach(
@@ -174,23 +161,23 @@ def foreach(
     name = next(iter(inspect.signature(body).parameters))
     source: dict[str, Any] = {"items": items} if isinstance(items, list) else {"items_from": _name(items)}
     return _node(
-        "foreach", id, **{"as": name}, **source, body=body(Ref(name)).json, parallel=parallel,
+        "foreach", id, **{"as": name}, **source, body=body(Ref(name)), parallel=parallel,
         max_concurrency=max_concurrency, on_error=on_error,
     )
 
 
 def branch(on: Ref | Node, cases: Mapping[str, Node], default: Node | None = None) -> Node:
-    chosen = {case: node.json for case, node in cases.items()}
-    return _node("branch", None, on=_name(on), cases=chosen, default=default and default.json)
+    """One of the cases, by the value's text."""
+    return _node("branch", None, on=_name(on), cases=cases, default=default)
 
 
 def loop(
-    id: str, body: Node, until: Condition, *, max_iterations: int = 3, on_exhausted: Literal["fail", "continue"] = "fail",
-    continue_nodes: tuple[str, ...] = (),
+    id: str, body: Node, until: Mapping[str, Any], *, max_iterations: int = 3,
+    on_exhausted: Literal["fail", "continue"] = "fail", continue_nodes: Sequence[str] = (),
 ) -> Node:
     """The body until a condition on its nodes holds; `{{iteration}}` and `{{previous}}` are variables in it."""
     return _node(
-        "loop", id, body=body.json, until=until, max_iterations=max_iterations, on_exhausted=on_exhausted,
+        "loop", id, body=body, until=until, max_iterations=max_iterations, on_exhausted=on_exhausted,
         continue_nodes=list(continue_nodes) or None,
     )
 
@@ -205,7 +192,20 @@ def _node(kind: str, id: str | None, **members: Any) -> Node:
 
 
 def _given(**members: Any) -> dict[str, Any]:
-    return {name: value for name, value in members.items() if value is not None}
+    """Nodes as they are, references as templates."""
+    return {name: _json(value) for name, value in members.items() if value is not None}
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, Node):
+        return value.json
+    if isinstance(value, Ref):
+        return str(value)
+    if isinstance(value, timedelta):
+        return plain(value)
+    if isinstance(value, Mapping):
+        return {name: _json(each) for name, each in value.items()}
+    return [_json(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def _name(value: Ref | Node) -> str:
@@ -215,15 +215,3 @@ def _name(value: Ref | Node) -> str:
 def _text(value: Any) -> str:
     """A text, or texts in order."""
     return "\n\n".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-
-
-def _deep(value: Any) -> Any:
-    if isinstance(value, (Ref, Node)):
-        return str(value)
-    if isinstance(value, dict):
-        return {name: _deep(each) for name, each in value.items()}
-    return [_deep(each) for each in value] if isinstance(value, (list, tuple)) else value
-
-
-def _duration(duration: Duration) -> str:
-    return duration if isinstance(duration, str) else str(plain(duration))
