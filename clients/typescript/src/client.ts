@@ -25,14 +25,12 @@ export interface NewSend extends Omit<SendOptions, "signal">, Partial<Typed<unkn
 const BATCH = 1000;
 
 export class Client {
-  /** Every operation of the API as it is, for what the rest of the client has no words for. */
-  readonly api: Operations;
   readonly #context: Context;
 
-  constructor(options: ClientOptions = {}) {
-    this.#context = new Context(new Transport(options));
-    this.api = this.#context.api;
-  }
+  constructor(options: ClientOptions = {}) { this.#context = new Context(new Transport(options)); }
+
+  /** Every operation of the API as it is, for what the rest of the client has no words for. */
+  get api(): Operations { return this.#context.api; }
 
   /** A session that exists, or a new one. Nothing is asked of the server yet. */
   session(options: SessionOptions = {}): Session { return new Session(this.#context, options); }

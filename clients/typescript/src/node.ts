@@ -7,10 +7,11 @@ import type { Journal } from "./tools.js";
 /** A journal that has a file in this folder for each call that is begun and not yet reported. */
 export function fileJournal(folder: string): Journal {
   mkdirSync(folder, { recursive: true });
+  const note = (callId: string) => join(folder, encodeURIComponent(callId));
   return {
     begin(callId) {
       try {
-        const file = openSync(join(folder, callId), "wx");
+        const file = openSync(note(callId), "wx");
         fsyncSync(file);
         closeSync(file);
         return true;
@@ -19,6 +20,6 @@ export function fileJournal(folder: string): Journal {
         throw error;
       }
     },
-    end: (callId) => rmSync(join(folder, callId), { force: true }),
+    end: (callId) => rmSync(note(callId), { force: true }),
   };
 }

@@ -1,7 +1,7 @@
 // A run: one execution of a workflow.
 
-import type { Context } from "./context.js";
 import { ended, type Outcome } from "./answer.js";
+import type { Context } from "./context.js";
 import type { Schemas } from "./generated/schemas.js";
 import { Pages } from "./pages.js";
 import type { Shape } from "./schema.js";

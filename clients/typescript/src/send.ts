@@ -1,7 +1,7 @@
 // A send: what was asked of a session, and what becomes of it.
 
-import type { Context } from "./context.js";
 import { answered, isFinal, type Answer } from "./answer.js";
+import type { Context } from "./context.js";
 import { Conflict, TimeoutError, Waiting } from "./errors.js";
 import type { Schemas } from "./generated/schemas.js";
 import { Question } from "./question.js";
@@ -138,8 +138,9 @@ export async function untilFinal<View extends { status: string; waiting_on?: str
       const view = await transport.request({ ...call, path: `${path}?wait=${wait}ms` }, json<View>);
       if (isFinal(view.status)) return view;
       await look(view, limit.signal);
-      // The server answers at once while it waits for somebody outside.
-      if (view.status === "waiting") await sleep((pause = Math.min(2 * pause, 2000)), limit.signal);
+      // The server answers at once while somebody outside is waited for.
+      const isOutside = view.waiting_on === "human" || view.waiting_on === "tool";
+      if (isOutside) await sleep((pause = Math.min(2 * pause, 1000)), limit.signal);
       else pause = 50;
     }
   } finally {

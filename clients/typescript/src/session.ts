@@ -18,8 +18,8 @@ export interface SessionOptions {
   key?: string;
   agent?: AgentLike;
   /** Values of the variables in the agent's prompt. */
-  variables?: Record<string, unknown> | undefined;
-  metadata?: Record<string, unknown> | undefined;
+  variables?: Record<string, unknown>;
+  metadata?: Record<string, unknown>;
 }
 
 export class Session {

@@ -2,12 +2,12 @@
 // whichever scheduler answers, with the id of the last event that they have.
 
 import { answered, isFinal, type Answer } from "./answer.js";
+import type { Context } from "./context.js";
 import { MainspringError, NotFound, Unexpected, Unreachable } from "./errors.js";
 import type { SendEvents } from "./generated/events.js";
 import type { Schemas } from "./generated/schemas.js";
 import { address } from "./operations.js";
 import type { Shape } from "./schema.js";
-import type { Context } from "./context.js";
 import { Frames, type Frame } from "./sse.js";
 import { backoff, Limit, sleep } from "./time.js";
 

@@ -1,11 +1,11 @@
 // Timers: durable schedules that send to a session or start runs.
 
 import type { Context } from "./context.js";
+import { spec, type Runnable } from "./flow.js";
 import type { Schemas } from "./generated/schemas.js";
 import { Pages } from "./pages.js";
 import { sendOptions, type Input, type SendOptions, type Typed } from "./send.js";
 import type { Session } from "./session.js";
-import { spec, type Runnable } from "./flow.js";
 import type { Duration } from "./time.js";
 
 /** When a timer is due: with `at`, `after`, `every` or `cron`. */

@@ -1,7 +1,7 @@
 // Tools that run in the caller's own process.
 
 import type { Context } from "./context.js";
-import { ApiError, Denied, MainspringError, NotFound } from "./errors.js";
+import { Denied, Invalid, MainspringError, NotFound } from "./errors.js";
 import type { Schemas } from "./generated/schemas.js";
 import { Pages } from "./pages.js";
 import { post, type Result } from "./question.js";
@@ -93,6 +93,8 @@ export class ToolLoop {
   readonly #results = new Map<string, Result>();
   /** Calls that were reported since the last look, in whose lists they may still be. */
   readonly #reported = new Set<string>();
+  /** What ends the loop: a key that is not allowed to report, or a journal that does not work. */
+  #broken: unknown;
 
   constructor(private readonly context: Context, tools: readonly Tool[], private readonly options: ServeOptions) {
     this.#tools = new Map(tools.map((tool) => [tool.name, tool]));
@@ -106,7 +108,7 @@ export class ToolLoop {
     const { concurrency = 32, signal } = this.options;
     let pause: number = PAUSE[0];
     try {
-      while (!signal?.aborted) {
+      while (!signal?.aborted && !this.#broken) {
         this.#reported.clear();
         try {
           for await (const call of this.#waiting()) {
@@ -127,6 +129,7 @@ export class ToolLoop {
     } finally {
       await Promise.all(this.#running.values());
     }
+    if (this.#broken) throw this.#broken;
   }
 
   /**
@@ -164,7 +167,8 @@ export class ToolLoop {
     } catch (error) {
       // A result that is not taken now is posted with the next look; one that never can be, as its error.
       if (error instanceof NotFound) this.#results.delete(id);
-      else if (error instanceof ApiError && !error.retryable) this.#results.set(id, { error: `no result: ${error.detail}` });
+      else if (error instanceof Invalid) this.#results.set(id, { error: `no result: ${error.detail}` });
+      else if (!(error instanceof MainspringError) || error instanceof Denied) this.#broken ??= error;
     }
   }
 }

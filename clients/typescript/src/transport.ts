@@ -17,7 +17,7 @@ export interface ClientOptions {
   /** How long streams and waits try to reach a server again before they fail; `2m`. */
   patience?: Duration;
   /** Headers of every request, such as a `traceparent`. A registered OpenTelemetry API is asked without this. */
-  headers?: Record<string, string> | (() => Record<string, string>) | undefined;
+  headers?: Record<string, string> | (() => Record<string, string>);
   fetch?: typeof globalThis.fetch;
   /** Sends the key over unencrypted connections to other machines, too. */
   insecure?: boolean;
@@ -31,7 +31,7 @@ export interface RequestOptions {
   timeout?: Duration;
   /** Names what a POST creates, so that it is created once; made up for each call unless given. */
   idempotencyKey?: string;
-  headers?: Record<string, string> | undefined;
+  headers?: Record<string, string>;
 }
 
 /** A request as operations make it. */

@@ -230,6 +230,21 @@ test("a result outlives the server that should have taken it", async () => {
   }
 });
 
+test("a result that the server refuses is an error that the agent reads, and a journal that fails ends the loop", async () => {
+  const stop = new AbortController();
+  const odd = client.tool("odd", { repeat: "safe" }, () => "\u0000");
+  const loop = client.serve([odd], { signal: stop.signal });
+  const answer = await client.session({ agent: { tools: [odd] } }).sendAndWait("!tool odd {}", { timeout: "20s" });
+  assert.match(answer.text, /odd/);
+  stop.abort();
+  await loop;
+  const full = { begin: () => { throw new Error("the disk is full"); }, end() {} };
+  const pay = client.tool("pay_full", { repeat: "once" }, () => assert.fail("it was not noted"));
+  const send = await client.session({ agent: { tools: [pay] } }).send("!tool pay_full {}");
+  await assert.rejects(client.serve([pay], { journal: full }), /the disk is full/);
+  await send.cancel();
+});
+
 test("a tool that must not run twice is not served without a journal", async () => {
   const pay = client.tool("pay", { repeat: "once" }, () => {});
   await assert.rejects(client.serve([pay]), /journal/);
