@@ -273,7 +273,7 @@ def play(scenario: dict[str, Any], flavour: str, url: str, server: Dev | None = 
     key: Any = scenario.get("key")
     made = server.manage("POST", "/v1/keys", {"name": scenario["name"], **key}) if server and isinstance(key, dict) else None
     with tempfile.TemporaryDirectory() as folder:
-        token: str | None = made["key"] if made else key
+        token: Any = made["key"] if made else key
         player = Player(url, token, flavour, server, Path(folder))
         if made and server:
             player.revoke = lambda: server.manage("DELETE", f"/v1/keys/{made['id']}")

@@ -259,14 +259,17 @@ class AsyncToolLoop:
         due = {send.id: send for send in waiting if looked_at.get(send.id, (-1, 0.0)) < (send.rounds, now)}
         found: list[types.WaitingCall] = []
         for session in dict.fromkeys(send.session_id for send in due.values()):
-            found += [
-                call
-                async for call in api.list_waiting_calls(session)
-                if call.wants == "answer" and call.waiting_on == "tool" and call.name in self._tools
-            ]
+            found += await self._calls_of(api, session)
         ours = {call.send_id for call in found}
         self._looked_at = looked_at | {id: (send.rounds, now + LOOKED_AT) for id, send in due.items() if id not in ours}
         return list({call.call_id: call for call in found}.values())
+
+    async def _calls_of(self, api: AsyncApi, session_id: str) -> list[types.WaitingCall]:
+        try:
+            calls = [call async for call in api.list_waiting_calls(session_id)]
+        except NotFound:
+            return []
+        return [each for each in calls if each.wants == "answer" and each.waiting_on == "tool" and each.name in self._tools]
 
     async def _make(self, api: AsyncApi, call: types.WaitingCall) -> None:
         tool = self._tools[call.name]
@@ -276,6 +279,10 @@ class AsyncToolLoop:
                 if tool.repeat == "once" and self._journal:
                     entry = self._journal.take(call.call_id)
                     if entry is None:
+                        return
+                    # Another loop may have reported it since this one saw it wait.
+                    if not any(each.call_id == call.call_id for each in await self._calls_of(api, call.session_id)):
+                        entry.forget()
                         return
                 result: types.ResultBody | None = entry.result if entry else None
                 if result is None and entry and entry.begun:
