@@ -45,7 +45,14 @@ try {
   }
   const program = readFileSync(join(folder, "use.js"), "utf8");
   writeFileSync(join(folder, "use.js"), `const SERVER = ${JSON.stringify(server.url)};\n${program}`);
-  execFileSync(process.execPath, ["use.js"], { cwd: folder, stdio: "inherit" });
+  for (const [runtime, ...args] of [[process.execPath], ["deno", "run", "--allow-net", "--no-prompt"], ["bun"]]) {
+    try {
+      execFileSync(runtime, [...args, "use.js"], { cwd: folder, stdio: "inherit" });
+    } catch (error) {
+      if (error.code !== "ENOENT") throw error;
+      console.log(`package: there is no ${runtime} here`);
+    }
+  }
 
   const options = { bundle: true, minify: true, platform: "browser", target: "es2022", write: false, absWorkingDir: folder };
   const whole = await build({ ...options, format: "esm", stdin: { contents: 'export * from "mainspring";', resolveDir: folder } });

@@ -232,10 +232,10 @@ test("a result outlives the server that should have taken it", async () => {
 
 test("a result that the server refuses is an error that the agent reads, and a journal that fails ends the loop", async () => {
   const stop = new AbortController();
-  const odd = client.tool("odd", { repeat: "safe" }, () => "\u0000");
+  const odd = client.tool("odd", { repeat: "safe" }, () => "x".repeat(8_000_000));
   const loop = client.serve([odd], { signal: stop.signal });
   const answer = await client.session({ agent: { tools: [odd] } }).sendAndWait("!tool odd {}", { timeout: "20s" });
-  assert.match(answer.text, /odd/);
+  assert.match(answer.text, /odd answered: error: no result: .*limit/);
   stop.abort();
   await loop;
   const full = { begin: () => { throw new Error("the disk is full"); }, end() {} };
