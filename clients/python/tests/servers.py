@@ -37,7 +37,7 @@ class Dev:
         self.start()
 
     def start(self) -> None:
-        program = os.environ["MAINSPRING_BINARY"]
+        program = os.environ["MAINSPRING_BIN"]
         arguments = ["dev", "--listen", self.url.removeprefix("http://"), "--data-dir", f"{self._folder.name}/data"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MAINSPRING_")}
         self._process = subprocess.Popen(

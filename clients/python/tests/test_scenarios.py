@@ -171,7 +171,7 @@ class Player:
         assert len(questions) == len(expected)
         for question, members in zip(questions, expected, strict=True):
             for name, value in members.items():
-                assert getattr(question, name) == value
+                assert getattr(question.call, name) == value
         return questions[0]
 
     def do_approve(self, step: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -181,7 +181,7 @@ class Player:
         assert self.asked(step).deny(step.get("note")) is expected.get("accepted", True)
 
     def asked(self, step: dict[str, Any]) -> Any:
-        return next(each for each in self.send(step).questions() if each.wants == "permission")
+        return next(each for each in self.send(step).questions() if each.call.wants == "permission")
 
     def do_answer(self, step: dict[str, Any], expected: dict[str, Any]) -> None:
         assert self.kept[step["question"]].answer(step["value"]) is expected["accepted"]

@@ -15,14 +15,14 @@ class ApiError(MainspringError):
     """The server refused a request. `code` is stable; `detail` is for people."""
 
     def __init__(self, problem: types.Problem, *, request_id: str | None = None) -> None:
-        self.problem = problem
+        self.problem: types.Problem = problem
         self.code: types.Code | str = problem.code
-        self.status = problem.status
-        self.detail = problem.detail
-        self.errors = problem.errors or []
+        self.status: int = problem.status
+        self.detail: str = problem.detail
+        self.errors: list[types.FieldError] = problem.errors or []
         """The members that are invalid, with a JSON pointer each."""
-        self.retryable = problem.retryable
-        self.request_id = request_id
+        self.retryable: bool = problem.retryable
+        self.request_id: str | None = request_id
         """Name it when you ask those who run the server."""
         super().__init__(f"{problem.code}: {problem.detail}")
 
@@ -66,7 +66,7 @@ class SendFailed(MainspringError):
     """The send ended as `failed`: `code` says why, `send` is the whole of it."""
 
     def __init__(self, send: types.SendView) -> None:
-        self.send = send
+        self.send: types.SendView = send
         self.code: types.Code | str = send.error.code if send.error else "internal"
         super().__init__(f"{send.id} failed with {self.code}: {send.error.message if send.error else 'no reason given'}")
 
@@ -75,7 +75,7 @@ class SendCancelled(MainspringError):
     """The send ended as `cancelled`."""
 
     def __init__(self, send: types.SendView) -> None:
-        self.send = send
+        self.send: types.SendView = send
         super().__init__(f"{send.id} was cancelled")
 
 
@@ -83,7 +83,7 @@ class RunFailed(MainspringError):
     """The run ended as `failed`: the nodes with the state `failed` say where."""
 
     def __init__(self, run: types.RunView) -> None:
-        self.run = run
+        self.run: types.RunView = run
         self.code: types.Code | str = run.error.code if run.error else "internal"
         super().__init__(f"{run.id} failed with {self.code}: {run.error.message if run.error else 'no reason given'}")
 
@@ -92,7 +92,7 @@ class RunCancelled(MainspringError):
     """The run ended as `cancelled`."""
 
     def __init__(self, run: types.RunView) -> None:
-        self.run = run
+        self.run: types.RunView = run
         super().__init__(f"{run.id} was cancelled")
 
 
@@ -100,7 +100,7 @@ class Mismatch(MainspringError, ValueError):
     """A value does not fit its type: an answer its `output`, or arguments their tool."""
 
     def __init__(self, pointer: str, detail: str) -> None:
-        self.pointer = pointer
+        self.pointer: str = pointer
         super().__init__(f"{pointer or 'the value'}: {detail}")
 
 

@@ -65,7 +65,7 @@ class Ref:
         return Ref(f"{self.name}.{member}")
 
 
-input = Ref("input")
+input: Ref = Ref("input")
 """What the run is started with."""
 
 

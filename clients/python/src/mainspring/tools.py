@@ -34,7 +34,7 @@ except ImportError:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-log = logging.getLogger("mainspring.tools")
+log: logging.Logger = logging.getLogger("mainspring.tools")
 
 FOUND_PAUSE, IDLE_PAUSE = 0.1, 0.5
 LOOKED_AT = 5.0
@@ -50,25 +50,21 @@ class Tool(Generic[P, R]):
         self, function: Callable[P, R], *, repeat: types.Repeat = "once", approval: bool = False,
         deadline: Duration | None = None, name: str | None = None, description: str | None = None,
     ) -> None:
-        self.function, self.repeat, self.approval, self.deadline = function, repeat, approval, deadline
-        self.name = name or function.__name__
-        self.description = description or inspect.getdoc(function) or ""
+        self.function: Callable[P, R] = function
+        self.repeat: types.Repeat = repeat
+        self.name: str = name or function.__name__
         self._context = {"call"} & set(inspect.signature(function).parameters)
-        self.parameters = parameters_of(function, self._context)
+        self._declared: types.ExternalTool = {
+            "type": "external", "name": self.name, "parameters": parameters_of(function, self._context),
+            "description": description or inspect.getdoc(function) or "", "approval": approval, "deadline": deadline,
+        }
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
     def declaration(self) -> types.ExternalTool:
         """What an agent lists in its `tools`."""
-        declared: types.ExternalTool = {"type": "external", "name": self.name, "parameters": self.parameters}
-        if self.description:
-            declared["description"] = self.description
-        if self.approval:
-            declared["approval"] = True
-        if self.deadline is not None:
-            declared["deadline"] = self.deadline
-        return declared
+        return self._declared
 
     async def result(self, call: types.WaitingCall, threads: ThreadPoolExecutor) -> types.ResultBody:
         """Makes a call: its outcome as it is posted. An exception is its error, of which the model reads the text."""
@@ -150,7 +146,7 @@ class Entry:
     def __init__(self, path: Path, file: int) -> None:
         self._path, self._file = path, file
         lines = path.read_bytes().split(b"\n")[:-1]
-        self.begun = bool(lines)
+        self.begun: bool = bool(lines)
         self.result: types.ResultBody | None = json.loads(lines[1]) if len(lines) > 1 else None
 
     def begin(self) -> None:

@@ -273,7 +273,7 @@ class AsyncApi:
 
     async def abort_session(self, id: str) -> types.SendView:
         """Cancels a send that waits for recovery."""
-        return await self._caller.call(Call("POST", f"/v1/sessions/{segment(id)}/abort", as_model(types.SendView), repeatable=False))
+        return await self._caller.call(Call("POST", f"/v1/sessions/{segment(id)}/abort", as_model(types.SendView)))
 
     def list_waiting_calls(self, id: str) -> AsyncPages[types.WaitingCall]:
         """Calls of the session, and of the sessions below it, that wait for a person or a client."""
@@ -311,11 +311,11 @@ class AsyncApi:
 
     async def prune_session(self, id: str, body: types.PruneBody) -> types.Pruned:
         """Removes old messages; calls are kept with their results, as are the last message and those of the open send."""
-        return await self._caller.call(Call("POST", f"/v1/sessions/{segment(id)}/prune", as_model(types.Pruned), body=body, repeatable=False))
+        return await self._caller.call(Call("POST", f"/v1/sessions/{segment(id)}/prune", as_model(types.Pruned), body=body))
 
     async def resume_session(self, id: str) -> types.SendView:
         """Resumes a send that waits for recovery."""
-        return await self._caller.call(Call("POST", f"/v1/sessions/{segment(id)}/resume", as_model(types.SendView), repeatable=False))
+        return await self._caller.call(Call("POST", f"/v1/sessions/{segment(id)}/resume", as_model(types.SendView)))
 
     async def create_send_in_session(self, id: str, body: types.SendBody, *, wait: Duration | None = None, key: str | None = None) -> types.AcceptedSend:
         """Accepts a send: 202, or 200 if it ends within `wait`."""
@@ -375,7 +375,7 @@ class AsyncApi:
 
     async def erase_tenant(self, id: str, body: types.EraseTenantBody) -> types.TenantErasure:
         """Erases a tenant: ends its work, and removes all its data in the background."""
-        return await self._caller.call(Call("POST", f"/v1/tenants/{segment(id)}/erase", as_model(types.TenantErasure), body=body, repeatable=False))
+        return await self._caller.call(Call("POST", f"/v1/tenants/{segment(id)}/erase", as_model(types.TenantErasure), body=body))
 
     async def get_tenant_erasure(self, id: str) -> types.TenantErasure:
         """How far the erasure of a tenant is, also after its end."""
@@ -463,7 +463,7 @@ class AsyncApi:
 
     async def redeliver_webhook(self, id: str, delivery_id: str) -> types.WebhookDelivery:
         """Delivers an event again, under the same id."""
-        return await self._caller.call(Call("POST", f"/v1/webhooks/{segment(id)}/deliveries/{segment(delivery_id)}/redeliver", as_model(types.WebhookDelivery), repeatable=False))
+        return await self._caller.call(Call("POST", f"/v1/webhooks/{segment(id)}/deliveries/{segment(delivery_id)}/redeliver", as_model(types.WebhookDelivery)))
 
     async def rotate_webhook(self, id: str, body: types.RotateWebhookBody | None = None) -> types.Webhook:
         """Replaces a webhook's secret; the new one is in this response only."""

@@ -38,10 +38,10 @@ class AsyncClient:
         http: httpx.AsyncClient | None = None,
     ) -> None:
         self._settings = Settings.of(url, key, tenant, headers, timeout, retries, insecure)
-        self.caller = AsyncCaller(self._settings, http)
-        self.api = AsyncApi(self.caller)
+        self.caller: AsyncCaller = AsyncCaller(self._settings, http)
+        self.api: AsyncApi = AsyncApi(self.caller)
         """Every operation of the API, as docs/openapi.json has it."""
-        self.tools = Tools()
+        self.tools: Tools = Tools()
 
     async def __aenter__(self) -> AsyncClient:
         return self

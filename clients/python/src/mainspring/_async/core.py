@@ -85,9 +85,9 @@ class AsyncEvents(Generic[E]):
     Only the last event ends it. To leave it early is to detach: what it is about goes on."""
 
     def __init__(self, caller: AsyncCaller, path: str, parse: Callable[[Raw], E], *, after: str | None, ends: bool) -> None:
-        self.cursor = after
+        self.cursor: str | None = after
         """The last durable event that was read: where another reader goes on, with `after`."""
-        self.connections = 0
+        self.connections: int = 0
         """How often it was connected."""
         self._caller, self._path, self._parse, self._ends = caller, path, parse, ends
         self._events = self._read()

@@ -32,7 +32,8 @@ class AsyncWaiting(MainspringError):
     """The send waits for a person: `questions` are to be answered. With none, it is to be resumed or aborted."""
 
     def __init__(self, send: types.SendView, questions: list[AsyncQuestion]) -> None:
-        self.send, self.questions = send, questions
+        self.send: types.SendView = send
+        self.questions: list[AsyncQuestion] = questions
         super().__init__(f"{send.id} waits on {send.waiting_on}")
 
 
@@ -40,19 +41,25 @@ class AsyncQuestion:
     """A call that waits for a person: a question, or one that needs an approval."""
 
     def __init__(self, client: AsyncClient, call: types.WaitingCall) -> None:
-        self._client, self.call = client, call
-        self.id, self.name, self.arguments, self.wants = call.call_id, call.name, call.arguments, call.wants
+        self._client = client
+        self.call: types.WaitingCall = call
+
+    @property
+    def id(self) -> str:
+        return self.call.call_id
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.id!r}, {self.name!r}, wants={self.wants!r})"
+        return f"{type(self).__name__}({self.call.name!r}, {self.text!r})"
 
     @property
     def text(self) -> str:
         """What a person is asked."""
         if self.call.asks:
             return self.call.asks.message
-        question = self.arguments.get("question") if isinstance(self.arguments, dict) else None
-        return question if isinstance(question, str) else f"May {self.name} be called with {self.arguments}?"
+        if self.call.wants == "permission":
+            return f"May {self.call.name} be called with {self.call.arguments}?"
+        question = self.call.arguments.get("question") if isinstance(self.call.arguments, dict) else None
+        return question if isinstance(question, str) else f"{self.call.name}: {self.call.arguments}"
 
     async def answer(self, value: Any) -> bool:
         """Whether this answer counts: not if the question had one already, also one of an earlier attempt of yours."""
@@ -75,8 +82,8 @@ class AsyncQuestion:
         result: types.ResultBody = {"call_id": self.id, "output": output}
         if self.call.asks:
             result["question"] = self.call.asks.question
-        elif self.wants in ("permission", "answer"):
-            result["answers"] = "permission" if self.wants == "permission" else "answer"
+        elif self.call.wants in ("permission", "answer"):
+            result["answers"] = "permission" if self.call.wants == "permission" else "answer"
         return await post_result(self._client, self.call.session_id, result) == "accepted"
 
 
@@ -128,7 +135,8 @@ class AsyncSend(Generic[T]):
     """A message on its way, and its answer."""
 
     def __init__(self, client: AsyncClient, id: str, output: Any = None, *, view: types.SendView | None = None) -> None:
-        self._client, self.id, self._output, self._view = client, id, output, view
+        self._client, self._output, self._view = client, output, view
+        self.id: str = id
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r})"
@@ -189,7 +197,7 @@ class AsyncSession:
 
     def __init__(self, client: AsyncClient, id: str | None, new: types.NewSessionBody, key: str | None) -> None:
         self._client, self._new, self._key = client, new, key
-        self.id = id
+        self.id: str | None = id
         self._making = asyncio.Lock()
 
     def __repr__(self) -> str:
@@ -297,7 +305,8 @@ class AsyncRun(Generic[T]):
     """A workflow that runs."""
 
     def __init__(self, client: AsyncClient, id: str, output: Any = None) -> None:
-        self._client, self.id, self._output = client, id, output
+        self._client, self._output = client, output
+        self.id: str = id
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r})"
@@ -343,8 +352,9 @@ class AsyncTimer:
     """A schedule."""
 
     def __init__(self, client: AsyncClient, id: str, next: Sequence[datetime] = ()) -> None:
-        self._client, self.id = client, id
-        self.next = list(next)
+        self._client = client
+        self.id: str = id
+        self.next: list[datetime] = list(next)
         """When it is due, as it was when this handle was made."""
 
     def __repr__(self) -> str:

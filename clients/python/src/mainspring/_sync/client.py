@@ -38,10 +38,10 @@ class Client:
         http: httpx.Client | None = None,
     ) -> None:
         self._settings = Settings.of(url, key, tenant, headers, timeout, retries, insecure)
-        self.caller = Caller(self._settings, http)
-        self.api = Api(self.caller)
+        self.caller: Caller = Caller(self._settings, http)
+        self.api: Api = Api(self.caller)
         """Every operation of the API, as docs/openapi.json has it."""
-        self.tools = Tools()
+        self.tools: Tools = Tools()
 
     def __enter__(self) -> Client:
         return self
