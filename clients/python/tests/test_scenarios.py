@@ -246,6 +246,8 @@ def test_scenario(
             assert (got.method, got.path) == (told["method"], told["path"])
             if before and told.get("same_key"):
                 assert got.headers["idempotency-key"] == before.headers["idempotency-key"]
+            if "last_event_id" in told:
+                assert got.headers["last-event-id"] == told["last_event_id"]
             if before and "later_by_ms" in told:
                 assert (got.at - before.at) * 1000 >= told["later_by_ms"]
     elif "replay" in scenario:
