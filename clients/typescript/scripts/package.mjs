@@ -64,7 +64,7 @@ try {
   const page = await build({ ...options, format: "iife", stdin: { contents, resolveDir: folder }, define: { SERVER: JSON.stringify(server.url) } });
   const web = {
     AbortController, AbortSignal, Blob, Headers, ReadableStream, Request, Response, TextDecoder, TextEncoder, URL, URLSearchParams, atob,
-    clearTimeout, console, crypto, fetch, setTimeout,
+    clearTimeout, console, crypto, fetch, performance, setTimeout,
   };
   const world = createContext(web);
   new Script(page.outputFiles[0].text).runInContext(world);

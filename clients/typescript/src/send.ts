@@ -129,12 +129,12 @@ export async function untilFinal<View extends { status: string; waiting_on?: str
 ): Promise<View> {
   const limit = new Limit(signal);
   const time = timeout === undefined ? Infinity : milliseconds(timeout);
-  const end = Date.now() + time;
+  const end = performance.now() + time;
   limit.after(time, () => new TimeoutError(`it is not final after ${timeout}`));
   const call = { method: "GET", repeatable: true, patience: transport.patience, signal: limit.signal };
   try {
     for (let pause = 50; ; ) {
-      const wait = Math.ceil(Math.min(transport.poll, Math.max(1, end - Date.now())));
+      const wait = Math.ceil(Math.min(transport.poll, Math.max(1, end - performance.now())));
       const view = await transport.request({ ...call, path: `${path}?wait=${wait}ms` }, json<View>);
       if (isFinal(view.status)) return view;
       await look(view, limit.signal);

@@ -73,7 +73,7 @@ export abstract class EventStream<Event extends AnyEvent> implements AsyncIterab
   protected abstract isOver(): Promise<boolean>;
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Event, void, undefined> {
-    this.#heard = Date.now();
+    this.#heard = performance.now();
     let failures = 0;
     let isOver = false;
     while (!this.isDone) {
@@ -96,7 +96,7 @@ export abstract class EventStream<Event extends AnyEvent> implements AsyncIterab
         // An end without a word is also what somebody gets who has had the final event.
         if (!failure && isOver) return;
         if (!failure) isOver = await this.isOver();
-        if (Date.now() - this.#heard > this.context.transport.patience) {
+        if (performance.now() - this.#heard > this.context.transport.patience) {
           throw failure ?? new Unreachable("the stream ends again and again before its final event");
         }
       }
@@ -120,7 +120,7 @@ export abstract class EventStream<Event extends AnyEvent> implements AsyncIterab
         const { done, value } = await reader.read();
         limit.pause();
         if (done) return;
-        this.#heard = Date.now();
+        this.#heard = performance.now();
         yield* frames.push(value);
       }
     } catch (error) {

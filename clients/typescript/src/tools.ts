@@ -66,13 +66,16 @@ export class Tool<Args = any> implements Declaration {
   }
 }
 
-/** Remembers which `once` calls were begun, beyond the end of the process. Belongs to one running loop at a time. */
+/** Remembers which `once` calls were begun, beyond the end of the process. */
 export interface Journal {
-  /** Notes durably that a call begins; false if that was noted before. */
-  begin(callId: string): boolean | Promise<boolean>;
+  /** Notes durably that a call begins, unless it has been noted. */
+  begin(callId: string): Noted | Promise<Noted>;
   /** The call's result is stored: the note may go. */
   end(callId: string): void | Promise<void>;
 }
+
+/** A `new` call is made, one that is `begun` by somebody who no longer lives is not, and one that is made `elsewhere` is left alone. */
+export type Noted = "new" | "begun" | "elsewhere";
 
 export interface ServeOptions {
   /** Needed for tools that are `once`. */
@@ -140,11 +143,17 @@ export class ToolLoop {
     const { api } = this.context;
     for await (const send of new Pages((cursor) => api.listSends({ status: "waiting", cursor }))) {
       if (send.waiting_on !== "tool" && send.waiting_on !== "human") continue;
-      const { data } = await api.listWaitingCalls({ id: send.session_id });
-      for (const call of data) {
-        const isOurs = call.send_id === send.id && call.waiting_on === "tool" && this.#tools.has(call.name);
-        if (isOurs) yield call;
-      }
+      for (const call of await this.#callsOf(send.session_id)) if (call.send_id === send.id) yield call;
+    }
+  }
+
+  async #callsOf(session: string): Promise<Schemas["WaitingCall"][]> {
+    try {
+      const { data } = await this.context.api.listWaitingCalls({ id: session });
+      return data.filter((call) => call.waiting_on === "tool" && this.#tools.has(call.name));
+    } catch (error) {
+      if (error instanceof NotFound) return []; // deleted meanwhile
+      throw error;
     }
   }
 
@@ -155,9 +164,13 @@ export class ToolLoop {
     try {
       let result = this.#results.get(id);
       if (!result) {
-        const mayRun = !journal || (await journal.begin(id));
+        const noted = journal ? await journal.begin(id) : "new";
+        if (noted === "elsewhere") return;
+        // Another loop may have reported it, and forgotten its note, since this one saw it wait.
+        const isDone = noted === "new" && journal && !(await this.#callsOf(call.session_id)).some(({ call_id }) => call_id === id);
+        if (isDone) return await journal.end(id);
         const context = { id, sendId: call.send_id, sessionId: call.session_id };
-        result = mayRun ? await tool.call(call.arguments, context) : UNKNOWN;
+        result = noted === "new" ? await tool.call(call.arguments, context) : UNKNOWN;
         this.#results.set(id, result);
       }
       await post(this.context.api, call, { ...result, answers: "answer" });

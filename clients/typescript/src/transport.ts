@@ -78,7 +78,7 @@ export class Transport {
   /** Makes a request, again where that helps, until `read` has read all of the answer that it wants. */
   async request<T>(call: Call, read: (response: Response) => Promise<T>): Promise<T> {
     const repeated = call.idempotencyKey ? { ...call, repeatable: true } : call;
-    const start = Date.now();
+    const start = performance.now();
     for (let tries = 0; ; tries++) {
       try {
         return await this.#once(repeated, read);
@@ -86,7 +86,7 @@ export class Transport {
         const wait = (error instanceof ApiError && error.retryAfter) || backoff(tries);
         const isOver = call.patience === undefined
           ? tries >= this.#retries || wait > this.#timeout
-          : Date.now() + wait - start > call.patience;
+          : performance.now() + wait - start > call.patience;
         if (isOver || !helps(error, repeated)) throw error;
         await sleep(wait, call.signal);
       }

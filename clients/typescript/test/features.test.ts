@@ -1,7 +1,8 @@
 // Everything that the client offers, with the real binary.
 
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -250,9 +251,36 @@ test("a tool that must not run twice is not served without a journal", async () 
   await assert.rejects(client.serve([pay]), /journal/);
   const folder = mkdtempSync(join(tmpdir(), "journal-"));
   const journal = fileJournal(folder);
-  assert.deepEqual([journal.begin("call_1"), fileJournal(folder).begin("call_1"), journal.begin("call_2")], [true, false, true]);
+  assert.deepEqual(["call_1", "call_1", "call_2"].map((id) => journal.begin(id)), ["new", "elsewhere", "new"]);
   journal.end("call_1");
-  assert.equal(journal.begin("call_1"), true);
+  assert.equal(fileJournal(folder).begin("call_1"), "new");
+  // Whoever had this process's number before it, a process that has ended, and one of another machine.
+  const { pid } = spawnSync(process.execPath, ["--version"]);
+  const own = JSON.parse(readFileSync(join(folder, "call_1"), "utf8"));
+  for (const [n, note] of [{ ...own, started: own.started - 1 }, { ...own, pid }, { ...own, host: "elsewhere" }].entries()) {
+    writeFileSync(join(folder, `call_dead_${n}`), JSON.stringify(note));
+    assert.equal(journal.begin(`call_dead_${n}`), "begun");
+  }
+  rmSync(folder, { recursive: true });
+});
+
+test("two loops with one journal make each once call once, and report all of them", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "journal-"));
+  const stop = new AbortController();
+  const made: string[] = [];
+  const charge = client.tool("charge", { repeat: "once" }, async (_, { id }) => {
+    made.push(id);
+    await sleep(20);
+    return id;
+  });
+  const loops = [1, 2].map(() => client.serve([charge], { signal: stop.signal, journal: fileJournal(folder) }));
+  const agent = { tools: [charge] };
+  const answers = await Promise.all(Array.from({ length: 20 }, () => client.session({ agent }).sendAndWait("!tool charge {}", { timeout: "30s" })));
+  stop.abort();
+  await Promise.all(loops);
+  assert.equal(made.length, 20);
+  assert.deepEqual(answers.map(({ text }) => text).sort(), made.map((id) => `charge answered: ${id}`).sort());
+  assert.deepEqual(readdirSync(folder), []);
   rmSync(folder, { recursive: true });
 });
 

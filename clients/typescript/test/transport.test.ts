@@ -160,6 +160,21 @@ test("a wait's own time is over in time, also while the server is away", async (
   }
 });
 
+test("a clock that is set does not end a wait, nor hasten it", async () => {
+  const { client: one, asked } = client(async (_, n) => {
+    const hour = mock.method(Date, "now", () => new Date().getTime() + 3_600_000 * (n + 1));
+    if (n === 3) hour.mock.restore();
+    return json(n < 3 ? QUEUED : COMPLETED);
+  });
+  try {
+    assert.equal((await one.send(ID).wait({ timeout: "30m" })).send.id, ID);
+    assert.deepEqual([...new Set(asked.map(({ path }) => path.split("?")[1]))], ["wait=30000ms"]);
+  } finally {
+    mock.restoreAll();
+    hurry();
+  }
+});
+
 test("keys, tenants and headers are sent, and keys that change are asked for each time", async () => {
   let n = 0;
   const { client: one, asked } = client(after_(1, () => problem(503, "store.unavailable", true)), {
