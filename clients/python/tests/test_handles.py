@@ -54,6 +54,15 @@ def test_a_run_that_fails_says_so(dev: Dev) -> None:
             run.wait("30s")
         assert raised.value.code == "llm.invalid_request"
         assert next(iter(run.nodes())).state == "failed"
+        assert run.retry().status != "completed"
+        with pytest.raises(m.RunFailed):
+            run.wait("30s")
+        slow = client.run(flow.workflow("slow", flow.agent("a", prompt="You sleep.", input="!sleep 60s")))
+        assert slow.cancel("enough").status == "cancelled"
+        with pytest.raises(m.RunCancelled):
+            client.run_by_id(slow.id).wait()
+        with pytest.raises(TimeoutError):
+            client.run(flow.workflow("slow", flow.agent("a", prompt="You sleep.", input="!sleep 60s"))).wait("100ms")
 
 
 def test_a_workflow_that_cannot_be_is_refused_here_or_with_all_its_problems(dev: Dev) -> None:

@@ -74,6 +74,8 @@ def test_retry_after_is_a_number_or_a_date_and_obeyed_unless_it_is_too_long() ->
     assert attempts.after_answer(problem(429, True, {"retry-after": "7"}), True) == 7
     date = formatdate(time.time() + 30, usegmt=True)
     assert 25 < attempts.after_answer(problem(503, True, {"retry-after": date}), True) <= 30
+    here = {"retry-after": formatdate(30, usegmt=True), "date": formatdate(10, usegmt=True)}
+    assert attempts.after_answer(problem(503, True, here), True) == 20, "by the server's clock"
     with pytest.raises(m.Limited):
         attempts.after_answer(problem(429, True, {"retry-after": "61"}), True)
 
@@ -90,6 +92,18 @@ def test_errors_are_of_their_kind_and_name_the_request(status: int, kind: type[m
         Attempts(limit=0).after_answer(problem(status, False, {"x-request-id": "r-1"}), True)
     assert type(raised.value) is kind
     assert (raised.value.code, raised.value.status, raised.value.request_id) == ("x.y", status, "r-1")
+
+
+def test_a_budget_of_time_begins_with_the_first_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([200.0, 205.0, 210.0, 300.0, 311.0])
+    attempts = Attempts(within=10)
+    monkeypatch.setattr("time.monotonic", lambda: next(times))
+    for _ in range(3):
+        attempts.after_end()
+    attempts.succeeded()
+    attempts.after_end()
+    with pytest.raises(m.Unreachable):
+        attempts.after_end()
 
 
 def test_each_call_has_a_key_of_its_own_unless_the_caller_names_one() -> None:

@@ -32,6 +32,8 @@ class Lines:
 
     def feed(self, chunk: bytes) -> Iterator[Raw]:
         self._rest += chunk
+        if b"\n" not in chunk and b"\r" not in chunk:
+            return
         if self._start and len(self._rest) >= 3:
             self._rest, self._start = self._rest.removeprefix(b"\xef\xbb\xbf"), False
         # A CR at the end may be half of a CRLF.

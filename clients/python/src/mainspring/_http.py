@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlsplit
@@ -164,7 +165,7 @@ AMBIGUOUS = {408, 502, 503, 504}
 
 
 class Attempts:
-    """Decides whether and when a request is made again. `limit` counts repetitions, `within` is in seconds; one of the two."""
+    """Decides whether and when a request is made again: `limit` times, or `within` seconds of the first failure."""
 
     def __init__(self, *, limit: int | None = None, within: float | None = None, pause_max: float = 60) -> None:
         self._limit, self._within, self._pause_max = limit, within, pause_max
@@ -172,7 +173,7 @@ class Attempts:
 
     def succeeded(self) -> None:
         """There was progress: the budget is whole again."""
-        self._made, self._since = 0, None if self._within is None else time.monotonic() + self._within
+        self._made, self._failing_since = 0, float("inf")
 
     def after_error(self, error: httpx.TransportError, repeatable: bool) -> float:
         """The pause after no answer, or none that is whole."""
@@ -192,10 +193,13 @@ class Attempts:
         return self._pause(Unreachable("the stream ended before its last event"), True)
 
     def _pause(self, error: Exception, may_repeat: bool, asked: float = 0) -> float:
-        pause = max(asked, random.uniform(0, min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._made)))
-        late = self._since is not None and time.monotonic() + asked > self._since
-        if not may_repeat or late or asked > self._pause_max or (self._limit is not None and self._made >= self._limit):
+        now = time.monotonic()
+        self._failing_since = min(self._failing_since, now)
+        late = self._within is not None and now + asked > self._failing_since + self._within
+        often = self._limit is not None and self._made >= self._limit
+        if not may_repeat or late or often or asked > self._pause_max:
             raise error
+        pause = max(asked, random.uniform(0, min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._made, 10))))
         self._made += 1
         return pause
 
@@ -205,7 +209,9 @@ def retry_after(answer: httpx.Response) -> float:
     if value.isdigit():
         return float(value)
     try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+        # By the server's clock, whatever this machine's says.
+        now = parsedate_to_datetime(answer.headers["date"]) if "date" in answer.headers else datetime.now(timezone.utc)
+        return max(0.0, (parsedate_to_datetime(value) - now).total_seconds())
     except (TypeError, ValueError):
         return 0.0
 
@@ -233,7 +239,7 @@ class Settings:
         local = parts.hostname in ("localhost", "::1") or parts.hostname.startswith("127.")
         if key and parts.scheme == "http" and not local and not insecure:
             raise ValueError("a key is only sent over https or to this machine, unless insecure=True")
-        given = {"user-agent": f"mainspring-python/{VERSION}", **(headers or {})}
+        given = {"user-agent": f"mainspring-python/{VERSION}"} | {name.lower(): each for name, each in (headers or {}).items()}
         if tenant:
             given["mainspring-tenant"] = tenant
         return Settings(url, key, given, timeout, retries)

@@ -238,7 +238,8 @@ class AsyncToolLoop:
         to give a call to one loop only, so that two loops on two machines may both make one."""
         try:
             calls = [call for call in await self._waiting(api) if call.call_id not in self._making]
-        except Denied:
+        except Denied as error:
+            log.error("the loop ends: %s", error)
             raise
         except (ApiError, Unreachable) as error:
             log.warning("cannot look for calls: %s", error)
@@ -339,7 +340,6 @@ class ToolLoop:
         try:
             asyncio.run(self._inner.run())
         except BaseException as error:
-            log.error("the loop ended: %s", error)
             self._error = error
 
     def __enter__(self) -> ToolLoop:

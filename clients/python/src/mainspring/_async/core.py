@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import httpx
 
@@ -33,7 +33,8 @@ class AsyncCaller:
     async def call(self, call: Call[T], *, patient: bool = False) -> T:
         """Makes a call; a patient one also outlasts a restart of the server."""
         settings = self.settings
-        attempts = Attempts(limit=None if patient else settings.retries, within=settings.timeout if patient else None)
+        budget: dict[str, Any] = {"within": settings.timeout} if patient else {"limit": settings.retries}
+        attempts = Attempts(**budget, pause_max=settings.timeout)
         request = call.request(settings.url)
         own = request.pop("headers")
         timeout = httpx.Timeout(settings.timeout, read=settings.timeout + seconds((call.query or {}).get("wait") or 0))
@@ -115,7 +116,8 @@ class AsyncEvents(Generic[E]):
         """Keeps what is to be known of it."""
 
     async def _read(self) -> AsyncGenerator[E, None]:
-        attempts = Attempts(within=self._caller.settings.timeout)
+        timeout = self._caller.settings.timeout
+        attempts = Attempts(within=timeout, pause_max=timeout)
         while True:
             try:
                 answer = await self._caller.open(self._path, self.cursor)
