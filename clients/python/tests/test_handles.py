@@ -91,6 +91,14 @@ def test_a_session_is_one_for_its_key_and_can_be_forked(dev: Dev) -> None:
             first.get()
 
 
+def test_lists_are_filtered(dev: Dev) -> None:
+    with m.Client(dev.url) as client:
+        made = [client.session(metadata={"of": "lists", "n": str(n)}).open() for n in range(3)]
+        assert [view.id for view in client.api.list_sessions(metadata={"of": "lists"}, limit=2)] == made[::-1]
+        assert [view.id for view in client.api.list_sessions(metadata={"of": "lists", "n": "1"})] == [made[1]]
+        assert client.api.list_sessions(limit=1).page().next_cursor
+
+
 def test_a_steered_send_reads_the_message(dev: Dev) -> None:
     with m.Client(dev.url) as client:
         send = client.session().send("slow !sleep 60s")

@@ -31,6 +31,8 @@ def problem(status: int, retryable: bool, headers: dict[str, str] | None = None)
     [
         (problem(429, True), False, True),
         (problem(503, True), False, True),
+        (problem(429, False), True, False),
+        (answer(429), False, True),
         (problem(500, False), True, False),
         (problem(409, True), True, False),
         (problem(422, True), True, False),
@@ -84,7 +86,7 @@ def test_retry_after_is_a_number_or_a_date_and_obeyed_unless_it_is_too_long() ->
     ("status", "kind"),
     [
         (400, m.Invalid), (401, m.Denied), (403, m.Denied), (404, m.NotFound), (409, m.Conflict), (410, m.NotFound),
-        (413, m.Invalid), (422, m.Invalid), (429, m.Limited), (500, m.Unavailable), (503, m.Unavailable),
+        (402, m.Limited), (413, m.Invalid), (422, m.Invalid), (429, m.Limited), (500, m.Unavailable), (503, m.Unavailable),
     ],
 )
 def test_errors_are_of_their_kind_and_name_the_request(status: int, kind: type[m.ApiError]) -> None:

@@ -7,7 +7,7 @@ import os
 import random
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
@@ -66,54 +66,46 @@ class Call(Generic[T]):
         elif self.body is not None:
             headers["content-type"] = "application/json"
         content = self.body if isinstance(self.body, bytes) or self.body is None else encode(self.body).encode()
-        query = {name: _written(value) for name, value in (self.query or {}).items() if value is not None}
+        query = dict(_written(self.query or {}))
         return {"method": self.method, "url": url + self.path, "params": query, "headers": headers, "content": content}
 
 
-def _written(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return encode(value) if isinstance(value, Mapping) else str(value if isinstance(value, (str, int)) else plain(value))
+def _written(query: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in query.items():
+        if isinstance(value, Mapping):
+            yield from _written({f"{name}[{member}]": each for member, each in value.items()})
+        elif isinstance(value, bool):
+            yield name, "true" if value else "false"
+        elif value is not None:
+            yield name, str(value if isinstance(value, (str, int)) else plain(value))
 
 
 def segment(value: str | int) -> str:
     return quote(str(value), safe="")
 
 
-def _json(answer: httpx.Response) -> Any:
+def as_json(answer: httpx.Response) -> dict[str, Any]:
     try:
-        return json.loads(answer.content)
+        data = json.loads(answer.content)
     except ValueError:
-        raise _unexpected(answer, "its body is not JSON") from None
+        data = None
+    if not isinstance(data, dict):
+        raise _unexpected(answer, "its body is not a JSON object")
+    return data
 
 
 def as_model(model: type[M]) -> Callable[[httpx.Response], M]:
-    def decode(answer: httpx.Response) -> M:
-        data = _json(answer)
-        if not isinstance(data, dict):
-            raise _unexpected(answer, "its body is not an object")
-        return model.from_dict(data)
-
-    return decode
+    return lambda answer: model.from_dict(as_json(answer))
 
 
 def as_page(item: Any) -> Callable[[httpx.Response], Page[Any]]:
     convert = converter(item)
 
     def decode(answer: httpx.Response) -> Page[Any]:
-        data = _json(answer)
-        if not isinstance(data, dict) or not isinstance(data.get("data"), list):
-            raise _unexpected(answer, "its body is not a page")
-        return Page([convert(each) for each in data["data"]], data.get("next_cursor"))
+        data = as_json(answer)
+        return Page([convert(each) for each in data.get("data") or ()], data.get("next_cursor"))
 
     return decode
-
-
-def as_json(answer: httpx.Response) -> dict[str, Any]:
-    data = _json(answer)
-    if not isinstance(data, dict):
-        raise _unexpected(answer, "its body is not an object")
-    return data
 
 
 def as_text(answer: httpx.Response) -> str:
@@ -151,7 +143,7 @@ def error_of(answer: httpx.Response) -> ApiError:
     if status < 400:
         return _unexpected(answer, "it redirects" if status >= 300 else "it is none of this API")
     text = " ".join(answer.text.split())[:200]
-    problem = _problem(status, f"http.{status}", text or answer.reason_phrase, status in AMBIGUOUS)
+    problem = _problem(status, f"http.{status}", text or answer.reason_phrase, status in TRANSIENT)
     return kind(status)(problem, request_id=request_id)
 
 
@@ -161,7 +153,7 @@ def error_from(problem: types.Problem | None) -> ApiError:
     return kind(problem.status)(problem)
 
 
-AMBIGUOUS = {408, 502, 503, 504}
+TRANSIENT = {408, 429, 502, 503, 504}
 
 
 class Attempts:
@@ -183,10 +175,11 @@ class Attempts:
     def after_answer(self, answer: httpx.Response, repeatable: bool) -> float:
         """The pause after an answer that isn't 2xx, which has been read."""
         error = error_of(answer)
-        if answer.status_code == 429 or (error.retryable and answer.status_code not in (409, 422)):
-            known = answer.headers.get("content-type", "").startswith("application/problem+json")
-            return self._pause(error, repeatable or known or answer.status_code == 429, retry_after(answer))
-        raise error
+        if not error.retryable or answer.status_code in (409, 422):
+            raise error
+        # Who says so by a problem document, or refuses by a limit, has done nothing.
+        known = answer.status_code == 429 or answer.headers.get("content-type", "").startswith("application/problem+json")
+        return self._pause(error, repeatable or known, retry_after(answer))
 
     def after_end(self) -> float:
         """The pause after a stream that ended without its last event."""

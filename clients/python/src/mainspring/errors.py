@@ -47,7 +47,7 @@ class Conflict(ApiError):
 
 
 class Limited(ApiError):
-    """A limit is still reached after all retries: 408, 429."""
+    """A limit is still reached after all retries: 402, 408, 429."""
 
 
 class Unavailable(ApiError):
@@ -110,6 +110,6 @@ def _again(kind: type[ApiError], problem: types.Problem, request_id: str | None)
 
 def kind(status: int) -> type[ApiError]:
     named: dict[int, type[ApiError]] = {
-        401: Denied, 403: Denied, 404: NotFound, 410: NotFound, 409: Conflict, 408: Limited, 429: Limited,
+        401: Denied, 403: Denied, 404: NotFound, 410: NotFound, 409: Conflict, 402: Limited, 408: Limited, 429: Limited,
     }
     return named.get(status, Unavailable if status >= 500 else Invalid if status >= 400 else Unexpected)

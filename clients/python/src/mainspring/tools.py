@@ -16,16 +16,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from . import types
+from ._async.api import AsyncApi
+from ._async.core import AsyncCaller
 from ._decode import Duration, encode
 from ._http import Settings, segment
 from ._schema import arguments_of, parameters_of
 from .errors import ApiError, Denied, Invalid, NotFound, Unreachable
-
-if TYPE_CHECKING:
-    from ._async.api import AsyncApi
 
 try:
     import fcntl
@@ -119,18 +118,17 @@ class Journal:
     def __init__(self, folder: str | PathLike[str]) -> None:
         if fcntl is None:
             raise NotImplementedError("a journal needs the file locks of Unix")
-        self._flags = fcntl.LOCK_EX | fcntl.LOCK_NB
-        self._lock = fcntl.flock
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def take(self, call_id: str) -> Entry | None:
         """What is known of a call, which nobody else takes meanwhile; None if another has it."""
+        assert fcntl is not None
         path = self._folder / segment(call_id)
         while True:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             try:
-                self._lock(file, self._flags)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(file)
                 return None
@@ -218,9 +216,6 @@ class AsyncToolLoop:
 
     async def run(self) -> None:
         """Until `stop`. Only a key that is not accepted ends it otherwise."""
-        from ._async.api import AsyncApi
-        from ._async.core import AsyncCaller
-
         self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(self._concurrency)
         caller = AsyncCaller(self._settings)
@@ -236,8 +231,10 @@ class AsyncToolLoop:
     async def _take(self, api: AsyncApi) -> bool:
         """Begins to make what waits. The one place that decides which calls are this loop's: the server has no way yet
         to give a call to one loop only, so that two loops on two machines may both make one."""
+        # Also those that are done with before the answer comes, which may be older than that.
+        known = set(self._making)
         try:
-            calls = [call for call in await self._waiting(api) if call.call_id not in self._making]
+            calls = [call for call in await self._waiting(api) if call.call_id not in known]
         except Denied as error:
             log.error("the loop ends: %s", error)
             raise

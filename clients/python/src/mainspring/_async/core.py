@@ -40,9 +40,7 @@ class AsyncCaller:
         timeout = httpx.Timeout(settings.timeout, read=settings.timeout + seconds((call.query or {}).get("wait") or 0))
         while True:
             try:
-                answer = await self._http.request(
-                    **request, headers={**settings.per_request(), **own}, timeout=timeout,
-                )
+                answer = await self._http.request(**request, headers={**settings.per_request(), **own}, timeout=timeout)
                 if answer.is_success:
                     return call.decode(answer)
                 pause = attempts.after_answer(answer, call.repeatable)

@@ -40,9 +40,7 @@ class Caller:
         timeout = httpx.Timeout(settings.timeout, read=settings.timeout + seconds((call.query or {}).get("wait") or 0))
         while True:
             try:
-                answer = self._http.request(
-                    **request, headers={**settings.per_request(), **own}, timeout=timeout,
-                )
+                answer = self._http.request(**request, headers={**settings.per_request(), **own}, timeout=timeout)
                 if answer.is_success:
                     return call.decode(answer)
                 pause = attempts.after_answer(answer, call.repeatable)
