@@ -28,7 +28,7 @@ const folder = mkdtempSync(join(tmpdir(), "package-"));
 const server = await Server.start();
 try {
   const npm = (...args) => execFileSync("npm", args, { cwd: folder, encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] });
-  const [packed] = JSON.parse(npm("pack", root, "--json", "--silent", "--foreground-scripts=false"));
+  const [packed] = JSON.parse(npm("pack", root, "--json", "--silent", "--ignore-scripts"));
   writeFileSync(join(folder, "package.json"), '{ "type": "module", "private": true }\n');
   npm("install", packed.filename, "--offline", "--no-audit", "--no-fund", "--silent");
 

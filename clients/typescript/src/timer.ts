@@ -55,19 +55,15 @@ export class Timer {
   /** When it is due next, at most five times, as of the last answer about it. */
   get next(): string[] { return this.view?.next ?? []; }
 
-  async get(): Promise<Schemas["TimerView"]> { return (this.view = await this.context.api.getTimer({ id: this.id })); }
-  async pause(): Promise<Schemas["TimerView"]> {
-    return (this.view = await this.context.api.pauseTimer({ id: this.id }));
-  }
-  async resume(): Promise<Schemas["TimerView"]> {
-    return (this.view = await this.context.api.resumeTimer({ id: this.id }));
-  }
-  async cancel(): Promise<Schemas["TimerView"]> {
-    return (this.view = await this.context.api.cancelTimer({ id: this.id }));
-  }
+  get(): Promise<Schemas["TimerView"]> { return this.#seen(this.context.api.getTimer({ id: this.id })); }
+  pause(): Promise<Schemas["TimerView"]> { return this.#seen(this.context.api.pauseTimer({ id: this.id })); }
+  resume(): Promise<Schemas["TimerView"]> { return this.#seen(this.context.api.resumeTimer({ id: this.id })); }
+  cancel(): Promise<Schemas["TimerView"]> { return this.#seen(this.context.api.cancelTimer({ id: this.id })); }
 
   /** What became of each time that it was due: with the `send_id` or `run_id`. */
   occurrences(filters: { limit?: number } = {}): Pages<Schemas["OccurrenceView"]> {
     return new Pages((cursor) => this.context.api.listOccurrences({ id: this.id, ...filters, cursor }));
   }
+
+  async #seen(view: Promise<Schemas["TimerView"]>): Promise<Schemas["TimerView"]> { return (this.view = await view); }
 }

@@ -89,6 +89,10 @@ export interface ServeOptions {
 /** How long a loop that finds nothing waits before it looks again, at least and at most. */
 const PAUSE = [100, 1000] as const;
 
+/** How long a send that waits for others is not looked into again, unless it has moved. */
+const OTHERS = 10_000;
+type Others = Map<string, { stood: string; until: number }>;
+
 export class ToolLoop {
   readonly #tools: Map<string, Tool>;
   readonly #running = new Map<string, Promise<void>>();
@@ -96,6 +100,8 @@ export class ToolLoop {
   readonly #results = new Map<string, Result>();
   /** Calls that were reported since the last look, in whose lists they may still be. */
   readonly #reported = new Set<string>();
+  /** Sends that wait for others only: where they stood, and until when they are left alone. */
+  #others: Others = new Map();
   /** What ends the loop: a key that is not allowed to report, or a journal that does not work. */
   #broken: unknown;
 
@@ -141,10 +147,20 @@ export class ToolLoop {
    */
   async *#waiting(): AsyncGenerator<Schemas["WaitingCall"]> {
     const { api } = this.context;
+    const others: Others = new Map();
     for await (const send of new Pages((cursor) => api.listSends({ status: "waiting", cursor }))) {
       if (send.waiting_on !== "tool" && send.waiting_on !== "human") continue;
-      for (const call of await this.#callsOf(send.session_id)) if (call.send_id === send.id) yield call;
+      const stood = `${send.rounds} ${send.waiting_on}`;
+      const before = this.#others.get(send.id);
+      if (before?.stood === stood && performance.now() < before.until) {
+        others.set(send.id, before);
+        continue;
+      }
+      const calls = (await this.#callsOf(send.session_id)).filter((call) => call.send_id === send.id);
+      if (calls.length === 0) others.set(send.id, { stood, until: performance.now() + OTHERS });
+      yield* calls;
     }
+    this.#others = others;
   }
 
   async #callsOf(session: string): Promise<Schemas["WaitingCall"][]> {
@@ -157,6 +173,17 @@ export class ToolLoop {
     }
   }
 
+  /** Whether a call that was just noted still waits: another loop may have reported it, and taken back its own note. */
+  async #stillWaits({ call_id, session_id }: Schemas["WaitingCall"], journal: Journal): Promise<boolean> {
+    let waits = false;
+    try {
+      waits = (await this.#callsOf(session_id)).some((call) => call.call_id === call_id);
+    } finally {
+      if (!waits) await journal.end(call_id);
+    }
+    return waits;
+  }
+
   async #one(call: Schemas["WaitingCall"]): Promise<void> {
     const id = call.call_id;
     const tool = this.#tools.get(call.name)!;
@@ -166,9 +193,7 @@ export class ToolLoop {
       if (!result) {
         const noted = journal ? await journal.begin(id) : "new";
         if (noted === "elsewhere") return;
-        // Another loop may have reported it, and forgotten its note, since this one saw it wait.
-        const isDone = noted === "new" && journal && !(await this.#callsOf(call.session_id)).some(({ call_id }) => call_id === id);
-        if (isDone) return await journal.end(id);
+        if (journal && noted === "new" && !(await this.#stillWaits(call, journal))) return;
         const context = { id, sendId: call.send_id, sessionId: call.session_id };
         result = noted === "new" ? await tool.call(call.arguments, context) : UNKNOWN;
         this.#results.set(id, result);

@@ -185,6 +185,31 @@ test("a loop that is told to end reports what it has begun, and begins nothing m
   await Promise.all(sends.map((send) => send.cancel()));
 });
 
+test("sends that wait for others are not looked into with every look", async () => {
+  const looks = new Map<string, number>();
+  const counting: typeof fetch = (url, init) => {
+    const session = /sessions\/(ses_\w+)\/calls/.exec(String(url))?.[1];
+    if (session) looks.set(session, (looks.get(session) ?? 0) + 1);
+    return fetch(url, init);
+  };
+  const watched = new Client({ url: server.url, fetch: counting });
+  const mine = watched.tool("mine", { repeat: "safe", approval: true }, () => "done");
+  const chats = [client.session({ agent: { tools: ["ask_person"] } }), client.session({ agent: { tools: [mine] } })];
+  const sends = [await chats[0]!.send('!tool ask_person {"question": "?"}'), await chats[1]!.send("!tool mine {}")];
+  for (const send of sends) await until(async () => (await send.get()).status === "waiting");
+  const stop = new AbortController();
+  const loop = watched.serve([mine], { signal: stop.signal });
+  await until(async () => looks.size >= 2);
+  await sleep(700);
+  // What has moved is looked into at once.
+  for (const question of await sends[1]!.questions()) await question.approve();
+  assert.equal((await sends[1]!.wait({ timeout: "20s" })).text, "mine answered: done");
+  stop.abort();
+  await loop;
+  assert.equal(looks.get(chats[0]!.id!), 1);
+  await sends[0]!.cancel();
+});
+
 test("calls are made once, many at the same time, also if they are listed often", async () => {
   const stop = new AbortController();
   const calls = new Map<string, number>();
