@@ -72,7 +72,10 @@ function type(schema) {
     case "array":
       return `(${type(schema.items)})[]`;
     case "object":
-      if (!schema.properties) return "Record<string, unknown>";
+      if (!schema.properties) {
+        const { additionalProperties: further } = schema;
+        return `Record<string, ${typeof further === "object" ? type(further) : "unknown"}>`;
+      }
       return `{ ${Object.entries(schema.properties)
         .map(([key, value]) => `${key}${schema.required?.includes(key) ? "" : "?"}: ${type(value)}`)
         .join("; ")} }`;

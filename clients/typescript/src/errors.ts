@@ -67,13 +67,13 @@ export class Denied extends ApiError {}
 export class NotFound extends ApiError {}
 /** 409: not in the current state. */
 export class Conflict extends ApiError {}
-/** 408, 429, after all retries. */
+/** 402 (a limit of money), 408, 429, after all retries. */
 export class Limited extends ApiError {}
 /** 5xx, after all retries. */
 export class Unavailable extends ApiError {}
 
 const KINDS: Record<number, typeof ApiError> = {
-  401: Denied, 403: Denied, 404: NotFound, 410: NotFound, 409: Conflict, 408: Limited, 429: Limited,
+  401: Denied, 402: Limited, 403: Denied, 404: NotFound, 408: Limited, 409: Conflict, 410: NotFound, 429: Limited,
 };
 
 /** The send needs a person: answer its questions, and wait again. */

@@ -35,7 +35,8 @@ export function address(template: string, parameters: Record<string, unknown>): 
   for (const [name, value] of Object.entries(parameters)) {
     if (value === undefined || value === null) continue;
     if (path.includes(`{${name}}`)) path = path.replace(`{${name}}`, () => encodeURIComponent(String(value)));
-    else rest.set(name, String(value));
+    else if (typeof value !== "object") rest.set(name, String(value));
+    else for (const [member, one] of Object.entries(value)) rest.set(`${name}[${member}]`, String(one));
   }
   const query = rest.toString();
   return query ? `${path}?${query}` : path;

@@ -50,10 +50,8 @@ export interface StreamOptions {
 /** A server sends a comment every 15 s; a connection that is silent for so long is dead. */
 const SILENCE = 45_000;
 
-type AnyEvent = { type: string; cursor?: string };
-
 /** Iterate over it for its events. Leaving the loop detaches, and a later loop goes on from there. */
-export abstract class EventStream<Event extends AnyEvent> implements AsyncIterable<Event> {
+export abstract class EventStream<Event extends { type: string; cursor?: string }> implements AsyncIterable<Event> {
   /** The last durable event that was given out: where another stream continues, also in another process. */
   cursor: string | undefined;
   /** How often it has connected. */

@@ -44,6 +44,8 @@ test("first sends at the same time are of one session, and a failed one creates 
   const views = await Promise.all(sends.map((send) => send.get()));
   assert.deepEqual(views.map(({ session_id }) => session_id), [chat.id, chat.id, chat.id]);
   assert.equal((await chat.get()).metadata["customer"], "42");
+  assert.deepEqual((await client.sessions({ metadata: { customer: "42" } }).first(9)).map(({ id }) => id), [chat.id]);
+  assert.deepEqual(await client.sessions({ metadata: { customer: "43" } }).first(9), []);
   assert.deepEqual((await Promise.all(sends.map((send) => send.wait()))).map(({ output }) => output), ["one", "two", "three"]);
 });
 

@@ -331,6 +331,7 @@ async function playStub(scenario: Json): Promise<void> {
         assert.ok(headers["idempotency-key"]);
         assert.equal(headers["idempotency-key"], before?.headers["idempotency-key"]);
       }
+      if (expected.last_event_id) assert.equal(headers["last-event-id"], expected.last_event_id);
       if (expected.later_by_ms) assert.ok(at - before!.at >= expected.later_by_ms);
     }
     if (scenario.requests) assert.equal(stub.requests.length, scenario.requests.length);

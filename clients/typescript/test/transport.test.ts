@@ -61,7 +61,7 @@ test("what may be made again is, and what may have been done is not done twice",
 });
 
 test("what cannot work later is an error of its kind at once", async () => {
-  const kinds = { 400: Invalid, 401: Denied, 403: Denied, 404: NotFound, 409: Conflict, 410: NotFound, 413: Invalid, 422: Invalid, 500: Unavailable };
+  const kinds = { 400: Invalid, 401: Denied, 402: Limited, 403: Denied, 404: NotFound, 409: Conflict, 410: NotFound, 413: Invalid, 422: Invalid, 500: Unavailable };
   for (const [status, kind] of Object.entries(kinds)) {
     const { client: one, asked } = client(() => problem(Number(status), "some.code", false));
     await assert.rejects(one.api.getSend({ id: ID }), (error) => {

@@ -197,7 +197,7 @@ export interface Operations {
   /** Sends, newest first */
   listSends(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["SendStatus"] }, options?: RequestOptions): Promise<{ data: (Schemas["SendView"])[]; next_cursor: string | null }>;
   /** Sessions, newest first */
-  listSessions(args?: { limit?: number; cursor?: string; status?: Schemas["SessionStatus"]; agent?: string; metadata?: Record<string, unknown> }, options?: RequestOptions): Promise<{ data: (Schemas["SessionView"])[]; next_cursor: string | null }>;
+  listSessions(args?: { limit?: number; cursor?: string; status?: Schemas["SessionStatus"]; agent?: string; metadata?: Record<string, string> }, options?: RequestOptions): Promise<{ data: (Schemas["SessionView"])[]; next_cursor: string | null }>;
   /** Skills by name */
   listSkills(args?: { limit?: number; cursor?: string }, options?: RequestOptions): Promise<Schemas["SkillList"]>;
   /** Tenants, by number */
