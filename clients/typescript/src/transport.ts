@@ -21,7 +21,7 @@ export interface ClientOptions {
   fetch?: typeof globalThis.fetch;
   /** Sends the key over unencrypted connections to other machines, too. */
   insecure?: boolean;
-  /** Takes a long-lived key (`msk_…`) in a page, where every visitor can read it. */
+  /** Takes an API key (`msk_…`) in a page, whose visitors can read it. */
   allowKeyInBrowser?: boolean;
 }
 
@@ -129,7 +129,7 @@ export class Transport {
     const key = typeof this.#key === "function" ? await this.#key() : this.#key;
     if (key) {
       if ("document" in globalThis && key.startsWith("msk_") && !this.#options.allowKeyInBrowser) {
-        throw new Unexpected("a long-lived key in a page can be read by every visitor: give pages a token of their own");
+        throw new Unexpected("every visitor can read a key that is in a page: give each one of their own, and say so with `allowKeyInBrowser`");
       }
       headers.set("authorization", `Bearer ${key}`);
     }

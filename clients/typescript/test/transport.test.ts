@@ -256,6 +256,35 @@ test("parameters of path and query are written as addresses, and bodies as they 
   assert.deepEqual(types.slice(1), [null, "application/octet-stream", "application/x-ndjson"]);
 });
 
+test("answers name their call and their question, and are posted again while the session is locked", async () => {
+  const call = { session_id: "ses_1", send_id: ID, name: "t", arguments: {}, waiting_on: "human", requested_at: "" };
+  const asks = { question: 2, message: "Which?", mode: "form" };
+  const waiting = [{ ...call, call_id: "a", wants: "permission" }, { ...call, call_id: "b", wants: "answer" }, { ...call, call_id: "c", wants: "reply", asks }];
+  let posts = 0;
+  const { client: one, asked } = client(({ method, body }) => {
+    if (method === "GET") return json({ data: waiting, next_cursor: null });
+    const status = posts++ === 0 ? "locked" : "accepted";
+    return json({ results: [{ call_id: body.results[0].call_id, status }] });
+  });
+  const [permission, answer, reply] = await one.session({ id: "ses_1" }).questions();
+  const taken = [
+    await permission!.approve({ note: "ok" }), await permission!.deny("no"), await answer!.answer("green"),
+    await reply!.answer({ n: 1 }), await reply!.approve(), await reply!.deny(), await answer!.fail("gone"),
+  ];
+  assert.deepEqual([...new Set(taken)], ["accepted"]);
+  const posted = asked.filter(({ method }) => method === "POST").map(({ body }) => body.results[0]);
+  assert.deepEqual(posted.slice(1), [
+    { call_id: "a", answers: "permission", output: { approved: true, note: "ok" } },
+    { call_id: "a", answers: "permission", output: { approved: false, note: "no" } },
+    { call_id: "b", answers: "answer", output: "green" },
+    { call_id: "c", question: 2, output: { action: "accept", content: { n: 1 } } },
+    { call_id: "c", question: 2, output: { action: "accept" } },
+    { call_id: "c", question: 2, output: { action: "decline" } },
+    { call_id: "b", answers: "answer", error: "gone" },
+  ]);
+  assert.deepEqual(posted[0], posted[1]);
+});
+
 test("pages are fetched while they are iterated over, and no further", async () => {
   const pages = [{ data: [1, 2], next_cursor: "a" }, { data: [], next_cursor: "b" }, { data: [3], next_cursor: null }];
   const { client: one, asked } = client((_, n) => json(pages[n % 3]));
