@@ -32,11 +32,13 @@ export class Ref<T> {
 
 /** A node, and what it will give. */
 export class Node<T> {
-  /** What it gives: a text, or a value if it has an output type. */
-  readonly output: Ref<T>;
+  constructor(readonly spec: Record<string, unknown>, readonly shape?: Shape<T>) {}
 
-  constructor(readonly spec: Record<string, unknown>, readonly shape?: Shape<T>) {
-    this.output = new Ref(typeof spec["id"] === "string" ? spec["id"] : "");
+  /** What it gives: a text, or a value if it has an output type. */
+  get output(): Ref<T> {
+    const { id, type } = this.spec as { id?: string; type: string };
+    if (id === undefined) throw new TypeError(`a ${type} has no result of its own: refer to one of its nodes`);
+    return new Ref(id);
   }
 
   /** A member of what it gives. */
@@ -64,9 +66,7 @@ type OutputOf<N> = N extends Node<infer T> ? T : never;
 type Last<Nodes extends readonly unknown[]> = Nodes extends readonly [...unknown[], infer One] ? One : Nodes[number];
 
 /** Members of every node; names are those of the language. */
-interface NodeOptions {
-  when?: Condition;
-}
+interface NodeOptions { when?: Condition }
 
 /** Members of the nodes that do something: agents, tools and approvals. */
 interface LeafOptions extends NodeOptions {

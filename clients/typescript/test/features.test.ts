@@ -357,6 +357,12 @@ test("all kinds of nodes are ones that the server knows", async () => {
   assert.deepEqual([...ids].sort(), ["all-of", "draft", "each", "inner", "ok", "polish", "step", "time", "x"].sort());
 });
 
+test("what has no result cannot be referred to", () => {
+  const steps = flow.sequence(flow.agent("a", { agent: greeter }));
+  assert.throws(() => `${steps}`, /a sequence has no result of its own/);
+  assert.throws(() => flow.foreach("each", flow.parallel([flow.agent("b", { agent: greeter })]) as never, () => steps), /a parallel/);
+});
+
 test("a run that fails says why, keeps what succeeded, and can be cancelled", async () => {
   const root = flow.sequence(flow.agent("good", { agent: greeter }), flow.agent("bad", { agent: greeter, input: "!fail 400" }));
   const run = await client.run(flow.workflow("fails", root), { input: "hello" });
