@@ -155,7 +155,8 @@ class Generator:
             "from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Union\n",
             "from ._decode import By, Duration, Model\n",
             "if TYPE_CHECKING:",
-            "    from typing_extensions import Required\n\n",
+            "    from typing_extensions import Required\n",
+            f"VERSION = {json.dumps(self.document['info']['version'])}\n\n",
         ]
         return "".join([
             '"""The types of the API. What a caller writes is a dictionary, what the server shows an object."""\n\n',

@@ -7,7 +7,6 @@ from ._async.core import AsyncPages
 from ._async.handles import AsyncQuestion, AsyncRun, AsyncSend, AsyncSession, AsyncStream, AsyncTimer, AsyncWaiting
 from ._decode import Duration
 from ._events import TextPiece
-from ._http import VERSION as __version__
 from ._http import Page
 from ._sync.client import Client, NewTimer
 from ._sync.core import Pages
@@ -30,6 +29,7 @@ from .errors import (
     Unreachable,
 )
 from .tools import AsyncToolLoop, Journal, Tool, ToolLoop
+from .types import VERSION as __version__
 
 __all__ = [
     "Answer", "ApiError", "AsyncClient", "AsyncNewTimer", "AsyncPages", "AsyncQuestion", "AsyncRun", "AsyncSend",

@@ -27,7 +27,6 @@ except ImportError:
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Model)
-VERSION = "0.1.0"
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 8.0
 SILENCE_MAX = 45.0
 """Streams say something every 15 seconds."""
@@ -232,7 +231,8 @@ class Settings:
         local = parts.hostname in ("localhost", "::1") or parts.hostname.startswith("127.")
         if key and parts.scheme == "http" and not local and not insecure:
             raise ValueError("a key is only sent over https or to this machine, unless insecure=True")
-        given = {"user-agent": f"mainspring-python/{VERSION}"} | {name.lower(): each for name, each in (headers or {}).items()}
+        given = {"user-agent": f"mainspring-python/{types.VERSION}"}
+        given |= {name.lower(): each for name, each in (headers or {}).items()}
         if tenant:
             given["mainspring-tenant"] = tenant
         return Settings(url, key, given, timeout, retries)

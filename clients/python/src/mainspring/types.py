@@ -14,6 +14,8 @@ from ._decode import By, Duration, Model
 if TYPE_CHECKING:
     from typing_extensions import Required
 
+VERSION = "0.1.0"
+
 Asked = Literal["permission", "answer"]
 """What a call asks for."""
 
