@@ -47,6 +47,14 @@ def test_a_workflow_built_in_code_runs(dev: Dev) -> None:
         assert {node.state for node in run.nodes()} == {"completed"}
 
 
+def test_a_wait_ends_in_time_also_where_nobody_answers() -> None:
+    with m.Client("http://127.0.0.1:1") as client:
+        begin = time.monotonic()
+        with pytest.raises(TimeoutError):
+            client.send("snd_1").wait("500ms")
+        assert time.monotonic() - begin < 10
+
+
 def test_a_run_that_fails_says_so(dev: Dev) -> None:
     with m.Client(dev.url) as client:
         run = client.run(flow.workflow("fails", flow.agent("a", prompt="You fail.", input="!fail 400")))

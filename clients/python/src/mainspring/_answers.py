@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from . import types
+from ._decode import Duration, seconds
 from ._schema import fit
 from .errors import RunCancelled, RunFailed, SendCancelled, SendFailed
 
@@ -45,6 +48,20 @@ class RunAnswer(Generic[T]):
         text, payload = result.get("text") or "", result.get("payload")
         value = text if payload is None else payload
         return RunAnswer(text, value if output is None else fit(output, value), run)
+
+
+class Limit:
+    """The time that a caller waits at most."""
+
+    def __init__(self, timeout: Duration | float | None) -> None:
+        self._until = math.inf if timeout is None else time.monotonic() + seconds(timeout)
+
+    def left(self, most: float) -> float:
+        return min(most, max(0.0, self._until - time.monotonic()))
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() >= self._until
 
 
 @dataclass

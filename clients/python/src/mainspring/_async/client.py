@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import httpx
 
 from .. import types
+from .._answers import Limit
 from .._decode import Duration, Model
-from .._http import Call, Settings, as_model, error_from, segment
-from ..errors import ApiError
+from .._http import Call, Settings, as_model, error_from
+from ..errors import ApiError, Unreachable
 from ..flow import Workflow
 from ..tools import AsyncToolLoop, Journal, Tool, Tools
 from .api import AsyncApi
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Model)
+POLL = 30.0
 
 
 class AsyncClient:
@@ -172,15 +174,15 @@ class AsyncClient:
             if call.waiting_on == "human"
         ]
 
-    async def wait_for_send(self, id: str, seconds: float) -> types.SendView:
-        return await self._wait(f"/v1/sends/{segment(id)}", types.SendView, seconds)
-
-    async def wait_for_run(self, id: str, seconds: float) -> types.RunView:
-        return await self._wait(f"/v1/runs/{segment(id)}", types.RunView, seconds)
-
-    async def _wait(self, path: str, model: type[M], seconds: float) -> M:
-        call = Call("GET", path, as_model(model), query={"wait": f"{round(seconds * 1000)}ms"})
-        return await self.caller.call(call, patient=True)
+    async def wait_for(self, path: str, model: type[M], limit: Limit) -> M:
+        """What is there at its end, or before, over restarts of the server."""
+        call = Call("GET", path, as_model(model), query={"wait": f"{round(limit.left(POLL) * 1000)}ms"})
+        try:
+            return await self.caller.call(call, within=1 + limit.left(self._settings.timeout))
+        except Unreachable as error:
+            if limit.over:
+                raise TimeoutError(f"{path} did not answer in time") from error
+            raise
 
 
 class AsyncNewTimer:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from .. import types
-from .._answers import Answer, Outcome, RunAnswer
-from .._decode import Duration, seconds
+from .._answers import Answer, Limit, Outcome, RunAnswer
+from .._decode import Duration
 from .._events import Text, TextPiece, run_event, send_event
 from .._http import segment
 from .._schema import schema_of
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Input = str | Sequence[types.InputPart]
 FINAL = ("completed", "failed", "cancelled")
-POLL = 30.0
 
 
 class AsyncWaiting(MainspringError):
@@ -151,23 +149,21 @@ class AsyncSend(Generic[T]):
 
         Raises `SendFailed` and `SendCancelled`, `Waiting` as soon as a person is asked, and `TimeoutError` after
         `timeout`, which leaves the send alone. For a tool of a client's process it goes on waiting."""
-        until = None if timeout is None else time.monotonic() + seconds(timeout)
-        pause = 0.05
+        limit, pause = Limit(timeout), 0.05
         while True:
-            left = POLL if until is None else min(POLL, max(0.0, until - time.monotonic()))
-            view = await self._client.wait_for_send(self.id, left)
+            view = await self._client.wait_for(f"/v1/sends/{segment(self.id)}", types.SendView, limit)
             if view.status in FINAL:
                 return Outcome(view).answer(self._output)
             if view.status == "waiting" and view.waiting_on in ("human", "recovery"):
                 questions = await self.questions()
                 if questions or view.waiting_on == "recovery":
                     raise AsyncWaiting(view, questions)
-            if until is not None and time.monotonic() >= until:
+            if limit.over:
                 raise TimeoutError(f"{self.id} is still {view.status}")
             # The server answers at once while only someone outside can let it go on.
             pause = min(pause * 1.5, 1.0) if view.status == "waiting" else 0.05
             if view.status == "waiting":
-                await asyncio.sleep(min(pause, left))
+                await asyncio.sleep(limit.left(pause))
 
     def stream(self, after: str | None = None) -> AsyncStream[T]:
         """Its events from the beginning, or after the cursor of another stream."""
@@ -317,13 +313,12 @@ class AsyncRun(Generic[T]):
 
     async def wait(self, timeout: Duration | float | None = None) -> RunAnswer[T]:
         """Its result. Raises `RunFailed`, `RunCancelled`, and `TimeoutError` after `timeout`."""
-        until = None if timeout is None else time.monotonic() + seconds(timeout)
+        limit = Limit(timeout)
         while True:
-            left = POLL if until is None else min(POLL, max(0.0, until - time.monotonic()))
-            view = await self._client.wait_for_run(self.id, left)
+            view = await self._client.wait_for(f"/v1/runs/{segment(self.id)}", types.RunView, limit)
             if view.status in FINAL:
                 return RunAnswer.of(view, self._output)
-            if until is not None and time.monotonic() >= until:
+            if limit.over:
                 raise TimeoutError(f"{self.id} is still {view.status}")
 
     def stream(self, after: str | None = None) -> AsyncRunStream:

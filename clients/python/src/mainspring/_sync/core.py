@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Callable
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import httpx
 
@@ -30,14 +30,14 @@ class Caller:
         if self._owned:
             self._http.close()
 
-    def call(self, call: Call[T], *, patient: bool = False) -> T:
-        """Makes a call; a patient one also outlasts a restart of the server."""
+    def call(self, call: Call[T], *, within: float | None = None) -> T:
+        """Makes a call, repeated as often as the settings say, or for so long."""
         settings = self.settings
-        budget: dict[str, Any] = {"within": settings.timeout} if patient else {"limit": settings.retries}
-        attempts = Attempts(**budget, pause_max=settings.timeout)
+        attempts = Attempts(limit=settings.retries if within is None else None, within=within, pause_max=settings.timeout)
+        patience = settings.timeout if within is None else within
         request = call.request(settings.url)
         own = request.pop("headers")
-        timeout = httpx.Timeout(settings.timeout, read=settings.timeout + seconds((call.query or {}).get("wait") or 0))
+        timeout = httpx.Timeout(patience, read=patience + seconds((call.query or {}).get("wait") or 0))
         while True:
             try:
                 answer = self._http.request(**request, headers={**settings.per_request(), **own}, timeout=timeout)
