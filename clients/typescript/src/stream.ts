@@ -69,6 +69,8 @@ export abstract class EventStream<Event extends { type: string; cursor?: string 
   protected abstract take(event: Event): Event | undefined;
   /** Asks whether everything that could be streamed has happened. */
   protected abstract isOver(): Promise<boolean>;
+  /** There is a new connection. */
+  protected connected(): void {}
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Event, void, undefined> {
     this.#heard = performance.now();
@@ -112,6 +114,7 @@ export abstract class EventStream<Event extends { type: string; cursor?: string 
     try {
       reader = (await this.context.transport.request(call, body)).getReader();
       this.connections++;
+      this.connected();
       const frames = new Frames();
       for (;;) {
         limit.after(SILENCE, () => new Unreachable("the stream is silent"));
@@ -157,75 +160,80 @@ function isLater(id: string, cursor: string | undefined): boolean {
   return step > lastStep || (step === lastStep && place > lastPlace);
 }
 
-/** The text of a send while it is written. */
+/** The text of a send while it is written: that of its newest round. */
 class Writing {
   #round = -1;
   #attempt = -1;
-  #stored = "";
-  #pieces = { text: "", length: 0 };
-  #reasoning = { text: "", length: 0 };
+  #text = "";
+  /** Offsets count characters, of which JavaScript's strings have one or two units each. */
+  #length = 0;
+  /** The round's message is stored, so that nothing voids it. */
+  #isStored = false;
+  /** The attempt began after another one, which a resumption may be about that comes later: they are durable. */
+  #isRenewed = false;
+  #isVoid = false;
 
-  /** The last text that is not void: what is being written, else what was stored last. */
-  get text(): string { return this.#pieces.text || this.#stored; }
+  get text(): string { return this.#isVoid ? "" : this.#text; }
+
+  /** Live events may have been lost. */
+  reconnected(): void { this.#isRenewed = false; }
 
   /** Takes an event, and gives what readers have not had of it. */
   take(event: SendEvent): SendEvent | undefined {
     switch (event.type) {
       case "message.delta":
-      case "reasoning.delta": {
-        if (!this.#isCurrent(event)) return undefined;
-        const written = event.type === "message.delta" ? this.#pieces : this.#reasoning;
-        const known = written.length - event.offset;
-        // Something before it is missing, which the stored message will have.
-        if (known < 0) return event;
-        // Offsets count characters, of which JavaScript's strings have one or two units each.
-        const characters = [...event.text].slice(known);
-        if (characters.length === 0) return undefined;
-        const piece = { offset: written.length, text: characters.join("") };
-        written.text += piece.text;
-        written.length += characters.length;
-        return { ...event, ...piece };
-      }
+        return this.#isCurrent(event) ? this.#append(event) : undefined;
       case "message.reset":
         // One that comes again has text after it already.
-        return this.#isCurrent(event) && !this.#pieces.length && !this.#reasoning.length ? event : undefined;
+        if (!this.#isCurrent(event) || this.#length > 0) return undefined;
+        this.#isRenewed = true;
+        return event;
       case "send.resumed":
-        this.#clear();
+        this.#isVoid ||= !this.#isStored && !this.#isRenewed;
+        this.#isRenewed = false;
         return event;
       case "message.completed":
-        if (event.role === "assistant" && event.round >= this.#round) {
-          this.#stored = textOf(event.content) || this.#stored;
-          this.#clear();
-          [this.#round, this.#attempt] = [event.round, Infinity];
-        }
+        if (event.role !== "assistant" || event.round < this.#round) return event;
+        this.#begin(event.round, 0, event.content.map((part) => (part.type === "text" ? part.text : "")).join(""));
+        this.#isStored = true;
         return event;
       case "send.completed":
-      case "send.failed":
-      case "send.cancelled":
-        this.#clear();
-        this.#stored = event.output_text ?? this.#stored;
+        this.#begin(Infinity, 0, event.output_text ?? "");
         return event;
       default:
         return event;
     }
   }
 
-  /** Whether what is said of this attempt is not void; the first word of a new one voids the old one's text. */
+  /** Adds what is new in a delta. */
+  #append(event: Extract<SendEvent, { type: "message.delta" }>): SendEvent | undefined {
+    // What goes on where the text ends was not what became void.
+    if (this.#isVoid && event.offset !== this.#length) this.#begin(event.round, event.attempt);
+    const offset = this.#length;
+    // Something before it is missing, which the stored message will have.
+    if (event.offset > offset) return event;
+    this.#isVoid = false;
+    const characters = [...event.text].slice(offset - event.offset);
+    const text = characters.join("");
+    this.#text += text;
+    this.#length += characters.length;
+    return text ? { ...event, offset, text } : undefined;
+  }
+
+  /** Whether what is said of this attempt counts; the first word of a new one voids what the old one said. */
   #isCurrent({ round, attempt }: { round: number; attempt: number }): boolean {
-    if (round < this.#round || (round === this.#round && attempt < this.#attempt)) return false;
-    if (round > this.#round || attempt > this.#attempt) this.#clear();
-    [this.#round, this.#attempt] = [round, attempt];
+    const isSame = round === this.#round;
+    if (round < this.#round || (isSame && (this.#isStored || attempt < this.#attempt))) return false;
+    if (isSame && attempt === this.#attempt) return true;
+    this.#begin(round, attempt);
+    this.#isRenewed = isSame;
     return true;
   }
 
-  #clear(): void {
-    this.#pieces = { text: "", length: 0 };
-    this.#reasoning = { text: "", length: 0 };
+  #begin(round: number, attempt: number, text = ""): void {
+    [this.#round, this.#attempt, this.#text, this.#length] = [round, attempt, text, 0];
+    this.#isStored = this.#isRenewed = this.#isVoid = false;
   }
-}
-
-function textOf(content: Schemas["ContentPart"][]): string {
-  return content.map((part) => (part.type === "text" ? part.text : "")).join("");
 }
 
 /** A piece of text to append; with `replace` it takes the place of all text before it, which has become void. */
@@ -252,7 +260,7 @@ export class Stream<T> extends EventStream<SendEvent> {
     super(context, address("/v1/sends/{id}/events", { id: source.id }), options);
   }
 
-  /** What has been said so far: the last text that is not void. */
+  /** What has been said of the answer: the text of the newest round, without what is void. */
   get text(): string { return this.#writing.text; }
 
   protected get isDone(): boolean { return this.#final !== undefined; }
@@ -267,6 +275,8 @@ export class Stream<T> extends EventStream<SendEvent> {
   protected async isOver(): Promise<boolean> {
     return isFinal((await this.source.get()).status);
   }
+
+  protected override connected(): void { this.#writing.reconnected(); }
 
   /** The text as it is written. The pieces joined are the answer's text, where each `replace` begins anew. */
   async *textDeltas(): AsyncGenerator<TextPiece, void, undefined> {
@@ -295,13 +305,9 @@ export class SessionStream extends EventStream<SendEvent> {
     super(context, address("/v1/sessions/{id}/events", { id }), options);
   }
 
-  protected take(event: SendEvent): SendEvent {
-    return event;
-  }
+  protected take(event: SendEvent): SendEvent { return event; }
 
-  protected async isOver(): Promise<boolean> {
-    return false;
-  }
+  protected async isOver(): Promise<boolean> { return false; }
 
   override async *[Symbol.asyncIterator](): AsyncGenerator<SendEvent, void, undefined> {
     try {

@@ -30,10 +30,9 @@ export class Limit {
   get signal(): AbortSignal { return this.#controller.signal; }
 
   /** Aborts with this error after this time, counted anew from each call. */
-  after(ms: number, error: () => Error): this {
-    clearTimeout(this.#timer);
+  after(ms: number, error: () => Error): void {
+    this.pause();
     if (ms !== Infinity) this.#timer = setTimeout(() => this.abort(error()), Math.min(ms, LONGEST));
-    return this;
   }
 
   /** Time no longer counts. */
@@ -42,7 +41,7 @@ export class Limit {
   abort(reason: unknown): void { this.#controller.abort(reason); }
 
   end(): void {
-    clearTimeout(this.#timer);
+    this.pause();
     this.#outer?.removeEventListener("abort", this.#follow);
   }
 }

@@ -48,7 +48,7 @@ export function recorded(after?: string | null): string {
   return RECORDING.slice(from).map(frame).join("");
 }
 
-/** What `text` may be at some moment: a part of what was stored or is being said. */
+/** What `text` may be at some moment: a part of what was, is or will be said. */
 export function isSaid(text: string): boolean {
   return ["👋🏽 Let me look.", "It was lost", TEXT].some((said) => said.startsWith(text));
 }

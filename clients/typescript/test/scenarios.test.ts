@@ -47,8 +47,7 @@ const KINDS: Record<string, abstract new (...args: any[]) => Error> = {
 /** A stream while it is read, and what was seen of it. */
 class Reading {
   readonly events: SendEvent[] = [];
-  #stored = "";
-  #writing = "";
+  #written = "";
   #of = "";
   readonly #iterator: AsyncIterator<SendEvent>;
 
@@ -77,21 +76,24 @@ class Reading {
       if (last !== undefined) assert.ok(place(event.cursor) > place(last), `${event.cursor} after ${last}`);
     }
     this.events.push(event);
+    const { text } = this.stream;
+    const what = `after ${JSON.stringify(event)}`;
     if (event.type === "message.delta") {
       const of = `${event.round} ${event.attempt}`;
-      if (of !== this.#of) [this.#of, this.#writing] = [of, ""];
-      if (event.offset === [...this.#writing].length) this.#writing += event.text;
-    } else if (event.type === "message.reset" || event.type === "send.resumed") {
-      this.#writing = "";
+      if (of !== this.#of) [this.#of, this.#written] = [of, ""];
+      const goesOn = event.offset === [...this.#written].length;
+      if (goesOn) this.#written += event.text;
+      assert.ok(text === this.#written || (!goesOn && text === ""), what);
+    } else if (event.type === "message.reset") {
+      assert.equal(text, "", what);
     } else if (event.type === "message.completed" && event.role === "assistant") {
-      const text = event.content.map((part) => (part.type === "text" ? part.text : "")).join("");
-      [this.#writing, this.#stored] = ["", text || this.#stored];
+      assert.equal(text, event.content.map((part) => (part.type === "text" ? part.text : "")).join(""), what);
+      this.#written = text;
     } else if (event.type === "send.completed") {
-      [this.#writing, this.#stored] = ["", event.output_text ?? ""];
-    } else if (event.type === "send.failed" || event.type === "send.cancelled") {
-      this.#writing = "";
+      assert.equal(text, event.output_text, what);
+    } else {
+      assert.ok(text === this.#written || text === "", what);
     }
-    assert.equal(this.stream.text, this.#writing || this.#stored, `after ${JSON.stringify(event)}`);
   }
 }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, mock, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
-import { Client, Denied, SendFailed, Unexpected, Unreachable, type Send, type SendEvent } from "mainspring";
+import { Client, Denied, NotFound, SendFailed, Unexpected, Unreachable, type Send, type SendEvent } from "mainspring";
 import { bound, fake, hurry, json, problem, stream, type Asked } from "./fake.js";
 import { COMPLETED, ID, isSaid, QUEUED, RECORDING, recorded, TEXT } from "./recording.js";
 
@@ -38,17 +38,13 @@ for (const end of ["clean", "abrupt"] as const) {
       for await (const event of reading) {
         if (event.cursor) durable.push(event.cursor);
         assert.ok(isSaid(reading.text), `cut at ${cut}: ${reading.text}`);
-        if (event.type === "message.reset") assert.equal(reading.text, cursorAt(reading.cursor, "2.1") ? "👋🏽 Let me look." : "");
+        if (event.type === "message.reset") assert.equal(reading.text, "");
       }
       assert.deepEqual(durable, DURABLE, `cut at ${cut}`);
       assert.equal(reading.text, TEXT);
       assert.equal((await reading.answer()).text, TEXT);
     }
   });
-}
-
-function cursorAt(cursor: string | undefined, least: string): boolean {
-  return DURABLE.indexOf(cursor!) >= DURABLE.indexOf(least);
 }
 
 test("each character comes once, although a new connection begins with all of them", async () => {
@@ -95,6 +91,44 @@ test("text whose beginning is missing is not shown, and comes with its message",
   const texts = [];
   for await (const _ of reading) texts.push(reading.text);
   assert.deepEqual(texts, ["", "the middle", "the middle"]);
+});
+
+test("text is put together by what its pieces say, and voided by what is said of it", async () => {
+  const delta = (text: string, offset: number, attempt = 1, round = 0) => ({ event: "message.delta", data: { send_id: ID, round, attempt, offset, text } });
+  const reset = (attempt: number) => ({ event: "message.reset", data: { send_id: ID, round: 0, attempt } });
+  let n = 0;
+  const resumed = () => ({ id: `${++n}.0`, event: "send.resumed", data: { send_id: ID, id: ID, status: "running", at: "" } });
+  const stored = (text: string, round = 0) => ({ id: `${++n}.0`, event: "message.completed", data: { send_id: ID, role: "assistant", round, content: [{ type: "text", text }] } });
+  const cases: [{ id?: string; event: string; data: unknown }[], string][] = [
+    [[delta("👋🏽 ab", 0), delta("cd", 5)], "👋🏽 abcd"],
+    [[delta("abc", 0), delta("abcde", 0)], "abcde"],
+    [[delta("abc", 0), delta("cde", 2)], "abcde"],
+    [[delta("abc", 0), delta("x", 5)], "abc"],
+    [[delta("abc", 0), delta("x", 0, 2), delta("d", 3)], "x"],
+    [[delta("abc", 0), reset(2)], ""],
+    [[delta("abc", 0), reset(2), delta("x", 0, 2), reset(2)], "x"],
+    [[delta("abc", 0), resumed()], ""],
+    [[delta("abc", 0), resumed(), delta("x", 0, 2)], "x"],
+    [[delta("abc", 0), resumed(), delta("xyz", 0)], "xyz"],
+    [[delta("abc", 0), resumed(), delta("d", 3)], "abcd"],
+    [[delta("abc", 0), resumed(), delta("z", 9)], ""],
+    [[delta("abc", 0), delta("x", 0, 2), resumed(), delta("y", 1, 2)], "xy"],
+    [[delta("abc", 0), reset(2), delta("x", 0, 2), resumed()], "x"],
+    [[delta("abc", 0), reset(2), delta("x", 0, 2), resumed(), resumed()], ""],
+    [[delta("abc", 0), stored("abcd"), resumed(), delta("e", 4)], "abcd"],
+    [[stored("abc"), delta("x", 0, 1, 1), delta("late", 3)], "x"],
+    [[stored("abc"), stored("", 1)], ""],
+  ];
+  const { frame } = await import("./server.js");
+  for (const [events, text] of cases) {
+    const { send } = sendOver((_, connection) => {
+      if (connection > 0) return problem(404, "send.not_found", false);
+      return stream([events.map(frame).join("")], "abrupt");
+    });
+    const reading = send.stream();
+    await assert.rejects(all(reading), NotFound);
+    assert.equal(reading.text, text, JSON.stringify(events));
+  }
 });
 
 test("leaving the loop detaches and cancels nothing; a later loop goes on", async () => {
