@@ -100,7 +100,14 @@ fn check_python(work: &Path, binary: &Path) -> anyhow::Result<()> {
         .current_dir(empty.path()))
 }
 
+/// Installs what the lock file names, unless npm has done that since it changed.
 fn install_typescript() -> anyhow::Result<()> {
+    let changed =
+        |file: &str| std::fs::metadata(Path::new(TYPESCRIPT_CLIENT).join(file))?.modified();
+    let lock = changed("package-lock.json")?;
+    if changed("node_modules/.package-lock.json").is_ok_and(|installed| installed >= lock) {
+        return Ok(());
+    }
     npm(&["ci", "--no-audit", "--no-fund", "--silent"])
 }
 
