@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
+use crate::own_clients;
 use crate::packages::{binary, installed, needed, python_environment, target};
 use crate::process::run;
 use crate::server::{self, Server};
@@ -33,7 +34,7 @@ const PROGRAMS: [&str; 2] = ["use", "webhooks"];
 const SHARED: &str = "server.ts";
 
 /// Generates a Python and a TypeScript client for a freshly built server, and runs the programs
-/// with each. Fails if a generator or a library cannot be installed.
+/// with each; then checks the project's own clients. Fails if a generator or a library cannot be installed.
 pub(crate) fn check() -> anyhow::Result<()> {
     let binary = binary()?;
     let work = target()?.join("clients");
@@ -45,7 +46,8 @@ pub(crate) fn check() -> anyhow::Result<()> {
     fetch(&format!("{}/openapi.json", server.url), &description)?;
     check_python(&python, &work, &description, &server.url)?;
     check_typescript(&node, &description, &server.url)?;
-    check_openai(&work, &server.url)
+    check_openai(&work, &server.url)?;
+    own_clients::check(&work, &binary)
 }
 
 /// Plays one list of calls with both of OpenAI's clients.

@@ -10,6 +10,7 @@ mod fuzz;
 mod lint;
 mod msrv;
 mod mysql;
+mod own_clients;
 mod packages;
 mod postgres;
 mod process;
@@ -45,9 +46,11 @@ Usage: cargo xtask COMMAND
                                    one that pip installs in target/
   msrv                             nothing needs a newer Rust than rust-version; compiles on that one
                                    where it is not the one in use
-  clients                          generates a Python and a TypeScript client of the API's description, and
-                                   runs programs on each that use it and verify webhooks by the standard's
-                                   own libraries; installs the generators and libraries in target/
+  clients [--generate]             checks the clients in clients/: what is generated is current, types, packages,
+                                   READMEs and tests; then generates a Python and a TypeScript client by public
+                                   generators, and runs programs on each that use it and verify webhooks by the
+                                   standard's own libraries; installs all of these in target/.
+                                   --generate only writes what is generated from docs/openapi.json
   fuzz [--cases N] [--binary FILE] [--seed N]
                                    requests that are made up from docs/openapi.json, 50 000 unless told otherwise, to a
                                    server of its own: no 5xx, and no answer that the description does not have;
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         ["deny"] => deny::check(),
         ["msrv"] => msrv::check(),
         ["clients"] => clients::check(),
+        ["clients", "--generate"] => own_clients::generate(),
         ["fuzz", rest @ ..] => fuzz::Options::parse(rest).and_then(|options| fuzz::check(&options)),
         ["versions"] => versions::check(false),
         ["versions", "--short"] => versions::check(true),

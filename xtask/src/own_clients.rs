@@ -1,0 +1,119 @@
+//! The project's own clients, in `clients/`: what is generated is current, types hold in strict mode, packages
+//! build and install, and their tests pass against the built binary.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::packages::{installed, needed, python_environment};
+use crate::process::run;
+
+/// Pinned, because another version finds other faults.
+const PYTHON: [&str; 12] = [
+    "httpx==0.28.1",
+    "pytest==9.2.0",
+    "pytest-xdist==3.8.0",
+    "mypy==2.4.1",
+    "pyright==1.1.414",
+    "ruff==0.17.6",
+    "hatchling==1.33.0",
+    "build==1.6.1",
+    "typing_extensions==4.16.0",
+    // What the client works with where it is installed.
+    "pydantic==2.14.4",
+    "opentelemetry-api==1.45.2",
+    "standardwebhooks==1.1.0",
+];
+
+const PYTHON_CLIENT: &str = "clients/python";
+const TYPESCRIPT_CLIENT: &str = "clients/typescript";
+
+/// Writes what is generated from `docs/openapi.json`.
+pub(crate) fn generate() -> anyhow::Result<()> {
+    python_generator(&[])?;
+    install_typescript()?;
+    npm(&["run", "--silent", "generate"])
+}
+
+/// Checks both clients with this binary, at the same time.
+pub(crate) fn check(work: &Path, binary: &Path) -> anyhow::Result<()> {
+    let joined = std::thread::scope(|scope| {
+        let typescript = scope.spawn(|| check_typescript(binary));
+        (check_python(work, binary), typescript.join())
+    });
+    joined.0?;
+    joined.1.map_err(|_| anyhow::anyhow!("a panic"))?
+}
+
+fn check_typescript(binary: &Path) -> anyhow::Result<()> {
+    install_typescript()?;
+    run(Command::new(needed("npm", &["nodejs", "npm"])?)
+        .args(["run", "--silent", "ci"])
+        .env("MAINSPRING_BIN", binary)
+        .current_dir(TYPESCRIPT_CLIENT))
+}
+
+fn python_generator(arguments: &[&str]) -> anyhow::Result<()> {
+    let python = needed("python3", &["python3"])?;
+    let mut generator = Command::new(python);
+    run(generator
+        .arg(format!("{PYTHON_CLIENT}/generate.py"))
+        .args(arguments))
+}
+
+/// The checks use the package that was built, not its sources.
+fn check_python(work: &Path, binary: &Path) -> anyhow::Result<()> {
+    python_generator(&["--check"])?;
+    let environment = installed(work, "python-client", &PYTHON, |folder| {
+        python_environment(folder, &PYTHON)
+    })?;
+    let python = environment.join("bin/python");
+    let module = |module: &str, arguments: &[&str]| {
+        let mut command = Command::new(&python);
+        run(command
+            .args(["-m", module])
+            .args(arguments)
+            .env("MAINSPRING_BIN", binary)
+            .current_dir(PYTHON_CLIENT))
+    };
+    let made = tempfile::tempdir_in(work)?;
+    let folder = made.path().display().to_string();
+    module("build", &["--no-isolation", "--wheel", "--outdir", &folder])?;
+    let wheel = std::fs::read_dir(made.path())?
+        .next()
+        .ok_or_else(|| anyhow::anyhow!("no wheel was built"))??
+        .path();
+    let wheel = wheel.display().to_string();
+    let replace = ["install", "--quiet", "--force-reinstall", "--no-deps"];
+    module("pip", &[&replace[..], &[&wheel]].concat())?;
+    module("ruff", &["check", "--quiet"])?;
+    module("mypy", &["--no-error-summary"])?;
+    let interpreter = python.display().to_string();
+    module("pyright", &["--pythonpath", &interpreter])?;
+    // Most of the time they wait.
+    module("pytest", &["--quiet", "--numprocesses=4"])?;
+
+    // In a folder of its own, with nothing but what the package asks for.
+    let empty = tempfile::tempdir_in(work)?;
+    python_environment(&empty.path().join("environment"), &[&wheel])?;
+    run(Command::new("environment/bin/python")
+        .args(["-c", "import mainspring; mainspring.Client().close()"])
+        .current_dir(empty.path()))
+}
+
+/// Installs what the lock file names, unless npm has done that since it changed.
+fn install_typescript() -> anyhow::Result<()> {
+    let changed =
+        |file: &str| std::fs::metadata(Path::new(TYPESCRIPT_CLIENT).join(file))?.modified();
+    let lock = changed("package-lock.json")?;
+    if changed("node_modules/.package-lock.json").is_ok_and(|installed| installed >= lock) {
+        return Ok(());
+    }
+    npm(&["ci", "--no-audit", "--no-fund", "--silent"])
+}
+
+fn npm(arguments: &[&str]) -> anyhow::Result<()> {
+    let npm = needed("npm", &["nodejs", "npm"])?;
+    run(Command::new(npm)
+        .args(arguments)
+        .current_dir(TYPESCRIPT_CLIENT))
+}
