@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub mod agents;
+mod asking;
 pub mod blobs;
 pub mod cancel;
 pub mod deliver;
@@ -23,5 +24,6 @@ pub mod skills;
 pub mod spending;
 pub mod stream;
 pub(crate) mod time;
+pub mod vectors;
 pub mod watch;
 pub mod webhooks;

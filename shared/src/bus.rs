@@ -29,8 +29,9 @@ pub enum Topic {
     Pauses,
     /// Live events of one session: a JSON list of `LiveEvent`s. Processes that stream it listen.
     Live(SessionKey),
-    /// Preview requests to workers: a JSON [`Ask`](crate::session::preview::Ask), answered on
-    /// [`Answers`](Self::Answers). Every worker listens, and the named one answers.
+    /// Requests to workers: a JSON [`Ask`](crate::session::preview::Ask) for a preview, or
+    /// [`VectorsAsk`](crate::memory::VectorsAsk), answered on [`Answers`](Self::Answers). Every worker
+    /// listens, and the named one answers.
     Asks,
     /// The answer to the request with this id; the requester listens.
     Answers(Uuid),

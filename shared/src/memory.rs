@@ -15,9 +15,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use crate::error::{Code, Coded};
-use crate::id::{MemoryId, SendId, SessionId, TenantId};
+use crate::id::{BootId, MemoryId, SendId, SessionId, TenantId};
 use crate::time::Timestamp;
 
 pub use self::account::{Account, PaidCall};
@@ -277,6 +278,11 @@ pub trait Embedder: Send + Sync + Debug {
     /// The expected cost of a call for these texts; charged if the call's outcome is unknown.
     fn expected(&self, texts: &[String]) -> PaidCall;
 
+    /// Its model, as callers of the API name it: `PROVIDER/MODEL`.
+    fn name(&self) -> String {
+        self.expected(&[]).model
+    }
+
     /// The variant that uses a key which tenants may bring themselves; `None` if it uses no key.
     fn keyed(&self) -> Option<&dyn KeyedEmbedder> {
         None
@@ -309,6 +315,41 @@ impl Embedded {
             paid: None,
         }
     }
+}
+
+/// A request for vectors to a worker: only workers have the keys of providers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VectorsAsk {
+    /// The request's id; also the topic on which the answer is published.
+    pub id: Uuid,
+    /// The worker that should answer.
+    pub boot: BootId,
+    /// Who pays.
+    pub tenant: TenantId,
+    /// The model, by the [name](Embedder::name) that the worker has published.
+    pub model: String,
+    /// What to compute the vectors of.
+    pub texts: Vec<String>,
+}
+
+/// The answer to a request for vectors.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VectorsMade {
+    /// The vectors.
+    Vectors {
+        /// One for each text, in order.
+        vectors: Vec<Vec<f32>>,
+        /// The tokens of the texts.
+        tokens: u64,
+    },
+    /// There are none, for this reason.
+    Refused {
+        /// The error code.
+        code: Code,
+        /// What happened.
+        detail: String,
+    },
 }
 
 #[cfg(test)]

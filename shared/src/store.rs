@@ -108,9 +108,9 @@ pub use sends::{
     RefuseReason, Sends, Target,
 };
 pub use sessions::{
-    CALLS_EACH, CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, ERASED_MS_MIN,
-    Erased, FoldAtRest, FoldedAtRest, ImportSession, NewSession, PruneOutcome, PruneSession,
-    PruneTo, STAGED_MS, SessionPatch, Sessions, UpdateOutcome,
+    AppendCopies, CALLS_EACH, CopiesOutcome, CreateOutcome, DeleteOutcome, DeletedSession,
+    ERASED_AT_ONCE, ERASED_MS_MIN, Erased, FoldAtRest, FoldedAtRest, ImportSession, NewSession,
+    PruneOutcome, PruneSession, PruneTo, STAGED_MS, SessionPatch, Sessions, UpdateOutcome,
 };
 pub use skills::{
     ListSkills, PublishSkill, PublishSkillOutcome, SKILL_VERSIONS_MAX, SkillVersion, Skills,

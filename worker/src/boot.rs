@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mainspring_shared::id::{BootId, SessionKey};
+use mainspring_shared::model::PublishedModels;
 use mainspring_shared::store::{NewBoot, Renewal, Role};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::Published;
@@ -297,6 +298,10 @@ async fn register(parts: &Parts) -> mainspring_shared::store::Result<Option<Life
     let config = &parts.config;
     let id = BootId(parts.entropy.random_id());
     let fence_at = parts.clock.monotonic() + usable(config.lease_ttl);
+    let models = PublishedModels {
+        vectors: parts.sources.memories.embedder().map(|own| own.name()),
+        ..parts.providers.published()
+    };
     let boot = NewBoot {
         id,
         role: Role::Worker,
@@ -306,7 +311,7 @@ async fn register(parts: &Parts) -> mainspring_shared::store::Result<Option<Life
         ttl: config.lease_ttl,
         protocol: mainspring_shared::store::PROTOCOL,
         tools: Published {
-            models: Some(parts.providers.published()),
+            models: Some(models),
             ..parts.tools.published()
         },
     };

@@ -191,6 +191,7 @@ pub async fn run_counted(
         again(&kernel, "dispatches", dispatched::listen),
         again(&kernel, "previews", preview::answer),
         again(&kernel, "embeddings", embedding::run),
+        again(&kernel, "vectors", embedding::answer),
         again(&kernel, "learning", learning::run),
     ];
     let stop = Box::pin(kernel.lifecycle.stopping());

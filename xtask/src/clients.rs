@@ -1,8 +1,9 @@
-//! Generated clients: generated from the server's own description, compiled, and used; and OpenAI's own clients,
-//! unmodified, which use the server as if it were OpenAI's.
+//! Generated clients: generated from the server's own description, compiled, and used; and OpenAI's own clients and
+//! the frameworks above them, unmodified, which use the server as if it were OpenAI's.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
@@ -26,6 +27,25 @@ const NODE: [&str; 5] = [
 const OPENAI_PYTHON: [&str; 1] = ["openai==3.54.0"];
 const OPENAI_NODE: [&str; 1] = ["openai@6.49.0"];
 
+/// Frameworks that speak to OpenAI's API, with an example of each.
+const FRAMEWORKS_PYTHON: [&str; 4] = [
+    "openai-agents==0.24.0",
+    "langchain-openai==1.7.4",
+    "pydantic-ai-slim[openai]==2.68.0",
+    "litellm==1.110.2",
+];
+const FRAMEWORKS_NODE: [&str; 3] = ["ai@6.0.325", "@ai-sdk/openai@3.0.141", "zod@4.6.7"];
+
+/// The examples, which are all that a user sees of it.
+const EXAMPLES: &str = "examples/openai";
+const EXAMPLES_PYTHON: [&str; 4] = [
+    "agents_sdk.py",
+    "langchain_chat.py",
+    "pydantic_agent.py",
+    "litellm_client.py",
+];
+const EXAMPLE_NODE: &str = "ai_sdk.mjs";
+
 /// The programs for each client: one that uses it, and one that receives webhooks and verifies them
 /// with the standard's own library.
 const PROGRAMS: [&str; 2] = ["use", "webhooks"];
@@ -47,24 +67,86 @@ pub(crate) fn check() -> anyhow::Result<()> {
     check_python(&python, &work, &description, &server.url)?;
     check_typescript(&node, &description, &server.url)?;
     check_openai(&work, &server.url)?;
+    check_frameworks(&work, &server.url)?;
+    drop(server);
+    check_deaths(&work, &binary)?;
     own_clients::check(&work, &binary)
+}
+
+/// Runs the example of each framework. All that they are told is where the API is.
+fn check_frameworks(work: &Path, server: &str) -> anyhow::Result<()> {
+    let settings = [
+        ("OPENAI_BASE_URL", format!("{server}/v1")),
+        ("OPENAI_API_KEY", "sk-no-key-is-needed".to_owned()),
+        // They would tell their makers of what they do.
+        ("OPENAI_AGENTS_DISABLE_TRACING", "1".to_owned()),
+        ("LITELLM_LOCAL_MODEL_COST_MAP", "True".to_owned()),
+    ];
+    let python = installed(work, "frameworks-python", &FRAMEWORKS_PYTHON, |folder| {
+        python_environment(folder, &FRAMEWORKS_PYTHON)
+    })?;
+    for name in EXAMPLES_PYTHON {
+        let mut program = Command::new(python.join("bin/python"));
+        program.envs(settings.clone());
+        run(program.arg(Path::new(EXAMPLES).join(name)))?;
+    }
+    let node = installed(work, "frameworks-node", &FRAMEWORKS_NODE, |folder| {
+        npm_project(folder, &FRAMEWORKS_NODE)
+    })?;
+    std::fs::copy(
+        Path::new(EXAMPLES).join(EXAMPLE_NODE),
+        node.join(EXAMPLE_NODE),
+    )?;
+    let mut program = Command::new("node");
+    program.current_dir(node).envs(settings);
+    run(program.arg(EXAMPLE_NODE))
 }
 
 /// Plays one list of calls with both of OpenAI's clients.
 fn check_openai(work: &Path, server: &str) -> anyhow::Result<()> {
+    for mut program in with_openai(work, "as_openai")? {
+        run(program.arg(server))?;
+    }
+    Ok(())
+}
+
+/// A program in Python and in JavaScript, each with OpenAI's client.
+fn with_openai(work: &Path, name: &str) -> anyhow::Result<[Command; 2]> {
     let python = installed(work, "openai-python", &OPENAI_PYTHON, |folder| {
         python_environment(folder, &OPENAI_PYTHON)
     })?;
-    let mut program = Command::new(python.join("bin/python"));
-    run(program.arg("tests/clients/as_openai.py").arg(server))?;
     let node = installed(work, "openai-node", &OPENAI_NODE, |folder| {
         npm_project(folder, &OPENAI_NODE)
     })?;
-    for name in ["as_openai.mjs", "openai.json"] {
+    let script = format!("{name}.mjs");
+    for name in [script.as_str(), "openai.json"] {
         std::fs::copy(Path::new("tests/clients").join(name), node.join(name))?;
     }
-    let mut program = Command::new("node");
-    run(program.current_dir(node).args(["as_openai.mjs", server]))
+    let mut in_python = Command::new(python.join("bin/python"));
+    in_python.arg(format!("tests/clients/{name}.py"));
+    let mut in_node = Command::new("node");
+    in_node.current_dir(node).arg(script);
+    Ok([in_python, in_node])
+}
+
+/// Kills the scheduler and the worker while a client reads an answer.
+fn check_deaths(work: &Path, binary: &Path) -> anyhow::Result<()> {
+    for mut program in with_openai(work, "outlive")? {
+        let data = tempfile::tempdir()?;
+        let port = tools::free_port()?;
+        let mut server = serve_at(binary, data.path(), port, "-KILL")?;
+        program.arg(&server.url).stdout(Stdio::piped());
+        let mut reader = program.spawn()?;
+        let said = reader.stdout.take().context("its output")?;
+        if BufReader::new(said).lines().next().transpose()?.is_some() {
+            drop(server);
+            server = serve_at(binary, data.path(), port, "-KILL")?;
+        }
+        let status = reader.wait()?;
+        anyhow::ensure!(status.success(), "{program:?} ended with {status}");
+        drop(server);
+    }
+    Ok(())
 }
 
 /// A Node project with these packages.
@@ -93,10 +175,17 @@ fn node(work: &Path) -> anyhow::Result<PathBuf> {
 
 /// Starts a local server with the `demo` model, which requires no key.
 pub(crate) fn serve(binary: &Path) -> anyhow::Result<Server> {
+    let data = tempfile::tempdir()?;
+    let mut server = serve_at(binary, data.path(), tools::free_port()?, "-TERM")?;
+    server.keep(data);
+    Ok(server)
+}
+
+/// Starts such a server with its data in this folder, which is ended by this signal.
+fn serve_at(binary: &Path, data: &Path, port: u16, signal: &'static str) -> anyhow::Result<Server> {
     let folder = tempfile::tempdir()?;
-    let port = tools::free_port()?;
     let url = format!("http://127.0.0.1:{port}");
-    let mut command = server::command(None, "TERM", binary);
+    let mut command = server::command(None, signal.trim_start_matches('-'), binary);
     command
         .args([
             "dev",
@@ -104,7 +193,7 @@ pub(crate) fn serve(binary: &Path) -> anyhow::Result<Server> {
             &format!("127.0.0.1:{port}"),
             "--data-dir",
         ])
-        .arg(folder.path().join("data"))
+        .arg(data)
         .args(["--provider", "demo"]);
     // The programs do not expect the settings of the user who runs this.
     for name in tools::settings() {
@@ -113,12 +202,13 @@ pub(crate) fn serve(binary: &Path) -> anyhow::Result<Server> {
     // The programs' endpoints are on this machine, and wait for each message.
     command
         .env("MAINSPRING_SCHEDULER_WEBHOOK_ALLOW_PRIVATE", "127.0.0.1")
-        .env("MAINSPRING_SCHEDULER_WEBHOOK_INTERVAL", "50ms");
+        .env("MAINSPRING_SCHEDULER_WEBHOOK_INTERVAL", "50ms")
+        .env("MAINSPRING_MEMORY_EMBEDDINGS_MODEL", "demo");
     let is_up = {
         let url = format!("{url}/readyz");
         move || fetch(&url, Path::new("/dev/null")).is_ok()
     };
-    Server::start("mainspring", url, folder, "-TERM", command, is_up)
+    Server::start("mainspring", url, folder, signal, command, is_up)
 }
 
 /// Downloads a local URL to a file.

@@ -21,7 +21,7 @@ pub(crate) struct Server {
     /// The signal that makes the server stop at once, since its data is discarded.
     signal: &'static str,
     /// Removed after the server is gone.
-    _folder: TempDir,
+    folders: Vec<TempDir>,
 }
 
 impl Server {
@@ -48,7 +48,7 @@ impl Server {
             url,
             child,
             signal,
-            _folder: folder,
+            folders: vec![folder],
         };
         let looks = START.as_millis() / LOOK.as_millis();
         for _ in 0..looks {
@@ -65,6 +65,11 @@ impl Server {
             std::thread::sleep(LOOK);
         }
         bail!("{name} is not ready after {START:?}:\n{}", tail(&log));
+    }
+
+    /// Keeps another folder for as long as the server lives.
+    pub(crate) fn keep(&mut self, folder: TempDir) {
+        self.folders.push(folder);
     }
 }
 

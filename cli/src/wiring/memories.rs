@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_providers::Embeddings;
+use mainspring_providers::{DemoVectors, Embeddings, Kind};
 use mainspring_runtime::Choice as _;
 use mainspring_shared::agent::memory::BUILTIN;
 use mainspring_shared::entropy::Entropy;
@@ -79,6 +79,10 @@ fn embedder(config: &Config) -> Result<Option<Arc<dyn Embedder>>, Failure> {
             settings_of(name, provider)
         }
     };
+    if provider.kind == Kind::Demo {
+        let made = DemoVectors::new(&provider.name, model, settings.dimensions);
+        return Ok(Some(Arc::new(made)));
+    }
     // Queries have their own shorter limit; entries are given more time.
     let patience = settings.timeout.max(PATIENCE);
     let made = Embeddings::open(&provider, model, settings.dimensions, patience);

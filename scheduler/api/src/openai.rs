@@ -4,9 +4,11 @@
 //! client answered), a conversation is a session, a model is a published agent or a provider's model. Nothing is stored
 //! for it besides what a sender says about a send.
 
+mod answer;
 mod body;
 mod chat;
 mod conversations;
+mod embeddings;
 mod encode;
 mod error;
 mod given;
@@ -17,6 +19,7 @@ mod listen;
 mod models;
 mod once;
 mod pages;
+mod references;
 mod responses;
 mod settings;
 mod stream;
@@ -37,6 +40,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
         .merge(responses::routes())
         .merge(chat::routes())
         .merge(conversations::routes())
+        .merge(embeddings::routes())
         .merge(models::routes())
 }
 

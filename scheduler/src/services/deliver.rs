@@ -12,7 +12,7 @@ use crate::app::{App, each};
 use crate::error::Error;
 
 /// Maximum number of undelivered items in a session's inbox.
-const ITEMS_MAX: i64 = 1_000;
+pub const ITEMS_MAX: i64 = 1_000;
 
 /// How a message was delivered instead of becoming a send of its own.
 #[derive(Debug, Clone)]

@@ -6,26 +6,19 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures::StreamExt as _;
-use futures::stream::BoxStream;
 use mainspring_shared::agent::SendOptions;
-use mainspring_shared::bus::{Notice, Topic};
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{BootId, SessionKey};
+use mainspring_shared::id::SessionKey;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::session::preview::{Answered, Ask, Preview, PreviewLimit};
-use mainspring_shared::store::Role;
 
 use crate::app::App;
 use crate::error::Error;
+use crate::services::asking::{ASKED_MAX, asked, workers};
 use crate::services::{blobs, limits};
 
 /// How long a worker may take to answer. It may have to ask MCP servers for their tools.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Maximum number of workers that are asked, one after the other.
-const ASKED_MAX: usize = 2;
 
 /// What is previewed.
 #[derive(Debug, Default)]
@@ -65,7 +58,7 @@ pub async fn preview(app: &App, key: SessionKey, of: PreviewOf) -> Result<Previe
             content: content.clone(),
             with_request: of.with_request,
         };
-        match asked(app, &ask).await {
+        match asked(app, ask.id, &ask, PATIENCE).await {
             Some(Answered::Preview(mut preview)) => {
                 // Limits of tenants and agents apply when a send is accepted, so only to one that
                 // is not stored yet.
@@ -93,45 +86,4 @@ pub async fn preview(app: &App, key: SessionKey, of: PreviewOf) -> Result<Previe
 
 fn away(detail: String) -> Error {
     Error::new(Code::StoreUnavailable, detail)
-}
-
-/// The live workers of a pool, least loaded first.
-async fn workers(app: &App, pool: &str) -> Result<Vec<BootId>, Error> {
-    let now = app.store.now().await?;
-    let boots = app.store.list_boots().await?.into_iter();
-    let alive = boots.filter(|boot| {
-        boot.role == Role::Worker
-            && boot.pool == pool
-            && boot.dead_at.is_none()
-            && boot.lease_until > now
-    });
-    let mut alive: Vec<_> = alive.collect();
-    alive.sort_by_key(|boot| (boot.in_flight, boot.started_at));
-    Ok(alive.into_iter().map(|boot| boot.id).collect())
-}
-
-/// The answer of the worker that is asked; none if it does not answer in time.
-async fn asked(app: &App, ask: &Ask) -> Option<Answered> {
-    let json = serde_json::to_vec(ask).ok()?;
-    let late = app.clock.sleep(PATIENCE);
-    let answer = async {
-        let answers = app.bus().subscribe(Topic::Answers(ask.id)).await;
-        app.bus().publish(Topic::Asks, Bytes::from(json));
-        first(answers).await
-    };
-    tokio::select! {
-        biased;
-        answer = answer => answer,
-        () = late => None,
-    }
-}
-
-async fn first(mut answers: BoxStream<'static, Notice>) -> Option<Answered> {
-    while let Some(notice) = answers.next().await {
-        match notice {
-            Notice::Payload(json) => return serde_json::from_slice(&json).ok(),
-            Notice::Gap => {}
-        }
-    }
-    None
 }

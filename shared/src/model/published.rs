@@ -23,6 +23,9 @@ pub struct PublishedModels {
     /// The models, as `MODEL` or `PROVIDER/MODEL`, that its configuration gives a price.
     #[serde(default)]
     pub priced: BTreeSet<String>,
+    /// The model that it computes vectors with, as `PROVIDER/MODEL`, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vectors: Option<String>,
 }
 
 /// Names that people put before a model although no provider is configured under them: kinds of providers, and vendors.
@@ -62,6 +65,14 @@ impl PublishedModels {
         ))
     }
 
+    /// Whether the worker computes vectors with this model, as `MODEL` or `PROVIDER/MODEL`.
+    pub fn has_vectors_of(&self, model: &str) -> bool {
+        let own = self.vectors.as_deref();
+        own.is_some_and(|own| {
+            own == model || own.split_once('/').is_some_and(|(_, name)| name == model)
+        })
+    }
+
     /// Whether the worker can tell what a call of this model costs, and which model that is; agents
     /// name it as `MODEL` or `PROVIDER/MODEL`. `None` if this release cannot know: the worker may
     /// know more models, or has none by that name.
@@ -98,6 +109,7 @@ mod tests {
             ]
             .into(),
             priced: ["local/llama3".to_owned(), "cheap".to_owned()].into(),
+            vectors: None,
         }
     }
 
@@ -138,6 +150,18 @@ mod tests {
         assert_eq!(lacks("llama3").as_deref(), Some("main/llama3"));
         assert_eq!(lacks("other/llama3").as_deref(), Some("other/llama3"));
         assert_eq!(published.lacks_price(None).as_deref(), Some("main/mine"));
+    }
+
+    #[test]
+    fn a_model_for_vectors_is_named_with_or_without_its_provider() {
+        let published = PublishedModels {
+            vectors: Some("main/org/embed".into()),
+            ..published()
+        };
+        assert!(published.has_vectors_of("main/org/embed"));
+        assert!(published.has_vectors_of("org/embed"));
+        assert!(!published.has_vectors_of("embed"));
+        assert!(!super::PublishedModels::default().has_vectors_of(""));
     }
 
     #[test]

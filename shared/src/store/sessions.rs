@@ -30,6 +30,12 @@ pub trait Sessions: Send + Sync {
     /// With an idempotency key a repeat creates nothing.
     async fn import_session(&self, item: ImportSession) -> Result<CreateOutcome>;
 
+    /// Adds copied messages behind the transcript of a session, of which nothing may run, wait or be queued. They keep
+    /// their sends and times, with epoch 0, and have no steps, calls or usage. Increments `context_version`.
+    ///
+    /// A repeat, recognised by the first message's send, adds nothing.
+    async fn append_copies(&self, item: AppendCopies) -> Result<CopiesOutcome>;
+
     /// Changes a session's agent (as a new version), metadata or lifecycle. Fields of the patch
     /// that are `None` are unchanged.
     async fn update_session(&self, key: SessionKey, patch: SessionPatch) -> Result<UpdateOutcome>;
@@ -94,6 +100,7 @@ macro_rules! sessions_methods {
             write import_session(
                 item: $crate::store::ImportSession
             ) -> $crate::store::CreateOutcome;
+            write append_copies(item: $crate::store::AppendCopies) -> $crate::store::CopiesOutcome;
             write prune_session(item: $crate::store::PruneSession) -> $crate::store::PruneOutcome;
             write fold_at_rest(item: $crate::store::FoldAtRest) -> $crate::store::FoldedAtRest;
             write update_session(
@@ -200,6 +207,36 @@ pub struct ImportSession {
     /// Whether another page follows, within [`STAGED_MS`]. The session is invisible until the last
     /// page is stored; if no further page comes, its rows are removed like those of a deleted session.
     pub more: bool,
+}
+
+/// Messages to add behind a session's transcript.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AppendCopies {
+    /// The session.
+    pub key: SessionKey,
+    /// The messages, in order, at least one; stored as converted by [`copies`](crate::message::copies).
+    pub messages: Vec<Message>,
+}
+
+impl AppendCopies {
+    /// How many of the last messages are searched for those of an earlier request.
+    pub const SEARCHED: i64 = 256;
+}
+
+/// The outcome of adding messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopiesOutcome {
+    /// They are there, from this number on.
+    Appended {
+        /// The `seq` of the first one.
+        first_seq: i64,
+    },
+    /// No such session.
+    NotFound,
+    /// The session is closed.
+    Closed,
+    /// A send of the session is not final.
+    Busy,
 }
 
 /// How long an import in pages waits for the next page, in milliseconds.

@@ -3,15 +3,19 @@
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::list::ListName;
 use mainspring_shared::message::{Message, copies_behind};
-use mainspring_shared::store::{CreateOutcome, ImportSession, STAGED_MS};
+use mainspring_shared::session::Lifecycle;
+use mainspring_shared::store::{
+    AppendCopies, CopiesOutcome, CreateOutcome, ImportSession, STAGED_MS,
+};
 use serde::Serialize;
 
 use crate::db::sql;
 use crate::fault::Result;
 use crate::folds;
+use crate::hot;
 use crate::lists;
 use crate::projections;
-use crate::query::statement;
+use crate::query::{query_scalar, statement};
 use crate::rows::json;
 use crate::sessions;
 use crate::store::Tx;
@@ -82,6 +86,42 @@ pub(crate) async fn import(tx: &mut Tx, item: ImportSession) -> Result<CreateOut
     lists::copy(tx, key.tenant, &ListName::Todo(key.session), &item.todo).await?;
     lists::copy(tx, key.tenant, &ListName::Notes(key.session), &item.notes).await?;
     Ok(CreateOutcome::Created(record))
+}
+
+/// Adds messages behind a transcript.
+pub(crate) async fn append(tx: &mut Tx, item: AppendCopies) -> Result<CopiesOutcome> {
+    let key = item.key;
+    let Some(session) = hot::load(tx, key).await? else {
+        return Ok(CopiesOutcome::NotFound);
+    };
+    let first_seq = session.hot.next_seq;
+    if let Some(first) = item.messages.first() {
+        let known: Option<Option<i64>> = query_scalar(sql!("messages/first_of"))
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(first_seq - AppendCopies::SEARCHED)
+            .bind(first.send_id.0)
+            .fetch_optional(tx.conn())
+            .await?;
+        if let Some(first_seq) = known.flatten() {
+            return Ok(CopiesOutcome::Appended { first_seq });
+        }
+    }
+    if session.hot.lifecycle == Lifecycle::Closed {
+        return Ok(CopiesOutcome::Closed);
+    }
+    if !session.hot.is_at_rest() {
+        return Ok(CopiesOutcome::Busy);
+    }
+    let messages = copies_behind(item.messages, first_seq - 1);
+    copy(tx, key, &messages).await?;
+    statement(sql!("messages/appended"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(first_seq + messages.len() as i64)
+        .execute(tx.conn())
+        .await?;
+    Ok(CopiesOutcome::Appended { first_seq })
 }
 
 /// Extends the time of a session whose messages arrive in pages. Returns whether it still exists.

@@ -8,9 +8,9 @@ use mainspring_shared::session::transition::{self, Grant};
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::store;
 use mainspring_shared::store::{
-    CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, Erased, FoldAtRest, FoldedAtRest,
-    IdempotencyKey, ImportSession, ListSessions, NewSession, Page, PruneOutcome, PruneSession,
-    SessionPatch, SessionUsage, Sessions, UpdateOutcome,
+    AppendCopies, CopiesOutcome, CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE,
+    Erased, FoldAtRest, FoldedAtRest, IdempotencyKey, ImportSession, ListSessions, NewSession,
+    Page, PruneOutcome, PruneSession, SessionPatch, SessionUsage, Sessions, UpdateOutcome,
 };
 use uuid::Uuid;
 
@@ -35,6 +35,11 @@ impl Sessions for SqlStore {
 
     async fn import_session(&self, item: ImportSession) -> store::Result<CreateOutcome> {
         self.write(item, |tx, item| Box::pin(import::import(tx, item)))
+            .await
+    }
+
+    async fn append_copies(&self, item: AppendCopies) -> store::Result<CopiesOutcome> {
+        self.write(item, |tx, item| Box::pin(import::append(tx, item)))
             .await
     }
 

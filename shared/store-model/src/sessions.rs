@@ -12,10 +12,10 @@ use mainspring_shared::session::fold;
 use mainspring_shared::session::transition;
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::store::{
-    CALLS_EACH, CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, ERASED_MS_MIN,
-    Erased, FoldAtRest, FoldedAtRest, IdempotencyKey, ImportSession, ListSessions, NewSession,
-    Page, PruneOutcome, PruneSession, Result, STAGED_MS, SessionPatch, SessionUsage, Sessions,
-    UpdateOutcome,
+    AppendCopies, CALLS_EACH, CopiesOutcome, CreateOutcome, DeleteOutcome, DeletedSession,
+    ERASED_AT_ONCE, ERASED_MS_MIN, Erased, FoldAtRest, FoldedAtRest, IdempotencyKey, ImportSession,
+    ListSessions, NewSession, Page, PruneOutcome, PruneSession, Result, STAGED_MS, SessionPatch,
+    SessionUsage, Sessions, UpdateOutcome,
 };
 use mainspring_shared::time::Timestamp;
 
@@ -40,6 +40,11 @@ impl Sessions for ModelStore {
     async fn import_session(&self, item: ImportSession) -> Result<CreateOutcome> {
         let (mut state, now) = self.begin();
         Ok(import(&mut state, now, item))
+    }
+
+    async fn append_copies(&self, item: AppendCopies) -> Result<CopiesOutcome> {
+        let (mut state, _) = self.begin();
+        Ok(append(&mut state, item))
     }
 
     async fn update_session(&self, key: SessionKey, patch: SessionPatch) -> Result<UpdateOutcome> {
@@ -327,6 +332,31 @@ fn fold_at_rest(state: &mut State, now: Timestamp, item: FoldAtRest) -> FoldedAt
     let fold = fold.at(session.hot.context_version, item.send_id, now);
     fold::attach(&mut session.transcript.folds, fold);
     FoldedAtRest::Attached { step }
+}
+
+pub(crate) fn append(state: &mut State, item: AppendCopies) -> CopiesOutcome {
+    let session = state.sessions.get_mut(&item.key);
+    let Some(session) = session.filter(|s| s.hot.lifecycle != Lifecycle::Deleted) else {
+        return CopiesOutcome::NotFound;
+    };
+    let first_seq = session.hot.next_seq;
+    let messages = &mut session.transcript.messages;
+    let send = item.messages.first().map(|message| message.send_id);
+    let mut known = messages.range(first_seq - AppendCopies::SEARCHED..);
+    if let Some((seq, _)) = known.find(|(_, message)| Some(message.send_id) == send) {
+        return CopiesOutcome::Appended { first_seq: *seq };
+    }
+    if session.hot.lifecycle == Lifecycle::Closed {
+        return CopiesOutcome::Closed;
+    }
+    if !session.hot.is_at_rest() {
+        return CopiesOutcome::Busy;
+    }
+    let copies = copies_behind(item.messages, first_seq - 1).into_iter();
+    messages.extend(copies.map(|message| (message.seq, message)));
+    session.hot.next_seq += messages.range(first_seq..).count() as i64;
+    session.hot.context_version += 1;
+    CopiesOutcome::Appended { first_seq }
 }
 
 pub(crate) fn prune(state: &mut State, item: PruneSession) -> PruneOutcome {

@@ -1,20 +1,24 @@
 //! Creating sessions with imported transcripts.
 
-use mainspring_shared::id::SessionId;
+use mainspring_shared::id::{BootId, SessionId};
 use mainspring_shared::list::ListName;
 use mainspring_shared::message::{Message, copies_behind};
-use mainspring_shared::session::{SessionRecord, SessionStatus};
-use mainspring_shared::store::{CreateOutcome, Error, ImportSession, Result, STAGED_MS};
+use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
+use mainspring_shared::store::{
+    AppendCopies, CopiesOutcome, CreateOutcome, Error, ImportSession, Result, STAGED_MS,
+};
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
 
 use crate::accept::lookup;
 use crate::columns::{KeyColumns, ParentColumns, json, maybe_text, metadata, text};
 use crate::folds;
 use crate::group::{Group, drive};
+use crate::ledger::Ledger;
 use crate::lists;
 use crate::projections;
-use crate::retry::{Fault, PgQuery, Pool, sql};
+use crate::retry::{Attempts, Fault, PgQuery, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns};
 
 pub(crate) async fn import(
@@ -25,6 +29,81 @@ pub(crate) async fn import(
     item.messages = copies_behind(item.messages, item.behind);
     let outcome = drive(pool, &Import { at }, &[item]).await?.pop();
     Ok(outcome.expect("one item has one outcome"))
+}
+
+/// Adds messages behind a transcript. A repeat finds those of the first attempt.
+pub(crate) async fn append(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    item: AppendCopies,
+) -> Result<CopiesOutcome> {
+    let mut attempts = Attempts::default();
+    loop {
+        let appended = attempts.on(pool, async |connection| {
+            append_once(connection, at, item.clone()).await
+        });
+        match appended.await {
+            Ok(outcome) => return Ok(outcome),
+            Err(fault) => match attempts.weigh(fault)? {
+                Verdict::Again | Verdict::Lost => {}
+                Verdict::BadData(error) => return Err(error),
+            },
+        }
+    }
+}
+
+async fn append_once(
+    connection: &mut PgConnection,
+    at: Option<Timestamp>,
+    item: AppendCopies,
+) -> std::result::Result<CopiesOutcome, Fault> {
+    let key = item.key;
+    let mut tx = connection.begin().await?;
+    let nobody = BootId(Uuid::nil());
+    let ledger = Ledger::lock(&mut tx, at, nobody, [key]).await?;
+    let hot = ledger.hot.get(&key).map(|hot| &hot.row);
+    let Some(hot) = hot.filter(|hot| hot.lifecycle != Lifecycle::Deleted) else {
+        tx.rollback().await?;
+        return Ok(CopiesOutcome::NotFound);
+    };
+    let first_seq = hot.next_seq;
+    if let Some(first) = item.messages.first() {
+        let row = sql!("sessions/first_of")
+            .bind(key.tenant.0)
+            .bind(key.session.0)
+            .bind(first_seq - AppendCopies::SEARCHED)
+            .bind(first.send_id.0)
+            .fetch_one(&mut *tx)
+            .await?;
+        let known: Option<i64> = Fields::new(&row, "messages").take("seq")?;
+        if let Some(first_seq) = known {
+            tx.rollback().await?;
+            return Ok(CopiesOutcome::Appended { first_seq });
+        }
+    }
+    if hot.lifecycle == Lifecycle::Closed || !hot.is_at_rest() {
+        let is_closed = hot.lifecycle == Lifecycle::Closed;
+        tx.rollback().await?;
+        return Ok(if is_closed {
+            CopiesOutcome::Closed
+        } else {
+            CopiesOutcome::Busy
+        });
+    }
+    let messages = copies_behind(item.messages, first_seq - 1);
+    let query = sql!("sessions/stage_messages")
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(first_seq - 1);
+    bind_messages(query, &messages).execute(&mut *tx).await?;
+    sql!("sessions/appended")
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(first_seq + messages.len() as i64)
+        .execute(&mut *tx)
+        .await?;
+    tx.commit().await?;
+    Ok(CopiesOutcome::Appended { first_seq })
 }
 
 struct Import {

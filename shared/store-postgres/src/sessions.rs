@@ -9,9 +9,10 @@ use mainspring_shared::session::hot::SendState;
 use mainspring_shared::session::transition;
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
 use mainspring_shared::store::{
-    CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE, Erased, Error, FoldAtRest,
-    FoldedAtRest, IdempotencyKey, ImportSession, ListSessions, NewSession, Page, PruneOutcome,
-    PruneSession, Result, SessionPatch, SessionUsage, Sessions, UpdateOutcome,
+    AppendCopies, CopiesOutcome, CreateOutcome, DeleteOutcome, DeletedSession, ERASED_AT_ONCE,
+    Erased, Error, FoldAtRest, FoldedAtRest, IdempotencyKey, ImportSession, ListSessions,
+    NewSession, Page, PruneOutcome, PruneSession, Result, SessionPatch, SessionUsage, Sessions,
+    UpdateOutcome,
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
@@ -57,6 +58,10 @@ impl Sessions for PostgresStore {
 
     async fn erase_session(&self, key: SessionKey, limit: u32) -> Result<Erased> {
         erase::erase(&self.pools.writers, self.at, key, limit).await
+    }
+
+    async fn append_copies(&self, item: AppendCopies) -> Result<CopiesOutcome> {
+        import::append(&self.pools.writers, self.at, item).await
     }
 
     async fn prune_session(&self, item: PruneSession) -> Result<PruneOutcome> {

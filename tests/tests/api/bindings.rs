@@ -60,6 +60,8 @@ impl Resources {
         made(api, key, "/v1/skills", &skill).await;
         let webhook = json!({ "url": "https://example.com/x", "events": ["send.completed"] });
         let webhook = made(api, key, "/v1/webhooks", &webhook).await;
+        let hex = |id: &str| id[id.len() - 32..].to_owned();
+        let (of_session, of_send) = (hex(&session), hex(&send));
         Self(vec![
             ("/v1/sessions/{id}", session),
             ("/v1/sends/{id}", send),
@@ -69,6 +71,12 @@ impl Resources {
             ("/v1/webhooks/{id}", webhook),
             ("/v1/agents/{name}", agent.to_owned()),
             ("/v1/skills/{name}", "tidy".to_owned()),
+            ("/v1/conversations/{id}", format!("conv_{of_session}")),
+            ("/v1/responses/{id}", format!("resp_{of_send}")),
+            ("/v1/models/{id}", format!("agent/{agent}")),
+            ("{item_id}", format!("msg_{of_send}_in1")),
+            // Last, because there may be another one that has ended.
+            ("/v1/chat/completions/{id}", format!("chatcmpl-{of_send}")),
         ])
     }
 
@@ -81,6 +89,7 @@ impl Resources {
         let (kind, _) = prefix.rsplit_once('/').expect("a path");
         let rest = path[prefix.len()..]
             .replace("{call_id}", self.placeholder("{call_id}"))
+            .replace("{item_id}", self.placeholder("{item_id}"))
             .replace("{path}", file_or_node(prefix))
             .replace("{n}", "1")
             .replace("{alias}", "live")
@@ -121,6 +130,10 @@ fn body_of(method: &str, path: &str, call: &str) -> Value {
         ("POST", "/v1/tenants/{id}/erase") => json!({ "name": "blue" }),
         ("PATCH", "/v1/memories/{id}") | ("POST", "/v1/runs/{id}/nodes/{path}/steer") => {
             json!({ "text": "y" })
+        }
+        ("POST", "/v1/conversations/{id}") => json!({ "metadata": { "topic": "mine" } }),
+        ("POST", "/v1/conversations/{id}/items") => {
+            json!({ "items": [{ "role": "user", "content": "hi" }] })
         }
         ("POST", "/v1/runs/{id}/nodes/{path}/amend") => json!({ "output": "y" }),
         ("PATCH", "/v1/webhooks/{id}") => json!({ "events": ["send.failed"] }),
@@ -171,7 +184,7 @@ async fn finds_nothing(api: &Scheduler, key: &str, resources: &Resources, is_bou
         }
         asked += 1;
     }
-    assert!(asked > 45, "{asked}");
+    assert!(asked > 55, "{asked}");
     for list in [
         "/v1/sessions",
         "/v1/sends",
@@ -196,6 +209,31 @@ async fn finds_nothing(api: &Scheduler, key: &str, resources: &Resources, is_bou
     let batch = json!({ "timers": [timer] });
     let answer = ask(api, key, "POST", "/v1/timers:batch", &batch).await;
     assert_eq!(answer.ok(200)["results"][0]["status"], 404);
+    let named = |kind| {
+        json!([{ "type": kind, "id": resources.placeholder("{item_id}"), "output": "x",
+                                "call_id": resources.placeholder("{call_id}") }])
+    };
+    let said = json!({ "role": "user", "content": "x" });
+    for (member, value) in [
+        (
+            "conversation",
+            json!(resources.placeholder("/v1/conversations/{id}")),
+        ),
+        (
+            "previous_response_id",
+            json!(resources.placeholder("/v1/responses/{id}")),
+        ),
+        ("input", json!([named("item_reference")[0], said])),
+        ("input", named("function_call_output")),
+    ] {
+        let mut body = json!({ "model": "agent/mine", "input": "x", "background": true });
+        body[member] = value;
+        let answer = ask(api, key, "POST", "/v1/responses", &body).await;
+        assert_eq!(answer.status, 404, "{body}: {}", answer.text);
+    }
+    let models = ask(api, key, "GET", "/v1/models", &NONE).await;
+    let agent = resources.placeholder("/v1/models/{id}");
+    assert!(!models.text.contains(agent), "{}", models.text);
 }
 
 #[tokio::test]

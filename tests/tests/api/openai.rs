@@ -2,7 +2,9 @@
 
 mod chat;
 mod conversations;
+mod items;
 mod streams;
+mod vectors;
 
 use mainspring_shared::error::Code;
 use mainspring_shared::id::SendId;
@@ -240,7 +242,7 @@ async fn what_is_not_done_is_refused_by_name() {
         )
         .await;
     refused(&unknown, 404, None, "model_not_found");
-    for path in ["/v1/files", "/v1/embeddings", "/v1/audio/speech"] {
+    for path in ["/v1/files", "/v1/audio/speech"] {
         refused(&api.get(path).await, 404, None, "unsupported_endpoint");
     }
     assert_eq!(world.store.dump().await.expect("dumps").sessions.len(), 0);

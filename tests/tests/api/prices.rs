@@ -24,6 +24,7 @@ async fn worker(world: &World, id: u128, models: Option<&[&str]>) {
         ]
         .into(),
         priced: priced.iter().map(|name| (*name).to_owned()).collect(),
+        vectors: None,
     });
     let boot = NewBoot {
         id: BootId(uuid::Uuid::from_u128(id)),

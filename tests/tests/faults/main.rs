@@ -10,6 +10,7 @@ mod mcp;
 mod model;
 mod money;
 mod mysql;
+mod openai;
 mod pause;
 mod places;
 mod quota;

@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mainspring_shared::agent::{ExtractMode, MemorySpec};
+use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
-use mainspring_shared::memory::{Embedded, Embedder, Embedding, MemoryError, PaidCall};
+use mainspring_shared::memory::{
+    Embedded, Embedder, Embedding, MemoryError, PaidCall, VectorsMade,
+};
 use mainspring_shared::store::TenantUsageQuery;
 use mainspring_shared::time::Clock;
 use mainspring_shared::usage::{Purpose, Usage};
@@ -270,6 +273,39 @@ async fn what_vectors_cost_is_accounted_under_its_own_purpose() {
     let rows: u64 = session.paid.iter().map(|usage| usage.input_tokens).sum();
     assert_eq!(used.calls, session.paid.len() as u64 + 1);
     assert_eq!(used.usage.input_tokens, rows + 4);
+    world.audit().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn vectors_for_callers_are_computed_by_the_worker_and_paid_by_their_tenant() {
+    let (world, animals) = of_animals().await;
+    let _worker = world.worker("w", world.store.clone());
+    world.pass(Duration::from_secs(1)).await;
+    let pools = world.store.list_tools().await.expect("it answers");
+    let published = pools.iter().flat_map(|pool| pool.models.iter().flatten());
+    let names: Vec<_> = published.map(|models| models.vectors.as_deref()).collect();
+    assert_eq!(names, [Some("animals")]);
+    let made = world.vectors("w", "animals", &["one cat", "a car"]).await;
+    let vectors = vec![vec![1.0, 0.0], vec![0.0, 1.0]];
+    assert_eq!(made, VectorsMade::Vectors { vectors, tokens: 4 });
+    let refused = async |model: &str, text: &str| match world.vectors("w", model, &[text]).await {
+        VectorsMade::Refused { code, .. } => code,
+        made @ VectorsMade::Vectors { .. } => panic!("{made:?}"),
+    };
+    let away = Code::MemoryUnavailable;
+    assert_eq!(refused("other", "cat").await, away);
+    assert_eq!(refused("animals", "too long").await, Code::RequestInvalid);
+    assert_eq!(refused("animals", "panic").await, away);
+    // What a provider does not answer may be billed none the less.
+    animals.away.store(true, Ordering::Relaxed);
+    assert_eq!(refused("animals", "one more cat").await, away);
+    let all = TenantUsageQuery {
+        tenant: TenantId::DEFAULT,
+        from: Uuid::nil(),
+        until: Uuid::max(),
+    };
+    let used = world.store.tenant_usage(all).await.expect("it answers");
+    assert_eq!((used.calls, used.usage.input_tokens), (2, 4 + 3));
     world.audit().await;
 }
 

@@ -331,6 +331,7 @@ const OF_ONE: &[&str] = &[
     "register_boot",
     "renew_boot",
     "import_session",
+    "append_copies",
     "prune_session",
     "fold_at_rest",
     "update_session",

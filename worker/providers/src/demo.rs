@@ -21,10 +21,13 @@
 //! If the user's message has no text, it names what there was instead: `[image]`, `[file]`, or
 //! `(no text)`.
 //!
+//! Its vectors are made of the words of a text: see [`DemoVectors`].
+//!
 //! Malformed directives are plain text. After tool results, only `!stream` applies.
 
 mod directive;
 mod sample;
+mod vectors;
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -37,6 +40,7 @@ use mainspring_shared::time::Clock;
 use mainspring_shared::usage::Usage;
 
 use self::directive::{Directives, Fail};
+pub use self::vectors::DemoVectors;
 use crate::status;
 use mainspring_worker::llm::{Chunk, Finish, Model, Reply, Request, json};
 use mainspring_worker::llm::{Error, Wait};

@@ -23,8 +23,9 @@ use mainspring_worker::llm::Secret;
 /// outage.
 const REFUSES: [u16; 3] = [400, 413, 422];
 
-/// Maximum bytes of a response: the vectors of one text, as JSON.
+/// Maximum bytes of a response, as JSON: of one text, and of each further one.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
+const FURTHER_BYTES_MAX: usize = 256 << 10;
 
 /// A client that computes embeddings with one model.
 #[derive(Debug, Clone)]
@@ -148,6 +149,10 @@ impl Embedder for Embeddings {
         self.paid(texts.iter().map(|text| expect_tokens(text)).sum(), true)
     }
 
+    fn name(&self) -> String {
+        format!("{}/{}", self.provider, self.model)
+    }
+
     fn keyed(&self) -> Option<&dyn KeyedEmbedder> {
         Some(self)
     }
@@ -217,9 +222,11 @@ impl Embeddings {
                 why: "the embeddings' answer is too large".to_owned(),
             })
         };
+        let further = texts.len().saturating_sub(1);
+        let bytes_max = ANSWER_BYTES_MAX + FURTHER_BYTES_MAX * further;
         if response
             .content_length()
-            .is_some_and(|n| n > ANSWER_BYTES_MAX as u64)
+            .is_some_and(|n| n > bytes_max as u64)
         {
             return Err(too_large());
         }
@@ -229,7 +236,7 @@ impl Embeddings {
             let Some(piece) = piece.map_err(|error| broken(away(&error)))? else {
                 return Ok(bytes);
             };
-            if bytes.len() + piece.len() > ANSWER_BYTES_MAX {
+            if bytes.len() + piece.len() > bytes_max {
                 return Err(too_large());
             }
             bytes.extend_from_slice(&piece);

@@ -37,7 +37,7 @@ mod tools;
 mod transcript;
 mod usage;
 
-pub use demo::Demo;
+pub use demo::{Demo, DemoVectors};
 pub use embeddings::Embeddings;
 pub use extra::{ExtraFault, RequestExtra};
 pub use open::{SetupError, open};

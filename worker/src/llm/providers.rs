@@ -234,6 +234,7 @@ impl Providers {
                 .map(|(name, provider)| (name.to_string(), provider.model.clone()))
                 .collect(),
             priced: priced.map(|(name, _)| name.clone()).collect(),
+            vectors: None,
         }
     }
 

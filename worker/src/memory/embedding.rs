@@ -1,5 +1,5 @@
 //! Embeddings of the entries in the store, computed after they are saved, so that no send waits for
-//! them.
+//! them; and of texts for callers of the API.
 //!
 //! An entry is due from when it is saved until it has a vector. A worker takes due entries,
 //! including those that were saved through the API or whose workers crashed, and reserves them for
@@ -9,11 +9,16 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _};
-use mainspring_shared::error::Coded as _;
-use mainspring_shared::id::{SendId, SessionId};
-use mainspring_shared::memory::{Embedded, Embedder, MemoryError, PaidCall};
+use mainspring_shared::bus::{Notice, Topic};
+use mainspring_shared::error::{Code, Coded as _};
+use mainspring_shared::id::{SendId, SessionId, TenantId};
+use mainspring_shared::memory::{
+    Embedded, Embedder, MemoryError, PaidCall, VectorsAsk, VectorsMade,
+};
 use mainspring_shared::store::{ClaimUnembedded, PaidVectors, SetEmbedding, Unembedded};
+use tokio::sync::Semaphore;
 
 use super::builtin::{amount, embedder_of, vectors_aside};
 use crate::{Kernel, Parts, metrics};
@@ -123,37 +128,9 @@ async fn one(
     entry: Unembedded,
 ) -> Result<(), MemoryError> {
     let parts = &kernel.parts;
-    let away = |why: &str| MemoryError::Unavailable {
-        why: why.to_owned(),
-    };
-    let own = embedder_of(parts, entry.tenant, embedder).await;
-    let own = own.map_err(|error| of_tenant(&error))?;
-    let is_own = !Arc::ptr_eq(&own, embedder);
-    let embedder = own;
     let texts = vec![entry.text.clone()];
-    let expected = embedder.expected(&texts);
-    let aside = vectors_aside(&kernel.money, entry.tenant, &expected).await;
-    // It is due again when the lease of this attempt has expired.
-    let mut aside = aside.map_err(|why| MemoryError::Refused {
-        why: why.to_owned(),
-    })?;
-    if let Some(aside) = &mut aside {
-        aside.begin();
-    }
-    // A panic fails this entry, not the loop.
-    let made = AssertUnwindSafe(embedder.embed(texts)).catch_unwind();
-    let made = tokio::select! {
-        biased;
-        made = made => made.unwrap_or_else(|_| Embedded::nothing(away("the embedding provider \
-                                                                       crashed"))),
-        () = parts.clock.sleep(LIMIT) => Embedded {
-            paid: Some(expected),
-            ..Embedded::nothing(away("the embedding provider did not respond in time"))
-        },
-    };
-    if let Some(aside) = aside {
-        aside.settle(parts, amount(made.paid.as_ref())).await;
-    }
+    // If there is no money for it, it is due again when the lease of this attempt has expired.
+    let made = computed(kernel, (entry.tenant, embedder), texts).await;
     let vector = made.vectors.and_then(|vectors| {
         let first = vectors.into_iter().next();
         first.ok_or_else(|| away("the embedding provider returned no vector"))
@@ -181,10 +158,129 @@ async fn one(
             away(&format!("a vector could not be stored ({code})"))
         })?;
     }
-    match failed {
-        Some(error) if is_own => Err(of_tenant(&error)),
-        Some(error) => Err(error),
-        None => Ok(()),
+    failed.map_or(Ok(()), Err)
+}
+
+/// Computes the vectors of texts, with a tenant's own key if it has one, and with its money.
+async fn computed(
+    kernel: &Kernel,
+    (tenant, embedder): (TenantId, &Arc<dyn Embedder>),
+    texts: Vec<String>,
+) -> Embedded {
+    let parts = &kernel.parts;
+    let own = match embedder_of(parts, tenant, embedder).await {
+        Ok(own) => own,
+        Err(error) => return Embedded::nothing(of_tenant(&error)),
+    };
+    let expected = own.expected(&texts);
+    let mut aside = match vectors_aside(&kernel.money, tenant, &expected).await {
+        Ok(aside) => aside,
+        Err(why) => {
+            return Embedded::nothing(MemoryError::Refused {
+                why: why.to_owned(),
+            });
+        }
+    };
+    if let Some(aside) = &mut aside {
+        aside.begin();
+    }
+    // A panic fails this call, not the loop.
+    let made = AssertUnwindSafe(own.embed(texts)).catch_unwind();
+    let mut made = tokio::select! {
+        biased;
+        made = made => made.unwrap_or_else(|_| Embedded::nothing(away("the embedding provider \
+                                                                       crashed"))),
+        () = parts.clock.sleep(LIMIT) => Embedded {
+            paid: Some(expected),
+            ..Embedded::nothing(away("the embedding provider did not respond in time"))
+        },
+    };
+    if let Some(aside) = aside {
+        aside.settle(parts, amount(made.paid.as_ref())).await;
+    }
+    if !Arc::ptr_eq(&own, embedder) {
+        made.vectors = made.vectors.map_err(|error| of_tenant(&error));
+    }
+    made
+}
+
+/// Computes vectors for schedulers, until the worker has nothing left to do.
+pub(crate) async fn answer(kernel: Arc<Kernel>) {
+    let mut asks = kernel.parts.bus.subscribe(Topic::Asks).await;
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    loop {
+        let notice = tokio::select! {
+            biased;
+            () = kernel.tasks.done.cancelled() => return,
+            notice = asks.next() => notice,
+        };
+        let json = match notice {
+            Some(Notice::Payload(json)) => json,
+            // A client whose request was lost asks again.
+            Some(Notice::Gap) => continue,
+            None => return,
+        };
+        let Ok(ask) = serde_json::from_slice::<VectorsAsk>(&json) else {
+            continue;
+        };
+        let life = kernel.boot.current();
+        if life.is_none_or(|life| life.id != ask.boot) {
+            continue;
+        }
+        let topic = Topic::Answers(ask.id);
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            let detail = "the worker is busy with other vectors".to_owned();
+            let code = Code::StoreUnavailable;
+            publish(&kernel, topic, &VectorsMade::Refused { code, detail });
+            continue;
+        };
+        let kernel = kernel.clone();
+        tokio::spawn(async move {
+            publish(&kernel, topic, &asked(&kernel, ask).await);
+            drop(place);
+        });
+    }
+}
+
+async fn asked(kernel: &Kernel, ask: VectorsAsk) -> VectorsMade {
+    let refused = |error: MemoryError| {
+        let code = error.code();
+        let (MemoryError::Unavailable { why } | MemoryError::Refused { why }) = error;
+        VectorsMade::Refused { code, detail: why }
+    };
+    let embedder = kernel.parts.sources.memories.embedder();
+    let Some(embedder) = embedder.filter(|own| own.name() == ask.model) else {
+        return refused(away("the worker does not have this model"));
+    };
+    let made = computed(kernel, (ask.tenant, &embedder), ask.texts).await;
+    let tokens = made.paid.as_ref().map_or(0, |call| call.usage.input_tokens);
+    if let Some(call) = made.paid {
+        let paid = vec![paid(&kernel.parts, None, call)];
+        let stored = kernel.parts.store.pay_for_vectors(ask.tenant, paid).await;
+        if let Err(error) = stored {
+            let code = error.code().as_str();
+            return refused(away(&format!("its cost could not be stored ({code})")));
+        }
+    }
+    match made.vectors {
+        Ok(vectors) => VectorsMade::Vectors {
+            vectors: vectors.into_iter().map(|made| made.vector).collect(),
+            tokens,
+        },
+        Err(error) => refused(error),
+    }
+}
+
+fn publish(kernel: &Kernel, topic: Topic, made: &VectorsMade) {
+    match serde_json::to_vec(made) {
+        Ok(json) => kernel.parts.bus.publish(topic, Bytes::from(json)),
+        Err(error) => tracing::error!(%error, "could not serialize vectors"),
+    }
+}
+
+fn away(why: &str) -> MemoryError {
+    MemoryError::Unavailable {
+        why: why.to_owned(),
     }
 }
 

@@ -6,9 +6,9 @@ use mainspring_shared::agent::OpenAiNote;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::given::{self, Given, Told};
+use super::given::{self, Given, Item};
 use super::settings::{self, Settings};
-use super::turn::{Ask, To};
+use super::turn::{Asked, Mode, To};
 use crate::extract::JsonBody;
 use crate::validate::Checks;
 
@@ -97,25 +97,19 @@ pub(super) struct ResponseBody {
     context_management: Option<Value>,
 }
 
-/// A request, checked.
-#[derive(Debug)]
-pub(super) struct ResponseAsk {
-    pub(super) ask: Ask,
-    pub(super) stream: bool,
-    pub(super) background: bool,
-}
-
 impl JsonBody for ResponseBody {
-    type Checked = ResponseAsk;
+    type Checked = Asked;
 
-    fn checked(self, checks: &mut Checks) -> ResponseAsk {
+    fn checked(self, checks: &mut Checks) -> Asked {
         self.ignored(checks);
-        let given = match &self.input {
+        let items = match &self.input {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Array(items)) => given::items(checks, items, "/input"),
-            Some(text) => vec![Given::User(given::content(checks, text, "/input"))],
+            Some(text) => {
+                let said = given::content(checks, text, "/input");
+                vec![Item::Said(Given::User(said))]
+            }
         };
-        let told = Told::of(given);
         let tools = self.tools.iter().flatten().enumerate();
         let tools = tools.filter_map(|(place, tool)| {
             settings::tool(checks, tool, &format!("/tools/{place}"), None)
@@ -124,7 +118,7 @@ impl JsonBody for ResponseBody {
         let text = self.text.unwrap_or_default();
         let settings = Settings {
             model: self.model,
-            instructions: told.instructions(self.instructions),
+            instructions: given::instructions(self.instructions, &items),
             tools,
             tool_choice: self
                 .tool_choice
@@ -175,15 +169,20 @@ impl JsonBody for ResponseBody {
             (None, None) => To::Fresh,
         };
         let (answerer, options) = settings.checked(checks, note);
-        ResponseAsk {
-            ask: Ask {
-                answerer,
-                options,
-                told,
-                to,
+        Asked {
+            answerer,
+            options,
+            items,
+            to,
+            mode: if self.stream == Some(true) {
+                Mode::Stream {
+                    include_usage: false,
+                }
+            } else if background {
+                Mode::Later
+            } else {
+                Mode::Wait
             },
-            stream: self.stream == Some(true),
-            background,
         }
     }
 }

@@ -18,12 +18,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::body::ChatBody;
+use super::answer::{CompletionPath, Form, answer};
 use super::given::join;
 use super::listen::{Called, Heard, Kind, Listener, Over};
-use super::once::Once;
-use super::responses::until_over;
-use super::stream::{self, Writer};
-use super::turn::start;
+use super::stream::Writer;
 use super::view::{self, Source, Stored};
 use crate::access::Caller;
 use crate::extract::{Json, NoQuery, Query};
@@ -31,8 +29,6 @@ use crate::gate::Admission;
 use crate::problem::Problem;
 use crate::respond;
 use crate::router::Api;
-
-const PATH: &str = "/v1/chat/completions";
 
 /// The routes of this module.
 pub(super) fn routes() -> OpenApiRouter<Arc<Api>> {
@@ -56,17 +52,7 @@ pub(super) async fn create(
     Extension(admission): Extension<Admission>,
     json: Json<ChatBody>,
 ) -> Result<Response, Problem> {
-    let once = Once::of(&caller, json.headers(), PATH, &json.whole)?;
-    let asked = json.value;
-    drop(json.whole);
-    let id = start(&app, &caller, asked.ask, once).await?;
-    if asked.stream {
-        let source = Source::read(&app, caller.tenant, id).await?;
-        let writer = Chunks::new(&source, asked.include_usage);
-        return Ok(stream::answer(&app, source, (String::new(), writer), admission).await);
-    }
-    let (source, stored) = until_over(&app, &caller, id).await?;
-    respond::json(StatusCode::OK, &completion(&source, &stored)?)
+    answer(&app, &caller, (Form::Completion, json), admission).await
 }
 
 /// A chat completion that has ended
@@ -78,25 +64,15 @@ pub(super) async fn create(
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
-    caller: Caller,
-    path: Result<axum::extract::Path<String>, axum::extract::rejection::PathRejection>,
+    CompletionPath(source): CompletionPath,
     _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
-    let unknown = || Error::new(Code::SendNotFound, "no completion has this id");
-    let id = path
-        .ok()
-        .and_then(|axum::extract::Path(text)| super::ids::ResponseId::of_completion(&text));
-    let source = Source::read(&app, caller.tenant, id.ok_or_else(unknown)?)
-        .await
-        .map_err(|_| unknown())?;
-    if !super::turn::sees(&caller, &source.session) {
-        return Err(unknown().into());
-    }
     let stored = source.heard(&app).await?;
     respond::json(StatusCode::OK, &completion(&source, &stored)?)
 }
 
-fn completion(source: &Source, stored: &Stored) -> Result<Value, Error> {
+/// A response as a chat completion.
+pub(super) fn completion(source: &Source, stored: &Stored) -> Result<Value, Error> {
     let over = stored
         .over
         .as_ref()
@@ -175,7 +151,7 @@ fn usage(usage: &Usage) -> Value {
 
 /// The chunks of a completion.
 #[derive(Debug)]
-struct Chunks {
+pub(super) struct Chunks {
     head: Value,
     include_usage: bool,
     /// Whether the role was told.
@@ -188,7 +164,7 @@ struct Chunks {
 }
 
 impl Chunks {
-    fn new(source: &Source, include_usage: bool) -> Self {
+    pub(super) fn new(source: &Source, include_usage: bool) -> Self {
         Self {
             head: json!({
                 "id": source.id.completion(),

@@ -1,7 +1,6 @@
 //! Conversations: sessions in OpenAI's form.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Path, State};
@@ -12,29 +11,31 @@ use mainspring_scheduler::deleting;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::{Choice, Resolver, Taken};
 use mainspring_shared::error::Code;
-use mainspring_shared::id::SessionKey;
-use mainspring_shared::message::Message;
+use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::session::SessionRecord;
-use mainspring_shared::store::{CreateOutcome, ReadMessages, SessionPatch, UpdateOutcome};
+use mainspring_shared::store::{
+    AppendCopies, CopiesOutcome, CreateOutcome, RefuseReason, SessionPatch, UpdateOutcome,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::given::{self, Given};
+use super::given::{self, Given, Item};
+use super::history::{self, Transcript};
 use super::pages::{ItemsQuery, Params, page};
-use super::{history, ids, items, settings, view};
+use super::{ids, items, once, references, settings};
 use crate::access::{Caller, refuse_held};
 use crate::bodies::SessionAsk;
 use crate::extract::{Json, JsonBody, NoQuery, Nothing, Query};
+use crate::idempotency;
 use crate::problem::Problem;
 use crate::respond;
 use crate::router::Api;
 use crate::validate::Checks;
 
-/// Messages per read, and how many of a conversation are listed.
-const PAGE: u32 = 64;
-const MESSAGES_MAX: usize = 10_000;
+/// Maximum number of items that are added at once.
+const ADDED_MAX: usize = 100;
 
 /// The routes of this module.
 pub(super) fn routes() -> OpenApiRouter<Arc<Api>> {
@@ -91,7 +92,7 @@ pub(super) struct ConversationBody {
 }
 
 impl JsonBody for ConversationBody {
-    type Checked = (Vec<Given>, Map<String, Value>);
+    type Checked = (Vec<Item>, Map<String, Value>);
 
     fn absent() -> Option<Self> {
         Some(Self::default())
@@ -140,7 +141,8 @@ pub(super) async fn create(
     json: Json<ConversationBody>,
 ) -> Result<Response, Problem> {
     let key = json.idempotency("POST /v1/conversations")?;
-    let (given, metadata) = json.value;
+    let (items, metadata) = json.value;
+    let given = references::resolved(&app, &caller, items).await?;
     let mut agents = Resolver::new(&app, caller.tenant, caller.allowed());
     let ask = SessionAsk {
         taken: Taken {
@@ -275,17 +277,97 @@ pub(super) async fn list(
     respond::json(StatusCode::OK, &page(said(&app, &session).await?, &query)?)
 }
 
-/// Refused: a message is only added with a response to it
+/// Items to add to a conversation.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = OpenAiItemsBody)]
+pub(super) struct ItemsBody {
+    /// What was said, at most 100 items.
+    #[schema(value_type = Vec<Object>)]
+    items: Vec<Value>,
+}
+
+impl JsonBody for ItemsBody {
+    type Checked = Vec<Item>;
+
+    fn checked(self, checks: &mut Checks) -> Vec<Item> {
+        if !(1..=ADDED_MAX).contains(&self.items.len()) {
+            checks.refuse("/items", &format!("must have 1 to {ADDED_MAX} items"));
+        }
+        let items = given::items(checks, &self.items, "/items");
+        let is_system = |item: &Item| matches!(item, Item::Said(Given::System(_)));
+        if items.iter().any(is_system) {
+            let detail = "cannot have instructions: these are part of each response";
+            checks.refuse("/items", detail);
+        }
+        items
+    }
+}
+
+/// Adds what was said elsewhere to a conversation, without an answer
 #[utoipa::path(
     post,
     path = "/v1/conversations/{id}/items",
     operation_id = "addOpenAiItems",
+    request_body = ItemsBody,
     responses((status = 200, body = Value))
 )]
-pub(super) async fn add(ConversationPath(_): ConversationPath) -> Result<Response, Problem> {
-    let detail = "cannot be added to a conversation by themselves: send them with a response, or create the \
-                  conversation with them";
-    Err(Error::invalid("/items", detail).into())
+pub(super) async fn add(
+    State(app): State<Arc<Api>>,
+    caller: Caller,
+    ConversationPath(session): ConversationPath,
+    params: Params,
+    json: Json<ItemsBody>,
+) -> Result<Response, Problem> {
+    params.end()?;
+    let route = format!("POST /v1/conversations/{}/items", session.key.session);
+    let request_key = json.idempotency(&route)?.map(|known| known.key);
+    let again = once::is_repeat(json.headers());
+    let hash = idempotency::body_hash(&json.whole)?;
+    let given = references::resolved(&app, &caller, json.value).await?;
+    let at = (&given[..], "/items");
+    let key = session.key;
+    let first = SendId(app.entropy.ordered_id());
+    let mut messages = history::messages(&app, key, at, first).await?;
+    if messages.is_empty() {
+        return Err(Error::invalid("/items", "say nothing").into());
+    }
+    // A repeat finds what the request has added to what was there at that time.
+    let count = messages.len() as i64;
+    let place = match (&request_key, again) {
+        (Some(_), _) => 0,
+        (None, true) => session.messages - count,
+        (None, false) => session.messages,
+    };
+    let request = (caller.name(), route, request_key, hash, place);
+    let name = given::hex(format!("{request:?}").as_bytes());
+    let name: SendId = format!("{}{}", SendId::PREFIX, &name[..32])
+        .parse()
+        .map_err(|_| Error::internal())?;
+    for message in messages.iter_mut().filter(|it| it.send_id == first) {
+        message.send_id = name;
+    }
+    let first_seq = match app
+        .store
+        .append_copies(AppendCopies { key, messages })
+        .await?
+    {
+        CopiesOutcome::Appended { first_seq } => first_seq,
+        CopiesOutcome::NotFound => return Err(unknown().into()),
+        CopiesOutcome::Closed => return Err(Error::from(RefuseReason::SessionClosed).into()),
+        CopiesOutcome::Busy => {
+            let detail = "the conversation waits for a response";
+            return Err(Error::new(Code::SessionBusy, detail).into());
+        }
+    };
+    let transcript = Transcript::read(&app, &session).await?;
+    let added = first_seq..first_seq + count;
+    let messages = transcript.messages.iter();
+    let messages = messages.filter(|message| added.contains(&message.seq));
+    let items: Vec<Value> = messages
+        .flat_map(|it| items::of_message(it, |name| transcript.shows(it, name)))
+        .collect();
+    respond::json(StatusCode::OK, &page(items, &ItemsQuery::all())?)
 }
 
 /// Something that was said in a conversation
@@ -315,37 +397,8 @@ pub(super) async fn item(
 
 /// The items of a conversation, from the oldest on.
 async fn said(app: &Api, session: &SessionRecord) -> Result<Vec<Value>, Error> {
-    let mut said = Vec::new();
-    let mut functions = BTreeMap::new();
-    let mut after = 0;
-    loop {
-        let wanted = ReadMessages {
-            key: session.key,
-            after,
-            limit: PAGE,
-        };
-        let messages: Vec<Message> = app.store.read_messages(wanted).await?;
-        let is_last = messages.len() < PAGE as usize;
-        for message in messages {
-            after = message.seq;
-            let known = match functions.entry(message.send_id) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(place) => {
-                    let send = app
-                        .watch
-                        .read_send(session.key.tenant, message.send_id)
-                        .await?;
-                    let agent = send.map(|send| send.options.agent_in(session.agent.clone()));
-                    place.insert(agent.map(|agent| view::functions(&agent)))
-                }
-            };
-            let known = known.as_ref();
-            said.extend(items::of_message(&message, |name| {
-                known.is_none_or(|known| known.contains(name))
-            }));
-        }
-        if is_last || said.len() >= MESSAGES_MAX {
-            return Ok(said);
-        }
-    }
+    let transcript = Transcript::read(app, session).await?;
+    let messages = transcript.messages.iter();
+    let said = messages.flat_map(|it| items::of_message(it, |name| transcript.shows(it, name)));
+    Ok(said.collect())
 }

@@ -1,14 +1,15 @@
 //! The events of a response's stream, and its output.
 //!
-//! Every event has a number that follows from what it says: the round, the attempt, and the character that it ends
-//! with. So the numbers are the same on every scheduler and after a restart, and a reader that names the last one it
-//! has gets the rest, from the middle of a text if need be. They grow, but not by one.
+//! Every event has a number that follows from what it says: the round, how many items were void before, the character
+//! that it ends with, and a few bits of the text up to there. So a reader that names the last one it has gets the rest
+//! from every scheduler and after a restart, from the middle of a text if need be; and if what it has of that text is
+//! void meanwhile, it is told so. The numbers grow, but not by one.
 
 use mainspring_shared::id::SendId;
 use serde_json::{Value, json};
 
 use super::ids::{self, ResponseId};
-use super::listen::{Called, FIRST, Heard, Kind, Piece};
+use super::listen::{Called, Heard, Kind, Piece};
 
 /// The numbers of what begins a stream.
 pub(super) const CREATED: u64 = 0;
@@ -17,20 +18,28 @@ pub(super) const IN_PROGRESS: u64 = 1;
 /// The number of the last event: above all others, and exact in every JSON reader.
 pub(super) const LAST: u64 = 1 << 52;
 
-/// How many numbers an attempt has, and a round.
-const ATTEMPT: u64 = 1 << 24;
-const ROUND: u64 = ATTEMPT << 8;
+/// How many numbers a character has, one for each hash of the text up to it, and an item.
+const HASHES: u64 = 1 << 8;
+const ITEM: u64 = HASHES << 21;
 
-/// The places within an attempt: of its reasoning, of its text, and of its calls.
+/// How many numbers there are between two items that are void, and in a round.
+const SPAN: u64 = ITEM << 2;
+const ROUND: u64 = SPAN << 6;
+
+/// Voids that are told apart in one round; more than a send has.
+const VOIDS_MAX: u64 = 31;
+
+/// The places of a round's reasoning, of its text, and of its calls.
 const REASONING: u64 = 0;
-const TEXT: u64 = 1 << 22;
-const CALLS: u64 = 2 << 22;
+const TEXT: u64 = ITEM;
+const CALLS: u64 = 2 * ITEM;
 
-/// The places of an item's end behind its beginning.
-const END: u64 = TEXT - 8;
+/// The places of an item's end behind its beginning, and of its end if it is void.
+const END: u64 = ITEM - HASHES;
+const VOID: u64 = END + 8;
 
 /// Characters that have numbers of their own; more than any answer has.
-const CHARS_MAX: u64 = END - 8;
+const CHARS_MAX: u64 = ITEM / HASHES - 4;
 
 /// Numbers of one call.
 const CALL: u64 = 8;
@@ -63,16 +72,67 @@ pub(super) struct Encoder {
     from: i32,
     /// The number of the last event that the reader has.
     after: Option<u64>,
-    /// The round and the attempt that its last event was of.
-    cursor: (i32, i32),
+    /// What that event was of.
+    cursor: Cursor,
     /// The finished items with their rounds.
     output: Vec<(i32, Value)>,
-    /// The number of items that were begun.
-    items: usize,
+    /// The number of items that were told and are void.
+    voids: u64,
     open: Option<Item>,
-    /// The round that is being told, its attempt, and whether an earlier attempt was void.
-    at: (i32, i32, bool),
+    /// The round that is being told, and whether something that was told of it is void.
+    at: (i32, bool),
     told: Vec<Told>,
+}
+
+/// What an event was of.
+#[derive(Debug)]
+struct Cursor {
+    round: i32,
+    voids: u64,
+    /// Whether one of the voids is of this round.
+    again: bool,
+    /// Its place between two voids.
+    place: u64,
+}
+
+impl Cursor {
+    fn of(from: i32, after: Option<u64>) -> Self {
+        let number = after
+            .filter(|after| *after < LAST)
+            .and_then(|after| after.checked_sub(IN_PROGRESS + 1));
+        let Some(number) = number else {
+            return Self {
+                round: -1,
+                voids: 0,
+                again: false,
+                place: 0,
+            };
+        };
+        let span = number % ROUND / SPAN;
+        let cursor = Self {
+            round: from.saturating_add(i32::try_from(number / ROUND).unwrap_or(i32::MAX)),
+            voids: span / 2,
+            again: span % 2 == 1,
+            place: number % SPAN,
+        };
+        if cursor.place % ITEM < VOID {
+            return cursor;
+        }
+        Self {
+            voids: cursor.voids + 1,
+            again: true,
+            place: 0,
+            ..cursor
+        }
+    }
+
+    /// How many characters the reader has of the item at this place, and their hash.
+    fn in_item(&self, place: u64) -> Option<(usize, u8)> {
+        let within = self.place.checked_sub(place)?;
+        let chars = (within / HASHES).checked_sub(1)?;
+        let is_text = chars > 0 && within < END;
+        is_text.then_some((chars as usize, (within % HASHES) as u8))
+    }
 }
 
 /// An item that is being told.
@@ -84,29 +144,45 @@ struct Item {
     round: i32,
     base: u64,
     text: String,
+    /// How many characters the text has, and their hash.
+    so_far: (usize, Hash),
+    /// What the reader has of it, until that is known to be the same.
+    reader: Option<(usize, u8)>,
+}
+
+/// FNV-1a of the characters of a text.
+#[derive(Debug, Clone, Copy)]
+struct Hash(u32);
+
+impl Hash {
+    const NONE: Self = Self(0x811c_9dc5);
+
+    fn with(self, text: impl Iterator<Item = char>) -> Self {
+        text.fold(self, |Self(hash), c| {
+            Self((hash ^ u32::from(c)).wrapping_mul(0x0100_0193))
+        })
+    }
+
+    fn short(self) -> u8 {
+        self.0
+            .to_be_bytes()
+            .into_iter()
+            .fold(0, |all, byte| all ^ byte)
+    }
 }
 
 impl Encoder {
     pub(super) fn new(id: ResponseId, after: Option<u64>) -> Self {
-        let place = after
-            .filter(|after| *after < LAST)
-            .and_then(|after| after.checked_sub(IN_PROGRESS + 1));
-        let cursor = place.map_or((-1, 0), |place| {
-            let round = i32::try_from(place / ROUND).unwrap_or(i32::MAX);
-            (
-                id.round.saturating_add(round),
-                ((place % ROUND) / ATTEMPT) as i32,
-            )
-        });
+        let cursor = Cursor::of(id.round, after);
         Self {
             send: id.send,
             from: id.round,
             after,
+            voids: cursor.voids,
             cursor,
             output: Vec::new(),
-            items: 0,
             open: None,
-            at: (-1, FIRST, false),
+            at: (-1, false),
             told: Vec::new(),
         }
     }
@@ -128,7 +204,7 @@ impl Encoder {
             Heard::Void => self.void(),
             Heard::Said { round, calls } => {
                 self.close("completed");
-                self.enter(*round, None);
+                self.enter(*round);
                 for (place, call) in calls.iter().enumerate() {
                     self.call(place, call);
                 }
@@ -139,25 +215,23 @@ impl Encoder {
     }
 
     /// Notes the round that is being told.
-    fn enter(&mut self, round: i32, attempt: Option<i32>) {
-        let (at, known, is_again) = self.at;
-        let known = if at == round { known } else { FIRST };
-        let attempt = attempt.unwrap_or(known).max(known);
-        // A round that is read from the database was said in some attempt, and the reader knows in which.
-        let attempt = if self.cursor.0 == round {
-            attempt.max(self.cursor.1)
-        } else {
-            attempt
-        };
-        self.at = (round, attempt, is_again && at == round);
+    fn enter(&mut self, round: i32) {
+        if self.at.0 != round {
+            self.at = (round, self.cursor.round == round && self.cursor.again);
+        }
     }
 
-    /// The first number of the attempt that is being told.
+    /// The first number of what is being told.
     fn base(&self) -> u64 {
-        let (round, attempt, _) = self.at;
+        let (round, again) = self.at;
         let round = u64::from(round.saturating_sub(self.from).unsigned_abs());
-        let attempt = u64::from(attempt.unsigned_abs()).min(ROUND / ATTEMPT - 1);
-        IN_PROGRESS + 1 + round * ROUND + attempt * ATTEMPT
+        let span = self.voids.min(VOIDS_MAX) * 2 + u64::from(again);
+        IN_PROGRESS + 1 + round * ROUND + span * SPAN
+    }
+
+    /// The place of the next item in the output, with those that are void.
+    fn index(&self) -> usize {
+        self.output.len() + self.voids as usize
     }
 
     fn push(&mut self, kind: &'static str, number: u64, body: Value) {
@@ -170,28 +244,39 @@ impl Encoder {
         let is_open = |item: &Item| item.kind == piece.kind && item.round == piece.round;
         if !self.open.as_ref().is_some_and(is_open) {
             self.close("completed");
-            self.enter(piece.round, Some(piece.attempt));
-            self.begin(piece);
+            self.enter(piece.round);
+            self.begin(piece.kind);
         }
+        self.say(&piece.text);
+    }
+
+    /// Adds to the item that is being told.
+    fn say(&mut self, text: &str) {
         let Some(item) = &mut self.open else {
             return;
         };
-        item.text.push_str(&piece.text);
-        let first = item.base + 2;
-        let length = piece.text.chars().count();
-        let number = first + ((piece.from + length) as u64).min(CHARS_MAX);
+        let (known, hash) = item.so_far;
+        let length = text.chars().count();
+        let has = item.reader.map_or(0, |(has, _)| has);
+        if let Some((_, expected)) = item.reader.take_if(|(has, _)| known + length >= *has) {
+            let same = hash.with(text.chars().take(has - known));
+            if same.short() != expected {
+                item.text.push_str(text);
+                self.say_again();
+                return;
+            }
+        }
+        item.text.push_str(text);
+        item.so_far = (known + length, hash.with(text.chars()));
+        let place = (item.so_far.0 as u64).min(CHARS_MAX) + 1;
+        let number = item.base + place * HASHES + u64::from(item.so_far.1.short());
         if self.after.is_some_and(|after| number <= after) {
             return;
         }
         // Of a piece that the reader has in part, the rest.
-        let has = self
-            .after
-            .and_then(|after| after.checked_sub(first))
-            .unwrap_or(0);
-        let has = (has as usize).saturating_sub(piece.from);
-        let delta: String = piece.text.chars().skip(has).collect();
+        let delta: String = text.chars().skip(has.saturating_sub(known)).collect();
         let (id, index) = (&item.id, item.index);
-        let (kind, body) = match piece.kind {
+        let (kind, body) = match item.kind {
             Kind::Text => (
                 "response.output_text.delta",
                 json!({ "item_id": id, "output_index": index, "content_index": 0, "delta": delta, "logprobs": [] }),
@@ -204,25 +289,45 @@ impl Encoder {
         self.told.push(Told::new(kind, number, body));
     }
 
-    fn begin(&mut self, piece: &Piece) {
-        let (round, attempt, is_again) = self.at;
-        let again = is_again.then_some(attempt);
-        let (id, base) = match piece.kind {
-            Kind::Text => (ids::message(self.send, round, again), self.base() + TEXT),
-            Kind::Reasoning => (
-                ids::reasoning(self.send, round, again),
-                self.base() + REASONING,
-            ),
+    /// Ends an item of which the reader has another text, which nobody here knows.
+    fn lose(&mut self) -> Option<Item> {
+        let item = self.open.take()?;
+        let lost = json!({ "output_index": item.index, "item": item.shown("incomplete", false) });
+        self.push("response.output_item.done", item.base + VOID + 2, lost);
+        self.voids += 1;
+        self.at.1 = true;
+        Some(item)
+    }
+
+    /// Tells such an item as a new one.
+    fn say_again(&mut self) {
+        if let Some(item) = self.lose() {
+            self.begin(item.kind);
+            self.say(&item.text);
+        }
+    }
+
+    fn begin(&mut self, kind: Kind) {
+        let (round, is_again) = self.at;
+        let again = is_again.then_some(self.voids as i32);
+        let (id, place) = match kind {
+            Kind::Text => (ids::message(self.send, round, again), TEXT),
+            Kind::Reasoning => (ids::reasoning(self.send, round, again), REASONING),
         };
-        let index = self.items;
-        self.items += 1;
+        let base = self.base() + place;
+        let index = self.index();
+        let cursor = &self.cursor;
+        let is_there = (cursor.round, cursor.voids, cursor.again) == (round, self.voids, is_again);
+        let reader = is_there.then(|| cursor.in_item(place)).flatten();
         let item = Item {
-            kind: piece.kind,
+            kind,
             id,
             index,
             round,
             base,
             text: String::new(),
+            so_far: (0, Hash::NONE),
+            reader,
         };
         let added = item.shown("in_progress", false);
         self.push(
@@ -230,7 +335,7 @@ impl Encoder {
             base,
             json!({ "output_index": index, "item": added }),
         );
-        let (kind, mut body) = match piece.kind {
+        let (kind, mut body) = match kind {
             Kind::Text => (
                 "response.content_part.added",
                 json!({ "content_index": 0, "part": output_text("") }),
@@ -248,10 +353,19 @@ impl Encoder {
 
     /// Ends the item that is being told.
     fn close(&mut self, status: &'static str) {
+        // The reader has more of it than there is.
+        if self.open.as_ref().is_some_and(|item| item.reader.is_some()) {
+            if status == "completed" {
+                self.say_again();
+            } else {
+                self.lose();
+            }
+        }
         let Some(item) = self.open.take() else {
             return;
         };
-        let (number, index) = (item.base + END, item.index);
+        let end = if status == "completed" { END } else { VOID };
+        let (number, index) = (item.base + end, item.index);
         let mut said = match item.kind {
             Kind::Text => [
                 (
@@ -284,21 +398,24 @@ impl Encoder {
         self.push("response.output_item.done", number + 2, done);
         if status == "completed" {
             self.output.push((item.round, shown));
+        } else {
+            self.voids += 1;
         }
     }
 
     /// Leaves what was said of the round out of the output: there is no event to take it back.
     fn void(&mut self) {
         self.close("incomplete");
-        let (round, attempt, _) = self.at;
+        let (round, _) = self.at;
+        let before = self.output.len();
         self.output.retain(|(of, _)| *of != round);
-        self.at = (round, attempt + 1, true);
+        self.voids += (before - self.output.len()) as u64;
+        self.at.1 = true;
     }
 
     fn call(&mut self, place: usize, call: &Called) {
         let number = self.base() + CALLS + CALL * place as u64;
-        let index = self.items;
-        self.items += 1;
+        let index = self.index();
         let shown = |status: &str, arguments: &str| function_call(call, status, arguments);
         let added = shown("in_progress", "");
         self.push(

@@ -29,11 +29,18 @@ pub(super) enum Given {
     },
 }
 
+/// One thing of a request.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Item {
+    /// What was said.
+    Said(Given),
+    /// The id of what was said, in the form of this API.
+    Named { id: String, at: String },
+}
+
 /// All that was said, in parts with different fates.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// What the developer says now.
-    pub(super) system: Vec<String>,
     /// What was said before, which may be stored already.
     pub(super) history: Vec<Given>,
     /// What the user says now.
@@ -43,21 +50,28 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Separates what is said now from what was said before.
-    pub(super) fn of(given: Vec<Given>) -> Self {
-        let mut told = Self::default();
-        for one in given {
-            match one {
-                Given::System(text) => told.system.push(text),
-                other => told.history.push(other),
-            }
-        }
+    /// Separates what is said now from what was said before. `is_ours` tells whether a call was made here: the result
+    /// of one that was not is only history, if the user says something behind it.
+    pub(super) fn of(given: Vec<Given>, is_ours: impl Fn(&str) -> bool) -> Self {
+        let mut told = Self {
+            history: given,
+            ..Self::default()
+        };
+        told.history.retain(|one| !matches!(one, Given::System(_)));
         let is_now = |one: &Given| matches!(one, Given::User(_) | Given::Output { .. });
-        let before = told
+        let mut before = told
             .history
             .iter()
             .rposition(|one| !is_now(one))
             .map_or(0, |last| last + 1);
+        let theirs = told.history[before..]
+            .iter()
+            .rposition(|one| matches!(one, Given::Output { call, .. } if !is_ours(call)));
+        if let Some(theirs) = theirs
+            && before + theirs + 1 < told.history.len()
+        {
+            before += theirs + 1;
+        }
         for now in told.history.split_off(before) {
             match now {
                 Given::User(parts) => told.input.extend(parts),
@@ -68,23 +82,39 @@ impl Told {
         told
     }
 
-    /// The developer's instructions, behind those of the request.
-    pub(super) fn instructions(&self, own: Option<String>) -> Option<String> {
-        let all: Vec<String> = own.into_iter().chain(self.system.iter().cloned()).collect();
-        (!all.is_empty()).then(|| all.join("\n\n"))
+    /// A name for what the user says with results of calls: the same for every repeat of the request.
+    pub(super) fn name(&self) -> String {
+        let calls = self.outputs.iter().map(|(call, ..)| call.clone());
+        let said: Vec<String> = calls.chain(self.input.iter().map(digest)).collect();
+        hex(said.join("\n").as_bytes())[..32].to_owned()
     }
 }
 
-/// Adds what the model said to what it said just before.
-pub(super) fn push_assistant(given: &mut Vec<Given>, said: String, called: Vec<Called>) {
-    if let Some(Given::Assistant { text, calls }) = given.last_mut() {
-        join(text, &said);
-        calls.extend(called);
-    } else {
-        given.push(Given::Assistant {
-            text: said,
-            calls: called,
-        });
+/// The developer's instructions, behind those of the request.
+pub(super) fn instructions(own: Option<String>, items: &[Item]) -> Option<String> {
+    let said = items.iter().filter_map(|item| match item {
+        Item::Said(Given::System(text)) => Some(text.clone()),
+        Item::Said(Given::User(_) | Given::Assistant { .. } | Given::Output { .. })
+        | Item::Named { .. } => None,
+    });
+    let all: Vec<String> = own.into_iter().chain(said).collect();
+    (!all.is_empty()).then(|| all.join("\n\n"))
+}
+
+/// Adds one thing. What the model said is added to what it said just before.
+pub(super) fn push(given: &mut Vec<Given>, one: Given) {
+    match (given.last_mut(), one) {
+        (
+            Some(Given::Assistant { text, calls }),
+            Given::Assistant {
+                text: said,
+                calls: called,
+            },
+        ) => {
+            join(text, &said);
+            calls.extend(called);
+        }
+        (_, one) => given.push(one),
     }
 }
 
@@ -97,30 +127,38 @@ pub(super) fn join(text: &mut String, more: &str) {
 }
 
 /// Reads items of the Responses API.
-pub(super) fn items(checks: &mut Checks, items: &[Value], at: &str) -> Vec<Given> {
+pub(super) fn items(checks: &mut Checks, items: &[Value], at: &str) -> Vec<Item> {
     let mut given = Vec::new();
     for (place, item) in items.iter().enumerate() {
         let at = format!("{at}/{place}");
-        let kind = item["type"].as_str().unwrap_or("message");
         let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
-        match kind {
-            "message" => message(checks, item, &at, &mut given),
+        let plain = if item["role"].is_null() && item["id"].is_string() {
+            "item_reference"
+        } else {
+            "message"
+        };
+        match item["type"].as_str().unwrap_or(plain) {
+            "message" => given.extend(message(checks, item, &at).map(Item::Said)),
             "function_call" => {
                 let called = Called {
                     id: text("call_id"),
                     name: text("name"),
                     arguments: text("arguments"),
                 };
-                push_assistant(&mut given, String::new(), vec![called]);
+                given.push(Item::Said(Given::Assistant {
+                    text: String::new(),
+                    calls: vec![called],
+                }));
             }
             "function_call_output" => {
                 let parts = content(checks, &item["output"], &format!("{at}/output"));
-                given.push(Given::Output {
+                given.push(Item::Said(Given::Output {
                     call: text("call_id"),
                     parts,
                     at: at.clone(),
-                });
+                }));
             }
+            "item_reference" => given.push(Item::Named { id: text("id"), at }),
             // What a model thought is of no use to another one, and the session has what is.
             "reasoning" => {}
             other => checks.refuse(
@@ -133,25 +171,20 @@ pub(super) fn items(checks: &mut Checks, items: &[Value], at: &str) -> Vec<Given
 }
 
 /// Reads a message of either API.
-pub(super) fn message(checks: &mut Checks, item: &Value, at: &str, given: &mut Vec<Given>) {
-    let parts = || format!("{at}/content");
+pub(super) fn message(checks: &mut Checks, item: &Value, at: &str) -> Option<Given> {
+    let mut said = || content(checks, &item["content"], &format!("{at}/content"));
     match item["role"].as_str().unwrap_or_default() {
-        "user" => {
-            let said = content(checks, &item["content"], &parts());
-            given.push(Given::User(said));
+        "user" => Some(Given::User(said())),
+        "assistant" => Some(Given::Assistant {
+            text: words(&said()).1,
+            calls: Vec::new(),
+        }),
+        "system" | "developer" => Some(Given::System(words(&said()).1)),
+        other => {
+            let detail = format!("{other:?} is not a role here");
+            checks.refuse(&format!("{at}/role"), &detail);
+            None
         }
-        "assistant" => {
-            let said = content(checks, &item["content"], &parts());
-            push_assistant(given, words(&said).1, Vec::new());
-        }
-        "system" | "developer" => {
-            let said = content(checks, &item["content"], &parts());
-            given.push(Given::System(words(&said).1));
-        }
-        other => checks.refuse(
-            &format!("{at}/role"),
-            &format!("{other:?} is not a role here"),
-        ),
     }
 }
 

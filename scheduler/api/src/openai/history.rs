@@ -1,6 +1,7 @@
 //! What clients send of what was said before: found in the session that has it, or stored in a new one.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::blobs;
@@ -30,6 +31,9 @@ const PAGE: u32 = 64;
 
 /// Maximum number of messages of a session that is compared.
 const MESSAGES_MAX: i64 = 2_000;
+
+/// How many messages of a session are read, about.
+const READ_MAX: usize = 10_000;
 
 /// The session whose transcript says just this.
 pub(super) async fn find(
@@ -71,41 +75,61 @@ pub(super) async fn stored(app: &Api, session: &SessionRecord) -> Result<Option<
     if session.messages > MESSAGES_MAX || session.first_seq > 1 {
         return Ok(None);
     }
-    let mut messages: Vec<Message> = Vec::new();
-    loop {
-        let after = messages.last().map_or(0, |message| message.seq);
-        let page = ReadMessages {
-            key: session.key,
-            after,
-            limit: PAGE,
-        };
-        let page = app.store.read_messages(page).await?;
-        let is_last = page.len() < PAGE as usize;
-        messages.extend(page);
-        if is_last {
-            break;
+    let transcript = Transcript::read(app, session).await?;
+    let is_shown = |message: &Message, name: &str| transcript.shows(message, name);
+    Ok(Some(lines_of(&transcript.messages, is_shown)))
+}
+
+/// The messages of a session, with the calls in them that clients see.
+#[derive(Debug)]
+pub(super) struct Transcript {
+    pub(super) messages: Vec<Message>,
+    /// The functions of each send that calls any.
+    functions: BTreeMap<SendId, Option<BTreeSet<String>>>,
+}
+
+impl Transcript {
+    /// The oldest messages of a session.
+    pub(super) async fn read(app: &Api, session: &SessionRecord) -> Result<Self, Error> {
+        let mut messages: Vec<Message> = Vec::new();
+        loop {
+            let after = messages.last().map_or(0, |message| message.seq);
+            let page = ReadMessages {
+                key: session.key,
+                after,
+                limit: PAGE,
+            };
+            let page = app.store.read_messages(page).await?;
+            let is_last = page.len() < PAGE as usize;
+            messages.extend(page);
+            if is_last || messages.len() >= READ_MAX {
+                break;
+            }
         }
-    }
-    let mut seen = BTreeMap::new();
-    for message in messages
-        .iter()
-        .filter(|message| !message.tool_calls.is_empty())
-    {
-        if let std::collections::btree_map::Entry::Vacant(entry) = seen.entry(message.send_id) {
-            let send = app
-                .watch
-                .read_send(session.key.tenant, message.send_id)
-                .await?;
-            let agent = send.map(|send| send.options.agent_in(session.agent.clone()));
-            // The calls of a copied message were told by a client, or were copied with what it could see of them.
-            entry.insert(agent.map(|agent| functions(&agent)));
+        let mut functions_of = BTreeMap::new();
+        let calling = messages.iter().filter(|it| !it.tool_calls.is_empty());
+        for message in calling {
+            if let Entry::Vacant(entry) = functions_of.entry(message.send_id) {
+                let tenant = session.key.tenant;
+                let send = app.watch.read_send(tenant, message.send_id).await?;
+                let agent = send.map(|send| send.options.agent_in(session.agent.clone()));
+                // The calls of a copied message were told by a client, or were copied with what it could see of
+                // them.
+                entry.insert(agent.map(|agent| functions(&agent)));
+            }
         }
+        Ok(Self {
+            messages,
+            functions: functions_of,
+        })
     }
-    let is_function = |message: &Message, name: &str| {
-        let known = seen.get(&message.send_id).and_then(Option::as_ref);
+
+    /// Whether clients see the calls of this function in this message.
+    pub(super) fn shows(&self, message: &Message, name: &str) -> bool {
+        let known = self.functions.get(&message.send_id);
+        let known = known.and_then(Option::as_ref);
         known.is_none_or(|functions| functions.contains(name))
-    };
-    Ok(Some(lines_of(&messages, is_function)))
+    }
 }
 
 /// Creates a session in which this was said.
@@ -115,23 +139,8 @@ pub(super) async fn import(
     given: &[Given],
 ) -> Result<SessionKey, Error> {
     let key = session.key;
-    let mut messages = transcript(app, given, app.database_time().await);
-    for message in &mut messages {
-        blobs::prepare_parts(
-            app,
-            key.tenant,
-            key.session.into(),
-            &mut message.content,
-            "/input",
-        )
-        .await?;
-    }
-    let messages = copies(messages);
-    if settled_len(&messages) < messages.len() {
-        let detail = "has a call without its result before what the user says";
-        return Err(Error::invalid("/input", detail));
-    }
-    blobs::hold_for_copy(app, key, &messages).await?;
+    let first = SendId(app.entropy.ordered_id());
+    let messages = messages(app, key, (given, "/input"), first).await?;
     let projections = copied(&session.agent, &[]).map(|mut copied| {
         copied.add(&messages, 0);
         copied.end()
@@ -157,11 +166,33 @@ pub(super) async fn import(
     }
 }
 
-/// The messages that say this. What follows one input is one send's.
-fn transcript(app: &Api, given: &[Given], now: Timestamp) -> Vec<Message> {
+/// The messages that say this, for a session that keeps their blobs.
+pub(super) async fn messages(
+    app: &Api,
+    key: SessionKey,
+    (given, at): (&[Given], &str),
+    first: SendId,
+) -> Result<Vec<Message>, Error> {
+    let mut messages = transcript(app, given, first, app.database_time().await);
+    let owner = key.session.into();
+    for message in &mut messages {
+        let parts = &mut message.content;
+        blobs::prepare_parts(app, key.tenant, owner, parts, at).await?;
+    }
+    let messages = copies(messages);
+    if settled_len(&messages) < messages.len() {
+        let detail = "has a call without its result before what the user says";
+        return Err(Error::invalid(at, detail));
+    }
+    blobs::hold_for_copy(app, key, &messages).await?;
+    Ok(messages)
+}
+
+/// The messages that say this. What follows one input is one send's, of which the first is given.
+fn transcript(app: &Api, given: &[Given], first: SendId, now: Timestamp) -> Vec<Message> {
     let mut messages: Vec<Message> = Vec::new();
     let mut names = BTreeMap::new();
-    let mut send = SendId(app.entropy.ordered_id());
+    let mut send = first;
     let mut round = 0;
     for one in given {
         let (role, content, calls, answered) = match one {

@@ -120,6 +120,25 @@ pub(super) fn input(send: SendId, seq: i64) -> String {
     format!("msg_{}_in{seq}", send.0.simple())
 }
 
+/// The send that an item belongs to, and the item's id without its attempt: a transcript has one only.
+pub(super) fn of_item(text: &str) -> Option<(SendId, String)> {
+    let (kind, rest) = text.split_once('_')?;
+    let mut parts = rest.splitn(3, '_');
+    let hex = parts.next()?;
+    let send = format!("{}{hex}", SendId::PREFIX).parse().ok()?;
+    let id = match (kind, parts.next()?) {
+        ("msg", place) => format!("msg_{hex}_{place}"),
+        ("fc" | "fco", _) => text.to_owned(),
+        _ => return None,
+    };
+    Some((send, id))
+}
+
+/// Whether an item is what a model thought.
+pub(super) fn is_reasoning(text: &str) -> bool {
+    text.starts_with("rs_")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,5 +174,23 @@ mod tests {
         );
         assert_eq!(ResponseId::behind_call("call_abc"), None);
         assert_eq!(ResponseId::behind_call("toolu_1"), None);
+    }
+
+    #[test]
+    fn an_item_leads_to_its_send() {
+        let send: SendId = format!("snd_{}", "0f".repeat(16)).parse().expect("an id");
+        let call = mainspring_shared::tool::call_id(send, 2, 1);
+        for (id, plain) in [
+            (message(send, 3, None), message(send, 3, None)),
+            (message(send, 3, Some(2)), message(send, 3, None)),
+            (input(send, 7), input(send, 7)),
+            (super::call(&call), super::call(&call)),
+            (output(&call), output(&call)),
+        ] {
+            assert_eq!(of_item(&id), Some((send, plain)), "{id}");
+        }
+        for id in ["msg_1", "msg_1_2", "fc_call", "", "item"] {
+            assert_eq!(of_item(id), None, "{id}");
+        }
     }
 }

@@ -25,13 +25,11 @@ pub(super) enum Heard {
     Over(Over),
 }
 
-/// A piece of text. `from` counts the characters before it in its attempt.
+/// A piece of text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Piece {
     pub(super) kind: Kind,
     pub(super) round: i32,
-    pub(super) attempt: i32,
-    pub(super) from: usize,
     pub(super) text: String,
 }
 
@@ -226,8 +224,6 @@ impl Listener {
         heard.push(Heard::Piece(Piece {
             kind,
             round: delta.round,
-            attempt: delta.attempt,
-            from: known,
             text,
         }));
     }
@@ -311,26 +307,18 @@ impl Listener {
             heard.push(Heard::Void);
             open = Open::new(round, open.attempt + 1);
         }
-        let attempt = open.attempt;
         let said = open.said(kind);
-        let from = said.chars().count();
         let text = all[said.len()..].to_owned();
         if !text.is_empty() {
             said.push_str(&text);
-            heard.push(Heard::Piece(Piece {
-                kind,
-                round,
-                attempt,
-                from,
-                text,
-            }));
+            heard.push(Heard::Piece(Piece { kind, round, text }));
         }
         self.open = Some(open);
     }
 }
 
 /// The attempt that a round is taken to have been said in, unless another one was heard.
-pub(super) const FIRST: i32 = 1;
+const FIRST: i32 = 1;
 
 impl Open {
     fn new(round: i32, attempt: i32) -> Self {

@@ -119,8 +119,8 @@ async fn models(app: &Api, caller: &Caller) -> Result<BTreeMap<String, Since>, E
                         },
                     );
                 }
-                let priced = published.priced.iter().cloned();
-                models.extend(priced.map(|id| {
+                let others = published.priced.iter().chain(&published.vectors).cloned();
+                models.extend(others.map(|id| {
                     (
                         id,
                         Since {

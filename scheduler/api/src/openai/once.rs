@@ -60,13 +60,11 @@ impl Once {
                 body_hash,
             )));
         }
-        let count = headers.get("x-stainless-retry-count");
-        let count = count.and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
         let hash = body_hash.map(|byte| format!("{byte:02x}")).concat();
         Ok(Self::Attempt {
             digest: format!("{}:{hash}", caller.name()),
             body_hash,
-            again: count.is_some_and(|count| count > 0),
+            again: is_repeat(headers),
         })
     }
 
@@ -138,6 +136,13 @@ impl Once {
             "too many equal requests at the same moment",
         ))
     }
+}
+
+/// Whether a client says that it repeats a request.
+pub(super) fn is_repeat(headers: &HeaderMap) -> bool {
+    let count = headers.get("x-stainless-retry-count");
+    let count = count.and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
+    count.is_some_and(|count| count > 0)
 }
 
 async fn bucket(app: &Api) -> i64 {

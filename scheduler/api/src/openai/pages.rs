@@ -73,6 +73,15 @@ pub(super) struct ItemsQuery {
 }
 
 impl ItemsQuery {
+    /// As many as fit a page, from the oldest on.
+    pub(super) fn all() -> Self {
+        Self {
+            after: None,
+            limit: u32::try_from(LIMIT_MAX).ok(),
+            order: Some("asc".to_owned()),
+        }
+    }
+
     pub(super) fn read(mut params: Params) -> Result<Self, Error> {
         let query = Self {
             after: params.take("after", "must be an id")?,

@@ -4,28 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::{FromRequestParts, State};
+use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::request::Parts;
 use axum::response::Response;
 use mainspring_scheduler::deleting;
 use mainspring_scheduler::error::Error;
-use mainspring_scheduler::services::agents::Resolver;
 use mainspring_scheduler::services::cancel;
 use mainspring_shared::error::Code;
+use mainspring_shared::message::Role;
 use mainspring_shared::store::ListSends;
 use serde_json::{Value, json};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::answer::{Form, ResponsePath, answer};
 use super::body::ResponseBody;
-use super::ids::ResponseId;
+use super::history::Transcript;
 use super::items;
-use super::once::Once;
 use super::pages::{ItemsQuery, Params, page};
 use super::stream;
-use super::turn::start;
-use super::view::{Source, Stored};
+use super::view::Source;
 use crate::access::{Caller, refuse_held};
 use crate::extract::{Json, NoQuery, Nothing, Query};
 use crate::gate::Admission;
@@ -33,13 +31,8 @@ use crate::problem::Problem;
 use crate::respond;
 use crate::router::Api;
 
-/// How long a request waits before it looks again without having been woken.
-const LOOK: Duration = Duration::from_secs(15);
-
 /// How long a cancelled response is waited for.
 const CANCELLING: Duration = Duration::from_secs(5);
-
-const PATH: &str = "/v1/responses";
 
 /// The routes of this module.
 pub(super) fn routes() -> OpenApiRouter<Arc<Api>> {
@@ -48,29 +41,6 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(show, remove))
         .routes(routes!(cancel_one))
         .routes(routes!(input_items))
-}
-
-/// The response that a path names, with what it is made of.
-#[derive(Debug)]
-pub(super) struct ResponsePath(pub(super) Source);
-
-impl FromRequestParts<Arc<Api>> for ResponsePath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<Api>) -> Result<Self, Problem> {
-        let path = axum::extract::Path::<String>::from_request_parts(parts, app).await;
-        let id = path
-            .ok()
-            .and_then(|axum::extract::Path(text)| ResponseId::parse(&text));
-        let id = id.ok_or_else(ResponseId::not_found)?;
-        let caller = Caller::from_request_parts(parts, app).await?;
-        let source = Source::read(app, caller.tenant, id).await?;
-        let agents = Resolver::new(app, caller.tenant, caller.allowed());
-        agents
-            .see(&source.session)
-            .map_err(|_| ResponseId::not_found())?;
-        Ok(Self(source))
-    }
 }
 
 /// Answers like OpenAI's Responses API, with a send: at once, at its end, or with its events
@@ -88,45 +58,7 @@ pub(super) async fn create(
     Extension(admission): Extension<Admission>,
     json: Json<ResponseBody>,
 ) -> Result<Response, Problem> {
-    let once = Once::of(&caller, json.headers(), PATH, &json.whole)?;
-    let asked = json.value;
-    drop(json.whole);
-    let id = start(&app, &caller, asked.ask, once).await?;
-    if asked.stream {
-        let source = Source::read(&app, caller.tenant, id).await?;
-        return Ok(stream::responses(&app, source, None, admission).await);
-    }
-    let (source, stored) = if asked.background {
-        let source = Source::read(&app, caller.tenant, id).await?;
-        let stored = source.heard(&app).await?;
-        (source, stored)
-    } else {
-        until_over(&app, &caller, id).await?
-    };
-    respond::json(StatusCode::OK, &source.view(&stored))
-}
-
-/// Waits for the end of a response. Whoever stops waiting changes nothing.
-pub(super) async fn until_over(
-    app: &Api,
-    caller: &Caller,
-    id: ResponseId,
-) -> Result<(Source, Stored), Error> {
-    // It is registered before the first read, so the end cannot be missed.
-    let watcher = app.watch.send(id.send);
-    loop {
-        let source = Source::read(app, caller.tenant, id).await?;
-        let stored = source.heard(app).await?;
-        if stored.over.is_some() {
-            return Ok((source, stored));
-        }
-        tokio::select! {
-            biased;
-            () = app.process.lifecycle.stopping() => return Err(Error::stopping()),
-            () = watcher.woken() => {}
-            () = app.clock.sleep(LOOK) => {}
-        }
-    }
+    answer(&app, &caller, (Form::Response, json), admission).await
 }
 
 /// How a response is read.
@@ -254,7 +186,7 @@ pub(super) async fn input_items(
     respond::json(StatusCode::OK, &page(all, &query)?)
 }
 
-/// The results of the calls that a response continues.
+/// The results of the calls that a response continues, and what the user said with them.
 async fn answers(app: &Api, source: &Source) -> Result<Vec<Value>, Error> {
     let calls = app
         .store
@@ -268,5 +200,12 @@ async fn answers(app: &Api, source: &Source) -> Result<Vec<Value>, Error> {
         let result = call.result?;
         Some(items::output(&call.call_id, &result.content))
     });
-    Ok(shown.collect())
+    let transcript = Transcript::read(app, &source.session).await?;
+    let said = transcript.messages.iter().filter(|message| {
+        let place = (message.role, message.send_id, message.round);
+        place == (Role::User, source.send.id, source.id.round)
+    });
+    let said =
+        said.map(|message| items::user(message.send_id, Some(message.seq), &message.content));
+    Ok(shown.chain(said).collect())
 }

@@ -5,19 +5,22 @@ use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::submit;
 use mainspring_scheduler::services::agents::{AgentAsk, Choice, OptionsAsk, Resolver, Taken};
 use mainspring_scheduler::services::blobs;
+use mainspring_scheduler::services::deliver::{Delivery, ITEMS_MAX, deliver};
 use mainspring_scheduler::services::skills::{pin, pin_item};
 use mainspring_shared::agent::{AgentQuery, AgentSpec, OnBusy, SendOptions};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionKey};
+use mainspring_shared::inbox::ItemKind;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::step::StepKind;
-use mainspring_shared::store::{AcceptSend, CreateOutcome, ListSends, Target};
+use mainspring_shared::store::{AcceptSend, CreateOutcome, DeliverItem, ListSends, Target};
 use serde_json::{Map, Value, json};
 
-use super::given::{Given, Line, Told, lines, opening};
+use super::given::{Given, Item, Line, Told, lines, opening};
 use super::history;
 use super::ids::{self, ResponseId};
 use super::once::Once;
+use super::references;
 use super::view::Source;
 use crate::access::{Caller, Needs};
 use crate::bodies::SessionAsk;
@@ -28,6 +31,8 @@ use crate::router::Api;
 
 /// The member of a session's metadata by which it is found when a client sends what was said in it.
 pub(super) const OPENING: &str = "openai_opening";
+
+const NOT_WAITING: &str = "the send does not wait for these results yet, or not any more";
 
 /// Who is to answer.
 #[derive(Debug)]
@@ -66,22 +71,51 @@ pub(super) enum To {
     Behind(String),
 }
 
+/// How a request is answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Mode {
+    /// With the whole answer.
+    Wait,
+    /// At once; the answer is read later.
+    Later,
+    /// With a stream.
+    Stream { include_usage: bool },
+}
+
 /// A request, checked.
 #[derive(Debug)]
-pub(super) struct Ask {
+pub(super) struct Asked {
     pub(super) answerer: Answerer,
     pub(super) options: SendOptions,
-    pub(super) told: Told,
+    pub(super) items: Vec<Item>,
     pub(super) to: To,
+    pub(super) mode: Mode,
+}
+
+/// A request whose items were found.
+#[derive(Debug)]
+struct Ask {
+    answerer: Answerer,
+    options: SendOptions,
+    told: Told,
+    to: To,
 }
 
 /// Starts what a request asks for.
 pub(super) async fn start(
     app: &Api,
     caller: &Caller,
-    ask: Ask,
+    asked: Asked,
     once: Once,
 ) -> Result<ResponseId, Problem> {
+    let given = references::resolved(app, caller, asked.items).await?;
+    let is_ours = |call: &str| ResponseId::behind_call(call).is_some();
+    let ask = Ask {
+        answerer: asked.answerer,
+        options: asked.options,
+        told: Told::of(given, is_ours),
+        to: asked.to,
+    };
     if !ask.told.outputs.is_empty() {
         return answer(app, caller, ask).await;
     }
@@ -264,13 +298,9 @@ async fn behind(
     caller: &Caller,
     (text, once): (&str, &Once),
 ) -> Result<SessionKey, Problem> {
-    let unknown = || ResponseId::not_found().at("/previous_response_id");
-    let id = ResponseId::parse(text).ok_or_else(unknown)?;
-    let source = Source::read(app, caller.tenant, id)
+    let source = Source::find(app, caller, ResponseId::parse(text))
         .await
         .map_err(|error| error.at("/previous_response_id"))?;
-    let agents = Resolver::new(app, caller.tenant, caller.allowed());
-    agents.see(&source.session).map_err(|_| unknown())?;
     let key = source.send.key;
     if once.is_known(app, caller).await? {
         return Ok(key);
@@ -358,29 +388,15 @@ async fn answer(app: &Api, caller: &Caller, ask: Ask) -> Result<ResponseId, Prob
             return Err(Error::invalid(format!("{at}/call_id"), detail).into());
         }
     }
-    let source = Source::read(app, caller.tenant, id)
+    let source = Source::find(app, caller, Some(id))
         .await
-        .map_err(|_| unknown(at))?;
-    let agents = Resolver::new(app, caller.tenant, caller.allowed());
-    agents.see(&source.session).map_err(|_| unknown(at))?;
-    let session = source.session.key.session;
-    let fits = match &ask.to {
-        To::Conversation(text) => ids::session(text) == Some(session),
-        To::Behind(text) => ResponseId::parse(text)
-            .is_some_and(|before| before.send == id.send && before.round < id.round),
-        To::Fresh => {
-            let said: Vec<Line> = lines(&ask.told.history);
-            let stored = history::stored(app, &source.session).await?;
-            said.is_empty() || stored.is_some_and(|stored| stored.starts_with(&said))
-        }
-    };
-    if !fits {
+        .map_err(|error| match error.code() {
+            Code::SendNotFound => unknown(at),
+            _ => error,
+        })?;
+    if !fits(app, &ask, &source).await? {
         let detail = "is a result of a call that was not made in this conversation";
         return Err(Error::invalid(at.clone(), detail).into());
-    }
-    if !ask.told.input.is_empty() {
-        let detail = "cannot have results of calls and a new message: the response with the calls goes on first";
-        return Err(Error::invalid("/input", detail).into());
     }
     let calls = app
         .store
@@ -394,6 +410,9 @@ async fn answer(app: &Api, caller: &Caller, ask: Ask) -> Result<ResponseId, Prob
         let detail = format!("No tool output found for function call {}.", call.call_id);
         return Err(Error::invalid("/input", detail).into());
     }
+    if !ask.told.input.is_empty() {
+        add(app, &source, &ask.told).await?;
+    }
     let results = ask.told.outputs.into_iter();
     let results = results.map(|(call, parts, _)| ResultBody::of_parts(call, parts));
     let outcome = posted(app, source.send.key, results.collect()).await?;
@@ -402,10 +421,62 @@ async fn answer(app: &Api, caller: &Caller, ask: Ask) -> Result<ResponseId, Prob
         .iter()
         .any(|result| !["accepted", "already_settled"].contains(&result.status))
     {
-        let detail = "the send does not wait for these results yet, or not any more";
-        return Err(Error::new(Code::SessionBusy, detail).into());
+        return Err(Error::new(Code::SessionBusy, NOT_WAITING).into());
     }
     Ok(id)
+}
+
+/// Whether results of calls come with the history of the send that made these.
+async fn fits(app: &Api, ask: &Ask, source: &Source) -> Result<bool, Error> {
+    let said: Vec<Line> = lines(&ask.told.history);
+    let before = match &ask.to {
+        To::Conversation(text) => {
+            return Ok(ids::session(text) == Some(source.session.key.session));
+        }
+        To::Behind(text) => Some(text),
+        To::Fresh => None,
+    };
+    if said.is_empty() && before.is_none() {
+        return Ok(true);
+    }
+    let Some(text) = before else {
+        let stored = history::stored(app, &source.session).await?;
+        return Ok(stored.is_some_and(|stored| stored.starts_with(&said)));
+    };
+    let id = source.id;
+    if ResponseId::parse(text).is_some_and(|it| it.send == id.send && it.round < id.round) {
+        return Ok(true);
+    }
+    // Or behind the response that the send continues, with all that was said since.
+    let note = source.send.options.openai.as_deref();
+    if note.and_then(|note| note.previous.as_ref()) != Some(text) {
+        return Ok(false);
+    }
+    let stored = history::stored(app, &source.session).await?;
+    Ok(stored.is_some_and(|stored| stored.ends_with(&said)))
+}
+
+/// Adds what the user says to a send that waits for its calls: it is told with their results. A repeat adds nothing.
+async fn add(app: &Api, source: &Source, told: &Told) -> Result<(), Error> {
+    let key = source.send.key;
+    let mut content = told.input.clone();
+    blobs::prepare_parts(app, key.tenant, key.session.into(), &mut content, "/input").await?;
+    let item = DeliverItem {
+        key,
+        item_id: format!("itm_{}", told.name()),
+        kind: ItemKind::Message,
+        mode: OnBusy::Steer,
+        content,
+        idempotency: None,
+        items_max: ITEMS_MAX,
+    };
+    let delivered = deliver(app, vec![item]).await.pop();
+    match delivered.ok_or_else(Error::internal)?? {
+        Some(Delivery::Delivered(send, _) | Delivery::Replayed(send)) if send == source.send.id => {
+            Ok(())
+        }
+        Some(_) | None => Err(Error::new(Code::SessionBusy, NOT_WAITING)),
+    }
 }
 
 /// Continues where a client's history ends: in the session that has it, or else in a new one that gets it.

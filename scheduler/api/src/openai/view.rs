@@ -20,6 +20,8 @@ use serde_json::{Value, json};
 use super::encode::Encoder;
 use super::ids::{self, ResponseId};
 use super::listen::{Heard, Listener, Over};
+use super::turn::sees;
+use crate::access::Caller;
 
 /// Steps per read.
 const STEPS: u32 = 64;
@@ -51,6 +53,21 @@ impl Source {
             agent,
             session,
         })
+    }
+
+    /// Reads what there is of a response that the caller may see.
+    pub(super) async fn find(
+        app: &App,
+        caller: &Caller,
+        id: Option<ResponseId>,
+    ) -> Result<Self, Error> {
+        let id = id.ok_or_else(ResponseId::not_found)?;
+        let source = Self::read(app, caller.tenant, id).await?;
+        if sees(caller, &source.session) {
+            Ok(source)
+        } else {
+            Err(ResponseId::not_found())
+        }
     }
 
     /// Listens to the response.

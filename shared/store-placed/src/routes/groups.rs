@@ -11,18 +11,18 @@ use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::SessionRecord;
 use mainspring_shared::store::{
-    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AppendOutcome, AppendRound, Calls,
-    CancelOutcome, ChangeTimer, ChangeTimerOutcome, ChangeWebhook, ClaimDeliveries, ClaimOutcome,
-    ClaimRuns, ClaimSession, ClaimedDeliveries, ClaimedRuns, CompleteOutcome, CompleteSend,
-    CreateOutcome, CreateRunOutcome, CreateTimerOutcome, CreateWebhookOutcome, DeleteOutcome,
-    DeletedSession, DeliverItem, DeliverOutcome, Erased, Error, FannedOut, Fired, FoldAtRest,
-    FoldedAtRest, IdempotencyKey, ImportSession, KeyOutcome, Leases, ListDeliveries,
-    ListOccurrences, ListRuns, ListSends, ListSessions, ListTimers, ListWebhooks, Money, NewRun,
-    NewSession, NewTimer, NewWebhook, Page, ParkOutcome, ParkSend, PostOutcome, PostResult,
-    PruneOutcome, PruneSession, ReadInbox, ReadNodes, ReleaseSession, ReportOutcome, ReserveMoney,
-    ReserveMoneyOutcome, Result, RetireDeliveries, RetireSends, Retired, RunStep, Runs, Sends,
-    SessionPatch, SessionUsage, Sessions, SettleDelivery, SettleMoney, Timers, UpdateOutcome,
-    Webhooks,
+    AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AppendCopies, AppendOutcome,
+    AppendRound, Calls, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ChangeWebhook,
+    ClaimDeliveries, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedDeliveries, ClaimedRuns,
+    CompleteOutcome, CompleteSend, CopiesOutcome, CreateOutcome, CreateRunOutcome,
+    CreateTimerOutcome, CreateWebhookOutcome, DeleteOutcome, DeletedSession, DeliverItem,
+    DeliverOutcome, Erased, Error, FannedOut, Fired, FoldAtRest, FoldedAtRest, IdempotencyKey,
+    ImportSession, KeyOutcome, Leases, ListDeliveries, ListOccurrences, ListRuns, ListSends,
+    ListSessions, ListTimers, ListWebhooks, Money, NewRun, NewSession, NewTimer, NewWebhook, Page,
+    ParkOutcome, ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession, ReadInbox,
+    ReadNodes, ReleaseSession, ReportOutcome, ReserveMoney, ReserveMoneyOutcome, Result,
+    RetireDeliveries, RetireSends, Retired, RunStep, Runs, Sends, SessionPatch, SessionUsage,
+    Sessions, SettleDelivery, SettleMoney, Timers, UpdateOutcome, Webhooks,
 };
 use mainspring_shared::tenant::LedgerSpent;
 use mainspring_shared::timer::{Occurrence, TimerRecord};
@@ -321,6 +321,7 @@ placed! { Sessions:
         items: Vec<(NewSession, Option<IdempotencyKey>)>,
     ) -> Vec<CreateOutcome> = by (create_sessions);
     fn import_session(item: ImportSession) -> CreateOutcome = at (item.session.key.tenant);
+    fn append_copies(item: AppendCopies) -> CopiesOutcome = at (item.key.tenant);
     fn prune_session(item: PruneSession) -> PruneOutcome = at (item.key.tenant);
     fn fold_at_rest(item: FoldAtRest) -> FoldedAtRest = at (item.key.tenant);
     fn update_session(key: SessionKey, patch: SessionPatch) -> UpdateOutcome = at (key.tenant);

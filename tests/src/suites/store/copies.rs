@@ -3,11 +3,12 @@
 use mainspring_shared::agent::{AgentSpec, ContextSpec};
 use mainspring_shared::id::{SessionId, TenantId};
 use mainspring_shared::list::List;
-use mainspring_shared::message::{ContentPart, Message};
+use mainspring_shared::message::{ContentPart, Message, NewMessage};
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::store::{
-    AcceptOutcome, AfterSend, AuditOptions, ClaimOutcome, CreateOutcome, IdempotencyKey,
-    ImportSession, Inspect, NewSession, RefuseReason, STAGED_MS, erase_step,
+    AcceptOutcome, AfterSend, AppendCopies, AuditOptions, ClaimOutcome, CopiesOutcome,
+    CreateOutcome, IdempotencyKey, ImportSession, Inspect, NewSession, RefuseReason, STAGED_MS,
+    SessionPatch, erase_step,
 };
 use serde_json::{Map, json};
 
@@ -37,6 +38,11 @@ fn copying(n: u128, messages: Vec<Message>) -> ImportSession {
         behind: 0,
         more: false,
     }
+}
+
+/// What a user said elsewhere, in the send of this number.
+pub(in crate::suites::store) fn copied(n: u128) -> Message {
+    NewMessage::user(words(n), 0).at(1, send(n), time(3), 0)
 }
 
 /// The transcript of session 1, whose first send ended after a round with a call.
@@ -294,6 +300,85 @@ pub async fn a_transcript_comes_in_pages_that_nobody_sees_before_the_last(store:
     accept(store, 15, sending(5, 2)).await;
     let claimed = claim(store, 16, 1, 2, 5).await;
     assert_eq!(claimed.counters.next_seq, last as i64 + 1);
+}
+
+pub async fn copies_are_added_behind_a_transcript_of_which_nothing_runs(store: &dyn Inspect) {
+    let messages = told(store).await;
+    let adding = |session: u128, of: u128| {
+        let copies = messages.iter().cloned();
+        AppendCopies {
+            key: key(session),
+            messages: copies
+                .map(|message| Message {
+                    send_id: send(of),
+                    ..message
+                })
+                .collect(),
+        }
+    };
+    let add = async |ms: i64, item: AppendCopies| {
+        let outcome = store.at(time(ms)).append_copies(item).await;
+        outcome.expect("the store answers")
+    };
+    assert_eq!(add(40, adding(9, 70)).await, CopiesOutcome::NotFound);
+    let there = CopiesOutcome::Appended { first_seq: 5 };
+    assert_eq!(add(50, adding(1, 70)).await, there);
+    // A repeat adds nothing.
+    assert_eq!(add(60, adding(1, 70)).await, there);
+    let all = transcript(store, 1).await;
+    let expected = adding(1, 70).messages.into_iter().map(|message| Message {
+        seq: message.seq + 4,
+        asked_at_seq: message.asked_at_seq.map(|seq| seq + 4),
+        epoch: 0,
+        ..message
+    });
+    assert_eq!(all[4..], expected.collect::<Vec<_>>());
+    let record = store.get_session(key(1)).await.expect("the store answers");
+    assert_eq!(record.expect("it is there").messages, 8);
+    assert_sound(store, 70).await;
+    accept(store, 80, sending(2, 1)).await;
+    assert_eq!(add(90, adding(1, 71)).await, CopiesOutcome::Busy);
+    let claimed = claim(store, 100, 1, 1, 2).await;
+    assert_eq!(claimed.counters.next_seq, 9);
+    assert_eq!(seqs(&claimed.window), [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(add(110, adding(1, 71)).await, CopiesOutcome::Busy);
+    // A repeat of what was added before is none the less known.
+    assert_eq!(add(110, adding(1, 70)).await, there);
+    complete(store, 120, ending(&claimed, AfterSend::Release)).await;
+    let behind = CopiesOutcome::Appended { first_seq: 11 };
+    assert_eq!(add(130, adding(1, 71)).await, behind);
+    assert_sound(store, 140).await;
+    let close = SessionPatch {
+        closed: Some(true),
+        ..SessionPatch::default()
+    };
+    let closed = store.at(time(150)).update_session(key(1), close).await;
+    closed.expect("the store answers");
+    assert_eq!(add(160, adding(1, 72)).await, CopiesOutcome::Closed);
+    assert_eq!(transcript(store, 1).await.len(), 14);
+}
+
+pub async fn what_a_worker_keeps_of_a_session_is_not_used_once_copies_were_added(
+    store: &dyn Inspect,
+) {
+    told(store).await;
+    accept(store, 40, sending(2, 1)).await;
+    let claimed = claim(store, 50, 1, 1, 2).await;
+    let done = complete(store, 60, ending(&claimed, AfterSend::Release)).await;
+    let kept = claimed.counters.context_version;
+    let item = AppendCopies {
+        key: key(1),
+        messages: vec![copied(70)],
+    };
+    let outcome = store.at(time(70)).append_copies(item).await;
+    let first_seq = done.first_seq + 2;
+    assert_eq!(
+        outcome.expect("the store answers"),
+        CopiesOutcome::Appended { first_seq }
+    );
+    accept(store, 80, sending(3, 1)).await;
+    let claimed = claim(store, 90, 1, 1, 3).await;
+    assert_eq!(claimed.counters.context_version, kept + 1);
 }
 
 pub async fn pages_that_no_other_follows_are_removed(store: &dyn Inspect) {

@@ -17,11 +17,11 @@ use mainspring_shared::list::{Bounds, Change, List, ListName, NewEntry, WhenFull
 use mainspring_shared::memory::Embedding;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    CallAnswer, CallBegin, ChangeMemory, ChangeTimer, ChangeWebhook, ClaimDeliveries, ClaimRuns,
-    ClaimUnembedded, Claimed, DeliveryEnd, Dump, EXTRACT_ROUND, EraseMemories, FoldAtRest,
-    IdempotencyKey, ImportSession, Inspect, NewBoot, ParkUntil, PostResult, PruneSession, PruneTo,
-    ReleaseLoss, ReleaseSession, ReserveMoney, RetireSends, Role, RotateKey, SessionPatch,
-    SetEmbedding, SettleDelivery, TenantPatch, TimerChange, WriteList,
+    AppendCopies, CallAnswer, CallBegin, ChangeMemory, ChangeTimer, ChangeWebhook, ClaimDeliveries,
+    ClaimRuns, ClaimUnembedded, Claimed, DeliveryEnd, Dump, EXTRACT_ROUND, EraseMemories,
+    FoldAtRest, IdempotencyKey, ImportSession, Inspect, NewBoot, ParkUntil, PostResult,
+    PruneSession, PruneTo, ReleaseLoss, ReleaseSession, ReserveMoney, RetireSends, Role, RotateKey,
+    SessionPatch, SetEmbedding, SettleDelivery, TenantPatch, TimerChange, WriteList,
 };
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::webhook::event_id;
@@ -37,6 +37,7 @@ use super::accounts::paid_vectors;
 use super::agent_money;
 use super::agents::{agent_key, pointing, publish, publishing};
 use super::calibrations::learned;
+use super::copies::copied;
 use super::extractions::{claiming, ending_with, owed};
 use super::folds::new_fold;
 use super::harness::Opened;
@@ -123,6 +124,11 @@ writes! {
         todo: List::default(),
         notes: List::default(),
         idempotency: None, behind: 0, more: false, }).await;
+    append_copies: |store| { session(store, 1).await; None },
+        |store, _c| store.at(time(NOW)).append_copies(AppendCopies {
+            key: key(1),
+            messages: vec![copied(7)],
+        }).await;
     update_session: |store| { session(store, 1).await; None },
         |store, _c| store.at(time(NOW)).update_session(key(1), SessionPatch {
             metadata: Some(serde_json::Map::from_iter([("a".to_owned(), 1.into())])),

@@ -60,13 +60,6 @@ async fn a_conversation_is_a_session() {
         .await
         .ok(200);
     assert_eq!(changed["metadata"], json!({ "topic": "coffee" }));
-    refused(
-        &api.post(&format!("{path}/items"), &json!({ "items": [] }))
-            .await,
-        400,
-        Some("items"),
-        "request.invalid",
-    );
     // One at a time.
     let busy = json!({ "model": "demo", "input": "more", "conversation": id });
     begin(&api, busy.clone()).await;
@@ -93,6 +86,78 @@ async fn a_conversation_is_a_session() {
         Some("previous_response_id"),
         "request.invalid",
     );
+}
+
+#[tokio::test]
+async fn what_was_said_elsewhere_is_added_without_an_answer() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let made = api.post("/v1/conversations", &json!({})).await.ok(200);
+    let id = made["id"].as_str().expect("an id");
+    let path = format!("/v1/conversations/{id}/items");
+    let call = json!({ "type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}" });
+    let result = json!({ "type": "function_call_output", "call_id": "c1", "output": "42" });
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let items =
+        json!({ "items": [user("hi"), call, result, { "role": "assistant", "content": "hello" }] });
+    let add = |items: &serde_json::Value, count: &str| {
+        let call = api.call("POST", &path).json(items);
+        call.header("x-stainless-retry-count", count)
+    };
+    let added = add(&items, "0").send().await.ok(200);
+    let kinds: Vec<_> = added["data"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|item| item["type"].as_str().expect("a type").to_owned())
+        .collect();
+    let expected = [
+        "message",
+        "function_call",
+        "function_call_output",
+        "message",
+    ];
+    assert_eq!(kinds, expected);
+    // A repeat adds nothing, and the same words once more are said once more.
+    assert_eq!(add(&items, "1").send().await.ok(200), added);
+    let again = add(&json!({ "items": [user("hi")] }), "0");
+    let again = again.send().await.ok(200);
+    let once_more = add(&json!({ "items": [user("hi")] }), "0");
+    let once_more = once_more.send().await.ok(200);
+    assert_ne!(once_more["first_id"], again["first_id"]);
+    let keyed = async |items: serde_json::Value| {
+        let call = api.call("POST", &path).json(&items);
+        call.header("idempotency-key", "k1").send().await
+    };
+    let first = keyed(json!({ "items": [user("ho")] })).await.ok(200);
+    assert_eq!(keyed(json!({ "items": [user("ho")] })).await.ok(200), first);
+    let all = api.get(&format!("{path}?order=asc")).await.ok(200);
+    assert_eq!(all["data"].as_array().map(Vec::len), Some(7));
+    let done = answered(
+        &world,
+        &api,
+        json!({ "model": "demo", "input": "on", "conversation": id }),
+        "yes",
+    )
+    .await;
+    let all = api.get(&format!("{path}?order=asc")).await.ok(200);
+    assert_eq!(all["data"][8]["id"], done["output"][0]["id"]);
+    for (items, param) in [
+        (json!([]), "items"),
+        (json!([call]), "items"),
+        (json!([{ "role": "system", "content": "x" }]), "items"),
+        (json!([{ "type": "computer_call" }]), "items[0].type"),
+    ] {
+        let answer = api.post(&path, &json!({ "items": items })).await;
+        refused(&answer, 400, Some(param), "request.invalid");
+    }
+    begin(
+        &api,
+        json!({ "model": "demo", "input": "more", "conversation": id }),
+    )
+    .await;
+    let busy = api.post(&path, &json!({ "items": [user("x")] })).await;
+    refused(&busy, 409, None, "conversation_locked");
 }
 
 #[tokio::test]

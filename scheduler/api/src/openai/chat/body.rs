@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::extract::JsonBody;
-use crate::openai::given::{self, Given, Told, push_assistant};
-use crate::openai::listen::Called;
+use crate::openai::given::{self, Given, Item};
+use crate::openai::listen::{Called, words};
 use crate::openai::settings::{self, Settings};
-use crate::openai::turn::{Ask, To};
+use crate::openai::turn::{Asked, Mode, To};
 use crate::validate::Checks;
 
 /// A conversation to continue, in the form of OpenAI's Chat Completions API.
@@ -110,20 +110,12 @@ pub(in crate::openai) struct ChatBody {
     verbosity: Option<Value>,
 }
 
-/// A request, checked.
-#[derive(Debug)]
-pub(in crate::openai) struct ChatAsk {
-    pub(in crate::openai) ask: Ask,
-    pub(in crate::openai) stream: bool,
-    pub(in crate::openai) include_usage: bool,
-}
-
 impl JsonBody for ChatBody {
-    type Checked = ChatAsk;
+    type Checked = Asked;
 
-    fn checked(self, checks: &mut Checks) -> ChatAsk {
+    fn checked(self, checks: &mut Checks) -> Asked {
         self.refused(checks);
-        let told = Told::of(messages(checks, &self.messages));
+        let items = messages(checks, &self.messages);
         let tools = self.tools.iter().flatten().enumerate();
         let tools = tools.filter_map(|(place, tool)| {
             settings::tool(checks, tool, &format!("/tools/{place}"), Some("function"))
@@ -155,7 +147,7 @@ impl JsonBody for ChatBody {
         let format = self.response_format.unwrap_or_default();
         let settings = Settings {
             model: self.model,
-            instructions: told.instructions(None),
+            instructions: given::instructions(None, &items),
             tools,
             tool_choice: self
                 .tool_choice
@@ -186,15 +178,16 @@ impl JsonBody for ChatBody {
         let include_usage = self
             .stream_options
             .is_some_and(|options| options["include_usage"] == true);
-        ChatAsk {
-            ask: Ask {
-                answerer,
-                options,
-                told,
-                to: To::Fresh,
+        Asked {
+            answerer,
+            options,
+            items,
+            to: To::Fresh,
+            mode: if self.stream == Some(true) {
+                Mode::Stream { include_usage }
+            } else {
+                Mode::Wait
             },
-            stream: self.stream == Some(true),
-            include_usage,
         }
     }
 }
@@ -222,9 +215,9 @@ impl ChatBody {
 }
 
 /// Reads messages.
-fn messages(checks: &mut Checks, messages: &[Value]) -> Vec<Given> {
-    let mut given = Vec::new();
-    for (place, message) in messages.iter().enumerate() {
+fn messages(checks: &mut Checks, messages: &[Value]) -> Vec<Item> {
+    let messages = messages.iter().enumerate();
+    let given = messages.filter_map(|(place, message)| {
         let at = format!("/messages/{place}");
         match message["role"].as_str().unwrap_or_default() {
             "tool" => {
@@ -233,10 +226,10 @@ fn messages(checks: &mut Checks, messages: &[Value]) -> Vec<Given> {
                     .unwrap_or_default()
                     .to_owned();
                 let parts = given::content(checks, &message["content"], &format!("{at}/content"));
-                given.push(Given::Output { call, parts, at });
+                Some(Given::Output { call, parts, at })
             }
             "assistant" => {
-                given::message(checks, message, &at, &mut given);
+                let said = given::content(checks, &message["content"], &format!("{at}/content"));
                 let calls = message["tool_calls"].as_array().into_iter().flatten();
                 let calls = calls.map(|call| {
                     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -246,10 +239,13 @@ fn messages(checks: &mut Checks, messages: &[Value]) -> Vec<Given> {
                         arguments: text(&call["function"]["arguments"]),
                     }
                 });
-                push_assistant(&mut given, String::new(), calls.collect());
+                Some(Given::Assistant {
+                    text: words(&said).1,
+                    calls: calls.collect(),
+                })
             }
-            _ => given::message(checks, message, &at, &mut given),
+            _ => given::message(checks, message, &at),
         }
-    }
-    given
+    });
+    given.map(Item::Said).collect()
 }

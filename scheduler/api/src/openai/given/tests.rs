@@ -6,24 +6,36 @@ use uuid::Uuid;
 
 use super::*;
 
-fn read(list: &Value) -> Vec<Given> {
+fn read_items(list: &Value) -> Vec<Item> {
     let mut checks = Checks::new();
-    let given = items(&mut checks, list.as_array().expect("a list"), "/input");
+    let items = items(&mut checks, list.as_array().expect("a list"), "/input");
     checks.finish().expect("is valid");
+    items
+}
+
+fn read(list: &Value) -> Vec<Given> {
+    let mut given = Vec::new();
+    for item in read_items(list) {
+        match item {
+            Item::Said(one) => push(&mut given, one),
+            Item::Named { id, .. } => panic!("{id}"),
+        }
+    }
     given
 }
 
 #[test]
 fn what_is_said_now_is_told_from_what_was_said_before() {
-    let told = Told::of(read(&json!([
+    let list = json!([
         { "role": "developer", "content": "be brief" },
         { "role": "user", "content": "one" },
         { "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": "1", "annotations": [] }] },
         { "role": "user", "content": [{ "type": "input_text", "text": "two" }] },
         { "role": "user", "content": "three" },
-    ])));
+    ]);
+    let told = Told::of(read(&list), |_| true);
     assert_eq!(
-        told.instructions(Some("you".into())).as_deref(),
+        instructions(Some("you".into()), &read_items(&list)).as_deref(),
         Some("you\n\nbe brief")
     );
     assert_eq!(told.history.len(), 2);
@@ -32,6 +44,31 @@ fn what_is_said_now_is_told_from_what_was_said_before() {
         [ContentPart::text("two"), ContentPart::text("three")]
     );
     assert_eq!(told.outputs, []);
+}
+
+#[test]
+fn an_item_without_a_role_or_a_type_is_named_by_its_id() {
+    let named = |id: &str, at: &str| Item::Named {
+        id: id.to_owned(),
+        at: at.to_owned(),
+    };
+    let list = json!([{ "type": "item_reference", "id": "msg_1" }, { "id": "fc_1" }]);
+    let expected = [named("msg_1", "/input/0"), named("fc_1", "/input/1")];
+    assert_eq!(read_items(&list), expected);
+}
+
+#[test]
+fn the_result_of_a_call_that_was_made_elsewhere_is_history_once_the_user_goes_on() {
+    let call = json!({ "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}" });
+    let result = json!({ "type": "function_call_output", "call_id": "c", "output": "1" });
+    let more = json!({ "role": "user", "content": "and on" });
+    let told = |list: Value, ours: bool| {
+        let told = Told::of(read(&list), |_| ours);
+        (told.history.len(), told.outputs.len(), told.input.len())
+    };
+    assert_eq!(told(json!([call, result, more]), true), (1, 1, 1));
+    assert_eq!(told(json!([call, result, more]), false), (2, 0, 1));
+    assert_eq!(told(json!([call, result]), false), (1, 1, 0));
 }
 
 #[test]

@@ -47,12 +47,10 @@ fn hear(listener: &mut Listener, events: &[(&'static str, String)]) -> Vec<Heard
         .collect()
 }
 
-fn text(round: i32, attempt: i32, from: usize, text: &str) -> Heard {
+fn text(round: i32, text: &str) -> Heard {
     Heard::Piece(Piece {
         kind: Kind::Text,
         round,
-        attempt,
-        from,
         text: text.to_owned(),
     })
 }
@@ -77,12 +75,7 @@ fn the_stored_message_adds_what_was_not_streamed() {
     );
     assert_eq!(
         heard,
-        [
-            text(0, 1, 0, "äö"),
-            text(0, 1, 2, "ü"),
-            text(0, 1, 3, ", all"),
-            said(0)
-        ]
+        [text(0, "äö"), text(0, "ü"), text(0, ", all"), said(0)]
     );
 }
 
@@ -92,7 +85,7 @@ fn what_is_streamed_twice_is_told_once() {
         &mut listener(0, false),
         &[delta(1, 0, "ab"), delta(1, 0, "abc"), delta(1, 1, "bc")],
     );
-    assert_eq!(heard, [text(0, 1, 0, "ab"), text(0, 1, 2, "c")]);
+    assert_eq!(heard, [text(0, "ab"), text(0, "c")]);
 }
 
 #[test]
@@ -106,11 +99,11 @@ fn another_attempt_or_another_text_voids_what_was_told() {
         ],
     );
     let expected = [
-        text(0, 1, 0, "ab"),
+        text(0, "ab"),
         Heard::Void,
-        text(0, 2, 0, "x"),
+        text(0, "x"),
         Heard::Void,
-        text(0, 3, 0, "yz"),
+        text(0, "yz"),
         said(0),
     ];
     assert_eq!(heard, expected);
@@ -138,7 +131,7 @@ fn a_response_ends_with_calls_to_the_client_and_the_next_one_begins_behind_them(
         arguments: json!({ "n": 1 }).to_string(),
     };
     let first = [
-        text(0, 1, 0, "calling"),
+        text(0, "calling"),
         Heard::Said {
             round: 0,
             calls: vec![called],
@@ -154,7 +147,7 @@ fn a_response_ends_with_calls_to_the_client_and_the_next_one_begins_behind_them(
         .collect();
     assert_eq!(hear(&mut listener(0, false), &quick), first);
     let mut second = listener(1, false);
-    assert_eq!(hear(&mut second, &events), [text(1, 1, 0, "done"), said(1)]);
+    assert_eq!(hear(&mut second, &events), [text(1, "done"), said(1)]);
     assert_eq!(second.previous(), Some(0));
 }
 
@@ -173,7 +166,7 @@ fn an_answer_with_a_schema_is_told_once_it_is_whole() {
         ("send.completed", view.to_string()),
     ];
     let heard = hear(&mut listener(0, true), &events);
-    assert_eq!(heard[..2], [text(1, 1, 0, "{\"n\":1}"), said(1)]);
+    assert_eq!(heard[..2], [text(1, "{\"n\":1}"), said(1)]);
     assert!(
         matches!(&heard[2..], [Heard::Over(Over::Send(_))]),
         "{heard:?}"

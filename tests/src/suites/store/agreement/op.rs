@@ -50,6 +50,8 @@ pub(super) enum Op {
     Erase(u8, u32),
     /// Prunes old messages: how many to keep, and how many to delete at once.
     Prune(u8, u32, u32),
+    /// Adds what was said elsewhere, in the send of this number.
+    Copies(u8, u8),
     Update(u8, Patch),
     SweepAlarms(u32),
     SweepReady {
@@ -284,6 +286,7 @@ pub(super) fn any() -> impl Strategy<Value = Op> {
         3 => (one(), 1u32..20).prop_map(|(session, limit)| Op::Erase(session, limit)),
         2 => (one(), 1u32..6, 1u32..4)
             .prop_map(|(session, keep, limit)| Op::Prune(session, keep, limit)),
+        2 => (one(), 0u8..9).prop_map(|(session, n)| Op::Copies(session, n)),
         2 => (one(), patch()).prop_map(|(session, patch)| Op::Update(session, patch)),
         8 => (1u32..5).prop_map(Op::SweepAlarms),
         3 => sweep.prop_map(|(older_than_ms, limit, gpu)| Op::SweepReady {

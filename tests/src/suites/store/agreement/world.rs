@@ -214,6 +214,7 @@ impl<'a> World<'a> {
             | Op::Delete(_)
             | Op::Erase(..)
             | Op::Prune(..)
+            | Op::Copies(..)
             | Op::Update(..) => {
                 self.user_step(op).await?;
             }

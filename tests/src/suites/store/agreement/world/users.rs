@@ -3,10 +3,11 @@
 use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
-    CallAnswer, DeliverItem, DumpSession, Inspect, PostResult, PruneSession, PruneTo,
+    AppendCopies, CallAnswer, DeliverItem, DumpSession, Inspect, PostResult, PruneSession, PruneTo,
 };
 use mainspring_shared::tool::CallResult;
 
+use super::super::super::copies::copied;
 use super::super::make::patch;
 use super::super::op::{Name, Op, Posted, Words};
 use super::{World, pick_call, request, small};
@@ -48,6 +49,15 @@ impl World<'_> {
                     limit,
                 };
                 both!(self, |store| store.at(self.at()).prune_session(item));
+            }
+            Op::Copies(pick, n) => {
+                let item = AppendCopies {
+                    key: self.session(pick),
+                    messages: vec![copied(1_000_000 + u128::from(n))],
+                };
+                both!(self, |store| store
+                    .at(self.at())
+                    .append_copies(item.clone()));
             }
             Op::Update(pick, change) => {
                 let key = self.session(pick);
