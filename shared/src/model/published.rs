@@ -161,7 +161,7 @@ mod tests {
         assert!(published.has_vectors_of("main/org/embed"));
         assert!(published.has_vectors_of("org/embed"));
         assert!(!published.has_vectors_of("embed"));
-        assert!(!super::PublishedModels::default().has_vectors_of(""));
+        assert!(!PublishedModels::default().has_vectors_of(""));
     }
 
     #[test]

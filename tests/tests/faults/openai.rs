@@ -114,7 +114,8 @@ async fn a_reader_gets_the_whole_answer_whatever_dies() -> Result<()> {
             count += 1;
             let words = format!("reader {count} wants to hear all of these words, and each once");
             let body = json!({ "model": model, "input": words, "background": true });
-            let answer = caller.post("/v1/responses", &body, &format!("r{count}"));
+            let key = format!("r{count}");
+            let answer = caller.post("/v1/responses", &body, &key);
             let begun = answer.await?.json()?;
             let id = begun["id"].as_str().with_context(|| format!("{begun}"))?;
             readers.push(tokio::spawn(read(cluster.urls(), id.to_owned(), n)));

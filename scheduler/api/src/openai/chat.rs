@@ -52,7 +52,7 @@ pub(super) async fn create(
     Extension(admission): Extension<Admission>,
     json: Json<ChatBody>,
 ) -> Result<Response, Problem> {
-    answer(&app, &caller, (Form::Completion, json), admission).await
+    Box::pin(answer(&app, &caller, (Form::Completion, json), admission)).await
 }
 
 /// A chat completion that has ended

@@ -58,7 +58,7 @@ pub(super) async fn create(
     Extension(admission): Extension<Admission>,
     json: Json<ResponseBody>,
 ) -> Result<Response, Problem> {
-    answer(&app, &caller, (Form::Response, json), admission).await
+    Box::pin(answer(&app, &caller, (Form::Response, json), admission)).await
 }
 
 /// How a response is read.

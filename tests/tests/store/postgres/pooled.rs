@@ -5,8 +5,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use mainspring_runtime::SystemClock;
 use mainspring_shared::store::prelude::*;
 use mainspring_shared::store::{Denial, Error};
+use mainspring_shared::time::Clock as _;
 use mainspring_store_postgres::{PostgresStore, Settings};
 use tempfile::TempDir;
 
@@ -57,10 +59,11 @@ impl Pooler {
             command.args(["--user", "nobody"]);
         }
         let mut process = command.spawn().expect("PgBouncer is installed");
+        let clock = SystemClock::new();
         while TcpStream::connect(("127.0.0.1", own)).is_err() {
             let ended = process.try_wait().expect("it is asked");
             assert_eq!(ended, None, "PgBouncer ended");
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            clock.sleep(Duration::from_millis(20)).await;
         }
         Self {
             process,
