@@ -160,7 +160,7 @@ async fn the_first_key_ends_access_without_keys_on_every_scheduler_and_for_good(
     let clock = SystemClock::new();
     let begun = clock.monotonic();
     while third.get("/v1/sessions").await.status == 200 {
-        let waited = clock.monotonic() - begun;
+        let waited = clock.monotonic().saturating_sub(begun);
         assert!(waited < Duration::from_secs(10), "it is still let in");
     }
     third.get("/v1/sessions").await.problem(401, "auth.missing");
