@@ -47,7 +47,9 @@ Usage: cargo xtask COMMAND
                                    where it is not the one in use
   clients                          generates a Python and a TypeScript client of the API's description, and
                                    runs programs on each that use it and verify webhooks by the standard's
-                                   own libraries; installs the generators and libraries in target/
+                                   own libraries; runs programs that use the server with the reference clients
+                                   of OpenAI's API, MCP, A2A and AG-UI, and the examples of their documents;
+                                   installs the generators and libraries in target/
   fuzz [--cases N] [--binary FILE] [--seed N]
                                    requests that are made up from docs/openapi.json, 50 000 unless told otherwise, to a
                                    server of its own: no 5xx, and no answer that the description does not have;

@@ -131,9 +131,9 @@ async fn another_tenants_things_are_not_found_by_any_request() {
         .filter_map(|path| path.split('/').nth(1).map(str::to_owned))
         .collect();
     let system = ["errors", "models", "pools", "providers", "scaling", "tools"];
-    // They name the same sends and sessions, and answer in another form: see `openai`.
-    let in_openais_form = ["chat", "conversations", "responses"];
-    let left = system.into_iter().chain(in_openais_form);
+    // They name the same sends and sessions, and answer in another form: see `openai`, `a2a`, `ag_ui` and `mcp`.
+    let in_another_form = ["a2a", "ag-ui", "chat", "conversations", "responses"];
+    let left = system.into_iter().chain(in_another_form);
     assert_eq!(unnamed, left.map(str::to_owned).collect());
 
     let before = seen(&api, &blue, &resources).await;

@@ -1,0 +1,68 @@
+//! What the other protocols of this API have in common: MCP, A2A and AG-UI.
+//!
+//! Each is another view of the same rows and events. A message becomes a send to a published agent, in a new session or
+//! an existing one; what a call asks of a person is answered like everywhere else. Nothing is stored for them besides.
+//! What they need of a key is what the native operations need that they stand for.
+
+pub(crate) mod asks;
+pub(crate) mod rpc;
+pub(crate) mod sent;
+pub(crate) mod start;
+
+use std::io;
+
+use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use axum::response::Response;
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+
+/// Whether a path belongs to one of these protocols.
+pub(crate) fn is_ours(path: &str) -> bool {
+    path == "/mcp" || path.starts_with("/a2a/") || path.starts_with("/ag-ui/")
+}
+
+/// Whether a request may be answered with a stream, or not before something ends.
+pub(crate) fn lasts(method: &Method, uri: &Uri) -> bool {
+    let path = uri.path();
+    is_ours(path)
+        && (path == "/mcp"
+            || path.ends_with(":subscribe")
+            || (*method == Method::POST && !path.contains("/tasks/")))
+}
+
+/// The address under which a request reached this server.
+pub(crate) fn base(uri: &Uri, headers: &HeaderMap) -> String {
+    let said = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let host = uri.authority().map(|authority| authority.as_str());
+    let host = host.or_else(|| said("host")).unwrap_or("localhost");
+    // A proxy that ends TLS says so. Whoever else does only deceives itself.
+    let scheme = match said("x-forwarded-proto") {
+        Some("https") => "https",
+        _ => "http",
+    };
+    format!("{scheme}://{host}")
+}
+
+/// What keeps a connection alive, and is no event.
+pub(crate) const BEAT: &str = ": ping\n\n";
+
+/// Cuts a stream off that has to end before what it tells of does: one that ends cleanly is taken for whole.
+pub(crate) fn cut() -> io::Error {
+    io::Error::other("the stream ended before what it tells of")
+}
+
+/// A response that is a stream of events, in these pieces.
+pub(crate) fn stream(pieces: impl Stream<Item = io::Result<String>> + Send + 'static) -> Response {
+    let pieces = pieces.map(|piece| piece.map(Bytes::from));
+    let mut response = Response::new(Body::from_stream(pieces));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(
+        HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    );
+    response
+}
