@@ -26,10 +26,15 @@ pub(crate) fn is_ours(path: &str) -> bool {
 /// Whether a request may be answered with a stream, or not before something ends.
 pub(crate) fn lasts(method: &Method, uri: &Uri) -> bool {
     let path = uri.path();
-    is_ours(path)
-        && (path == "/mcp"
-            || path.ends_with(":subscribe")
-            || (*method == Method::POST && !path.contains("/tasks/")))
+    let Some(below) = path.strip_prefix("/a2a/") else {
+        return is_ours(path);
+    };
+    match below.split_once('/') {
+        None => *method == Method::POST,
+        Some((_, operation)) => {
+            operation.starts_with("message:") || operation.ends_with(":subscribe")
+        }
+    }
 }
 
 /// The address under which a request reached this server.
@@ -65,4 +70,39 @@ pub(crate) fn stream(pieces: impl Stream<Item = io::Result<String>> + Send + 'st
         HeaderValue::from_static("no"),
     );
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lasts_is_known_by_its_path() {
+        for (method, path, expected) in [
+            (Method::POST, "/mcp", true),
+            (Method::GET, "/mcp", true),
+            (Method::POST, "/a2a/mine", true),
+            (Method::POST, "/a2a/tasks/message:send", true),
+            (Method::GET, "/a2a/mine/tasks/snd_1:subscribe", true),
+            (Method::POST, "/a2a/mine/tasks/snd_1:cancel", false),
+            (Method::GET, "/a2a/mine/.well-known/agent-card.json", false),
+            (Method::POST, "/ag-ui/mine", true),
+            (Method::POST, "/v1/sends", false),
+        ] {
+            let uri: Uri = path.parse().expect("a path");
+            assert_eq!(lasts(&method, &uri), expected, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_the_one_that_was_asked() {
+        let mut headers = HeaderMap::new();
+        let uri: Uri = "/mcp".parse().expect("a path");
+        headers.insert("host", HeaderValue::from_static("example.com:8443"));
+        assert_eq!(base(&uri, &headers), "http://example.com:8443");
+        headers.insert("x-forwarded-proto", HeaderValue::from_static("https"));
+        assert_eq!(base(&uri, &headers), "https://example.com:8443");
+        headers.insert("x-forwarded-proto", HeaderValue::from_static("gopher"));
+        assert_eq!(base(&uri, &headers), "http://example.com:8443");
+    }
 }

@@ -215,7 +215,11 @@ pub(super) async fn resume(
         // Nothing is said to clients outside the streams of their requests.
         return Err(method_not_allowed().await);
     };
-    let peer = Peer::of(&headers, &json!({})).unwrap_or_else(|_| Peer::legacy());
+    // Without a handshake nothing is read on.
+    let peer = Peer::of(&headers, &json!({})).ok();
+    let Some(peer) = peer.filter(|peer| !peer.is_modern) else {
+        return Err(method_not_allowed().await);
+    };
     let sent = Sent::read(&app, &caller, place.send).await?;
     Ok(Held::new(app, peer, sent, place).stream(admission))
 }

@@ -59,7 +59,8 @@ impl Client {
 
     /// Calls a tool, and returns the stream of its answer.
     async fn tool(&self, api: &Scheduler, id: u32, params: Value) -> Events {
-        let message = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+        let message =
+            json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
         self.call(api, &message).stream().await
     }
 
@@ -148,10 +149,15 @@ async fn what_a_client_speaks_is_found_out() {
         assert_eq!(answer["id"], "a");
         assert_eq!(answer["result"].get("resultType"), None);
     }
-    let found = modern(&api, "server/discover", json!({}), json!({})).send().await.ok(200);
+    let found = modern(&api, "server/discover", json!({}), json!({}))
+        .send()
+        .await
+        .ok(200);
     assert_eq!(found["result"]["supportedVersions"][0], MODERN);
     assert_eq!(found["result"]["resultType"], "complete");
-    let strange = modern(&api, "nothing/here", json!({}), json!({})).send().await;
+    let strange = modern(&api, "nothing/here", json!({}), json!({}))
+        .send()
+        .await;
     assert_eq!(strange.ok(404)["error"]["code"], -32601);
     // A client of a version that is not known yet is told which ones are.
     let newer = json!({ "_meta": {
@@ -172,7 +178,11 @@ async fn what_a_client_speaks_is_found_out() {
         (r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, -32600),
     ] {
         let call = api.call("POST", "/mcp").body(body);
-        let answer = call.header("content-type", "application/json").send().await.ok(400);
+        let answer = call
+            .header("content-type", "application/json")
+            .send()
+            .await
+            .ok(400);
         assert_eq!(answer["error"]["code"], code, "{body}");
     }
 }
@@ -186,8 +196,18 @@ async fn published_agents_are_tools_with_their_schemas() {
         "sections": [{ "name": "who", "text": "You serve {{ customer }}." }],
         "variables": { "customer": { "description": "Whom it serves.", "required": true }, "tone": { "default": "kind" } },
     });
-    publish(&api, "clerk", json!({ "prompt": prompt, "output_schema": schema })).await;
-    publish(&api, "lister", json!({ "output_schema": { "type": "array" } })).await;
+    publish(
+        &api,
+        "clerk",
+        json!({ "prompt": prompt, "output_schema": schema }),
+    )
+    .await;
+    publish(
+        &api,
+        "lister",
+        json!({ "output_schema": { "type": "array" } }),
+    )
+    .await;
     let client = Client::new(&api, json!({})).await;
     let listed = client.result(&api, "tools/list", json!({})).await;
     let [clerk, lister] = listed["tools"].as_array().expect("tools").as_slice() else {
@@ -200,19 +220,33 @@ async fn published_agents_are_tools_with_their_schemas() {
     assert_eq!(input["required"], json!(["message", "variables"]));
     let variables = &input["properties"]["variables"];
     assert_eq!(variables["required"], json!(["customer"]));
-    assert_eq!(variables["properties"]["customer"]["description"], "Whom it serves.");
+    assert_eq!(
+        variables["properties"]["customer"]["description"],
+        "Whom it serves."
+    );
     assert_eq!(variables["properties"]["tone"]["default"], "kind");
     // Only objects were structured content before.
     assert_eq!(lister.get("outputSchema"), None);
-    let listed = modern(&api, "tools/list", json!({}), json!({})).send().await.ok(200);
-    assert_eq!(listed["result"]["tools"][1]["outputSchema"], json!({ "type": "array" }));
+    let listed = modern(&api, "tools/list", json!({}), json!({}))
+        .send()
+        .await
+        .ok(200);
+    assert_eq!(
+        listed["result"]["tools"][1]["outputSchema"],
+        json!({ "type": "array" })
+    );
     assert_eq!(listed["result"]["cacheScope"], "private");
-    let said = client.ask(&api, "tools/call", json!({ "name": "nobody" })).await;
+    let said = client
+        .ask(&api, "tools/call", json!({ "name": "nobody" }))
+        .await;
     assert_eq!(said["error"]["code"], -32602);
     // What a model can mend is told to the model.
     for (arguments, says) in [
         (json!({ "message": 1 }), "input schema"),
-        (json!({ "message": "x", "session_id": nothing("ses_"), "variables": { "customer": "A" } }), "session"),
+        (
+            json!({ "message": "x", "session_id": nothing("ses_"), "variables": { "customer": "A" } }),
+            "session",
+        ),
         (json!({ "message": "x" }), "customer"),
     ] {
         let called = json!({ "name": "clerk", "arguments": arguments });
@@ -241,17 +275,27 @@ async fn a_call_is_a_send_and_a_conversation_goes_on() {
     let result = &said["result"];
     assert_eq!(text(result), "hello to you");
     assert_eq!(result.get("isError"), None);
-    let session = result["_meta"]["mainspring/session_id"].as_str().expect("an id");
-    assert_eq!(result["content"][1]["text"], format!("session_id: {session}"));
+    let session = result["_meta"]["mainspring/session_id"]
+        .as_str()
+        .expect("an id");
+    assert_eq!(
+        result["content"][1]["text"],
+        format!("session_id: {session}")
+    );
     let call = json!({ "name": "mine", "arguments": { "message": "more", "session_id": session } });
     let mut answer = client.tool(&api, 2, call).await;
     let claimed = claim(&world, &api).await;
-    world.fail(&claimed, mainspring_shared::error::Code::LlmRefused, "no").await;
+    world
+        .fail(&claimed, mainspring_shared::error::Code::LlmRefused, "no")
+        .await;
     let result = last(&mut answer).await["result"].clone();
     assert_eq!(result["isError"], true);
     assert_eq!(text(&result), "llm.refused: no");
     assert_eq!(result["_meta"]["mainspring/session_id"], session);
-    let sends = api.get(&format!("/v1/sends?session_id={session}")).await.ok(200);
+    let sends = api
+        .get(&format!("/v1/sends?session_id={session}"))
+        .await
+        .ok(200);
     assert_eq!(sends["data"].as_array().map(Vec::len), Some(2));
 }
 
@@ -275,11 +319,12 @@ async fn a_call_is_cancelled_through_any_scheduler() {
     let client = Client::new(&api, json!({})).await;
     let mut answer = client.tool(&api, 1, hello()).await;
     while api.get("/v1/sends?status=queued").await.ok(200)["data"][0].is_null() {}
-    let cancel = |id: u32| {
-        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
-    };
+    let cancel = |id: u32| json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
     client.tell(&other, cancel(9)).await;
-    assert_eq!(api.get("/v1/sends").await.ok(200)["data"][0]["status"], "queued");
+    assert_eq!(
+        api.get("/v1/sends").await.ok(200)["data"][0]["status"],
+        "queued"
+    );
     client.tell(&other, cancel(1)).await;
     let result = last(&mut answer).await["result"].clone();
     assert_eq!(result["isError"], true);
@@ -302,8 +347,13 @@ async fn only_without_a_handshake_a_closed_stream_cancels() {
     drop(client.tool(&api, 1, hello()).await);
     let claimed = claim(&world, &api).await;
     world.complete(&claimed, 0, "said to nobody").await;
-    assert_eq!(api.get("/v1/sends").await.ok(200)["data"][0]["status"], "completed");
-    let answer = modern(&api, "tools/call", hello(), json!({})).stream().await;
+    assert_eq!(
+        api.get("/v1/sends").await.ok(200)["data"][0]["status"],
+        "completed"
+    );
+    let answer = modern(&api, "tools/call", hello(), json!({}))
+        .stream()
+        .await;
     until(&api, "queued").await;
     drop(answer);
     until(&api, "cancelled").await;
@@ -324,7 +374,10 @@ async fn a_stream_goes_on_at_another_scheduler() {
     let place = seen.id.expect("an id");
     let call = other.call("GET", "/mcp").header("last-event-id", &place);
     let call = call.header("mcp-protocol-version", LEGACY);
-    let mut rest = call.header("mcp-session-id", &client.session).stream().await;
+    let mut rest = call
+        .header("mcp-session-id", &client.session)
+        .stream()
+        .await;
     world.append(&claimed, 1, "still").await;
     let progress = data(&rest.next().await.expect("an event"));
     assert_eq!(progress["params"]["progress"], 2, "{progress}");
@@ -364,17 +417,30 @@ async fn sessions_and_runs_are_resources() {
     let spec = crate::runs::two_steps();
     let run = api.post("/v1/runs", &json!({ "spec": spec })).await.ok(202);
     let run = run["id"].as_str().expect("an id");
-    let read = client.result(&api, "resources/read", json!({ "uri": uri })).await;
-    let said: Value = serde_json::from_str(read["contents"][0]["text"].as_str().expect("text")).expect("JSON");
+    let read = client
+        .result(&api, "resources/read", json!({ "uri": uri }))
+        .await;
+    let said: Value =
+        serde_json::from_str(read["contents"][0]["text"].as_str().expect("text")).expect("JSON");
     assert_eq!(said["session"]["id"], session);
     assert_eq!(said["messages"][1]["content"][0]["text"], "hello");
     let uri = format!("mainspring://runs/{run}");
-    let read = client.result(&api, "resources/read", json!({ "uri": uri })).await;
-    assert!(read["contents"][0]["text"].as_str().expect("text").contains(run));
+    let read = client
+        .result(&api, "resources/read", json!({ "uri": uri }))
+        .await;
+    assert!(
+        read["contents"][0]["text"]
+            .as_str()
+            .expect("text")
+            .contains(run)
+    );
     let unknown = json!({ "uri": format!("mainspring://sessions/{}", nothing("ses_")) });
     let refused = client.ask(&api, "resources/read", unknown.clone()).await;
     assert_eq!(refused["error"]["code"], -32002);
-    let refused = modern(&api, "resources/read", unknown, json!({})).send().await.ok(400);
+    let refused = modern(&api, "resources/read", unknown, json!({}))
+        .send()
+        .await
+        .ok(400);
     assert_eq!(refused["error"]["code"], -32602);
 }
 
@@ -390,14 +456,28 @@ async fn who_has_no_key_is_told_how_to_get_in() {
     assert_eq!(challenge, format!("Bearer resource_metadata=\"{at}\""));
     let wrong = ask(&api, "msk_wrong", "POST", "/mcp", &ping).await;
     assert_eq!(wrong.status, 401);
-    assert!(wrong.header("www-authenticate").expect("a challenge").contains(at));
-    for path in ["/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"] {
+    assert!(
+        wrong
+            .header("www-authenticate")
+            .expect("a challenge")
+            .contains(at)
+    );
+    for path in [
+        "/.well-known/oauth-protected-resource/mcp",
+        "/.well-known/oauth-protected-resource",
+    ] {
         let shown = api.get(path).await.ok(200);
         assert_eq!(shown["resource"], "http://localhost/mcp");
-        assert_eq!(shown["authorization_servers"], json!(["https://issuer.example"]));
+        assert_eq!(
+            shown["authorization_servers"],
+            json!(["https://issuer.example"])
+        );
         assert_eq!(shown["bearer_methods_supported"], json!(["header"]));
     }
-    assert_eq!(ask(&api, ROOT, "POST", "/mcp", &ping).await.ok(200)["result"], json!({}));
+    assert_eq!(
+        ask(&api, ROOT, "POST", "/mcp", &ping).await.ok(200)["result"],
+        json!({})
+    );
 }
 
 #[tokio::test]
@@ -409,38 +489,74 @@ async fn a_key_does_here_what_it_may_do_elsewhere() {
         let agent = json!({ "name": name, "spec": {} });
         ask(&api, &blue, "POST", "/v1/agents", &agent).await.ok(201);
     }
-    let rpc = |method: &str, params: Value| {
-        json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params })
-    };
+    let rpc = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     let key = async |body: Value| {
         let made = ask(&api, &blue, "POST", "/v1/keys", &body).await.ok(201);
         made["key"].as_str().expect("the token").to_owned()
     };
     let reader = key(json!({ "scopes": ["read"] })).await;
     let task = json!({ "name": "mine", "arguments": { "message": "x" }, "task": {} });
-    let refused = ask(&api, &reader, "POST", "/mcp", &rpc("tools/call", task.clone())).await;
+    let refused = ask(
+        &api,
+        &reader,
+        "POST",
+        "/mcp",
+        &rpc("tools/call", task.clone()),
+    )
+    .await;
     assert_eq!(refused.ok(403)["error"]["data"]["code"], "auth.forbidden");
-    let made = ask(&api, &blue, "POST", "/mcp", &rpc("tools/call", task.clone())).await.ok(200);
+    let made = ask(
+        &api,
+        &blue,
+        "POST",
+        "/mcp",
+        &rpc("tools/call", task.clone()),
+    )
+    .await
+    .ok(200);
     let id = json!({ "taskId": made["result"]["task"]["taskId"] });
-    let refused = ask(&api, &reader, "POST", "/mcp", &rpc("tasks/cancel", id.clone())).await;
+    let refused = ask(
+        &api,
+        &reader,
+        "POST",
+        "/mcp",
+        &rpc("tasks/cancel", id.clone()),
+    )
+    .await;
     assert_eq!(refused.ok(403)["error"]["data"]["code"], "auth.forbidden");
-    let bound = key(json!({ "scopes": ["read", "use"], "binding": { "agents": ["theirs"] } })).await;
-    let listed = ask(&api, &bound, "POST", "/mcp", &rpc("tools/list", json!({}))).await.ok(200);
-    let names: Vec<&Value> = listed["result"]["tools"].as_array().expect("tools").iter().map(|tool| &tool["name"]).collect();
+    let bound =
+        key(json!({ "scopes": ["read", "use"], "binding": { "agents": ["theirs"] } })).await;
+    let listed = ask(&api, &bound, "POST", "/mcp", &rpc("tools/list", json!({})))
+        .await
+        .ok(200);
+    let names: Vec<&Value> = listed["result"]["tools"]
+        .as_array()
+        .expect("tools")
+        .iter()
+        .map(|tool| &tool["name"])
+        .collect();
     assert_eq!(names, ["theirs"]);
     let refused = ask(&api, &bound, "POST", "/mcp", &rpc("tools/call", task)).await;
     assert_eq!(refused.ok(403)["error"]["data"]["code"], "auth.binding");
     // Nor does it find what others began, and another tenant finds nothing at all.
     let (_, red) = tenant(&api, "red", &["admin"]).await;
     for key in [&bound, &red] {
-        let refused = ask(&api, key, "POST", "/mcp", &rpc("tasks/get", id.clone())).await.ok(200);
+        let refused = ask(&api, key, "POST", "/mcp", &rpc("tasks/get", id.clone()))
+            .await
+            .ok(200);
         assert_eq!(refused["error"]["message"], "there is no task with this id");
-        let listed = ask(&api, key, "POST", "/mcp", &rpc("tasks/list", json!({}))).await.ok(200);
+        let listed = ask(&api, key, "POST", "/mcp", &rpc("tasks/list", json!({})))
+            .await
+            .ok(200);
         assert_eq!(listed["result"]["tasks"], json!([]));
-        let listed = ask(&api, key, "POST", "/mcp", &rpc("resources/list", json!({}))).await.ok(200);
+        let listed = ask(&api, key, "POST", "/mcp", &rpc("resources/list", json!({})))
+            .await
+            .ok(200);
         assert_eq!(listed["result"]["resources"], json!([]));
     }
-    let listed = ask(&api, &red, "POST", "/mcp", &rpc("tools/list", json!({}))).await.ok(200);
+    let listed = ask(&api, &red, "POST", "/mcp", &rpc("tools/list", json!({})))
+        .await
+        .ok(200);
     assert_eq!(listed["result"]["tools"], json!([]));
 }
 

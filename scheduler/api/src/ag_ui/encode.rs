@@ -22,6 +22,8 @@ pub(super) struct Encoder {
     text: Option<String>,
     reasoning: Option<String>,
     step: Option<i32>,
+    /// The last message that was begun, with its round.
+    begun: Option<(i32, String)>,
     /// What was said and became void, since the last snapshot.
     pub(super) is_void: bool,
 }
@@ -53,6 +55,7 @@ impl Encoder {
                 if self.text.is_none() {
                     told.push(json!({ "type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant" }));
                     self.text = Some(id.clone());
+                    self.begun = Some((piece.round, id.clone()));
                 }
                 told.push(
                     json!({ "type": "TEXT_MESSAGE_CONTENT", "messageId": id, "delta": piece.text }),
@@ -85,11 +88,16 @@ impl Encoder {
     }
 
     /// The calls that a message makes, or the result that it is.
-    pub(super) fn calls(message: &Message) -> Vec<Value> {
+    pub(super) fn calls(&self, message: &Message) -> Vec<Value> {
         let mut told = Vec::new();
         match message.role {
             Role::Assistant => {
-                let parent = message_id(message.send_id, message.round, None);
+                let begun = self.begun.as_ref();
+                let begun = begun.filter(|(round, _)| *round == message.round);
+                let parent = begun.map_or_else(
+                    || message_id(message.send_id, message.round, None),
+                    |(_, id)| id.clone(),
+                );
                 for call in &message.tool_calls {
                     told.push(json!({
                         "type": "TOOL_CALL_START", "toolCallId": call.id, "toolCallName": call.name,

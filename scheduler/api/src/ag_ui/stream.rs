@@ -169,7 +169,7 @@ impl Run {
             }
         }
         if let Some(message) = message {
-            for told in Encoder::calls(&message) {
+            for told in self.encoder.calls(&message) {
                 self.write(&told);
             }
         }

@@ -1,5 +1,6 @@
 //! Calls of tools: messages to agents.
 
+use axum::http::Method;
 use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::accept::new_session;
 use mainspring_scheduler::services::cancel;
@@ -89,8 +90,8 @@ pub(super) async fn call(request: Request<'_>) -> Result<Answer, Fault> {
         return Err(unknown());
     }
     let as_task = request.params["task"].is_object() || request.peer.tasks;
-    let (sent, turns) = match said(&request, agent, as_task).await {
-        Ok(sent) => sent,
+    let Said { sent, turns, own } = match said(&request, agent, as_task).await {
+        Ok(said) => said,
         // The model that calls may do better, so it is told.
         Err(problem) if matches!(problem.status(), 400 | 404 | 409 | 413 | 422) => {
             let text = Fault::from(problem).message;
@@ -111,30 +112,46 @@ pub(super) async fn call(request: Request<'_>) -> Result<Answer, Fault> {
         turns,
     };
     let held = Held::new(request.app.clone(), request.peer.clone(), sent, place);
+    // A client without a handshake cancels by closing the stream.
+    let held = held.cancelled_when_left(own && request.peer.is_modern);
     Ok(Answer::Stream(held.stream(request.admission)))
 }
 
-/// The send that a call is about, and how often it was asked about: a new one, or one that an earlier call began.
-async fn said(
-    request: &Request<'_>,
-    agent: AgentQuery,
-    as_task: bool,
-) -> Result<(Sent, u32), Problem> {
+/// The send that a call is about.
+struct Said {
+    sent: Sent,
+    /// How often it was asked about.
+    turns: u32,
+    /// Whether the call began it, or goes on with it, and so may end it.
+    own: bool,
+}
+
+/// Says what a call says: in a new send, or to one that an earlier call began.
+async fn said(request: &Request<'_>, agent: AgentQuery, as_task: bool) -> Result<Said, Problem> {
     let (app, caller) = (request.app.as_ref(), request.caller);
     if let Some(state) = request.params["requestState"].as_str() {
         let unknown = || Error::invalid("/requestState", "is none of this server's");
+        Needs::of(&Method::POST, "/v1/sends/{id}/cancel").check(caller)?;
         let (send, turns) = state.split_once('.').ok_or_else(unknown)?;
         let send: SendId = send.parse().map_err(|_| unknown())?;
         let turns: u32 = turns.parse().map_err(|_| unknown())?;
         let mut sent = Sent::read(app, caller, send).await?;
         ask::inputs(app, caller, &sent, &request.params["inputResponses"]).await?;
         sent.again(app).await?;
-        return Ok((sent, turns.saturating_add(1)));
+        return Ok(Said {
+            sent,
+            turns: turns.saturating_add(1),
+            own: true,
+        });
     }
     let arguments = Arguments::read(&request.params["arguments"])?;
     if let Some(send) = &arguments.send {
         let send = send.parse().map_err(|_| Error::send_not_found())?;
-        return Ok((Sent::read(app, caller, send).await?, 0));
+        return Ok(Said {
+            sent: Sent::read(app, caller, send).await?,
+            turns: 0,
+            own: false,
+        });
     }
     let to = match &arguments.session {
         None => To::New,
@@ -154,7 +171,11 @@ async fn said(
         once,
     };
     let submitted = start(app, caller, message).await?;
-    Ok((Sent::read(app, caller, submitted.send.id).await?, 0))
+    Ok(Said {
+        sent: Sent::read(app, caller, submitted.send.id).await?,
+        turns: 0,
+        own: true,
+    })
 }
 
 /// The idempotency key of a request, which has an id that no other request of its session has.
@@ -174,7 +195,7 @@ pub(super) async fn cancelled(
     let Some(key) = key(caller, peer, id, false) else {
         return Ok(());
     };
-    Needs::of(&axum::http::Method::POST, "/v1/sends/{id}/cancel").check(caller)?;
+    Needs::of(&Method::POST, "/v1/sends/{id}/cancel").check(caller)?;
     if !app.store.has_key(key.clone()).await? {
         return Ok(());
     }
@@ -194,10 +215,9 @@ pub(super) async fn cancelled(
     let AcceptOutcome::Replayed(send) = app.acceptor.accept(repeat).await? else {
         return Ok(());
     };
-    match cancel::send(app, caller.tenant, send, None).await {
-        // It has ended meanwhile.
-        Ok(_) | Err(_) => Ok(()),
-    }
+    // If it has ended meanwhile, there is nothing to cancel.
+    let _ = cancel::send(app, caller.tenant, send, None).await;
+    Ok(())
 }
 
 /// The result of a call that could not be made.

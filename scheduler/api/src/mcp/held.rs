@@ -20,6 +20,7 @@ use super::ask::{RELATED, elicitation, request_id, requests};
 use super::call;
 use super::peer::Peer;
 use crate::faces;
+use crate::faces::asks::Ask;
 use crate::faces::rpc::{self, Fault};
 use crate::faces::sent::Sent;
 use crate::gate::Admission;
@@ -84,7 +85,7 @@ pub(super) struct Held {
     wrote_at: Duration,
 }
 
-/// Cancels the send of a call whose client has closed the stream, which is how clients of 2026-07-28 cancel.
+/// Cancels the send of a call whose client has closed the stream.
 struct Abandoned {
     app: Arc<Api>,
     of: Option<(TenantId, SendId)>,
@@ -109,13 +110,12 @@ impl Drop for Abandoned {
 
 impl Held {
     pub(super) fn new(app: Arc<Api>, peer: Peer, sent: Sent, place: Place) -> Self {
-        let cancels = peer.is_modern && !place.is_task;
         let until = (!place.is_task).then(|| app.clock.monotonic() + PATIENCE);
         let mut held = Self {
             watcher: app.watch.session(sent.send.key),
             abandoned: Abandoned {
                 app: app.clone(),
-                of: cancels.then_some((sent.send.key.tenant, sent.send.id)),
+                of: None,
             },
             until,
             wrote_at: app.clock.monotonic(),
@@ -132,6 +132,13 @@ impl Held {
                 .push_back(format!("id: {id}\nretry: 500\ndata: \n\n"));
         }
         held
+    }
+
+    /// The same, whose send is cancelled if the client closes the stream.
+    pub(super) fn cancelled_when_left(mut self, is_so: bool) -> Self {
+        let send = &self.sent.send;
+        self.abandoned.of = is_so.then_some((send.key.tenant, send.id));
+        self
     }
 
     /// The response.
@@ -206,7 +213,7 @@ impl Held {
             return Ok(());
         }
         let mut open = self.sent.asks(&self.app).await?;
-        open.retain(|ask| ask.is_for_people());
+        open.retain(Ask::is_for_people);
         if self.peer.is_modern {
             let asked = requests(&self.peer, &open);
             if asked.as_object().is_some_and(|asked| !asked.is_empty()) {
@@ -234,7 +241,7 @@ impl Held {
             .any(|ask| elicitation(&self.peer, ask).is_some());
         let waits = self.sent.send.waiting_on == Some(WaitingOn::Human);
         if waits && !can_ask && !self.place.is_task && !open.is_empty() {
-            let asked: Vec<String> = open.iter().map(|ask| ask.message()).collect();
+            let asked: Vec<String> = open.iter().map(Ask::message).collect();
             let why = format!(
                 "A person has to answer first, elsewhere, since this client cannot ask one: {}",
                 asked.join(" ")

@@ -1,10 +1,13 @@
 //! Sessions and runs as resources.
 
 use axum::http::Method;
+use mainspring_scheduler::error::Error;
 use mainspring_shared::id::{RunId, RunKey, SessionId, SessionKey};
+use mainspring_shared::message::Message;
 use mainspring_shared::session::SessionView;
 use mainspring_shared::store::{ListRuns, ListSessions, ReadMessages};
 use mainspring_shared::workflow::view::RunView;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Request;
@@ -143,12 +146,11 @@ pub(super) async fn read(request: &Request<'_>) -> Result<Value, Fault> {
             Fault::new(code, "there is no resource with this address").with(json!({ "uri": uri }))
         );
     };
-    let text = shown.to_string();
-    let contents = json!([{ "uri": uri, "mimeType": "application/json", "text": text }]);
+    let contents = json!([{ "uri": uri, "mimeType": "application/json", "text": shown }]);
     Ok(request.peer.listed(json!({ "contents": contents })))
 }
 
-async fn session(request: &Request<'_>, id: &str) -> Result<Option<Value>, Fault> {
+async fn session(request: &Request<'_>, id: &str) -> Result<Option<String>, Fault> {
     let (app, caller) = (request.app, request.caller);
     Needs::of(&Method::GET, "/v1/sessions/{id}/messages").check(caller)?;
     let Ok(session) = id.parse() else {
@@ -169,12 +171,27 @@ async fn session(request: &Request<'_>, id: &str) -> Result<Option<Value>, Fault
         limit: MESSAGES as u32,
     };
     let messages = app.store.read_messages(wanted).await?;
-    Ok(Some(
-        json!({ "session": SessionView::from(found), "messages": messages }),
-    ))
+    let shown = Transcript {
+        session: SessionView::from(found),
+        messages,
+    };
+    written(&shown)
 }
 
-async fn run(request: &Request<'_>, id: &str) -> Result<Option<Value>, Fault> {
+/// A session with the end of what was said in it.
+#[derive(Serialize)]
+struct Transcript {
+    session: SessionView,
+    messages: Vec<Message>,
+}
+
+/// As text, since a value would not have the numbers that a model wrote.
+fn written<T: Serialize>(shown: &T) -> Result<Option<String>, Fault> {
+    let text = serde_json::to_string(shown);
+    text.map(Some).map_err(|_| Fault::from(Error::internal()))
+}
+
+async fn run(request: &Request<'_>, id: &str) -> Result<Option<String>, Fault> {
     let (app, caller) = (request.app, request.caller);
     Needs::of(&Method::GET, "/v1/runs/{id}").check(caller)?;
     let Ok(run) = id.parse() else {
@@ -189,5 +206,8 @@ async fn run(request: &Request<'_>, id: &str) -> Result<Option<Value>, Fault> {
         .mark(found.into_iter().flatten().collect(), |run| run.session)
         .await?;
     let found = rows.into_iter().find(|(_, is_shown)| *is_shown);
-    Ok(found.map(|(run, _)| json!(RunView::from(run))))
+    match found {
+        Some((run, _)) => written(&RunView::from(run)),
+        None => Ok(None),
+    }
 }

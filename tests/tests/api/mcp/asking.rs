@@ -20,9 +20,18 @@ async fn a_client_with_a_handshake_is_asked_and_answers_anywhere() {
     let asked = data(&answer.next().await.expect("a question"));
     assert_eq!(asked["method"], "elicitation/create");
     let params = &asked["params"];
-    assert!(params["message"].as_str().expect("a text").contains("outside"), "{params}");
+    assert!(
+        params["message"]
+            .as_str()
+            .expect("a text")
+            .contains("outside"),
+        "{params}"
+    );
     assert_eq!(params["requestedSchema"]["required"], json!(["approved"]));
-    assert_eq!(params["requestedSchema"]["properties"]["approved"]["type"], "boolean");
+    assert_eq!(
+        params["requestedSchema"]["properties"]["approved"]["type"],
+        "boolean"
+    );
     // A person who closes the form has not answered.
     let closed = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "cancel" } });
     client.tell(&other, closed).await;
@@ -30,10 +39,14 @@ async fn a_client_with_a_handshake_is_asked_and_answers_anywhere() {
     let session = session.as_str().expect("an id");
     let calls = format!("/v1/sessions/{session}/calls");
     assert_eq!(api.get(&calls).await.ok(200)["data"][0]["call_id"], call);
-    client.tell(&other, approve(&asked["id"], json!({ "approved": true }))).await;
+    client
+        .tell(&other, approve(&asked["id"], json!({ "approved": true })))
+        .await;
     assert_eq!(api.get(&calls).await.ok(200)["data"], json!([]));
     // An answer that comes late changes nothing.
-    client.tell(&api, approve(&asked["id"], json!({ "approved": false }))).await;
+    client
+        .tell(&api, approve(&asked["id"], json!({ "approved": false })))
+        .await;
     let claimed = world.claim(session).await;
     world.complete(&claimed, 1, "done").await;
     let rest = answer.rest().await;
@@ -53,16 +66,25 @@ async fn a_refusal_is_told_to_the_agent() {
     client.tell(&api, refused).await;
     let session = api.get("/v1/sends").await.ok(200)["data"][0]["session_id"].clone();
     let claimed = world.claim(session.as_str().expect("an id")).await;
-    let calls = world.store.read_round(claimed.key, claimed.send.record.id, 0).await.expect("reads");
+    let calls = world
+        .store
+        .read_round(claimed.key, claimed.send.record.id, 0)
+        .await
+        .expect("reads");
     let result = calls[0].result.as_ref().expect("is settled");
-    assert!(format!("{result:?}").contains("did not approve"), "{result:?}");
+    assert!(
+        format!("{result:?}").contains("did not approve"),
+        "{result:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_client_without_a_handshake_is_asked_by_a_result() {
     let (world, api) = with_agent().await;
     let can = json!({ "elicitation": { "form": {}, "url": {} } });
-    let mut answer = modern(&api, "tools/call", hello(), can.clone()).stream().await;
+    let mut answer = modern(&api, "tools/call", hello(), can.clone())
+        .stream()
+        .await;
     let claimed = claim(&world, &api).await;
     let form = json!({ "type": "object", "properties": { "city": { "type": "string" } } });
     let asked = Asked {
@@ -83,25 +105,35 @@ async fn a_client_without_a_handshake_is_asked_by_a_result() {
     assert_eq!(request["params"]["requestedSchema"], form);
     let mut again = hello();
     again["requestState"] = result["requestState"].clone();
-    again["inputResponses"] = json!({ &name: { "action": "accept", "content": { "city": "Potsdam" } } });
+    again["inputResponses"] =
+        json!({ &name: { "action": "accept", "content": { "city": "Potsdam" } } });
     let other = world.ready().await;
-    let mut answer = modern(&other, "tools/call", again.clone(), can.clone()).stream().await;
+    let mut answer = modern(&other, "tools/call", again.clone(), can.clone())
+        .stream()
+        .await;
     let session = api.get("/v1/sends").await.ok(200)["data"][0]["session_id"].clone();
-    let claimed = loop {
-        let session = api.get(&format!("/v1/sessions/{}", session.as_str().expect("an id"))).await.ok(200);
-        if session["status"] != "waiting" {
-            break world.claim(session["id"].as_str().expect("an id")).await;
-        }
-    };
-    let calls = world.store.read_round(claimed.key, claimed.send.record.id, 0).await.expect("reads");
+    let claimed = world.claim(session.as_str().expect("an id")).await;
+    let calls = world
+        .store
+        .read_round(claimed.key, claimed.send.record.id, 0)
+        .await
+        .expect("reads");
     assert!(format!("{:?}", calls[0].asked).contains("Potsdam"));
     world.complete(&claimed, 1, "in Potsdam").await;
     let result = last(&mut answer).await["result"].clone();
     assert_eq!(result["resultType"], "complete");
     assert_eq!(text(&result), "in Potsdam");
-    assert_eq!(api.get("/v1/sends").await.ok(200)["data"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        api.get("/v1/sends").await.ok(200)["data"]
+            .as_array()
+            .map(Vec::len),
+        Some(1)
+    );
     again["requestState"] = json!("made up");
-    let refused = modern(&other, "tools/call", again, can).send().await.ok(200);
+    let refused = modern(&other, "tools/call", again, can)
+        .send()
+        .await
+        .ok(200);
     assert_eq!(refused["result"]["isError"], true);
 }
 
@@ -114,10 +146,14 @@ async fn a_client_that_can_ask_nobody_is_told_that_someone_has_to_answer() {
     let call = world.ask(&claimed, WaitingOn::Human, true).await;
     let result = last(&mut answer).await["result"].clone();
     assert_eq!(result["_meta"]["mainspring/status"], "input_required");
-    let send = result["_meta"]["mainspring/send_id"].as_str().expect("an id");
+    let send = result["_meta"]["mainspring/send_id"]
+        .as_str()
+        .expect("an id");
     assert!(text(&result).contains(send), "{result}");
     // Someone answers elsewhere, and the call is asked about again.
-    let session = result["_meta"]["mainspring/session_id"].as_str().expect("an id");
+    let session = result["_meta"]["mainspring/session_id"]
+        .as_str()
+        .expect("an id");
     let approved = json!({ "results": [{ "call_id": call, "output": { "approved": true } }] });
     let path = format!("/v1/sessions/{session}/tool-results");
     api.post(&path, &approved).await.ok(200);
@@ -142,7 +178,9 @@ async fn who_may_not_answer_answers_nothing() {
     } });
     let made = ask(&api, key, "POST", "/mcp", &call).await.ok(200);
     let task = made["result"]["task"]["taskId"].as_str().expect("an id");
-    let sends = ask(&api, ROOT, "GET", "/v1/sends", &Value::Null).await.ok(200);
+    let sends = ask(&api, ROOT, "GET", "/v1/sends", &Value::Null)
+        .await
+        .ok(200);
     let session = sends["data"][0]["session_id"].as_str().expect("an id");
     let claimed = world.claim(session).await;
     let call = world.ask(&claimed, WaitingOn::Human, true).await;
@@ -150,6 +188,47 @@ async fn who_may_not_answer_answers_nothing() {
     let answer = approve(&id, json!({ "approved": true }));
     let refused = ask(&api, key, "POST", "/mcp", &answer).await;
     refused.problem(403, "auth.forbidden");
-    let shown = ask(&api, ROOT, "GET", &format!("/v1/sends/{task}"), &Value::Null).await.ok(200);
+    let shown = ask(
+        &api,
+        ROOT,
+        "GET",
+        &format!("/v1/sends/{task}"),
+        &Value::Null,
+    )
+    .await
+    .ok(200);
     assert_eq!(shown["waiting_on"], "human");
+}
+
+#[tokio::test]
+async fn who_may_only_read_ends_nothing_by_leaving() {
+    let world = World::new().await;
+    let api = locked(&world).await;
+    let agent = json!({ "name": "mine", "spec": {} });
+    ask(&api, ROOT, "POST", "/v1/agents", &agent).await.ok(201);
+    let made = ask(
+        &api,
+        ROOT,
+        "POST",
+        "/v1/keys",
+        &json!({ "scopes": ["read"] }),
+    )
+    .await
+    .ok(201);
+    let key = format!("Bearer {}", made["key"].as_str().expect("the token"));
+    let send = json!({ "input": "x", "session": { "agent": "mine" } });
+    let send = ask(&api, ROOT, "POST", "/v1/sends", &send).await.ok(202);
+    let send = send["id"].as_str().expect("an id");
+    let mut state = hello();
+    state["requestState"] = json!(format!("{send}.0"));
+    let call = modern(&api, "tools/call", state, json!({})).header("authorization", &key);
+    assert_eq!(call.send().await.status, 403);
+    // Waiting for it is reading, and leaving it no more than that.
+    let mut call = hello();
+    call["arguments"]["send_id"] = json!(send);
+    let call = modern(&api, "tools/call", call, json!({})).header("authorization", &key);
+    drop(call.stream().await);
+    let path = format!("/v1/sends/{send}?wait=50ms");
+    let shown = ask(&api, ROOT, "GET", &path, &Value::Null).await.ok(200);
+    assert_eq!(shown["status"], "queued");
 }
