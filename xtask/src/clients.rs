@@ -88,7 +88,7 @@ fn check_faces(work: &Path, server: &str) -> anyhow::Result<()> {
     for name in FACES_DOCUMENTS {
         let text = std::fs::read_to_string(format!("docs/{name}.md"))?;
         let script = examples(&text).replace(DOCUMENTED, server);
-        run(Command::new("bash").args(["-euo", "pipefail", "-c", &script]))
+        run(Command::new("bash").args(["-euc", &script]))
             .with_context(|| format!("the examples of docs/{name}.md"))?;
     }
     Ok(())

@@ -74,12 +74,13 @@ impl FromRequestParts<Arc<Api>> for Door {
         let agent = named.and_then(|(_, text)| text.parse().ok());
         let agent = agent
             .ok_or_else(|| Error::new(Code::AgentNotFound, "no published agent has this name"))?;
+        let caller = Caller::from_request_parts(parts, app).await?;
         let asked = parts.uri.query().unwrap_or_default().split('&');
         let asked = asked.filter_map(|pair| pair.strip_prefix("A2A-Version="));
         let header = parts.headers.get("a2a-version");
         let header = header.and_then(|value| value.to_str().ok());
         Ok(Self {
-            caller: Caller::from_request_parts(parts, app).await?,
+            caller,
             app: app.clone(),
             agent,
             base: base(&parts.uri, &parts.headers),
