@@ -1,5 +1,6 @@
-//! Generated clients: generated from the server's own description, compiled, and used; and OpenAI's own clients and
-//! the frameworks above them, unmodified, which use the server as if it were OpenAI's.
+//! Generated clients: generated from the server's own description, compiled, and used; and the reference clients of other
+//! APIs and protocols and the frameworks above them, unmodified, which use the server as if it were their own. Examples of
+//! the documents about those are run, too.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -46,6 +47,22 @@ const EXAMPLES_PYTHON: [&str; 4] = [
 ];
 const EXAMPLE_NODE: &str = "ai_sdk.mjs";
 
+/// The reference clients of the other protocols, with the programs that use them.
+const FACES_PYTHON: [&str; 2] = ["mcp==2.3.0", "a2a-sdk==1.3.0"];
+const FACES_NODE: [&str; 4] = [
+    "@modelcontextprotocol/sdk@1.32.2",
+    "@ag-ui/core@1.0.0",
+    "@ag-ui/client@1.0.0",
+    "zod@4",
+];
+const FACES_PROGRAMS: [&str; 4] = ["as_mcp.py", "as_a2a.py", "as_mcp.mjs", "as_ag_ui.mjs"];
+
+/// The documents whose examples are run.
+const FACES_DOCUMENTS: [&str; 3] = ["MCP_SERVER", "A2A", "AG_UI"];
+
+/// Where the examples of documents find a server.
+const DOCUMENTED: &str = "http://127.0.0.1:7464";
+
 /// The programs for each client: one that uses it, and one that receives webhooks and verifies them
 /// with the standard's own library.
 const PROGRAMS: [&str; 2] = ["use", "webhooks"];
@@ -68,6 +85,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     check_typescript(&node, &description, &server.url)?;
     check_openai(&work, &server.url)?;
     check_frameworks(&work, &server.url)?;
+    check_faces(&work, &server.url)?;
     drop(server);
     check_deaths(&work, &binary)?;
     own_clients::check(&work, &binary)
@@ -100,6 +118,41 @@ fn check_frameworks(work: &Path, server: &str) -> anyhow::Result<()> {
     let mut program = Command::new("node");
     program.current_dir(node).envs(settings);
     run(program.arg(EXAMPLE_NODE))
+}
+
+/// Runs the programs of the other protocols' clients, and the examples of the documents about them.
+fn check_faces(work: &Path, server: &str) -> anyhow::Result<()> {
+    let python = installed(work, "faces-python", &FACES_PYTHON, |folder| {
+        python_environment(folder, &FACES_PYTHON)
+    })?;
+    let node = installed(work, "faces-node", &FACES_NODE, |folder| {
+        npm_project(folder, &FACES_NODE)
+    })?;
+    for name in FACES_PROGRAMS {
+        let source = Path::new("tests/clients").join(name);
+        if name.ends_with(".py") {
+            let mut program = Command::new(python.join("bin/python"));
+            run(program.arg(source).arg(server))?;
+        } else {
+            std::fs::copy(source, node.join(name))?;
+            let mut program = Command::new("node");
+            run(program.current_dir(&node).args([name, server]))?;
+        }
+    }
+    for name in FACES_DOCUMENTS {
+        let text = std::fs::read_to_string(format!("docs/{name}.md"))?;
+        let script = examples(&text).replace(DOCUMENTED, server);
+        run(Command::new("bash").args(["-euc", &script]))
+            .with_context(|| format!("the examples of docs/{name}.md"))?;
+    }
+    Ok(())
+}
+
+/// The shell examples of a document, one after another.
+fn examples(text: &str) -> String {
+    let blocks = text.split("```sh\n").skip(1);
+    let blocks = blocks.filter_map(|block| block.split("```").next());
+    blocks.collect()
 }
 
 /// Plays one list of calls with both of OpenAI's clients.

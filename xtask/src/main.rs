@@ -49,7 +49,9 @@ Usage: cargo xtask COMMAND
   clients [--generate]             checks the clients in clients/: what is generated is current, types, packages,
                                    READMEs and tests; then generates a Python and a TypeScript client by public
                                    generators, and runs programs on each that use it and verify webhooks by the
-                                   standard's own libraries; installs all of these in target/.
+                                   standard's own libraries; runs programs that use the server with the reference
+                                   clients of OpenAI's API, MCP, A2A and AG-UI and with frameworks, and the examples
+                                   of their documents; installs all of these in target/.
                                    --generate only writes what is generated from docs/openapi.json
   fuzz [--cases N] [--binary FILE] [--seed N]
                                    requests that are made up from docs/openapi.json, 50 000 unless told otherwise, to a

@@ -211,6 +211,10 @@ impl Verifier for Issuers {
         let issuer = issuer.ok_or_else(|| invalid("its issuer is unknown"))?;
         issuer.verify(token).await
     }
+
+    fn issuers(&self) -> Vec<String> {
+        self.0.iter().map(|issuer| issuer.name.clone()).collect()
+    }
 }
 
 fn invalid(why: &str) -> Refused {

@@ -267,6 +267,17 @@ impl Gatekeeper {
         }
     }
 
+    /// The addresses of the issuers whose tokens are accepted.
+    pub(crate) fn issuers(&self) -> Vec<String> {
+        match &self.access {
+            Access::Keys {
+                issuers: Some(issuers),
+                ..
+            } => issuers.issuers(),
+            Access::Open | Access::UntilKeys | Access::Keys { .. } => Vec::new(),
+        }
+    }
+
     /// The operator, if whoever sends no key is taken for one.
     async fn keyless(&self, app: &App, needs: Needs, headers: &HeaderMap) -> Result<Caller, Error> {
         let missing = |detail| Err(Error::new(Code::AuthMissing, detail));

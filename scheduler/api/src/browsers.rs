@@ -30,12 +30,14 @@ const PRIVATE_ENDS: [&str; 4] = [".localhost", ".local", ".internal", ".svc"];
 
 /// The request headers that a page of an allowed origin may send.
 const MAY_SAY: HeaderValue = HeaderValue::from_static(
-    "authorization, content-type, idempotency-key, last-event-id, mainspring-tenant, x-request-id",
+    "a2a-version, authorization, content-type, idempotency-key, last-event-id, mainspring-tenant, mcp-method, \
+     mcp-name, mcp-protocol-version, mcp-session-id, x-request-id",
 );
 
 /// The response headers that it may read.
 const MAY_READ: HeaderValue = HeaderValue::from_static(
-    "content-disposition, idempotency-replayed, location, retry-after, x-request-id",
+    "content-disposition, idempotency-replayed, location, mcp-session-id, retry-after, www-authenticate, \
+     x-request-id",
 );
 
 /// The outcome of the check of a request's origin.

@@ -75,6 +75,30 @@ pub(super) struct ResultBody {
 }
 
 impl ResultBody {
+    /// An answer to what a call asks.
+    pub(super) fn answer(call_id: String, answers: Asked, output: &Value) -> Self {
+        Self {
+            answers: Some(answers),
+            output: serde_json::value::to_raw_value(output).ok(),
+            ..Self::of_parts(call_id, Vec::new())
+        }
+    }
+
+    /// What went wrong with a call.
+    pub(super) fn failure(call_id: String, error: String) -> Self {
+        Self {
+            output: None,
+            error: Some(error),
+            ..Self::of_parts(call_id, Vec::new())
+        }
+    }
+
+    /// The same, to this question of the call's tool.
+    pub(super) fn to_question(mut self, number: usize) -> Self {
+        self.question = u32::try_from(number).ok();
+        self
+    }
+
     /// The result of a call: a text, or parts for the model.
     pub(super) fn of_parts(call_id: String, parts: Vec<ContentPart>) -> Self {
         let (output, content) = match parts.as_slice() {

@@ -22,8 +22,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::Instrument;
 
 use super::browsers::{self, Visit};
-use super::openai;
 use super::problem::{Problem, mark_quota};
+use super::{faces, mcp, openai};
 use crate::access::{Caller, reach};
 use crate::metrics::{REQUEST_SECONDS, REQUESTS, WAITERS};
 use crate::router::Api;
@@ -93,6 +93,7 @@ pub(super) async fn pass(
     let started = app.clock.monotonic();
     let asked = request.uri().path();
     let in_openais_form = openai::is_ours(asked).then(|| asked.to_owned());
+    let of_mcp = (asked == "/mcp").then(|| faces::base(request.uri(), request.headers()));
     let id = request_id(&app, request.headers());
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
@@ -101,7 +102,7 @@ pub(super) async fn pass(
     let caller = caller.and_then(|header| accepted(header.to_str().ok()?));
     let id_shown = id.to_str().unwrap_or_default();
     // Probes and scrapes are not worth a trace.
-    let traced = if path.starts_with("/v1/") {
+    let traced = if is_api(path) {
         spans::request(method_label(&method), path, id_shown, caller.as_deref())
     } else {
         tracing::Span::none()
@@ -154,6 +155,9 @@ pub(super) async fn pass(
     if let Some(path) = in_openais_form {
         response = openai::reshaped(&path, response).await;
     }
+    if let Some(base) = of_mcp {
+        mcp::challenge(&base, &mut response);
+    }
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
     if let Some(cors) = cors {
@@ -185,9 +189,14 @@ struct Admitted {
     admission: Option<Admission>,
 }
 
+/// Whether only those may send a request here who are known.
+fn is_api(path: &str) -> bool {
+    path.starts_with("/v1/") || faces::is_ours(path)
+}
+
 /// Identifies the sender of a request, and admits the request.
 async fn admit(app: &Api, request: &mut Request, route: &str) -> Result<Admitted, Error> {
-    if !request.uri().path().starts_with("/v1/") {
+    if !is_api(request.uri().path()) {
         return Ok(Admitted {
             caller: None,
             admission: None,
@@ -321,6 +330,7 @@ fn streams(request: &Request) -> bool {
     path.ends_with("/events")
         || path.ends_with("/export")
         || openai::lasts(request.method(), request.uri())
+        || faces::lasts(request.method(), request.uri())
 }
 
 /// Takes a permit for a request. Those that wait or stream are counted separately, since they hold

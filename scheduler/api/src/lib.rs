@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
+mod a2a;
 mod access;
+mod ag_ui;
 mod agents;
 mod archive;
 mod batch;
@@ -16,10 +18,12 @@ mod deliver;
 mod events;
 mod exports;
 mod extract;
+mod faces;
 mod gate;
 mod health;
 mod idempotency;
 mod input;
+mod mcp;
 mod memories;
 mod messages;
 mod metrics;

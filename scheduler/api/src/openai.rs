@@ -15,7 +15,7 @@ mod given;
 mod history;
 mod ids;
 mod items;
-mod listen;
+pub(crate) mod listen;
 mod models;
 mod once;
 mod pages;

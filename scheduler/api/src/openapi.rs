@@ -19,7 +19,7 @@ use self::operation::{BYTES, Operation, ResponseContent};
 use super::copies::LINES;
 use super::problem::Problem;
 use super::skills::ARCHIVE;
-use super::{openai, respond, router};
+use super::{faces, openai, respond, router};
 use crate::router::Api;
 
 /// The prefix of the schema names of pages.
@@ -60,7 +60,7 @@ pub(super) async fn show() -> Result<Response, Problem> {
 }
 
 /// The tags of operations: the first segment of the path, and a description.
-const TAGS: [(&str, &str); 17] = [
+const TAGS: [(&str, &str); 20] = [
     (
         "agents",
         "Agents that are published under names, in versions.",
@@ -89,6 +89,15 @@ const TAGS: [(&str, &str); 17] = [
     ),
     ("conversations", "Sessions in the form of OpenAI's API."),
     ("models", "Agents and models in the form of OpenAI's API."),
+    ("a2a", "Published agents in the Agent2Agent protocol."),
+    (
+        "ag-ui",
+        "Published agents in the Agent-User Interaction protocol.",
+    ),
+    (
+        "mcp",
+        "Published agents as tools of the Model Context Protocol.",
+    ),
     ("operations", "For operators, autoscalers and probes."),
 ];
 
@@ -184,7 +193,7 @@ fn document() -> Value {
 }
 
 fn tag(path: &str) -> &'static str {
-    let part = path.strip_prefix("/v1/").unwrap_or_default();
+    let part = path.strip_prefix("/v1/").unwrap_or(&path[1..]);
     let part = part.split(['/', ':']).next().unwrap_or_default();
     let found = TAGS.iter().find(|(name, _)| *name == part);
     found.map_or("operations", |(name, _)| *name)
@@ -201,12 +210,20 @@ fn describe(operation: &Operation) -> Value {
         // These responses do not contain the content.
         let says = match status.as_str() {
             "304" | "416" => json!({ "description": operation.summary }),
+            // What is no request is taken without an answer.
+            "202" if faces::is_ours(&operation.path) => {
+                json!({ "description": operation.summary })
+            }
             _ => answer(operation),
         };
         responses.insert(status.clone(), says);
     }
     let problem = if openai::is_ours(&operation.path) {
         json!({ "application/json": { "schema": openai_error() } })
+    } else if faces::is_ours(&operation.path) {
+        let own = json!({ "type": "object", "additionalProperties": true });
+        let problem = json!({ "schema": named("Problem") });
+        json!({ "application/json": { "schema": own }, "application/problem+json": problem })
     } else {
         json!({ "application/problem+json": { "schema": named("Problem") } })
     };
@@ -239,7 +256,7 @@ fn describe(operation: &Operation) -> Value {
         };
         described["requestBody"] = json!({ "required": required, "content": content });
     }
-    if !operation.path.starts_with("/v1/") {
+    if !operation.path.starts_with("/v1/") && !faces::is_ours(&operation.path) {
         described["security"] = json!([]);
     }
     described

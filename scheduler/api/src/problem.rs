@@ -10,7 +10,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use mainspring_scheduler::error::{Error, Quota};
-use mainspring_shared::error::Code;
+use mainspring_shared::error::{Class, Code};
 use mainspring_shared::store;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
@@ -31,6 +31,11 @@ impl Problem {
     /// The HTTP status of the response.
     pub(crate) fn status(&self) -> u16 {
         self.0.code().http_status()
+    }
+
+    /// The class of its code.
+    pub(crate) fn class(&self) -> Class {
+        self.0.code().class()
     }
 }
 

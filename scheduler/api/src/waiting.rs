@@ -139,20 +139,27 @@ pub(super) async fn list(
     if app.store.get_session(key).await?.is_none() {
         return Err(Error::session_not_found().into());
     }
+    let found = below(&app, key).await?;
+    let found = found.into_iter().map(WaitingCall::from).collect();
+    respond::json(StatusCode::OK, &List::whole(found))
+}
+
+/// The calls of a session, and of the sessions below it, that can be answered from outside.
+pub(super) async fn below(app: &App, key: SessionKey) -> Result<Vec<CallRecord>, Error> {
     let mut found = Vec::new();
     let mut ahead = VecDeque::from([key]);
     let mut seen = 0;
     while let Some(session) = ahead.pop_front().filter(|_| seen < SESSIONS_MAX) {
         seen += 1;
-        found.extend(waiting(&app, session).await?);
+        found.extend(waiting(app, session).await?);
         ahead.extend(app.store.list_children(session).await?);
     }
-    respond::json(StatusCode::OK, &List::whole(found))
+    Ok(found)
 }
 
 /// The calls of one session that can be answered from outside. A round is open only while the
 /// message with its calls is the last of the transcript.
-async fn waiting(app: &App, key: SessionKey) -> Result<Vec<WaitingCall>, Error> {
+async fn waiting(app: &App, key: SessionKey) -> Result<Vec<CallRecord>, Error> {
     let Some(session) = app.store.get_session(key).await? else {
         return Ok(Vec::new());
     };
@@ -170,5 +177,5 @@ async fn waiting(app: &App, key: SessionKey) -> Result<Vec<WaitingCall>, Error> 
         let outside = matches!(call.waits_on, Some(WaitingOn::Human | WaitingOn::Tool));
         outside && call.result.is_none()
     });
-    Ok(answerable.map(WaitingCall::from).collect())
+    Ok(answerable.collect())
 }

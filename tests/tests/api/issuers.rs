@@ -39,6 +39,10 @@ impl Verifier for Trusting {
             expires_at: Timestamp(SystemClock::new().now().0 + left * 1_000),
         })
     }
+
+    fn issuers(&self) -> Vec<String> {
+        vec!["https://issuer.example".to_owned()]
+    }
 }
 
 pub(crate) async fn trusting(world: &World) -> Scheduler {

@@ -48,6 +48,9 @@ pub trait Verifier: fmt::Debug + Send + Sync {
     /// The identity that a token stands for. Returns within seconds, even if the issuer does not
     /// respond.
     async fn verify(&self, token: &str) -> Result<Identity, Refused>;
+
+    /// The addresses of the issuers, where clients that have no token may get one.
+    fn issuers(&self) -> Vec<String>;
 }
 
 /// Whether a text has the form of a signed token: three parts separated by dots.

@@ -27,6 +27,21 @@ const fn row(method: &'static str, route: &'static str, needs: Needs, reach: Rea
 /// All of them, by their paths.
 #[rustfmt::skip]
 const OPERATIONS: &[Operation] = &[
+    row("POST", "/a2a/{agent}", Needs::READ, Reach::Handler),
+    row("GET", "/a2a/{agent}/.well-known/agent-card.json", Needs::READ, Reach::Handler),
+    row("GET", "/a2a/{agent}/extendedAgentCard", Needs::READ, Reach::Handler),
+    row("POST", "/a2a/{agent}/message:send", Needs::ASK, Reach::Handler),
+    row("POST", "/a2a/{agent}/message:stream", Needs::ASK, Reach::Handler),
+    row("GET", "/a2a/{agent}/tasks", Needs::READ, Reach::Handler),
+    row("GET", "/a2a/{agent}/tasks/{task}", Needs::READ, Reach::Handler),
+    row("POST", "/a2a/{agent}/tasks/{task}", Needs::READ, Reach::Handler),
+    row("GET", "/a2a/{agent}/tasks/{task}/pushNotificationConfigs", Needs::READ, Reach::Handler),
+    row("POST", "/a2a/{agent}/tasks/{task}/pushNotificationConfigs", Needs::READ, Reach::Handler),
+    row("GET", "/a2a/{agent}/tasks/{task}/pushNotificationConfigs/{config}", Needs::READ, Reach::Handler),
+    row("DELETE", "/a2a/{agent}/tasks/{task}/pushNotificationConfigs/{config}", Needs::READ, Reach::Handler),
+    row("POST", "/ag-ui/{agent}", Needs::ASK, Reach::Handler),
+    row("GET", "/mcp", Needs::READ, Reach::Handler),
+    row("POST", "/mcp", Needs::READ, Reach::Handler),
     row("GET", "/v1/agents", Needs::READ, Reach::Handler),
     row("POST", "/v1/agents", Needs::PUBLISH, Reach::Handler),
     row("GET", "/v1/agents/{name}", Needs::READ, Reach::Agent),

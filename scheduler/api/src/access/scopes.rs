@@ -36,6 +36,8 @@ impl Needs {
         rights: &[Right::Use, Right::Read],
         ..Self::START
     };
+    /// Starts work with a published agent, and shows what becomes of it.
+    pub(super) const ASK: Self = Self::all_of(&[Right::Use, Right::Read]);
     /// Brings an agent along.
     pub(super) const IMPORT: Self = Self::all_of(&[Right::Use, Right::Define]);
     pub(super) const PUBLISH: Self = Self::all_of(&[Right::Publish]);

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 /// What is heard.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Heard {
+pub(crate) enum Heard {
     /// A piece of what a round says.
     Piece(Piece),
     /// What was said of a round is void: it is said again from the start.
@@ -27,29 +27,29 @@ pub(super) enum Heard {
 
 /// A piece of text.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Piece {
-    pub(super) kind: Kind,
-    pub(super) round: i32,
-    pub(super) text: String,
+pub(crate) struct Piece {
+    pub(crate) kind: Kind,
+    pub(crate) round: i32,
+    pub(crate) text: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Reasoning,
     Text,
 }
 
 /// A call that the client makes.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Called {
-    pub(super) id: String,
-    pub(super) name: String,
-    pub(super) arguments: String,
+pub(crate) struct Called {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: String,
 }
 
 /// How a response ends.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Over {
+pub(crate) enum Over {
     /// With calls for the client: the send waits for their results.
     Calls,
     /// With the send.
@@ -58,7 +58,7 @@ pub(super) enum Over {
 
 /// Listens to one response.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(crate) struct Listener {
     /// Its first round.
     from: i32,
     /// The functions that the client runs.
@@ -71,7 +71,7 @@ pub(super) struct Listener {
     /// The calls that the response may end with.
     asked: Vec<String>,
     /// What its rounds used.
-    pub(super) usage: Usage,
+    pub(crate) usage: Usage,
     /// Where the response before began, and where the one behind it does.
     before: (Option<i32>, i32),
     over: bool,
@@ -107,7 +107,7 @@ struct RoundEnd {
 }
 
 impl Listener {
-    pub(super) fn new(from: i32, functions: BTreeSet<String>, whole: bool) -> Self {
+    pub(crate) fn new(from: i32, functions: BTreeSet<String>, whole: bool) -> Self {
         Self {
             from,
             functions,
@@ -128,7 +128,7 @@ impl Listener {
     }
 
     /// Takes the next event. After [`Heard::Over`] it hears nothing more.
-    pub(super) fn hear(&mut self, name: &str, data: &str) -> Vec<Heard> {
+    pub(crate) fn hear(&mut self, name: &str, data: &str) -> Vec<Heard> {
         let mut heard = Vec::new();
         if self.over {
             return heard;
@@ -196,13 +196,7 @@ impl Listener {
         if delta.round < self.from || self.whole {
             return;
         }
-        self.reset(
-            &Reset {
-                round: delta.round,
-                attempt: delta.attempt,
-            },
-            heard,
-        );
+        self.reset(&Reset { round: delta.round }, heard);
         let open = self
             .open
             .get_or_insert_with(|| Open::new(delta.round, delta.attempt));
@@ -224,6 +218,7 @@ impl Listener {
         heard.push(Heard::Piece(Piece {
             kind,
             round: delta.round,
+            attempt: delta.attempt,
             text,
         }));
     }
@@ -339,7 +334,7 @@ impl Open {
 }
 
 /// The reasoning and the text of a message.
-pub(super) fn words(parts: &[ContentPart]) -> (String, String) {
+pub(crate) fn words(parts: &[ContentPart]) -> (String, String) {
     let (mut reasoning, mut said) = (String::new(), String::new());
     for part in parts {
         match part {
