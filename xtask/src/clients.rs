@@ -130,7 +130,7 @@ fn check_faces(work: &Path, server: &str) -> anyhow::Result<()> {
     })?;
     for name in FACES_PROGRAMS {
         let source = Path::new("tests/clients").join(name);
-        if name.ends_with(".py") {
+        if source.extension().is_some_and(|kind| kind == "py") {
             let mut program = Command::new(python.join("bin/python"));
             run(program.arg(source).arg(server))?;
         } else {

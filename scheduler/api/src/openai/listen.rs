@@ -196,7 +196,13 @@ impl Listener {
         if delta.round < self.from || self.whole {
             return;
         }
-        self.reset(&Reset { round: delta.round }, heard);
+        self.reset(
+            &Reset {
+                round: delta.round,
+                attempt: delta.attempt,
+            },
+            heard,
+        );
         let open = self
             .open
             .get_or_insert_with(|| Open::new(delta.round, delta.attempt));
@@ -218,7 +224,6 @@ impl Listener {
         heard.push(Heard::Piece(Piece {
             kind,
             round: delta.round,
-            attempt: delta.attempt,
             text,
         }));
     }
