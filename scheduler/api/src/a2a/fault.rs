@@ -129,11 +129,6 @@ impl Refusal {
         });
         (status, json!({ "error": error }))
     }
-
-    /// Its message of JSON-RPC.
-    pub(super) fn message(&self, id: &Value) -> Value {
-        self.fault.answer(id)
-    }
 }
 
 /// Says that a body is one of the protocol.
