@@ -76,7 +76,7 @@ impl FromRequestParts<Arc<Api>> for Door {
             .ok_or_else(|| Error::new(Code::AgentNotFound, "no published agent has this name"))?;
         let caller = Caller::from_request_parts(parts, app).await?;
         let asked = parts.uri.query().unwrap_or_default().split('&');
-        let asked = asked.filter_map(|pair| pair.strip_prefix("A2A-Version="));
+        let mut asked = asked.filter_map(|pair| pair.strip_prefix("A2A-Version="));
         let header = parts.headers.get("a2a-version");
         let header = header.and_then(|value| value.to_str().ok());
         Ok(Self {
@@ -84,7 +84,7 @@ impl FromRequestParts<Arc<Api>> for Door {
             app: app.clone(),
             agent,
             base: base(&parts.uri, &parts.headers),
-            version: header.or(asked.last()).map(str::to_owned),
+            version: header.or(asked.next_back()).map(str::to_owned),
         })
     }
 }
@@ -165,17 +165,17 @@ pub(super) async fn post(
         door.enter().await?;
         let method = message["method"].as_str().unwrap_or_default();
         let result = match method {
-            "SendMessage" => json!({ "task": say::and_wait(&door, params).await? }),
+            "SendMessage" => json!({ "task": Box::pin(say::and_wait(&door, params)).await? }),
             "SendStreamingMessage" => {
                 let sent = say::say(&door, params).await?;
-                return Ok(stream::answer(&door, sent, Form::Rpc(id.clone()), admission).await?);
+                return stream::answer(&door, sent, Form::Rpc(id.clone()), admission).await;
             }
             "GetTask" => tasks::get(&door, text(params, "id")?, params).await?,
             "ListTasks" => tasks::list(&door, params).await?,
             "CancelTask" => tasks::cancel(&door, text(params, "id")?).await?,
             "SubscribeToTask" => {
                 let sent = tasks::open(&door, text(params, "id")?).await?;
-                return Ok(stream::answer(&door, sent, Form::Rpc(id.clone()), admission).await?);
+                return stream::answer(&door, sent, Form::Rpc(id.clone()), admission).await;
             }
             "CreateTaskPushNotificationConfig"
             | "GetTaskPushNotificationConfig"
@@ -196,7 +196,7 @@ pub(super) async fn post(
         };
         Ok(rpc::respond(StatusCode::OK, &rpc::result(id, &result)))
     };
-    let done: Result<Response, Refusal> = done.await;
+    let done: Result<Response, Refusal> = Box::pin(done).await;
     Ok(done.unwrap_or_else(|refusal| refusal.answer(id)))
 }
 
@@ -249,7 +249,7 @@ pub(super) async fn send(door: Door, headers: HeaderMap, body: Body) -> Result<R
     let done = async {
         let params = params?;
         door.enter().await?;
-        Ok(json!({ "task": say::and_wait(&door, &params).await? }))
+        Ok(json!({ "task": Box::pin(say::and_wait(&door, &params)).await? }))
     };
     Ok(answered(done.await))
 }

@@ -94,7 +94,7 @@ impl ResultBody {
     }
 
     /// The same, to this question of the call's tool.
-    pub(super) fn to_question(mut self, number: usize) -> Self {
+    pub(super) fn with_question(mut self, number: usize) -> Self {
         self.question = u32::try_from(number).ok();
         self
     }

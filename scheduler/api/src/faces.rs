@@ -40,7 +40,7 @@ pub(crate) fn lasts(method: &Method, uri: &Uri) -> bool {
 /// The address under which a request reached this server.
 pub(crate) fn base(uri: &Uri, headers: &HeaderMap) -> String {
     let said = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let host = uri.authority().map(|authority| authority.as_str());
+    let host = uri.authority().map(axum::http::uri::Authority::as_str);
     let host = host.or_else(|| said("host")).unwrap_or("localhost");
     // A proxy that ends TLS says so. Whoever else does only deceives itself.
     let scheme = match said("x-forwarded-proto") {

@@ -166,11 +166,10 @@ impl Request<'_> {
     async fn answer(self, method: &str) -> Result<Answer, Fault> {
         let is_modern = self.peer.is_modern;
         match method {
-            "initialize" if !is_modern => Ok(self
-                .peer
-                .initialized(&self.params["protocolVersion"])
-                .into()),
-            "server/discover" if is_modern => Ok(self.peer.discovered().into()),
+            "initialize" if !is_modern => {
+                Ok(Peer::initialized(&self.params["protocolVersion"]).into())
+            }
+            "server/discover" if is_modern => Ok(Peer::discovered().into()),
             "ping" => Ok(json!({}).into()),
             "tools/list" => tools::list(&self).await.map(Answer::Result),
             "tools/call" => call::call(self).await,

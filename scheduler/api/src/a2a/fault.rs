@@ -106,11 +106,11 @@ impl Refusal {
     /// As the answer to a request of JSON-RPC.
     pub(super) fn answer(&self, id: &Value) -> Response {
         // Whoever is between here and the client acts on these, too.
-        let status = match self.status {
-            Some(status @ (403 | 429 | 503)) => status,
-            _ => 200,
-        };
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+        let acted_on = self
+            .status
+            .filter(|status| matches!(status, 403 | 429 | 503));
+        let status = acted_on.and_then(|status| StatusCode::from_u16(status).ok());
+        let status = status.unwrap_or(StatusCode::OK);
         rpc::respond(status, &self.fault.answer(id))
     }
 

@@ -138,10 +138,8 @@ impl Reading {
                 let artifact = json!({ "artifactId": ANSWER, "name": ANSWER, "parts": [{ "text": piece.text }] });
                 self.artifact(&artifact, append, false);
             }
-            Heard::Piece(_) => {}
             Heard::Void => self.appends = None,
-            Heard::Said { .. } => {}
-            Heard::Over(Over::Calls) => {}
+            Heard::Piece(_) | Heard::Said { .. } | Heard::Over(Over::Calls) => {}
             Heard::Over(Over::Send(view)) => {
                 if view.status == SendStatus::Completed
                     && let Some(answer) = view::answer(&view)

@@ -110,10 +110,11 @@ pub(super) async fn cancel(door: &Door, id: &str) -> Result<Value, Refusal> {
 /// The sends that have this state, as far as their status says it.
 fn with_state(state: &str) -> Result<Option<SendStatus>, Refusal> {
     Ok(match state {
-        "" | "TASK_STATE_UNSPECIFIED" => None,
         "TASK_STATE_SUBMITTED" => Some(SendStatus::Queued),
         // Some of those that wait are at work.
-        "TASK_STATE_WORKING"
+        ""
+        | "TASK_STATE_UNSPECIFIED"
+        | "TASK_STATE_WORKING"
         | "TASK_STATE_INPUT_REQUIRED"
         | "TASK_STATE_REJECTED"
         | "TASK_STATE_AUTH_REQUIRED" => None,
@@ -148,13 +149,12 @@ pub(super) async fn list(door: &Door, params: &Value) -> Result<Value, Refusal> 
     };
     let context = params["contextId"].as_str().filter(|text| !text.is_empty());
     let session = match context.map(|name| session_named(CONTEXT, name)) {
-        None => None,
+        None | Some(To::New) => None,
         Some(To::Session(session)) => Some(session),
         Some(To::Named { member, name }) => match find(app, caller, member, &name).await? {
             Some(key) => Some(key.session),
-            None => return Ok(page(Vec::new(), None)),
+            None => return Ok(page(&[], None)),
         },
-        Some(To::New) => None,
     };
     let wanted = ListSends {
         tenant: caller.tenant,
@@ -169,13 +169,12 @@ pub(super) async fn list(door: &Door, params: &Value) -> Result<Value, Refusal> 
     let mut tasks = Vec::new();
     for send in found.data {
         let key = send.key;
-        let session = match sessions.get(&key.session) {
-            Some(session) => session.clone(),
-            None => {
-                let read = app.store.get_session(key).await?;
-                sessions.insert(key.session, read.clone());
-                read
-            }
+        let session = if let Some(session) = sessions.get(&key.session) {
+            session.clone()
+        } else {
+            let read = app.store.get_session(key).await?;
+            sessions.insert(key.session, read.clone());
+            read
         };
         let binding = caller.binding();
         let session =
@@ -196,10 +195,10 @@ pub(super) async fn list(door: &Door, params: &Value) -> Result<Value, Refusal> 
             tasks.push(task);
         }
     }
-    Ok(page(tasks, next))
+    Ok(page(&tasks, next))
 }
 
-fn page(tasks: Vec<Value>, next: Option<SendId>) -> Value {
+fn page(tasks: &[Value], next: Option<SendId>) -> Value {
     let count = tasks.len();
     json!({
         "tasks": tasks,

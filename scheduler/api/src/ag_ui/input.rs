@@ -203,7 +203,7 @@ fn content(at: &str, given: &Value) -> Result<Vec<ContentPart>, Error> {
 mod tests {
     use super::*;
 
-    fn read(given: Value) -> Result<RunInput, Error> {
+    fn read(given: &Value) -> Result<RunInput, Error> {
         let mut whole = json!({ "threadId": "t", "runId": "r", "messages": [] });
         for (name, value) in given.as_object().expect("an object") {
             whole[name] = value.clone();
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn only_what_is_new_is_said() {
-        let input = read(json!({ "messages": [
+        let input = read(&json!({ "messages": [
             { "id": "1", "role": "user", "content": "old" },
             { "id": "2", "role": "assistant", "content": "said" },
             { "id": "3", "role": "user", "content": "new" },
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn results_of_tools_and_answers_are_read() {
-        let input = read(json!({ "messages": [
+        let input = read(&json!({ "messages": [
             { "id": "1", "role": "user", "content": "old" },
             { "id": "2", "role": "tool", "toolCallId": "call_a", "content": "sun" },
         ], "resume": [{ "interruptId": "call_b", "status": "resolved", "payload": { "approved": true } }] }))

@@ -29,7 +29,7 @@ pub(super) struct Run {
     app: Arc<Api>,
     sent: Sent,
     thread: String,
-    run: String,
+    id: String,
     reader: Reader,
     listener: Listener,
     encoder: Encoder,
@@ -74,7 +74,7 @@ impl Run {
             app,
             sent,
             thread: input.thread,
-            run: input.run,
+            id: input.run,
             reader,
             listener: Listener::new(from.0, BTreeSet::new(), whole),
             encoder: Encoder::default(),
@@ -267,7 +267,7 @@ impl Run {
         }
         finished["type"] = json!("RUN_FINISHED");
         finished["threadId"] = json!(self.thread);
-        finished["runId"] = json!(self.run);
+        finished["runId"] = json!(self.id);
         self.write(&finished);
         self.ended = true;
     }

@@ -209,7 +209,7 @@ impl Ask {
                     (_, output) => output,
                 };
                 let result = ResultBody::answer(call, Asked::Answer, &output);
-                Some(result.to_question(*number))
+                Some(result.with_question(*number))
             }
             (_, Said::Cancel) => None,
             (Kind::Permission, said) => {

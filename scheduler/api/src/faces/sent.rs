@@ -49,11 +49,9 @@ impl Sent {
     /// What it asks of those outside, itself or an agent below it.
     pub(crate) async fn asks(&self, app: &Api) -> Result<Vec<Ask>, Error> {
         let may_ask = match (self.send.status, self.send.waiting_on) {
-            (SendStatus::Waiting, Some(WaitingOn::Human | WaitingOn::Tool | WaitingOn::Agent)) => {
-                true
-            }
-            // It runs on beside a call that waits.
-            (SendStatus::Running, _) => true,
+            // What runs may do so beside a call that waits.
+            (SendStatus::Waiting, Some(WaitingOn::Human | WaitingOn::Tool | WaitingOn::Agent))
+            | (SendStatus::Running, _) => true,
             _ => false,
         };
         if !may_ask {

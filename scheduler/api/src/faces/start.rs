@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::access::{Caller, Needs};
+use crate::archive::hex;
 use crate::bodies::SessionAsk;
 use crate::idempotency;
 use crate::input::Input;
@@ -87,57 +88,52 @@ pub(crate) async fn start(
         }),
         To::Named { member, name } => {
             let found = find(app, caller, member, &name).await?;
-            let key = match found {
-                Some(key) => key,
-                None => {
-                    let metadata = Map::from_iter([(member.to_owned(), json!(name))]);
-                    let session = made(
-                        &mut agents,
-                        app,
-                        &message.agent,
-                        message.variables.clone(),
-                        metadata,
-                    );
-                    create(app, caller, session.await?, member, &name).await?
-                }
-            };
-            Some(key)
+            Some(if let Some(key) = found {
+                key
+            } else {
+                let metadata = Map::from_iter([(member.to_owned(), json!(name))]);
+                let session = made(
+                    &mut agents,
+                    app,
+                    &message.agent,
+                    message.variables.clone(),
+                    metadata,
+                );
+                create(app, caller, session.await?, member, &name).await?
+            })
         }
     };
-    let (target, options) = match session {
-        Some(key) => {
-            let agent = (message.agent, message.variables);
-            let options = inside(
-                app,
-                &mut agents,
-                key,
-                agent,
-                (message.options, once.as_ref()),
-            );
-            (Target::Existing(key), options.await?)
-        }
-        None => {
-            let new = made(
-                &mut agents,
-                app,
-                &message.agent,
-                message.variables,
-                Map::new(),
-            )
+    let (target, options) = if let Some(key) = session {
+        let agent = (message.agent, message.variables);
+        let options = inside(
+            app,
+            &mut agents,
+            key,
+            agent,
+            (message.options, once.as_ref()),
+        );
+        (Target::Existing(key), options.await?)
+    } else {
+        let new = made(
+            &mut agents,
+            app,
+            &message.agent,
+            message.variables,
+            Map::new(),
+        )
+        .await?;
+        let asked = OptionsAsk {
+            options: message.options,
+            agent: None,
+        };
+        let (agent, metadata) = (&new.agent, &new.metadata);
+        let options = agents
+            .options_with(asked, new.key.session, agent, metadata, once.as_ref())
             .await?;
-            let asked = OptionsAsk {
-                options: message.options,
-                agent: None,
-            };
-            let (agent, metadata) = (&new.agent, &new.metadata);
-            let options = agents
-                .options_with(asked, new.key.session, agent, metadata, once.as_ref())
-                .await?;
-            agents
-                .admit_prices(&options, (new.key, Some(agent)), once.as_ref())
-                .await?;
-            (Target::New(Box::new(new)), options)
-        }
+        agents
+            .admit_prices(&options, (new.key, Some(agent)), once.as_ref())
+            .await?;
+        (Target::New(Box::new(new)), options)
     };
     let mut item = AcceptSend {
         id: SendId(app.entropy.ordered_id()),
@@ -273,6 +269,5 @@ async fn create(
 /// The idempotency key for what a client names itself. Whatever else a repeat says, it is the same.
 pub(crate) fn once(caller: &Caller, route: &str, name: &str) -> IdempotencyKey {
     let hash: [u8; 32] = Sha256::digest(name.as_bytes()).into();
-    let text: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    idempotency::key(caller, route, &text, hash)
+    idempotency::key(caller, route, &hex(&hash), hash)
 }

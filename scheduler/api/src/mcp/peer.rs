@@ -28,6 +28,10 @@ const SESSION: &str = "mcp-";
 
 /// A client.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one thing that a client says of itself"
+)]
 pub(super) struct Peer {
     pub(super) is_modern: bool,
     /// Whether events without data are understood.
@@ -139,7 +143,7 @@ impl Peer {
     }
 
     /// The answer to `initialize`.
-    pub(super) fn initialized(&self, asked: &Value) -> Value {
+    pub(super) fn initialized(asked: &Value) -> Value {
         let asked = asked.as_str().unwrap_or_default();
         let version = LEGACY.into_iter().find(|version| *version == asked);
         json!({
@@ -155,7 +159,7 @@ impl Peer {
     }
 
     /// The answer to `server/discover`.
-    pub(super) fn discovered(&self) -> Value {
+    pub(super) fn discovered() -> Value {
         let versions = [MODERN].into_iter().chain(LEGACY);
         json!({
             "supportedVersions": versions.collect::<Vec<_>>(),
@@ -253,7 +257,7 @@ mod tests {
             .collect()
     }
 
-    fn modern(method: &str, can: Value) -> Value {
+    fn modern(method: &str, can: &Value) -> Value {
         let meta = json!({ META_VERSION: MODERN, META_CAPABILITIES: can });
         json!({ "id": 1, "method": method, "params": { "name": "wörter", "_meta": meta } })
     }
@@ -297,15 +301,12 @@ mod tests {
             ("mcp-method", "tools/call"),
             ("mcp-name", "=?base64?d8O2cnRlcg==?="),
         ]);
-        let peer = Peer::of(&good, &modern("tools/call", can.clone())).expect("a request");
+        let peer = Peer::of(&good, &modern("tools/call", &can)).expect("a request");
         assert!(peer.is_modern && peer.forms && peer.tasks);
         let code = |headers: &HeaderMap, message: &Value| {
             Peer::of(headers, message).expect_err("is refused").code
         };
-        assert_eq!(
-            code(&good, &modern("tools/list", can.clone())),
-            HEADER_MISMATCH
-        );
+        assert_eq!(code(&good, &modern("tools/list", &can)), HEADER_MISMATCH);
         for (name, value) in [
             ("mcp-name", "other"),
             ("mcp-protocol-version", "2027-01-01"),
@@ -313,14 +314,14 @@ mod tests {
             let mut bad = good.clone();
             bad.insert(name, HeaderValue::from_static(value));
             assert_eq!(
-                code(&bad, &modern("tools/call", can.clone())),
+                code(&bad, &modern("tools/call", &can)),
                 HEADER_MISMATCH,
                 "{name}"
             );
         }
         let bare = json!({ "id": 1, "method": "tools/list", "params": {} });
         assert_eq!(code(&good, &bare), rpc::INVALID_PARAMS);
-        let mut newer = modern("tools/call", can);
+        let mut newer = modern("tools/call", &can);
         newer["params"]["_meta"][META_VERSION] = json!("2027-01-01");
         let mut said = good.clone();
         said.insert(
