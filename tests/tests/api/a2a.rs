@@ -264,12 +264,14 @@ async fn a_task_is_subscribed_to_at_another_scheduler() {
     let task = rpc(&api, "SendMessage", at_once("m1", "hello")).await["result"]["task"].clone();
     let subscribe = json!({ "jsonrpc": "2.0", "id": 7, "method": "SubscribeToTask", "params": { "id": task["id"] } });
     let call = other.call("POST", "/a2a/mine").header("a2a-version", "1.0");
-    let streaming = tokio::spawn(call.json(&subscribe).send());
+    let mut streaming = call.json(&subscribe).stream().await;
+    let first = streaming.next().await.expect("the task").data;
     let claimed = claim(&world, &api).await;
     world
         .fail(&claimed, mainspring_shared::error::Code::LlmRefused, "no")
         .await;
-    let told = updates(&streaming.await.expect("joins").text);
+    let rest = streaming.rest().await.into_iter().map(|event| event.data);
+    let told: Vec<Value> = std::iter::once(first).chain(rest).collect();
     assert!(
         told.iter()
             .all(|told| told["id"] == 7 && told["jsonrpc"] == "2.0"),

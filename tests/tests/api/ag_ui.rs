@@ -329,6 +329,7 @@ async fn a_thread_may_be_a_session_and_an_agent_a_version() {
     world.complete(&claimed, 0, "hi").await;
     events(told).await;
     assert_eq!(only_session(&api).await, session);
+    asked["runId"] = json!("run 2");
     for path in ["/ag-ui/nobody", "/ag-ui/mine@9"] {
         let refused = api.call("POST", path).json(&asked).send().await;
         refused.problem(404, "agent.not_found");

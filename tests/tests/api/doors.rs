@@ -65,10 +65,8 @@ async fn approve(api: &Scheduler, door: &str, session: &str, send: &str, call: &
     match door {
         "native" => {
             let path = format!("/v1/sessions/{session}/tool-results");
-            let posted = api.post(
-                &path,
-                &json!({ "results": [{ "call_id": call, "output": yes }] }),
-            );
+            let body = json!({ "results": [{ "call_id": call, "output": yes }] });
+            let posted = api.post(&path, &body);
             assert_eq!(posted.await.ok(200)["results"][0]["status"], "accepted");
         }
         "mcp" => {

@@ -263,7 +263,7 @@ mod tests {
                 "/resume/0/status",
             ),
         ] {
-            let error = read(given).expect_err("is refused");
+            let error = read(&given).expect_err("is refused");
             assert_eq!(error.members()[0].pointer, pointer);
         }
     }

@@ -42,7 +42,7 @@ async fn shown(request: &Request<'_>, sent: &Sent) -> Result<Value, Fault> {
         open.retain(Ask::is_for_people);
     }
     let is_modern = request.peer.is_modern;
-    let mut task = task(&sent.view(), is_modern, &open);
+    let mut task = task(&sent.view(), is_modern, may_ask.then_some(&open));
     if !is_modern {
         return Ok(task);
     }
@@ -54,8 +54,9 @@ async fn shown(request: &Request<'_>, sent: &Sent) -> Result<Value, Fault> {
     Ok(task)
 }
 
-/// A send as a task.
-fn task(view: &SendView, is_modern: bool, open: &[Ask]) -> Value {
+/// A send as a task. Unless it is known what is asked, whatever waits for a person is taken to ask; a send whose
+/// questions were all answered is about to continue.
+fn task(view: &SendView, is_modern: bool, open: Option<&Vec<Ask>>) -> Value {
     let (status, says) = match view.status {
         SendStatus::Completed => ("completed", None),
         // What a tool says of its failure is a result, which this version counts as an end like others.
@@ -69,10 +70,10 @@ fn task(view: &SendView, is_modern: bool, open: &[Ask]) -> Value {
         }
         SendStatus::Cancelled => ("cancelled", None),
         SendStatus::Queued | SendStatus::Running | SendStatus::Waiting => {
-            match (open.first(), view.waiting_on) {
-                (Some(ask), _) => ("input_required", Some(ask.message())),
+            match (open.map(|open| open.first()), view.waiting_on) {
+                (Some(Some(ask)), _) => ("input_required", Some(ask.message())),
                 (None, Some(WaitingOn::Human)) => ("input_required", None),
-                (None, _) => ("working", None),
+                (Some(None) | None, _) => ("working", None),
             }
         }
     };
@@ -102,7 +103,7 @@ fn task(view: &SendView, is_modern: bool, open: &[Ask]) -> Value {
 /// What a call is answered with that became a task.
 pub(super) async fn created(request: &Request<'_>, sent: &Sent) -> Result<Value, Fault> {
     if request.peer.is_modern {
-        let mut task = task(&sent.view(), true, &[]);
+        let mut task = task(&sent.view(), true, None);
         task["resultType"] = json!("task");
         return Ok(task);
     }
@@ -161,7 +162,7 @@ pub(super) async fn list(request: &Request<'_>) -> Result<Value, Fault> {
         .mark(page.data, |send| Some(send.key.session))
         .await?;
     let rows = rows.into_iter().filter(|(_, is_shown)| *is_shown);
-    let tasks = rows.map(|(send, _)| task(&SendView::from(send), false, &[]));
+    let tasks = rows.map(|(send, _)| task(&SendView::from(send), false, None));
     let mut shown = json!({ "tasks": tasks.collect::<Vec<_>>() });
     if let Some(next) = next {
         shown["nextCursor"] = json!(next);

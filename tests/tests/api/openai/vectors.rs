@@ -26,6 +26,12 @@ async fn worker(world: &World) -> mpsc::UnboundedReceiver<VectorsAsk> {
         vectors: Some("main/embed".to_owned()),
         ..PublishedModels::default()
     };
+    let mut tools = Published {
+        models: Some(models),
+        ..Published::default()
+    };
+    // A worker without tools is taken for one of a release that does not publish any.
+    tools.add("current_time".to_owned(), "Tells the time");
     let boot = NewBoot {
         id: BootId(uuid::Uuid::from_u128(7)),
         role: Role::Worker,
@@ -34,10 +40,7 @@ async fn worker(world: &World) -> mpsc::UnboundedReceiver<VectorsAsk> {
         concurrency: 1,
         ttl: Duration::from_mins(1),
         protocol: mainspring_shared::store::PROTOCOL,
-        tools: Published {
-            models: Some(models),
-            ..Published::default()
-        },
+        tools,
     };
     world.store.register_boot(boot).await.expect("registers");
     let bus = Arc::clone(&world.bus);
