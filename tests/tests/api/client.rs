@@ -327,7 +327,7 @@ impl Events {
                 let data = field("data").expect("data");
                 return Ok(Some(Event {
                     id: field("id"),
-                    name: field("event").expect("a type"),
+                    name: field("event").unwrap_or_else(|| "message".to_owned()),
                     data: serde_json::from_str(&data).expect("json"),
                 }));
             }

@@ -170,6 +170,14 @@ Code = Literal["agent.not_found", "auth.binding", "auth.forbidden", "auth.invali
 """The codes of this release; a newer server may have others."""
 
 
+class A2aBody(TypedDict, total=False):
+    """What is said."""
+    configuration: Mapping[str, Any] | None
+    """How it is answered."""
+    message: Required[Mapping[str, Any]]
+    """A message of the protocol."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class AgentChange(Model):
     """A member that differs."""
@@ -1592,6 +1600,28 @@ class RoundEvent(Model):
     """Its send."""
     usage: Usage | None = None
     """See its type."""
+
+
+class RpcMessage(TypedDict, total=False):
+    """A message of JSON-RPC."""
+    id: Mapping[str, Any] | None
+    """A text or a number; absent from notifications."""
+    jsonrpc: Required[str]
+    """`2.0`."""
+    method: str | None
+    """What is asked for; absent from answers."""
+    params: Mapping[str, Any] | None
+    """What the method takes."""
+
+
+class RunAgentInput(TypedDict, total=False):
+    """What a run is asked for with."""
+    messages: Required[Sequence[Mapping[str, Any]]]
+    """The conversation so far. What is new of it is at its end."""
+    runId: Required[str]
+    """What the client calls the run. The same name is the same run."""
+    threadId: Required[str]
+    """The conversation: the id of a session, or what the client calls it."""
 
 
 class RunBody(TypedDict, total=False):

@@ -10,8 +10,10 @@ export type Body = string | Uint8Array<ArrayBuffer> | Blob;
 export interface Operations {
   /** Cancels a send that waits for recovery */
   abortSession(args: { id: string }, options?: RequestOptions): Promise<Schemas["SendView"]>;
-  /** Refused: a message is only added with a response to it */
-  addOpenAiItems(args: { id: string }, options?: RequestOptions): Promise<Record<string, unknown>>;
+  /** With `:cancel` behind its id cancels a task, with `:subscribe` streams it */
+  actOnA2aTask(args: { agent: string; task: string }, options?: RequestOptions): Promise<Record<string, unknown>>;
+  /** Adds what was said elsewhere to a conversation, without an answer */
+  addOpenAiItems(args: { id: string; body: Schemas["OpenAiItemsBody"] }, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** Replaces a node's result; nodes that depend on it run again */
   amendNode(args: { id: string; path: string; wait?: string; body: Schemas["AmendBody"] }, options?: RequestOptions): Promise<Schemas["RunView"]>;
   /** Archives an agent: existing sessions keep it; new ones cannot use it */
@@ -34,6 +36,8 @@ export interface Operations {
   changeSession(args: { id: string; body: Schemas["SessionChangeBody"] }, options?: RequestOptions): Promise<Schemas["SessionView"]>;
   /** Changes a tenant's name or limits; schedulers follow within seconds */
   changeTenant(args: { id: string; body: Schemas["TenantChangeBody"] }, options?: RequestOptions): Promise<Schemas["Tenant"]>;
+  /** Refused: push notifications are not supported */
+  createA2aPushConfig(args: { agent: string; task: string }, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** Stores the body under its SHA-256: 201, or 200 if it was stored before */
   createBlob(args: { body: Body }, options?: RequestOptions): Promise<Schemas["BlobRef"]>;
   /** Creates an API key; its token is in this response only */
@@ -44,6 +48,8 @@ export interface Operations {
   createOpenAiChatCompletion(args: { body: Schemas["OpenAiChatBody"] }, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** Creates a conversation: a session in OpenAI's form */
   createOpenAiConversation(args?: { body?: Schemas["OpenAiConversationBody"] }, options?: RequestOptions): Promise<Record<string, unknown>>;
+  /** Computes vectors like OpenAI's Embeddings API, with the workers' model for them */
+  createOpenAiEmbedding(args: { body: Schemas["OpenAiEmbeddingBody"] }, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** Answers like OpenAI's Responses API, with a send: at once, at its end, or with its events */
   createOpenAiResponse(args: { body: Schemas["OpenAiResponseBody"] }, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** Starts a workflow: 202, or 200 if it ends within `wait`; 422 with all problems of its spec */
@@ -64,6 +70,8 @@ export interface Operations {
   createTimers(args: { body: Schemas["TimerBatchBody"] }, options?: RequestOptions): Promise<Schemas["TimerBatchResults"]>;
   /** Creates a webhook; its secret is in this response only */
   createWebhook(args: { body: Schemas["NewWebhookBody"] }, options?: RequestOptions): Promise<Schemas["Webhook"]>;
+  /** Refused: push notifications are not supported */
+  deleteA2aPushConfig(args: { agent: string; task: string; config: string }, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** Deletes an entry */
   deleteMemory(args: { id: string }, options?: RequestOptions): Promise<void>;
   /** Deletes a conversation with all that was said in it */
@@ -95,6 +103,14 @@ export interface Operations {
   exportSession(args: { id: string; blobs?: boolean }, options?: RequestOptions): Promise<Response>;
   /** Creates a session with a copy of this transcript, up to a seq where every call has its result */
   forkSession(args: { id: string; body?: Schemas["ForkBody"] }, options?: RequestOptions): Promise<Schemas["SessionView"]>;
+  /** The card of a published agent */
+  getA2aCard(args: { agent: string }, options?: RequestOptions): Promise<Record<string, unknown>>;
+  /** Refused: an agent has no other card than the one that everyone sees who may see it */
+  getA2aExtendedCard(args: { agent: string }, options?: RequestOptions): Promise<Record<string, unknown>>;
+  /** Refused: push notifications are not supported */
+  getA2aPushConfig(args: { agent: string; task: string; config: string }, options?: RequestOptions): Promise<Record<string, unknown>>;
+  /** A task, or with `:subscribe` behind its id the stream of it */
+  getA2aTask(args: { agent: string; task: string }, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** What an error code means and what to do about it */
   getAdvice(args: { code: string }, options?: RequestOptions): Promise<string>;
   /** A published agent, archived or not */
@@ -127,6 +143,10 @@ export interface Operations {
   getOpenAiResponse(args: { id: string; stream?: boolean; starting_after?: number }, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** This description */
   getOpenApi(args?: Record<string, never>, options?: RequestOptions): Promise<Record<string, unknown>>;
+  /** What clients of the Model Context Protocol are told of keys */
+  getProtectedResource(args?: Record<string, never>, options?: RequestOptions): Promise<Record<string, unknown>>;
+  /** The same, where clients look for it first */
+  getProtectedResourceOfMcp(args?: Record<string, never>, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** Waiting and running sends by pool */
   getQueue(args?: Record<string, never>, options?: RequestOptions): Promise<{ data: (Schemas["PoolView"])[]; next_cursor: string | null }>;
   /** Requests can be served */
@@ -164,6 +184,10 @@ export interface Operations {
   getWorkflowSchema(args?: Record<string, never>, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** Creates a session from an archive */
   importSession(args: { body: Body }, options?: RequestOptions): Promise<Schemas["SessionView"]>;
+  /** Refused: push notifications are not supported */
+  listA2aPushConfigs(args: { agent: string; task: string }, options?: RequestOptions): Promise<Record<string, unknown>>;
+  /** The tasks of an agent, newest first */
+  listA2aTasks(args: { agent: string }, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** The versions of an agent, newest first */
   listAgentVersions(args: { name: string; limit?: number; cursor?: string }, options?: RequestOptions): Promise<{ data: (Schemas["AgentVersion"])[]; next_cursor: string | null }>;
   /** Published agents, by name */
@@ -226,6 +250,10 @@ export interface Operations {
   pauseTimer(args: { id: string }, options?: RequestOptions): Promise<Schemas["TimerView"]>;
   /** Pauses a tool: its calls by workers wait */
   pauseTool(args: { name: string; body: Schemas["PauseBody"] }, options?: RequestOptions): Promise<Schemas["Pause"]>;
+  /** A request of the Agent2Agent protocol, as JSON-RPC */
+  postA2a(args: { agent: string; body: Schemas["RpcMessage"] }, options?: RequestOptions): Promise<Record<string, unknown>>;
+  /** A message of the Model Context Protocol: a request, a notification or an answer */
+  postMcp(args: { body: Schemas["RpcMessage"] }, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** Posts results of external tools, and answers to questions and approvals; the first result counts */
   postToolResults(args: { id: string; body: Schemas["ResultsBody"] }, options?: RequestOptions): Promise<Schemas["PostedResults"]>;
   /** The differences between a spec and the newest version, without publishing it */
@@ -244,6 +272,8 @@ export interface Operations {
   removeAgentAlias(args: { name: string; alias: string }, options?: RequestOptions): Promise<Schemas["NamedAgent"]>;
   /** Resumes what waits because of a paused agent */
   resumeAgent(args: { name: string }, options?: RequestOptions): Promise<void>;
+  /** The rest of a stream of the Model Context Protocol that broke off, behind the event with the id in `Last-Event-ID` */
+  resumeMcp(args?: Record<string, never>, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** Resumes what waits because of a paused pool */
   resumePool(args: { name: string }, options?: RequestOptions): Promise<void>;
   /** Resumes what waits because of a paused provider */
@@ -266,12 +296,18 @@ export interface Operations {
   rotateKey(args: { id: string; body?: Schemas["RotateBody"] }, options?: RequestOptions): Promise<Schemas["ApiKey"]>;
   /** Replaces a webhook's secret; the new one is in this response only */
   rotateWebhook(args: { id: string; body?: Schemas["RotateWebhookBody"] }, options?: RequestOptions): Promise<Schemas["Webhook"]>;
+  /** Runs a published agent, with the events of the Agent-User Interaction protocol */
+  runAgUi(args: { agent: string; body: Schemas["RunAgentInput"] }, options?: RequestOptions): Promise<Record<string, unknown>>;
+  /** Says something to an agent: in a new task, or in one that waits or works; waits for the end, or for a question */
+  sendA2aMessage(args: { agent: string; body: Schemas["A2aBody"] }, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** Points an alias of an agent at a version */
   setAgentAlias(args: { name: string; alias: string; body: Schemas["AliasBody"] }, options?: RequestOptions): Promise<Schemas["NamedAgent"]>;
   /** Sets the tenant's key for a provider, in the place of the one before */
   setProviderKey(args: { provider: string; body: Schemas["ProviderKeyBody"] }, options?: RequestOptions): Promise<Schemas["ProviderKey"]>;
   /** Sends a message to a running leaf, delivered before its next round */
   steerNode(args: { id: string; path: string; body: Schemas["SteerBody"] }, options?: RequestOptions): Promise<Schemas["NodeView"]>;
+  /** Says something to an agent, and streams what becomes of it */
+  streamA2aMessage(args: { agent: string; body: Schemas["A2aBody"] }, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** The run's events, up to its final one */
   streamRun(args: { id: string; after?: string }, options?: RequestOptions): Promise<Response>;
   /** The send's events, up to its final one */
@@ -290,6 +326,7 @@ export interface Operations {
  */
 export const OPERATIONS: Record<keyof Operations, string> = {
   abortSession: "POST /v1/sessions/{id}/abort sj",
+  actOnA2aTask: "POST /a2a/{agent}/tasks/{task} -j",
   addOpenAiItems: "POST /v1/conversations/{id}/items -j",
   amendNode: "POST /v1/runs/{id}/nodes/{path}/amend sj",
   archiveAgent: "DELETE /v1/agents/{name} sj",
@@ -302,11 +339,13 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   changeOpenAiConversation: "POST /v1/conversations/{id} -j",
   changeSession: "PATCH /v1/sessions/{id} sj",
   changeTenant: "PATCH /v1/tenants/{id} sj",
+  createA2aPushConfig: "POST /a2a/{agent}/tasks/{task}/pushNotificationConfigs -j",
   createBlob: "POST /v1/blobs sj application/octet-stream",
   createKey: "POST /v1/keys kj",
   createMemory: "POST /v1/memories kj",
   createOpenAiChatCompletion: "POST /v1/chat/completions -j",
   createOpenAiConversation: "POST /v1/conversations -j",
+  createOpenAiEmbedding: "POST /v1/embeddings -j",
   createOpenAiResponse: "POST /v1/responses -j",
   createRun: "POST /v1/runs kj",
   createSend: "POST /v1/sends kj",
@@ -317,6 +356,7 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   createTimer: "POST /v1/timers kj",
   createTimers: "POST /v1/timers:batch kj",
   createWebhook: "POST /v1/webhooks kj",
+  deleteA2aPushConfig: "DELETE /a2a/{agent}/tasks/{task}/pushNotificationConfigs/{config} sj",
   deleteMemory: "DELETE /v1/memories/{id} sv",
   deleteOpenAiConversation: "DELETE /v1/conversations/{id} sj",
   deleteOpenAiResponse: "DELETE /v1/responses/{id} sj",
@@ -331,6 +371,10 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   exportRun: "GET /v1/runs/{id}/export sj",
   exportSession: "GET /v1/sessions/{id}/export sr",
   forkSession: "POST /v1/sessions/{id}/fork kj",
+  getA2aCard: "GET /a2a/{agent}/.well-known/agent-card.json sj",
+  getA2aExtendedCard: "GET /a2a/{agent}/extendedAgentCard sj",
+  getA2aPushConfig: "GET /a2a/{agent}/tasks/{task}/pushNotificationConfigs/{config} sj",
+  getA2aTask: "GET /a2a/{agent}/tasks/{task} sj",
   getAdvice: "GET /errors/{code} st",
   getAgent: "GET /v1/agents/{name} sj",
   getAgentVersion: "GET /v1/agents/{name}/versions/{n} sj",
@@ -347,6 +391,8 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   getOpenAiModel: "GET /v1/models/{id} sj",
   getOpenAiResponse: "GET /v1/responses/{id} sj",
   getOpenApi: "GET /openapi.json sj",
+  getProtectedResource: "GET /.well-known/oauth-protected-resource sj",
+  getProtectedResourceOfMcp: "GET /.well-known/oauth-protected-resource/mcp sj",
   getQueue: "GET /v1/queue sj",
   getReady: "GET /readyz st",
   getRun: "GET /v1/runs/{id} sj",
@@ -364,6 +410,8 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   getWebhook: "GET /v1/webhooks/{id} sj",
   getWorkflowSchema: "GET /v1/workflows/schema sj",
   importSession: "POST /v1/sessions:import kj application/x-ndjson",
+  listA2aPushConfigs: "GET /a2a/{agent}/tasks/{task}/pushNotificationConfigs sj",
+  listA2aTasks: "GET /a2a/{agent}/tasks sj",
   listAgentVersions: "GET /v1/agents/{name}/versions sj",
   listAgents: "GET /v1/agents sj",
   listErasures: "GET /v1/memories/erasures sj",
@@ -395,6 +443,8 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   pauseTenant: "POST /v1/tenants/{id}/pause sj",
   pauseTimer: "POST /v1/timers/{id}/pause sj",
   pauseTool: "POST /v1/tools/{name}/pause sj",
+  postA2a: "POST /a2a/{agent} -j",
+  postMcp: "POST /mcp -j",
   postToolResults: "POST /v1/sessions/{id}/tool-results sj",
   previewAgent: "POST /v1/agents:diff sj",
   previewSessionContext: "POST /v1/sessions/{id}/context sj",
@@ -404,6 +454,7 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   redeliverWebhook: "POST /v1/webhooks/{id}/deliveries/{delivery_id}/redeliver sj",
   removeAgentAlias: "DELETE /v1/agents/{name}/aliases/{alias} sj",
   resumeAgent: "POST /v1/agents/{name}/resume sv",
+  resumeMcp: "GET /mcp sj",
   resumePool: "POST /v1/pools/{name}/resume sv",
   resumeProvider: "POST /v1/providers/{name}/resume sv",
   resumeSession: "POST /v1/sessions/{id}/resume sj",
@@ -415,9 +466,12 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   revokeKey: "DELETE /v1/keys/{id} sv",
   rotateKey: "POST /v1/keys/{id}/rotate -j",
   rotateWebhook: "POST /v1/webhooks/{id}/rotate -j",
+  runAgUi: "POST /ag-ui/{agent} -j",
+  sendA2aMessage: "POST /a2a/{agent}/message:send -j",
   setAgentAlias: "PUT /v1/agents/{name}/aliases/{alias} sj",
   setProviderKey: "PUT /v1/provider-keys/{provider} sj",
   steerNode: "POST /v1/runs/{id}/nodes/{path}/steer -j",
+  streamA2aMessage: "POST /a2a/{agent}/message:stream -j",
   streamRun: "GET /v1/runs/{id}/events sr",
   streamSend: "GET /v1/sends/{id}/events sr",
   streamSession: "GET /v1/sessions/{id}/events sr",

@@ -2,6 +2,17 @@
 
 /** The schemas of the API, by their names in the description. */
 export interface Schemas {
+  /** What is said. */
+  A2aBody: {
+    /** How it is answered. */
+    configuration?: {
+      [key: string]: unknown;
+    } | null;
+    /** A message of the protocol. */
+    message: {
+      [key: string]: unknown;
+    };
+  };
   /** The accepted send, or the open send to which the message was delivered. */
   AcceptedSend: Schemas["SendView"] & {
     /**
@@ -1143,6 +1154,26 @@ export interface Schemas {
       [key: string]: unknown;
     };
   };
+  /** Texts to compute the vectors of, in the form of OpenAI's API. */
+  OpenAiEmbeddingBody: {
+    /** The size of a vector: must be the one that is configured, if given. */
+    dimensions?: number | null;
+    /** `float`, or `base64` for the bytes of numbers of 32 bits, the lowest first. */
+    encoding_format?: string | null;
+    /** A text, or at most 2048. */
+    input: unknown;
+    /** The workers' model for vectors, as `MODEL` or `PROVIDER/MODEL`. */
+    model: string;
+    /** Ignored. */
+    user?: string | null;
+  };
+  /** Items to add to a conversation. */
+  OpenAiItemsBody: {
+    /** What was said, at most 100 items. */
+    items: {
+      [key: string]: unknown;
+    }[];
+  };
   /** What a model is to answer, in the form of OpenAI's Responses API. */
   OpenAiResponseBody: {
     /** Whether to answer at once, with a response that is read later. */
@@ -1593,6 +1624,32 @@ export interface Schemas {
     /** Its send. */
     send_id: string;
     usage?: Schemas["Usage"];
+  };
+  /** A message of JSON-RPC. */
+  RpcMessage: {
+    /** A text or a number; absent from notifications. */
+    id?: {
+      [key: string]: unknown;
+    } | null;
+    /** `2.0`. */
+    jsonrpc: string;
+    /** What is asked for; absent from answers. */
+    method?: string | null;
+    /** What the method takes. */
+    params?: {
+      [key: string]: unknown;
+    } | null;
+  };
+  /** What a run is asked for with. */
+  RunAgentInput: {
+    /** The conversation so far. What is new of it is at its end. */
+    messages: {
+      [key: string]: unknown;
+    }[];
+    /** What the client calls the run. The same name is the same run. */
+    runId: string;
+    /** The conversation: the id of a session, or what the client calls it. */
+    threadId: string;
   };
   /** The parameters of a run that belongs to no session. */
   RunBody: {

@@ -19,6 +19,66 @@ class Api:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
+    def get_protected_resource(self) -> dict[str, Any]:
+        """What clients of the Model Context Protocol are told of keys."""
+        return self._caller.call(Call("GET", "/.well-known/oauth-protected-resource", as_json))
+
+    def get_protected_resource_of_mcp(self) -> dict[str, Any]:
+        """The same, where clients look for it first."""
+        return self._caller.call(Call("GET", "/.well-known/oauth-protected-resource/mcp", as_json))
+
+    def post_a2a(self, agent: str, body: types.RpcMessage) -> dict[str, Any]:
+        """A request of the Agent2Agent protocol, as JSON-RPC."""
+        return self._caller.call(Call("POST", f"/a2a/{segment(agent)}", as_json, body=body))
+
+    def get_a2a_card(self, agent: str) -> dict[str, Any]:
+        """The card of a published agent."""
+        return self._caller.call(Call("GET", f"/a2a/{segment(agent)}/.well-known/agent-card.json", as_json))
+
+    def get_a2a_extended_card(self, agent: str) -> dict[str, Any]:
+        """Refused: an agent has no other card than the one that everyone sees who may see it."""
+        return self._caller.call(Call("GET", f"/a2a/{segment(agent)}/extendedAgentCard", as_json))
+
+    def send_a2a_message(self, agent: str, body: types.A2aBody) -> dict[str, Any]:
+        """Says something to an agent: in a new task, or in one that waits or works; waits for the end, or for a question."""
+        return self._caller.call(Call("POST", f"/a2a/{segment(agent)}/message:send", as_json, body=body))
+
+    def stream_a2a_message(self, agent: str, body: types.A2aBody) -> dict[str, Any]:
+        """Says something to an agent, and streams what becomes of it."""
+        return self._caller.call(Call("POST", f"/a2a/{segment(agent)}/message:stream", as_json, body=body))
+
+    def list_a2a_tasks(self, agent: str) -> dict[str, Any]:
+        """The tasks of an agent, newest first."""
+        return self._caller.call(Call("GET", f"/a2a/{segment(agent)}/tasks", as_json))
+
+    def get_a2a_task(self, agent: str, task: str) -> dict[str, Any]:
+        """A task, or with `:subscribe` behind its id the stream of it."""
+        return self._caller.call(Call("GET", f"/a2a/{segment(agent)}/tasks/{segment(task)}", as_json))
+
+    def act_on_a2a_task(self, agent: str, task: str) -> dict[str, Any]:
+        """With `:cancel` behind its id cancels a task, with `:subscribe` streams it."""
+        return self._caller.call(Call("POST", f"/a2a/{segment(agent)}/tasks/{segment(task)}", as_json))
+
+    def list_a2a_push_configs(self, agent: str, task: str) -> dict[str, Any]:
+        """Refused: push notifications are not supported."""
+        return self._caller.call(Call("GET", f"/a2a/{segment(agent)}/tasks/{segment(task)}/pushNotificationConfigs", as_json))
+
+    def create_a2a_push_config(self, agent: str, task: str) -> dict[str, Any]:
+        """Refused: push notifications are not supported."""
+        return self._caller.call(Call("POST", f"/a2a/{segment(agent)}/tasks/{segment(task)}/pushNotificationConfigs", as_json))
+
+    def delete_a2a_push_config(self, agent: str, task: str, config: str) -> dict[str, Any]:
+        """Refused: push notifications are not supported."""
+        return self._caller.call(Call("DELETE", f"/a2a/{segment(agent)}/tasks/{segment(task)}/pushNotificationConfigs/{segment(config)}", as_json))
+
+    def get_a2a_push_config(self, agent: str, task: str, config: str) -> dict[str, Any]:
+        """Refused: push notifications are not supported."""
+        return self._caller.call(Call("GET", f"/a2a/{segment(agent)}/tasks/{segment(task)}/pushNotificationConfigs/{segment(config)}", as_json))
+
+    def run_ag_ui(self, agent: str, body: types.RunAgentInput) -> dict[str, Any]:
+        """Runs a published agent, with the events of the Agent-User Interaction protocol."""
+        return self._caller.call(Call("POST", f"/ag-ui/{segment(agent)}", as_json, body=body))
+
     def get_advice(self, code: str) -> str:
         """What an error code means and what to do about it."""
         return self._caller.call(Call("GET", f"/errors/{segment(code)}", as_text))
@@ -26,6 +86,14 @@ class Api:
     def get_live(self) -> str:
         """The process runs."""
         return self._caller.call(Call("GET", "/livez", as_text))
+
+    def resume_mcp(self) -> dict[str, Any]:
+        """The rest of a stream of the Model Context Protocol that broke off, behind the event with the id in `Last-Event-ID`."""
+        return self._caller.call(Call("GET", "/mcp", as_json))
+
+    def post_mcp(self, body: types.RpcMessage) -> dict[str, Any]:
+        """A message of the Model Context Protocol: a request, a notification or an answer."""
+        return self._caller.call(Call("POST", "/mcp", as_json, body=body))
 
     def get_metrics(self) -> str:
         """Figures in the Prometheus text format."""
