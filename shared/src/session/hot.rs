@@ -55,11 +55,6 @@ impl HotRow {
         }
     }
 
-    /// Whether nothing of the session runs, waits or is queued.
-    pub fn is_at_rest(&self) -> bool {
-        self.owner.is_none() && self.pending == 0
-    }
-
     /// The row of a new, idle session.
     pub fn new(key: SessionKey, pool: &str) -> Self {
         Self {

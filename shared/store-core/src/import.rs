@@ -110,7 +110,7 @@ pub(crate) async fn append(tx: &mut Tx, item: AppendCopies) -> Result<CopiesOutc
     if session.hot.lifecycle == Lifecycle::Closed {
         return Ok(CopiesOutcome::Closed);
     }
-    if !session.hot.is_at_rest() {
+    if session.hot.owner.is_some() || session.head.is_some() {
         return Ok(CopiesOutcome::Busy);
     }
     let messages = copies_behind(item.messages, first_seq - 1);

@@ -7,7 +7,7 @@ use mainspring_shared::agent::SendOptions;
 use mainspring_shared::id::{BootId, RunKey, SendId, SessionId, SessionKey};
 use mainspring_shared::list::ListName;
 use mainspring_shared::message::{Message, copies_behind};
-use mainspring_shared::send::{SendResult, SendStatus};
+use mainspring_shared::send::{SendRecord, SendResult, SendStatus};
 use mainspring_shared::session::fold;
 use mainspring_shared::session::transition;
 use mainspring_shared::session::{Lifecycle, SessionRecord, SessionStatus};
@@ -349,7 +349,8 @@ pub(crate) fn append(state: &mut State, item: AppendCopies) -> CopiesOutcome {
     if session.hot.lifecycle == Lifecycle::Closed {
         return CopiesOutcome::Closed;
     }
-    if !session.hot.is_at_rest() {
+    let is_open = |send: &SendRecord| send.finished_at.is_none() && send.position.is_some();
+    if session.hot.owner.is_some() || session.sends.values().any(is_open) {
         return CopiesOutcome::Busy;
     }
     let copies = copies_behind(item.messages, first_seq - 1).into_iter();

@@ -60,7 +60,9 @@ async fn append_once(
     let key = item.key;
     let mut tx = connection.begin().await?;
     let nobody = BootId(Uuid::nil());
-    let ledger = Ledger::lock(&mut tx, at, nobody, [key]).await?;
+    let mut ledger = Ledger::lock(&mut tx, at, nobody, [key]).await?;
+    ledger.read_heads(&mut tx).await?;
+    let is_busy = ledger.head(key).is_some();
     let hot = ledger.hot.get(&key).map(|hot| &hot.row);
     let Some(hot) = hot.filter(|hot| hot.lifecycle != Lifecycle::Deleted) else {
         tx.rollback().await?;
@@ -81,7 +83,7 @@ async fn append_once(
             return Ok(CopiesOutcome::Appended { first_seq });
         }
     }
-    if hot.lifecycle == Lifecycle::Closed || !hot.is_at_rest() {
+    if hot.lifecycle == Lifecycle::Closed || hot.owner.is_some() || is_busy {
         let is_closed = hot.lifecycle == Lifecycle::Closed;
         tx.rollback().await?;
         return Ok(if is_closed {

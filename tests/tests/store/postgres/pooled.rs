@@ -29,7 +29,10 @@ impl Pooler {
         let (server, database) = rest.split_once('/').expect("it names a database");
         let (login, address) = server.split_once('@').expect("it names a user");
         let (host, port) = address.split_once(':').unwrap_or((address, "5432"));
-        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        let login = match login.split_once(':') {
+            Some((user, password)) => format!("user={user} password={password}"),
+            None => format!("user={login}"),
+        };
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let own = free.local_addr().expect("its number").port();
         drop(free);
@@ -39,7 +42,7 @@ impl Pooler {
             &settings,
             format!(
                 "[databases]\n\
-                 * = host={host} port={port} user={user} password='{password}'\n\
+                 * = host={host} port={port} {login}\n\
                  [pgbouncer]\n\
                  listen_addr = 127.0.0.1\n\
                  listen_port = {own}\n\

@@ -152,6 +152,8 @@ macro_rules! session_cases {
                 a_copy_of_an_open_call_is_reported,
                 a_repeated_import_names_the_first_session,
                 a_transcript_comes_in_pages_that_nobody_sees_before_the_last,
+                copies_are_added_behind_a_transcript_of_which_nothing_runs,
+                what_a_worker_keeps_of_a_session_is_not_used_once_copies_were_added,
                 pages_that_no_other_follows_are_removed,
             }
             extractions {
