@@ -26,17 +26,16 @@ async fn worker(world: &World) -> mpsc::UnboundedReceiver<VectorsAsk> {
         vectors: Some("main/embed".to_owned()),
         ..PublishedModels::default()
     };
-    let mut tools = Published {
+    let tools = Published {
         models: Some(models),
         ..Published::default()
     };
-    // A worker without tools is taken for one of a release that does not publish any.
-    tools.add("current_time".to_owned(), "Tells the time");
     let boot = NewBoot {
         id: BootId(uuid::Uuid::from_u128(7)),
         role: Role::Worker,
         name: "one".to_owned(),
-        pool: "default".to_owned(),
+        // The default one has a worker that does not say which models it has.
+        pool: "vectors".to_owned(),
         concurrency: 1,
         ttl: Duration::from_mins(1),
         protocol: mainspring_shared::store::PROTOCOL,
