@@ -166,8 +166,8 @@ async fn a_message_is_a_send_whose_answer_is_an_artifact() {
 
 #[tokio::test]
 async fn a_client_may_name_its_context() {
-    let (_world, api) = with_agent().await;
-    let other = _world.ready().await;
+    let (world, api) = with_agent().await;
+    let other = world.ready().await;
     let mut said = at_once("m1", "one");
     said["message"]["contextId"] = json!("ticket 42");
     let first = http(&api, "POST", "/message:send", &said).await.ok(200)["task"].clone();
@@ -372,14 +372,14 @@ async fn a_message_to_a_task_at_work_steers_it() {
 
 #[tokio::test]
 async fn a_task_is_cancelled_once() {
-    let (_world, api) = with_agent().await;
+    let (world, api) = with_agent().await;
     let task = rpc(&api, "SendMessage", at_once("m1", "hello")).await["result"]["task"].clone();
     let path = format!("/tasks/{}:cancel", task["id"].as_str().expect("an id"));
     let cancelled = http(&api, "POST", &path, &json!({})).await.ok(200);
     assert_eq!(cancelled["status"]["state"], "TASK_STATE_CANCELED");
     let done = rpc(&api, "SendMessage", at_once("m2", "other")).await["result"]["task"].clone();
-    let claimed = claim(&_world, &api).await;
-    _world.complete(&claimed, 0, "done").await;
+    let claimed = claim(&world, &api).await;
+    world.complete(&claimed, 0, "done").await;
     let late = rpc(&api, "CancelTask", json!({ "id": done["id"] })).await;
     assert_eq!(late["error"]["code"], -32002);
 }

@@ -17,7 +17,9 @@ async fn with_agent(spec: Value) -> (World, Scheduler) {
 }
 
 fn input(run: &str, messages: Value) -> Value {
-    json!({ "threadId": "thread 1", "runId": run, "messages": messages, "tools": [], "context": [] })
+    let mut input = json!({ "threadId": "thread 1", "runId": run, "tools": [], "context": [] });
+    input["messages"] = messages;
+    input
 }
 
 fn user(text: &str) -> Value {

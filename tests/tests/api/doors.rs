@@ -31,7 +31,9 @@ struct Readers {
 }
 
 fn mcp(id: u32, method: &str, params: Value) -> Value {
-    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+    let mut request = json!({ "jsonrpc": "2.0", "id": id, "method": method });
+    request["params"] = params;
+    request
 }
 
 impl Readers {
@@ -180,28 +182,14 @@ async fn one_session_tells_the_same_through_every_door() {
         let claimed = world.claim(session).await;
         let text = format!("answer {turn}");
         world.complete(&claimed, 1, &text).await;
-        // The streams that go on, and what every door shows afterwards.
-        let native = readers.native.await.expect("joins");
-        let end = data(&native).pop().expect("an end");
-        assert_eq!(
-            (&end["status"], &end["output_text"]),
-            (&json!("completed"), &json!(text))
-        );
-        let told = data(&readers.mcp.await.expect("joins"))
-            .pop()
-            .expect("an end");
-        assert_eq!(told["result"]["content"][0]["text"], text);
-        assert_eq!(told["result"]["_meta"]["mainspring/session_id"], session);
-        let response = data(&readers.openai.await.expect("joins"))
-            .pop()
-            .expect("an end");
-        assert_eq!(response["type"], "response.completed");
-        let said = response["response"]["output"]
-            .as_array()
-            .expect("items")
-            .last()
-            .expect("one");
-        assert_eq!(said["content"][0]["text"], text);
+        assert_ends(
+            readers.native,
+            readers.mcp,
+            readers.openai,
+            (session, &text),
+        )
+        .await;
+        // What every door shows afterwards.
         let call = one
             .call("GET", &format!("/a2a/mine/tasks/{send}"))
             .header("a2a-version", "1.0");
@@ -225,7 +213,11 @@ async fn one_session_tells_the_same_through_every_door() {
     assert_eq!(sends["data"].as_array().map(Vec::len), Some(DOORS.len()));
     let sessions = one.get("/v1/sessions").await.ok(200);
     assert_eq!(sessions["data"].as_array().map(Vec::len), Some(1));
-    // All of them have the same transcript.
+    assert_one_transcript(&one, &two, session).await;
+}
+
+/// All of them have the same transcript.
+async fn assert_one_transcript(one: &Scheduler, two: &Scheduler, session: &str) {
     let messages = one
         .get(&format!("/v1/sessions/{session}/messages?limit=200"))
         .await
@@ -271,4 +263,25 @@ async fn one_session_tells_the_same_through_every_door() {
         .filter_map(|item| item["content"][0]["text"].as_str())
         .collect();
     assert_eq!(items, texts);
+}
+
+/// The streams that go on after a question end with the same answer.
+async fn assert_ends(native: Heard, mcp: Heard, openai: Heard, (session, text): (&str, &str)) {
+    let native = native.await.expect("joins");
+    let end = data(&native).pop().expect("an end");
+    assert_eq!(
+        (&end["status"], &end["output_text"]),
+        (&json!("completed"), &json!(text))
+    );
+    let told = data(&mcp.await.expect("joins")).pop().expect("an end");
+    assert_eq!(told["result"]["content"][0]["text"], text);
+    assert_eq!(told["result"]["_meta"]["mainspring/session_id"], session);
+    let response = data(&openai.await.expect("joins")).pop().expect("an end");
+    assert_eq!(response["type"], "response.completed");
+    let said = response["response"]["output"]
+        .as_array()
+        .expect("items")
+        .last()
+        .expect("one");
+    assert_eq!(said["content"][0]["text"], text);
 }

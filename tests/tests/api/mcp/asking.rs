@@ -5,7 +5,8 @@ use mainspring_shared::tool::{Asked, Inquiry, Wants};
 use super::*;
 
 fn approve(id: &Value, content: Value) -> Value {
-    let result = json!({ "action": "accept", "content": content });
+    let mut result = json!({ "action": "accept" });
+    result["content"] = content;
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
 
