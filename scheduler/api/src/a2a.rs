@@ -29,7 +29,7 @@ use utoipa_axum::routes;
 use self::fault::Refusal;
 use self::stream::Form;
 use crate::access::Caller;
-use crate::extract::{expect_json, read_body};
+use crate::extract::json_body;
 use crate::faces::base;
 use crate::faces::rpc::{self, Fault, RpcMessage};
 use crate::gate::Admission;
@@ -218,8 +218,7 @@ async fn json(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Result<Value, Refusal>, Problem> {
-    let whole = read_body(&door.app, headers, body, door.app.config.body_bytes_max).await?;
-    expect_json(headers, &whole)?;
+    let whole = json_body(&door.app, headers, body, door.app.config.body_bytes_max).await?;
     let read = serde_json::from_slice(&whole);
     Ok(read.map_err(|_| Refusal::of(rpc::PARSE, "the body is not JSON")))
 }

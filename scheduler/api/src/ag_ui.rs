@@ -28,7 +28,7 @@ use self::input::RunInput;
 use self::stream::Run;
 use crate::access::Caller;
 use crate::calls::ResultBody;
-use crate::extract::{expect_json, parse, read_body};
+use crate::extract::{json_body, parse};
 use crate::faces::asks;
 use crate::faces::sent::Sent;
 use crate::faces::start::{Message, To, find, once, session_named, start};
@@ -83,8 +83,7 @@ pub(super) async fn run(
 ) -> Result<Response, Problem> {
     let unknown = || Error::new(Code::AgentNotFound, "no published agent has this name");
     let agent: AgentQuery = agent.0.parse().map_err(|_| unknown())?;
-    let whole = read_body(&app, &headers, body, app.config.body_bytes_max).await?;
-    expect_json(&headers, &whole)?;
+    let whole = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
     let input = RunInput::read(&parse::<Value>(&whole, "")?)?;
     drop(whole);
     let (sent, is_behind) = begin(&app, &caller, agent, &input).await?;

@@ -316,7 +316,7 @@ pub(super) fn is_json(essence: &str) -> bool {
 }
 
 /// Refuses a body that is not JSON.
-pub(super) fn expect_json(headers: &HeaderMap, body: &[u8]) -> Result<(), Error> {
+fn expect_json(headers: &HeaderMap, body: &[u8]) -> Result<(), Error> {
     expect_kind(headers, body, is_json, "application/json")
 }
 

@@ -28,7 +28,7 @@ use utoipa_axum::routes;
 use self::held::Held;
 use self::peer::Peer;
 use crate::access::Caller;
-use crate::extract::{expect_json, read_body};
+use crate::extract::json_body;
 use crate::faces::rpc::{self, Fault, RpcMessage};
 use crate::faces::{base, sent::Sent};
 use crate::gate::Admission;
@@ -87,8 +87,7 @@ pub(super) async fn post(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let whole = read_body(&app, &headers, body, app.config.body_bytes_max).await?;
-    expect_json(&headers, &whole)?;
+    let whole = json_body(&app, &headers, body, app.config.body_bytes_max).await?;
     let Ok(message) = serde_json::from_slice::<Value>(&whole) else {
         let fault = Fault::new(rpc::PARSE, "the body is not JSON");
         let answer = fault.answer(&Value::Null);

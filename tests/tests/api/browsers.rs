@@ -79,11 +79,21 @@ async fn utf_8_is_read_with_and_without_its_names_and_mark() {
     let api = world.ready().await;
     for kind in ["", ";charset=utf-8", "; Charset=\"UTF-8\""] {
         for mark in ["", "\u{feff}"] {
-            let call = api.call("POST", "/v1/sessions");
-            let call = call.header("content-type", &format!("application/json{kind}"));
-            let body = format!("{mark}{{\"metadata\":{{\"a\":\"é\"}}}}");
-            let session = call.body(body).send().await.ok(201);
-            assert_eq!(session["metadata"]["a"], "é", "{kind}{mark}");
+            for (path, body, status) in [
+                ("/v1/sessions", r#"{"metadata":{"a":"é"}}"#, 201),
+                ("/v1/sends:batch", r#"{"sends":[{"input":"é"}]}"#, 200),
+                (
+                    "/v1/responses",
+                    r#"{"model":"demo","input":"é","background":true}"#,
+                    200,
+                ),
+                ("/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, 200),
+            ] {
+                let call = api.call("POST", path);
+                let call = call.header("content-type", &format!("application/json{kind}"));
+                let answer = call.body(format!("{mark}{body}")).send().await;
+                assert_eq!(answer.status, status, "{path}{kind}{mark}: {}", answer.text);
+            }
         }
     }
 }
