@@ -9,14 +9,7 @@ pub(crate) mod rpc;
 pub(crate) mod sent;
 pub(crate) mod start;
 
-use std::io;
-
-use axum::body::Body;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use axum::response::Response;
-use bytes::Bytes;
-use futures::{Stream, StreamExt};
+use axum::http::{HeaderMap, Method, Uri};
 
 /// Whether a path belongs to one of these protocols.
 pub(crate) fn is_ours(path: &str) -> bool {
@@ -50,30 +43,10 @@ pub(crate) fn base(uri: &Uri, headers: &HeaderMap) -> String {
     format!("{scheme}://{host}")
 }
 
-/// What keeps a connection alive, and is no event.
-pub(crate) const BEAT: &str = ": ping\n\n";
-
-/// Cuts a stream off that has to end before what it tells of does: one that ends cleanly is taken for whole.
-pub(crate) fn cut() -> io::Error {
-    io::Error::other("the stream ended before what it tells of")
-}
-
-/// A response that is a stream of events, in these pieces.
-pub(crate) fn stream(pieces: impl Stream<Item = io::Result<String>> + Send + 'static) -> Response {
-    let pieces = pieces.map(|piece| piece.map(Bytes::from));
-    let mut response = Response::new(Body::from_stream(pieces));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(
-        HeaderName::from_static("x-accel-buffering"),
-        HeaderValue::from_static("no"),
-    );
-    response
-}
-
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
 
     #[test]

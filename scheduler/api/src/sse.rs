@@ -1,9 +1,11 @@
 //! Responses that are event streams.
 
 use std::convert::Infallible;
+use std::io;
 use std::task::Poll;
 
 use axum::body::Body;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
@@ -63,6 +65,25 @@ where
     let mut response = Sse::new(events).into_response().map(in_pieces);
     let headers = response.headers_mut();
     // A buffering proxy would delay every event.
+    headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    response
+}
+
+/// What keeps a connection alive, and is no event.
+pub(super) const BEAT: &str = ": ping\n\n";
+
+/// Cuts off a stream that has to end before what it tells of does: clients take one that ends
+/// cleanly for whole.
+pub(super) fn cut() -> io::Error {
+    io::Error::other("the stream ended before what it tells of")
+}
+
+/// An event stream that other protocols write, in these pieces.
+pub(super) fn written(pieces: impl Stream<Item = io::Result<String>> + Send + 'static) -> Response {
+    let mut response = Response::new(Body::from_stream(pieces));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     response
 }
@@ -127,7 +148,6 @@ impl Piece {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
     use futures::stream;
 
     use super::*;

@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use super::Door;
 use super::fault::Refusal;
 use super::view::{self, ANSWER, Shown};
-use crate::faces;
 use crate::faces::rpc;
 use crate::faces::sent::Sent;
 use crate::gate::Admission;
 use crate::openai::listen::{Heard, Kind, Listener, Over};
 use crate::router::Api;
+use crate::sse;
 
 /// How an event is written.
 pub(super) enum Form {
@@ -72,7 +72,7 @@ pub(super) async fn answer(
         let piece = reading.next().await?;
         Some((piece, reading))
     });
-    Ok(faces::stream(pieces))
+    Ok(sse::written(pieces))
 }
 
 struct Reading {
@@ -102,12 +102,12 @@ impl Reading {
             let Some(events) = self.reader.next().await else {
                 // The process ends; the task is subscribed to elsewhere.
                 self.ended = true;
-                return Some(Err(faces::cut()));
+                return Some(Err(sse::cut()));
             };
             if events.is_empty() {
                 self.look().await;
                 if self.ahead.is_empty() {
-                    return Some(Ok(faces::BEAT.to_owned()));
+                    return Some(Ok(sse::BEAT.to_owned()));
                 }
             }
             for event in events {

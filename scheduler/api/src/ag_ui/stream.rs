@@ -17,12 +17,12 @@ use super::VERSION;
 use super::encode::Encoder;
 use super::input::RunInput;
 use super::messages::snapshot;
-use crate::faces;
 use crate::faces::asks::{Ask, Kind};
 use crate::faces::sent::Sent;
 use crate::gate::Admission;
 use crate::openai::listen::{Heard, Listener, Over};
 use crate::router::Api;
+use crate::sse;
 
 /// A run that is streamed.
 pub(super) struct Run {
@@ -90,7 +90,7 @@ impl Run {
 
     /// The response.
     pub(super) fn stream(self, admission: Admission) -> Response {
-        faces::stream(futures::stream::unfold(
+        sse::written(futures::stream::unfold(
             (self, admission),
             |(mut run, admission)| async move {
                 let piece = run.next().await?;
@@ -110,12 +110,12 @@ impl Run {
             let Some(events) = self.reader.next().await else {
                 // The process ends; the same request goes on elsewhere.
                 self.ended = true;
-                return Some(Err(faces::cut()));
+                return Some(Err(sse::cut()));
             };
             if events.is_empty() {
                 self.look().await;
                 if self.ahead.is_empty() {
-                    return Some(Ok(faces::BEAT.to_owned()));
+                    return Some(Ok(sse::BEAT.to_owned()));
                 }
             }
             for event in events {

@@ -19,12 +19,12 @@ use serde_json::{Value, json};
 use super::ask::{RELATED, elicitation, request_id, requests};
 use super::call;
 use super::peer::Peer;
-use crate::faces;
 use crate::faces::asks::Ask;
 use crate::faces::rpc::{self, Fault};
 use crate::faces::sent::Sent;
 use crate::gate::Admission;
 use crate::router::Api;
+use crate::sse;
 
 /// Clients give up after a minute. Before that, a call is answered with how to wait on.
 const PATIENCE: Duration = Duration::from_secs(50);
@@ -143,7 +143,7 @@ impl Held {
 
     /// The response.
     pub(super) fn stream(self, admission: Admission) -> Response {
-        faces::stream(futures::stream::unfold(
+        sse::written(futures::stream::unfold(
             (self, admission),
             |(mut held, admission)| async move {
                 let piece = held.next().await?;
@@ -186,7 +186,7 @@ impl Held {
                     self.abandoned.of = None;
                     self.ended = true;
                     // Who can read on does so where a stream ends; others have to see that it broke off.
-                    return self.peer.is_modern.then(|| Err(faces::cut()));
+                    return self.peer.is_modern.then(|| Err(sse::cut()));
                 }
                 () = self.watcher.woken() => return None,
                 () = self.app.clock.sleep(LOOK) => {}
@@ -194,7 +194,7 @@ impl Held {
             let now = self.app.clock.monotonic();
             if now.saturating_sub(self.wrote_at) >= BEAT {
                 self.wrote_at = now;
-                return Some(Ok(faces::BEAT.to_owned()));
+                return Some(Ok(sse::BEAT.to_owned()));
             }
             let waits_below = self.sent.send.waiting_on == Some(WaitingOn::Agent);
             if waits_below || self.until.is_some_and(|until| now >= until) {

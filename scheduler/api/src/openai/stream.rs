@@ -3,11 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
-use bytes::Bytes;
 use mainspring_scheduler::services::stream::{Reader, Scope};
 use serde_json::json;
 
@@ -16,9 +12,7 @@ use super::listen::{Heard, Listener, Over};
 use super::view::{Source, Stored};
 use crate::gate::Admission;
 use crate::router::Api;
-
-/// Comments keep a connection alive; an event that clients do not know would break them.
-const BEAT: &str = ": ping\n\n";
+use crate::sse;
 
 /// Turns what is heard into the text of a stream.
 pub(super) trait Writer: Send + 'static {
@@ -78,8 +72,7 @@ impl Writer for Responses {
 
 /// A stream that writes what is heard of a response, up to its end.
 ///
-/// Clients take a stream that ends cleanly for a whole answer. One that has to end before the response does is cut off,
-/// which all of them report.
+/// One that has to end before the response does is cut off, which all clients report.
 pub(super) async fn answer<W: Writer>(
     app: &Arc<Api>,
     source: Source,
@@ -103,19 +96,10 @@ pub(super) async fn answer<W: Writer>(
         ended: false,
         _admission: admission,
     };
-    let pieces = futures::stream::unfold(state, |mut state| async move {
+    sse::written(futures::stream::unfold(state, |mut state| async move {
         let piece = state.next().await?;
         Some((piece, state))
-    });
-    let mut response = Response::new(Body::from_stream(pieces));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert(
-        HeaderName::from_static("x-accel-buffering"),
-        HeaderValue::from_static("no"),
-    );
-    response
+    }))
 }
 
 struct Reading<W> {
@@ -130,19 +114,18 @@ struct Reading<W> {
 }
 
 impl<W: Writer> Reading<W> {
-    async fn next(&mut self) -> Option<io::Result<Bytes>> {
+    async fn next(&mut self) -> Option<io::Result<String>> {
         if let Some(first) = self.first.take() {
-            return Some(Ok(Bytes::from(first)));
+            return Some(Ok(first));
         }
         while !self.ended {
             let Some(events) = self.reader.next().await else {
                 self.ended = true;
-                return Some(Err(io::Error::other(
-                    "the stream ended before the response",
-                )));
+                return Some(Err(sse::cut()));
             };
             if events.is_empty() {
-                return Some(Ok(Bytes::from_static(BEAT.as_bytes())));
+                // An event that clients do not know would break them.
+                return Some(Ok(sse::BEAT.to_owned()));
             }
             let mut text = String::new();
             for event in events {
@@ -160,7 +143,7 @@ impl<W: Writer> Reading<W> {
                 }
             }
             if !text.is_empty() {
-                return Some(Ok(Bytes::from(text)));
+                return Some(Ok(text));
             }
         }
         None
