@@ -9,6 +9,7 @@ use mainspring_shared::time::Clock as _;
 use serde_json::{Value, json};
 
 use crate::client::Answer;
+use crate::faulty::Faulty;
 use crate::runs::two_steps;
 use crate::world::{Scheduler, World};
 
@@ -171,6 +172,52 @@ async fn the_first_key_ends_access_without_keys_on_every_scheduler_and_for_good(
     api.get("/v1/tenants").await.problem(401, "auth.missing");
     let fresh = world.ready_for(Access::UntilKeys).await;
     fresh.get("/v1/tenants").await.problem(401, "auth.missing");
+}
+
+/// What the store is asked for each of these sends.
+async fn asked_for_each(store: &Faulty, api: &Scheduler, key: Option<&str>) -> Vec<&'static str> {
+    const SENDS: usize = 40;
+    let call = |method: &'static str, path: &str| match key {
+        Some(key) => api
+            .call(method, path)
+            .header("authorization", &format!("Bearer {key}")),
+        None => api.call(method, path),
+    };
+    let session = call("POST", "/v1/sessions")
+        .json(&json!({}))
+        .send()
+        .await
+        .ok(201);
+    let path = format!(
+        "/v1/sessions/{}/sends",
+        session["id"].as_str().expect("an id")
+    );
+    let before = store.all_calls();
+    for _ in 0..SENDS {
+        call("POST", &path)
+            .json(&json!({ "input": "hi" }))
+            .send()
+            .await
+            .ok(202);
+    }
+    let grown = |name: &str, calls: usize| calls - before.get(name).copied().unwrap_or(0);
+    let calls = store.all_calls().into_iter();
+    let each = calls.filter(|(name, calls)| grown(name, *calls) >= SENDS);
+    each.map(|(name, _)| name).collect()
+}
+
+#[tokio::test]
+async fn no_way_in_asks_the_database_for_each_request() {
+    let (world, store) = Faulty::world().await;
+    let open = world.ready_for(Access::Open).await;
+    let expected = asked_for_each(&store, &open, None).await;
+    assert_eq!(expected, ["accept_sends"], "no more than the send itself");
+    let keyless = world.ready_for(Access::UntilKeys).await;
+    assert_eq!(asked_for_each(&store, &keyless, None).await, expected);
+    let keyed = locked(&world).await;
+    assert_eq!(asked_for_each(&store, &keyed, Some(ROOT)).await, expected);
+    let (_, own) = tenant(&keyed, "blue", &["use", "define"]).await;
+    assert_eq!(asked_for_each(&store, &keyed, Some(&own)).await, expected);
 }
 
 #[tokio::test]

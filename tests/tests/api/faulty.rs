@@ -84,6 +84,11 @@ impl Faulty {
         (locks.is_ok(), items)
     }
 
+    /// Number of calls of each method.
+    pub(crate) fn all_calls(&self) -> BTreeMap<&'static str, usize> {
+        self.calls.lock().expect("nobody panics under it").clone()
+    }
+
     /// Number of calls of a method.
     pub(crate) fn calls(&self, name: &str) -> usize {
         let calls = self.calls.lock().expect("nobody panics under it");
