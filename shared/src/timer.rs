@@ -122,6 +122,15 @@ pub struct TimerRun {
 }
 
 impl TimerTarget {
+    /// A send that says nothing, in place of what a timer of a deleted session said.
+    pub fn emptied(session: SessionId) -> Self {
+        Self::Send {
+            session,
+            input: Vec::new(),
+            options: Box::default(),
+        }
+    }
+
     /// The session that it sends to.
     pub fn session(&self) -> Option<SessionId> {
         match self {

@@ -242,6 +242,12 @@ pub(crate) async fn cancel_of_session(tx: &mut Tx, key: SessionKey) -> Result<()
         .bind(now.0)
         .execute(tx.conn())
         .await?;
+    statement(sql!("timers/empty_of_session"))
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(json(&TimerTarget::emptied(key.session))?)
+        .execute(tx.conn())
+        .await?;
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{
-    Event, Occurrence, Refusal, Step, TimerRecord, TimerState, TimerStatus, transition,
+    Event, Occurrence, Refusal, Step, TimerRecord, TimerState, TimerStatus, TimerTarget, transition,
 };
 
 use crate::memory::ModelStore;
@@ -179,6 +179,9 @@ pub(crate) fn cancel_all(state: &mut State, now: Timestamp, key: SessionKey) {
             change: TimerChange::Cancel,
         };
         change(state, now, item);
+        if let Some(timer) = state.timers.get_mut(&(key.tenant, id)) {
+            timer.record.target = TimerTarget::emptied(key.session);
+        }
     }
 }
 

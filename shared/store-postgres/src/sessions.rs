@@ -15,6 +15,7 @@ use mainspring_shared::store::{
     UpdateOutcome,
 };
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::timer::TimerTarget;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
@@ -444,6 +445,12 @@ async fn delete_once(
         .bind(key.tenant.0)
         .bind(key.session.0)
         .bind(ended_at.0)
+        .execute(&mut *tx)
+        .await?;
+    sql!("timers/empty_of_session")
+        .bind(key.tenant.0)
+        .bind(key.session.0)
+        .bind(json(&TimerTarget::emptied(key.session)))
         .execute(&mut *tx)
         .await?;
     let mut ledger = Ledger::lock(&mut tx, at, boot, [key]).await?;

@@ -312,7 +312,13 @@ pub async fn deleting_a_session_ends_its_timers(store: &dyn Inspect) {
             (timer.state.ended_at, timer.state.due_at),
             (Some(time(10)), None)
         );
+        // What it would have said is gone with the session.
+        assert_eq!(timer.target, TimerTarget::emptied(key(1).session));
     }
+    assert_ne!(
+        read(store, 3).await.target,
+        TimerTarget::emptied(key(2).session)
+    );
     assert_eq!(fire(store, 2_000).await.sends.len(), 1);
     sound(store, 2_001).await;
 }
