@@ -66,7 +66,7 @@ const confirmed = await client.callTool({ name: "ts-echo", arguments: { message:
 });
 assert.deepEqual(asked, ["Sure?"]);
 assert.match(confirmed.content[0].text, /true|yes/);
-// That a round begins is told only to those who listen then.
+// Rounds that ended meanwhile are told of by the last one.
 assert.deepEqual(rounds, [...new Set(rounds)].sort());
 assert.ok(rounds.every((round) => /^round \d$/.test(round)), rounds.join());
 

@@ -52,7 +52,7 @@ async def use(mode, version):
         said = await client.call_tool("py-echo", {"message": FORM}, progress_callback=progress)
         assert asked == ["Which one?"], asked
         assert "blue" in said.content[0].text, said
-        # That a round begins is told only to those who listen then.
+        # Rounds that ended meanwhile are told of by the last one.
         assert rounds == sorted(rounds) and all(said == f"round {done:.0f}" for done, said in rounds), rounds
         said = await client.call_tool("py-echo", {"message": "!fail 400"})
         assert said.is_error, said
