@@ -13,8 +13,9 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::columns::{KeyColumns, LeafColumns, ParentColumns, json, maybe_text, metadata, text};
+use crate::fault::Fault;
 use crate::group::{Group, drive};
-use crate::retry::{Fault, PgQuery, Pool, fetch, repeatable, sql};
+use crate::retry::{PgQuery, Pool, fetch, repeatable, sql};
 use crate::rows::{Fields, priority_number};
 
 pub(crate) async fn accept(

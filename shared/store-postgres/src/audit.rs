@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 
+use crate::fault::Fault;
 use crate::lists;
-use crate::retry::{Attempts, Fault, PgQuery, Pool, Verdict, sql, text};
+use crate::retry::{Attempts, PgQuery, Pool, Verdict, sql, text};
 use crate::rows::Fields;
 use crate::{agents, blobs, folds, memories, projections};
 

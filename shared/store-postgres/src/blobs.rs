@@ -18,7 +18,8 @@ use sqlx::{Connection, PgConnection, Row};
 use uuid::Uuid;
 
 use crate::columns::text;
-use crate::retry::{Fault, execute, fetch, repeatable, sql};
+use crate::fault::Fault;
+use crate::retry::{execute, fetch, repeatable, sql};
 use crate::store::PostgresStore;
 
 #[async_trait]

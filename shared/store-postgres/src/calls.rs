@@ -15,9 +15,10 @@ use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::columns::text;
+use crate::fault::Fault;
 use crate::group::{Group, LostResponse, drive};
 use crate::ledger::{Ledger, RoundKey};
-use crate::retry::{Fault, Pool, fetch, sql};
+use crate::retry::{Pool, fetch, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 use crate::{reads, report};

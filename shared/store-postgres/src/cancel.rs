@@ -10,9 +10,10 @@ use mainspring_shared::store::{CancelOutcome, Result};
 use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
 
+use crate::fault::Fault;
 use crate::group::{Group, LostResponse, drive};
 use crate::ledger::Ledger;
-use crate::retry::{Attempts, Fault, Pool, Verdict, fetch, sql};
+use crate::retry::{Attempts, Pool, Verdict, fetch, sql};
 use crate::rows::{Fields, send_columns};
 
 pub(crate) async fn cancel(

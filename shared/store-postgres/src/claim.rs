@@ -19,10 +19,11 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 pub(crate) use self::grants::GrantsToRelease;
+use crate::fault::Fault;
 use crate::folds;
 use crate::group::{FastPath, Group, drive};
 use crate::projections;
-use crate::retry::{Fault, Pool, fetch, sql};
+use crate::retry::{Pool, fetch, sql};
 use crate::rows::{Fields, key_columns};
 use crate::seats;
 

@@ -19,9 +19,10 @@ use crate::columns::{
     ChangeColumns, DeliveryColumns, LeaseColumns, MessageColumns, ProjectionColumns, TotalColumns,
     UsageColumns, json, maybe_text, ord, ref_members,
 };
+use crate::fault::Fault;
 use crate::group::{FastPath, Group, drive};
 use crate::park::{Written, read_written};
-use crate::retry::{Fault, PgQuery, Pool, sql};
+use crate::retry::{PgQuery, Pool, sql};
 use crate::rows::{Fields, key_columns};
 use crate::webhooks::watching;
 

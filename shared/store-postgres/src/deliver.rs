@@ -14,9 +14,10 @@ use uuid::Uuid;
 
 use crate::accept::{Known, lookup};
 use crate::columns::text;
+use crate::fault::Fault;
 use crate::group::{Group, LostResponse, drive};
 use crate::ledger::{Ledger, NewItem};
-use crate::retry::{Fault, Pool, sql};
+use crate::retry::{Pool, sql};
 use crate::rows::{Fields, key_columns};
 
 pub(crate) async fn deliver(

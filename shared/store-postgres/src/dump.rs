@@ -11,10 +11,11 @@ use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 
+use crate::fault::Fault;
 use crate::ledger::Hot;
 use crate::lists;
 use crate::memories;
-use crate::retry::{Attempts, Fault, Pool, Verdict, fetch, sql};
+use crate::retry::{Attempts, Pool, Verdict, fetch, sql};
 use crate::rows::Fields;
 use crate::runs;
 use crate::store::PostgresStore;

@@ -6,8 +6,9 @@ use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
+use crate::fault::Fault;
 use crate::ledger::now;
-use crate::retry::{Attempts, Fault, Pool, Verdict, fetch, sql};
+use crate::retry::{Attempts, Pool, Verdict, fetch, sql};
 use crate::rows::Fields;
 
 pub(crate) async fn due(

@@ -14,9 +14,10 @@ use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::columns::{json, text};
+use crate::fault::Fault;
 use crate::ledger::now;
 use crate::memories;
-use crate::retry::{Fault, Pool, execute, repeatable, sql};
+use crate::retry::{Pool, execute, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 

@@ -9,7 +9,8 @@
 use mainspring_shared::store::{Denial, Error, Result};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
-use crate::retry::{Fault, sql};
+use crate::fault::Fault;
+use crate::retry::sql;
 use crate::settings::SchemaPolicy;
 
 /// Tables that do not move with a tenant. Keys stay at home, since a tenant is found by them in the

@@ -8,7 +8,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection as _, PgConnection};
 use tokio::time::timeout;
 
-use crate::retry::Fault;
+use crate::fault::Fault;
 
 /// How long to wait for a second connection.
 const WAIT_MAX: Duration = Duration::from_secs(5);

@@ -9,7 +9,8 @@ use mainspring_shared::time::Timestamp;
 use sqlx::{Connection as _, PgConnection};
 
 use crate::columns::{CopiedFolds, FoldColumns, UsageColumns, json};
-use crate::retry::{Fault, Pool, fetch, repeatable, sql};
+use crate::fault::Fault;
+use crate::retry::{Pool, fetch, repeatable, sql};
 use crate::rows::{Fields, key_columns};
 
 /// All folds of a session, by number.

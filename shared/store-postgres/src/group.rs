@@ -10,8 +10,9 @@ use mainspring_shared::store::{
 };
 use sqlx::PgConnection;
 
+use crate::fault::Fault;
 use crate::ledger::locked_out;
-use crate::retry::{Attempts, Fault, Pool, Verdict};
+use crate::retry::{Attempts, Pool, Verdict};
 
 /// Passes that a group may take beyond two per item.
 const PASSES_SPARE: usize = 8;

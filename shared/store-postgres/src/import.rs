@@ -13,12 +13,13 @@ use uuid::Uuid;
 
 use crate::accept::lookup;
 use crate::columns::{KeyColumns, ParentColumns, json, maybe_text, metadata, text};
+use crate::fault::Fault;
 use crate::folds;
 use crate::group::{Group, drive};
 use crate::ledger::Ledger;
 use crate::lists;
 use crate::projections;
-use crate::retry::{Attempts, Fault, PgQuery, Pool, Verdict, sql};
+use crate::retry::{Attempts, PgQuery, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns};
 
 pub(crate) async fn import(

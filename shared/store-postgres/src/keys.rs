@@ -13,8 +13,9 @@ use uuid::Uuid;
 
 use crate::accept::{Taken, take};
 use crate::columns::{json, text};
+use crate::fault::Fault;
 use crate::reads::page;
-use crate::retry::{Fault, execute, fetch, repeatable, sql};
+use crate::retry::{execute, fetch, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 use crate::tenants::one;

@@ -19,7 +19,8 @@ use mainspring_shared::tool::{CallRecord, calls_of_round};
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 
-use crate::retry::{Fault, sql};
+use crate::fault::Fault;
+use crate::retry::sql;
 use crate::rows::{Fields, key_columns, send_columns};
 
 pub(crate) use hot::Hot;

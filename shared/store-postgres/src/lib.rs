@@ -48,6 +48,7 @@ mod dump;
 mod erase;
 
 // Several databases: the fence between them, and moving a tenant from one to another.
+mod fault;
 mod fence;
 mod fitness;
 mod moving;
@@ -69,10 +70,10 @@ mod rows;
 mod runs;
 mod schema;
 
+pub use fault::TooManyConnections;
 pub use fence::ddl as fence_ddl;
 pub use migrate::ddl;
 pub use moving::{Copied, MovedTable};
-pub use retry::TooManyConnections;
 pub use row_security::ddl as row_security_ddl;
 pub use settings::{SchemaPolicy, Settings};
 pub use store::PostgresStore;

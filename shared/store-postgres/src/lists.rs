@@ -11,8 +11,9 @@ use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::columns::{json, text};
+use crate::fault::Fault;
 use crate::ledger::Ledger;
-use crate::retry::{Attempts, Fault, PgQuery, Pool, Verdict, sql};
+use crate::retry::{Attempts, PgQuery, Pool, Verdict, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 

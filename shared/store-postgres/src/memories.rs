@@ -20,9 +20,10 @@ use uuid::Uuid;
 
 use crate::accept::{Taken, take};
 use crate::columns::{json, metadata, text};
+use crate::fault::Fault;
 use crate::ledger::now;
 use crate::reads::page;
-use crate::retry::{Fault, Pool, execute, fetch, repeatable, sql};
+use crate::retry::{Pool, execute, fetch, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 

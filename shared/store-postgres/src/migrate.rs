@@ -8,10 +8,11 @@ use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::postgres::PgRow;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqlStr};
 
+use crate::fault::{Fault, is_undefined_table, refused};
 use crate::fence;
 use crate::fitness;
 use crate::memories;
-use crate::retry::{Fault, is_undefined_table, refused, sql};
+use crate::retry::sql;
 use crate::row_security;
 use crate::rows::Fields;
 use crate::settings::{SchemaPolicy, Settings};

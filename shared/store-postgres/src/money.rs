@@ -23,8 +23,9 @@ use uuid::Uuid;
 
 use self::account::{Account, Owner, columns};
 use crate::agents::read_limited;
+use crate::fault::Fault;
 use crate::reads;
-use crate::retry::{Fault, fetch, repeatable, sql};
+use crate::retry::{fetch, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 

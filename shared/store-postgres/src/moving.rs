@@ -12,8 +12,9 @@ use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection, Executor as _, Row as _};
 use tokio::time::Instant;
 
+use crate::fault::{Fault, refused};
 use crate::fence::{fenced_tables, moved_tables};
-use crate::retry::{Fault, execute, fetch, refused, repeatable, sql};
+use crate::retry::{execute, fetch, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 

@@ -17,8 +17,9 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::columns::{LeaseColumns, TotalColumns, UsageColumns, ord};
+use crate::fault::Fault;
 use crate::group::{Effect, Group, drive};
-use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
+use crate::retry::{Attempts, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns};
 
 use end::end;

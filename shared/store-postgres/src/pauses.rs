@@ -12,8 +12,9 @@ use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::columns::{maybe_text, text};
+use crate::fault::Fault;
 use crate::reads::page;
-use crate::retry::{Fault, execute, fetch, repeatable, sql};
+use crate::retry::{execute, fetch, repeatable, sql};
 use crate::rows::{Fields, no_row};
 use crate::store::PostgresStore;
 

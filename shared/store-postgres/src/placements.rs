@@ -10,7 +10,8 @@ use mainspring_shared::time::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 
-use crate::retry::{Fault, execute, fetch, repeatable, sql};
+use crate::fault::Fault;
+use crate::retry::{execute, fetch, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 use crate::tenants::{one, update};

@@ -6,7 +6,8 @@ use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-use crate::retry::{Fault, PgQuery, execute, repeatable, sql};
+use crate::fault::Fault;
+use crate::retry::{PgQuery, execute, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 

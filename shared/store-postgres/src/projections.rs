@@ -7,7 +7,8 @@ use mainspring_shared::store::Result;
 use sqlx::PgConnection;
 
 use crate::columns::ProjectionColumns;
-use crate::retry::{Fault, Pool, fetch, sql};
+use crate::fault::Fault;
+use crate::retry::{Pool, fetch, sql};
 use crate::rows::{Fields, key_columns};
 
 /// A projection of one of several sessions.

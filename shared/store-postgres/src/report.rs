@@ -11,9 +11,10 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
+use crate::fault::Fault;
 use crate::ledger::{Ledger, RoundKey, locked_out};
 use crate::pieces::{Piece, Pieces};
-use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
+use crate::retry::{Attempts, Pool, Verdict, sql};
 use crate::rows::{Fields, send_columns};
 
 pub(crate) async fn report(

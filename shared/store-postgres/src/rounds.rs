@@ -12,9 +12,10 @@ use crate::columns::{
     CallColumns, ChangeColumns, DeliveryColumns, FoldColumns, LeaseColumns, MessageColumns,
     TotalColumns, UsageColumns, ord, ref_members,
 };
+use crate::fault::Fault;
 use crate::group::{Group, drive};
 use crate::park::{Written, read_written};
-use crate::retry::{Fault, PgQuery, Pool, sql};
+use crate::retry::{PgQuery, Pool, sql};
 use crate::rows::Fields;
 
 pub(crate) async fn append(

@@ -10,7 +10,8 @@ use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{Denial, Error, Result};
 use sqlx::{Connection, PgConnection, Row};
 
-use crate::retry::{Fault, sql};
+use crate::fault::Fault;
+use crate::retry::sql;
 use crate::settings::SchemaPolicy;
 
 /// What an operator must do if this user may not.

@@ -24,9 +24,10 @@ use uuid::Uuid;
 
 use crate::accept::lookup;
 use crate::columns::{KeyColumns, json, maybe_text, text};
+use crate::fault::Fault;
 use crate::group::{Effect, Group, drive};
 use crate::ledger::now;
-use crate::retry::{Attempts, Fault, Pool, Verdict, execute, fetch, sql};
+use crate::retry::{Attempts, Pool, Verdict, execute, fetch, sql};
 use crate::rows::{Fields, skipped};
 
 #[async_trait]

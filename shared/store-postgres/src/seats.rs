@@ -19,8 +19,9 @@ use uuid::Uuid;
 
 use crate::agents;
 use crate::claim::Claim;
+use crate::fault::Fault;
 use crate::group::{Group, drive};
-use crate::retry::{Fault, Pool, fetch, repeatable, sql};
+use crate::retry::{Pool, fetch, repeatable, sql};
 use crate::rows::{Fields, key_columns, priority_of};
 use crate::store::PostgresStore;
 

@@ -6,7 +6,7 @@ use mainspring_shared::store::Result;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection as _, PgConnection};
 
-use crate::retry::{Fault, refused};
+use crate::fault::{Fault, refused};
 
 /// A server, and the settings of each session there.
 ///

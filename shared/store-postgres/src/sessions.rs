@@ -21,9 +21,10 @@ use uuid::Uuid;
 
 use crate::accept::lookup;
 use crate::columns::{KeyColumns, ParentColumns, json, maybe_text, metadata, text};
+use crate::fault::Fault;
 use crate::group::{Group, drive};
 use crate::ledger::{Ledger, now};
-use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
+use crate::retry::{Attempts, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns};
 use crate::store::PostgresStore;
 use crate::{erase, folds, import, lists, reads, runs};

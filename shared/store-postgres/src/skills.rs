@@ -17,9 +17,10 @@ use sqlx::{Connection, PgConnection};
 
 use crate::accept::{Taken, take};
 use crate::columns::{json, text};
+use crate::fault::Fault;
 use crate::ledger::now;
 use crate::reads::page;
-use crate::retry::{Fault, repeatable, sql};
+use crate::retry::{repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 

@@ -15,9 +15,10 @@ use mainspring_shared::time::Timestamp;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
+use crate::fault::Fault;
 use crate::ledger::{Ledger, now};
 use crate::pieces::{Piece, Pieces};
-use crate::retry::{Attempts, Fault, Pool, Verdict, execute, fetch, sql};
+use crate::retry::{Attempts, Pool, Verdict, execute, fetch, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 

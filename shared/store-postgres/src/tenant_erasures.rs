@@ -9,7 +9,8 @@ use sqlx::postgres::PgRow;
 use sqlx::{Connection, PgConnection};
 
 use crate::columns::json;
-use crate::retry::{Fault, fetch, repeatable, sql};
+use crate::fault::Fault;
+use crate::retry::{fetch, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 use crate::tenants::{self, one};

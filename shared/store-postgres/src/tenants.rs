@@ -13,9 +13,10 @@ use sqlx::{Connection, PgConnection};
 
 use crate::accept::{lookup, take};
 use crate::columns::{json, maybe_text, text};
+use crate::fault::Fault;
 use crate::places::{self, Owner};
 use crate::reads::{page, sum};
-use crate::retry::{Fault, PgQuery, fetch, repeatable, sql};
+use crate::retry::{PgQuery, fetch, repeatable, sql};
 use crate::rows::Fields;
 use crate::store::PostgresStore;
 use crate::{money, seats};

@@ -25,9 +25,10 @@ use uuid::Uuid;
 
 use crate::accept::lookup;
 use crate::columns::{KeyColumns, json};
+use crate::fault::Fault;
 use crate::group::{Effect, Group, drive};
 use crate::ledger::now;
-use crate::retry::{Attempts, Fault, Pool, Verdict, execute, sql};
+use crate::retry::{Attempts, Pool, Verdict, execute, sql};
 use crate::rows::Fields;
 
 #[async_trait]

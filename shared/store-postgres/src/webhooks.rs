@@ -19,9 +19,10 @@ use uuid::Uuid;
 
 use crate::accept::{Taken, take};
 use crate::columns::{json, maybe_text, text};
+use crate::fault::Fault;
 use crate::ledger::now;
 use crate::reads::page;
-use crate::retry::{Fault, PgQuery, execute, fetch, repeatable, sql};
+use crate::retry::{PgQuery, execute, fetch, repeatable, sql};
 use crate::rows::{Fields, readable};
 use crate::store::PostgresStore;
 

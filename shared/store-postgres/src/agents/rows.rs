@@ -10,7 +10,8 @@ use mainspring_shared::store::Result;
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 
-use crate::retry::{Fault, sql};
+use crate::fault::Fault;
+use crate::retry::sql;
 use crate::rows::{Fields, readable};
 
 impl Fields<'_> {

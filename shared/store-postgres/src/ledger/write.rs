@@ -12,7 +12,8 @@ use uuid::Uuid;
 
 use super::{Hot, Ledger, RoundKey};
 use crate::columns::{TotalColumns, UsageColumns, json, maybe_text, ord, text};
-use crate::retry::{Fault, sql};
+use crate::fault::Fault;
+use crate::retry::sql;
 use crate::rows::{Fields, key_columns, mode_name, priority_number, send_columns};
 
 type Written = Result<(), Fault>;

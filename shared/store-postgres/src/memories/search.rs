@@ -11,8 +11,9 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use super::{entry, vectors};
+use crate::fault::Fault;
 use crate::ledger::now;
-use crate::retry::{Fault, PgQuery, Pool, repeatable, sql};
+use crate::retry::{PgQuery, Pool, repeatable, sql};
 use crate::rows::Fields;
 
 /// Binds the namespace of a query to a statement.

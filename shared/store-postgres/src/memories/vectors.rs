@@ -14,8 +14,9 @@ use sqlx::{Connection, PgConnection, Row};
 use super::search::{place, within};
 use crate::columns::{json, text};
 use crate::extractions;
+use crate::fault::Fault;
 use crate::ledger::now;
-use crate::retry::{Fault, Pool, fetch, repeatable, sql};
+use crate::retry::{Pool, fetch, repeatable, sql};
 use crate::rows::Fields;
 
 /// What to do about pgvector when the store is opened.

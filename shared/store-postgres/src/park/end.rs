@@ -13,9 +13,10 @@ use uuid::Uuid;
 
 use super::{asked, read_written};
 use crate::columns::{TotalColumns, UsageColumns, ord};
+use crate::fault::Fault;
 use crate::group::{Group, drive};
 use crate::ledger::Ledger;
-use crate::retry::{Fault, Pool, sql};
+use crate::retry::{Pool, sql};
 use crate::rows::send_columns;
 
 /// Ends sends as cancelled under their leases, and releases the leases.

@@ -16,9 +16,10 @@ use sqlx::{Connection, PgConnection};
 use super::{Live, run_columns};
 use crate::accept::Accept;
 use crate::columns::{json, text};
+use crate::fault::Fault;
 use crate::group::Group;
 use crate::ledger::{Hot, locked_out, now};
-use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
+use crate::retry::{Attempts, Pool, Verdict, sql};
 use crate::rows::{Fields, key_columns, send_columns};
 use crate::webhooks;
 

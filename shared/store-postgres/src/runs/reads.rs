@@ -11,8 +11,9 @@ use uuid::Uuid;
 
 use super::run_columns;
 use crate::columns::maybe_text;
+use crate::fault::Fault;
 use crate::reads::page;
-use crate::retry::{Fault, Pool, fetch, sql};
+use crate::retry::{Pool, fetch, sql};
 use crate::rows::Fields;
 
 pub(crate) async fn get(pool: &Pool, keys: &[RunKey]) -> Result<Vec<Option<RunRecord>>> {

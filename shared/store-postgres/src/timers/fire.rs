@@ -15,8 +15,9 @@ use uuid::Uuid;
 
 use crate::accept::accept_within;
 use crate::columns::json;
+use crate::fault::Fault;
 use crate::ledger::{locked_out, now};
-use crate::retry::{Attempts, Fault, Pool, Verdict, sql};
+use crate::retry::{Attempts, Pool, Verdict, sql};
 use crate::rows::{Fields, readable};
 use crate::runs;
 

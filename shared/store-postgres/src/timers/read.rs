@@ -7,8 +7,9 @@ use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
+use crate::fault::Fault;
 use crate::reads::page;
-use crate::retry::{Fault, PgQuery, Pool, fetch, sql};
+use crate::retry::{PgQuery, Pool, fetch, sql};
 use crate::rows::Fields;
 
 impl Fields<'_> {

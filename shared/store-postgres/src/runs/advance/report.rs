@@ -10,8 +10,9 @@ use sqlx::PgConnection;
 use super::{Advance, ready_of};
 use crate::calls::Home;
 use crate::columns::text;
+use crate::fault::Fault;
 use crate::ledger::Ledger;
-use crate::retry::{Fault, sql};
+use crate::retry::sql;
 use crate::rows::Fields;
 
 impl Advance<'_> {
