@@ -5,6 +5,7 @@ pub mod agents;
 mod asking;
 pub mod blobs;
 pub mod cancel;
+pub mod claims;
 pub mod deliver;
 pub mod dispatch;
 pub mod forgetting;

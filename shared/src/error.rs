@@ -77,6 +77,8 @@ codes! {
     SendNotFound = "send.not_found", NotFound, 404;
     /// The send is already final.
     SendNotCancellable = "send.not_cancellable", Conflict, 409;
+    /// The send did not fail, or is somebody else's to retry.
+    SendNotRetryable = "send.not_retryable", Conflict, 409;
     /// The send's deadline passed before it ended.
     SendDeadline = "send.deadline", Limit, 504;
     /// Too many workers died while running this send.

@@ -79,7 +79,11 @@ pub fn expand(step: &Step, messages: &[Message], send: Option<&SendView>) -> Vec
         }
         StepKind::Round | StepKind::Calls => events.extend(written(step, messages)),
         StepKind::Folded => {
-            events.push(("context.folded", named(json!(step.refs.fold))));
+            let mut data = json!(step.refs.fold);
+            if let Value::Object(members) = &mut data {
+                members.insert("at".to_owned(), json!(step.at));
+            }
+            events.push(("context.folded", named(data)));
         }
         StepKind::Finished => {
             events.extend(written(step, messages));
@@ -134,6 +138,7 @@ fn written(step: &Step, messages: &[Message]) -> Vec<(&'static str, String)> {
                 "id": message.tool_call_id,
                 "name": message.name,
                 "result": message.content,
+                "at": step.at,
             });
             let name = if message.failed {
                 "tool_call.failed"
@@ -149,6 +154,7 @@ fn written(step: &Step, messages: &[Message]) -> Vec<(&'static str, String)> {
             "round": round.index,
             "model": round.model,
             "usage": round.usage,
+            "at": step.at,
         });
         if let Some(digest) = round.digest {
             data["digest"] = json!(digest);

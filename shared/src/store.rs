@@ -62,7 +62,7 @@ pub use boots::{
 pub use calibrations::{CALIBRATION_NAME_MAX, CalibrationRecord, Calibrations};
 pub use calls::{
     CallAnswer, CallBegin, CallChange, CallStep, Calls, DeliverItem, DeliverOutcome, Delivery,
-    NewCall, Parent, PostOutcome, PostResult, ReadInbox, ReportOutcome,
+    ListWaitingCalls, NewCall, Parent, PostOutcome, PostResult, ReadInbox, ReportOutcome,
 };
 pub use contended::Contended;
 pub use error::{Denial, Error, ReadOnly};

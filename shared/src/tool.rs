@@ -11,8 +11,8 @@ pub mod schema;
 
 pub use bounds::{bounded, digest_part, name_whole, named_whole};
 pub use call::{
-    Approval, CallRecord, CallResult, CallState, Repeat, answers, call_id, calls_of_round,
-    calls_of_send, cancelled_call, child_item, child_result, interrupted_call,
+    Approval, CallRecord, CallResult, CallState, Claim, Repeat, answers, call_id, calls_of_round,
+    calls_of_send, cancelled_call, child_item, child_result, interrupted_call, unknown_outcome,
 };
 pub use declared::{
     DeclaredTool, ExternalTool, HttpTool, McpTools, ToolEntry, ToolFault, WorkerTool, check,

@@ -40,6 +40,9 @@ pub(super) struct NewSessionBody {
     /// The creator's data: an object, at most 16 KiB of JSON.
     #[schema(value_type = Option<Object>)]
     pub(super) metadata: Option<Map<String, Value>>,
+    /// The caller's own name for the session, 1 to 255 visible ASCII characters. The tenant has one session with it,
+    /// which is returned as it is if it exists; the name is free again once that is deleted.
+    pub(super) key: Option<String>,
 }
 
 impl JsonBody for NewSessionBody {
@@ -60,6 +63,8 @@ impl JsonBody for NewSessionBody {
 pub(super) struct SessionAsk {
     pub(super) taken: Taken,
     pub(super) metadata: Map<String, Value>,
+    /// The caller's own name for it.
+    pub(super) name: Option<String>,
 }
 
 impl SessionAsk {

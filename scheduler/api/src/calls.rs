@@ -22,6 +22,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use uuid::Uuid;
 
 use super::input::{Input, input_schema};
 use super::problem::Problem;
@@ -72,6 +73,9 @@ pub(super) struct ResultBody {
     digest: Option<String>,
     /// Which question of the tool is answered, as listed; the first one when absent.
     question: Option<u32>,
+    /// What the caller claimed the call with. When absent, the result counts whoever has claimed the call.
+    #[schema(value_type = Option<String>, format = "uuid")]
+    claim: Option<Uuid>,
 }
 
 impl ResultBody {
@@ -114,6 +118,7 @@ impl ResultBody {
             error: None,
             digest: None,
             question: None,
+            claim: None,
         }
     }
 }
@@ -193,8 +198,8 @@ pub(super) struct PostedResult {
     call_id: String,
     /// What the result was taken as an answer to.
     answers: Option<Asked>,
-    /// `accepted`, `already_settled`, `not_waiting`, `unknown`, or `locked`: another transaction has held its session
-    /// for long; nothing was stored, post it again later.
+    /// `accepted`, `already_settled`, `not_waiting`, `claim_lost`: someone else has the call, `unknown`, or `locked`:
+    /// another transaction has held its session for long; nothing was stored, post it again later.
     pub(super) status: &'static str,
 }
 
@@ -254,7 +259,10 @@ pub(super) async fn posted(
     }
     checks.finish()?;
     for item in &mut items {
-        if let CallAnswer::Result(result) | CallAnswer::Refuse(result) = &mut item.answer {
+        if let CallAnswer::Result(result)
+        | CallAnswer::Refuse(result)
+        | CallAnswer::Report { result, .. } = &mut item.answer
+        {
             blobs::spill_result(app, key, &item.call_id, result).await;
         }
     }
@@ -280,6 +288,8 @@ pub(super) async fn posted(
         }),
         status: match outcome {
             PostOutcome::Accepted { .. } => "accepted",
+            // Only a request about claims leads to a claim.
+            PostOutcome::Claimed(_) | PostOutcome::ClaimLost => "claim_lost",
             PostOutcome::AlreadySettled => "already_settled",
             PostOutcome::NotWaiting => "not_waiting",
             PostOutcome::Unknown => "unknown",
@@ -312,7 +322,13 @@ fn answer(
             let asks = call.filter(|call| !call.asked.is_empty() && call.result.is_none());
             match asks.filter(|_| posted.error.is_none()) {
                 Some(call) => reply(checks, place, posted, call),
-                None => CallAnswer::Result(bounded(result(checks, place, posted, call))),
+                None => {
+                    let result = bounded(result(checks, place, posted, call));
+                    match posted.claim {
+                        Some(token) => CallAnswer::Report { token, result },
+                        None => CallAnswer::Result(result),
+                    }
+                }
             }
         }
         Decision::Given => CallAnswer::Approve,

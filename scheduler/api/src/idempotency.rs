@@ -6,6 +6,7 @@ use mainspring_shared::json::Sorted;
 use mainspring_shared::store::IdempotencyKey;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
 
 use super::extract::{BLOCKING_MIN_BYTES, parse, run_blocking_if};
 use crate::access::Caller;
@@ -56,14 +57,14 @@ pub(super) fn key(caller: &Caller, route: &str, key: &str, body_hash: [u8; 32]) 
 }
 
 /// A name for what a request with this key creates: the same for every repetition.
-pub(super) fn digest(key: &IdempotencyKey) -> String {
+pub(super) fn digest(key: &IdempotencyKey) -> Uuid {
     let mut hash = Sha256::new();
     for part in [&key.route, "\n", &key.key] {
         hash.update(part.as_bytes());
     }
     let digest = hash.finalize();
     let half: [u8; 16] = std::array::from_fn(|n| digest[n]);
-    uuid::Uuid::from_bytes(half).simple().to_string()
+    Uuid::from_bytes(half)
 }
 
 /// The idempotency key of a request, if it has the header.

@@ -3,14 +3,17 @@
 mod a2a;
 mod access;
 mod ag_ui;
+mod again;
 mod agents;
 mod archive;
 mod batch;
+mod below;
 mod blobs;
 mod bodies;
 mod browsers;
 mod calls;
 mod choice;
+mod claims;
 mod connections;
 mod context;
 mod copies;

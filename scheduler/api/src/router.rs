@@ -18,9 +18,10 @@ use crate::access::{Access, Gatekeeper};
 use crate::gate::Places;
 use crate::run::RenderMetrics;
 use crate::{
-    a2a, ag_ui, agents, batch, blobs, calls, context, copies, deliver, events, exports, gate,
-    health, mcp, memories, messages, openai, openapi, operations, pauses, problem, provider_keys,
-    prune, runs, sends, sessions, skills, tenants, timers, usage, waiting, webhooks, workflows,
+    a2a, ag_ui, again, agents, batch, below, blobs, calls, claims, context, copies, deliver,
+    events, exports, gate, health, mcp, memories, messages, openai, openapi, operations, pauses,
+    problem, provider_keys, prune, runs, sends, sessions, skills, tenants, timers, usage, waiting,
+    webhooks, workflows,
 };
 
 /// The scheduler, and the limits of requests in flight. Derefs to the scheduler.
@@ -124,10 +125,13 @@ pub(crate) fn paths() -> OpenApiRouter<Arc<Api>> {
         .merge(memories::routes())
         .merge(messages::routes())
         .merge(sends::routes())
+        .merge(again::routes())
+        .merge(below::routes())
         .merge(events::routes())
         .merge(blobs::routes())
         .merge(calls::routes())
         .merge(waiting::routes())
+        .merge(claims::routes())
         .merge(deliver::routes())
         .merge(context::routes())
         .merge(usage::routes())

@@ -30,8 +30,8 @@ use super::validate::Checks;
 use crate::access::Caller;
 use crate::access::reach::Inside;
 use crate::extract::{
-    Json, JsonBody, Key, Limit, Nothing, Query, SendPath, SendWaitQuery, SessionPath, Whole,
-    cursor, session_id, text,
+    Json, JsonBody, Key, Limit, Nothing, Query, SendPath, SendWaitQuery, SessionPath, cursor,
+    session_id, text,
 };
 use crate::openapi::form;
 use crate::router::Api;
@@ -155,6 +155,7 @@ impl SendAnywhereBody {
                 agent: session.agent,
                 variables: session.variables,
                 metadata: session.metadata,
+                key: None,
             };
             SendTo::New(Box::new(checks.session("/session", fields)))
         };
@@ -226,10 +227,10 @@ impl SendAsk {
 }
 
 /// Accepts a send, and waits for it if requested. The body is held until the send is stored.
-async fn accept(
+pub(super) async fn accept<H: Send>(
     app: &App,
     mut item: AcceptSend,
-    body: Whole,
+    body: H,
     wait: Option<Duration>,
     limited: Option<KeySends>,
 ) -> Result<Response, Problem> {

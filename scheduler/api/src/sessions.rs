@@ -16,7 +16,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, SessionKey, TenantId};
 use mainspring_shared::send::SendView;
 use mainspring_shared::session::{SessionRecord, SessionStatus, SessionView};
-use mainspring_shared::store::{CreateOutcome, ListSessions, UpdateOutcome};
+use mainspring_shared::store::{CreateOutcome, IdempotencyKey, ListSessions, UpdateOutcome};
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -39,22 +39,27 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(abort))
 }
 
-/// Creates a session
+/// Creates a session, or returns the one with its `key`
 #[utoipa::path(
     post,
     path = "/v1/sessions",
     operation_id = "createSession",
     params(Key),
     request_body = Option<NewSessionBody>,
-    responses((status = 201, body = SessionView))
+    responses((status = 200, body = SessionView), (status = 201, body = SessionView))
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
     caller: Caller,
     _: Query<NoQuery>,
-    json: Json<NewSessionBody>,
+    mut json: Json<NewSessionBody>,
 ) -> Result<Response, Problem> {
-    let key = json.idempotency("POST /v1/sessions")?;
+    let name = json.value.name.take();
+    // A request that names its session can be repeated as it is.
+    let key = match &name {
+        Some(name) => Some(IdempotencyKey::session(caller.tenant, name.clone())),
+        None => json.idempotency("POST /v1/sessions")?,
+    };
     let mut agents = Resolver::new(&app, caller.tenant, caller.allowed());
     let mut session = json
         .value
@@ -69,7 +74,24 @@ pub(super) async fn create(
     .await?;
     app.boot_id()?;
     let outcome = app.acceptor.create((session, key)).await?;
-    answer_creation(&app, caller.tenant, outcome).await
+    match (name, &outcome) {
+        (Some(_), CreateOutcome::Replayed(session)) => existing(&app, &caller, *session).await,
+        _ => answer_creation(&app, caller.tenant, outcome).await,
+    }
+}
+
+/// The response to a request whose session exists.
+async fn existing(app: &App, caller: &Caller, session: SessionId) -> Result<Response, Problem> {
+    let key = SessionKey {
+        tenant: caller.tenant,
+        session,
+    };
+    let found = app.store.get_session(key).await?;
+    let is_inside = |found: &SessionRecord| caller.binding().is_none_or(|it| it.holds(found));
+    let found = found
+        .filter(is_inside)
+        .ok_or_else(Error::session_not_found)?;
+    respond::json(StatusCode::OK, &view(app, found).await)
 }
 
 /// So much time passed between two parts of an archive that the parts stored so far are gone.
@@ -144,6 +166,9 @@ pub(super) struct SessionsQuery {
     #[serde(default)]
     #[param(value_type = Option<form::Metadata>, inline, style = DeepObject, explode = true)]
     metadata: BTreeMap<String, String>,
+    /// Only the one that was created with this `key`; the other filters do not count.
+    #[param(value_type = Option<form::Key>, inline)]
+    key: Option<String>,
 }
 
 /// Sessions, newest first
@@ -163,6 +188,21 @@ pub(super) async fn list(
         cursor: query.cursor,
         limit: query.limit.0,
     };
+    if let Some(name) = query.key {
+        let name = IdempotencyKey::session(caller.tenant, name);
+        let found = match app.store.keyed_resource(name).await? {
+            Some(session) => {
+                let (tenant, session) = (caller.tenant, SessionId(session));
+                app.store
+                    .get_session(SessionKey { tenant, session })
+                    .await?
+            }
+            None => None,
+        };
+        let is_inside = |found: &SessionRecord| caller.binding().is_none_or(|it| it.holds(found));
+        let found = found.filter(is_inside).map(SessionView::from);
+        return respond::json(StatusCode::OK, &List::whole(found.into_iter().collect()));
+    }
     let mut metadata = query.metadata;
     if let Some(binding) = caller.binding() {
         // The database leaves out most sessions outside the binding. Those that it finds are

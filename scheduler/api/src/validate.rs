@@ -23,6 +23,7 @@ use uuid::Uuid;
 
 use super::bodies::{NewSessionBody, Options, SessionAsk};
 use super::choice::AgentChoice;
+use super::idempotency;
 use super::input::Input;
 use crate::extract::run_blocking;
 
@@ -360,7 +361,19 @@ impl Checks {
             agent,
             variables: body.variables.unwrap_or_default(),
         };
-        SessionAsk { taken, metadata }
+        if body
+            .key
+            .as_deref()
+            .is_some_and(|key| !idempotency::is_key(key))
+        {
+            let detail = "must have 1 to 255 visible ASCII characters";
+            self.refuse(&format!("{member}/key"), detail);
+        }
+        SessionAsk {
+            taken,
+            metadata,
+            name: body.key,
+        }
     }
 
     /// Checks an agent that comes with a request and is not bound to a session yet.

@@ -13,7 +13,7 @@ use mainspring_shared::message::Arguments;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::ReadMessages;
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{Approval, Asked, CallRecord, Inquiry, Wants};
+use mainspring_shared::tool::{Approval, Asked, CallRecord, Inquiry, Repeat, Wants};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
@@ -56,6 +56,12 @@ pub(super) struct WaitingCall {
     /// When an answer is too late.
     #[schema(value_type = Option<String>, format = DateTime)]
     deadline_at: Option<Timestamp>,
+    /// Whether the call may be made again after a program that claimed it died.
+    repeat: Repeat,
+    /// Until when a program has it that claimed it; absent if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime, required = false)]
+    claimed_until: Option<Timestamp>,
 }
 
 /// What a tool asks while its call is made.
@@ -115,6 +121,8 @@ impl From<CallRecord> for WaitingCall {
             arguments: call.arguments,
             requested_at: call.requested_at,
             deadline_at: call.deadline_at,
+            repeat: call.repeat,
+            claimed_until: call.claim.map(|claim| claim.until),
         }
     }
 }

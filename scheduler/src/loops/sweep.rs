@@ -15,6 +15,7 @@ use super::{Health, jittered, orphans, pause};
 use crate::app::App;
 use crate::deleting;
 use crate::metrics::{MONEY_LEFT, QUEUE_OLDEST, QUEUE_READY, QUEUE_RUNNING, SEATS_WAITING, SWEPT};
+use crate::services::claims;
 use crate::services::notify::pack;
 
 /// Sessions per read.
@@ -49,6 +50,7 @@ pub(crate) async fn run(app: &App) {
     let mut resumed = Health::new("resumed");
     let mut seats = Health::new("seats");
     let mut money = Health::new("money");
+    let mut lapses = Health::new("lapses");
     let mut deletions = Health::new("deletions");
     let mut deleted = None;
     let mut orphaned = Health::new("orphans");
@@ -73,6 +75,7 @@ pub(crate) async fn run(app: &App) {
         seats.record(app, called.map(|called| note_called(app, called)));
         let swept = app.store.sweep_money(MONEY_SWEPT).await;
         more |= money.record(app, swept.map(note_swept));
+        more |= lapses.record(app, claims::sweep(app).await);
         // Deletions come after the ready sessions, since they are not urgent.
         let deleted = deleting::sweep(app, &mut deleted).await;
         more |= deletions.record(app, deleted);

@@ -314,7 +314,7 @@ impl<'a> Resolver<'a> {
     /// Whether an earlier request used this idempotency key, so that this one stores nothing.
     pub async fn is_known(&self, key: Option<&IdempotencyKey>) -> Result<bool, Error> {
         match key {
-            Some(key) => Ok(self.app.store.has_key(key.clone()).await?),
+            Some(key) => Ok(self.app.store.keyed_resource(key.clone()).await?.is_some()),
             None => Ok(false),
         }
     }

@@ -281,7 +281,7 @@ async fn new_among(
     let mut new = Vec::new();
     for item in items {
         let repeats = match &item.idempotency {
-            Some(key) => app.store.has_key(key.clone()).await?,
+            Some(key) => app.store.keyed_resource(key.clone()).await?.is_some(),
             None => false,
         };
         if !repeats {

@@ -30,7 +30,7 @@ async fn post_again(app: &App, items: Vec<PostResult>) -> Vec<PostOutcome> {
     posted
 }
 
-fn notify(app: &App, outcomes: &[PostOutcome]) {
+pub(crate) fn notify(app: &App, outcomes: &[PostOutcome]) {
     for outcome in outcomes {
         if let PostOutcome::Accepted {
             key,

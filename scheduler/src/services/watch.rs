@@ -52,6 +52,8 @@ pub struct Watch {
     sessions: Arc<Registry<SessionKey>>,
     /// Watchers of runs.
     runs: Arc<Registry<RunKey>>,
+    /// Watchers of what waits for someone outside.
+    waiting: Arc<Registry<TenantId>>,
     /// Groups concurrent reads of sends into one query.
     reads: Group<(TenantId, SendId), Result<Option<SendRecord>, Error>>,
     /// Notified when any notification may have been lost.
@@ -113,6 +115,7 @@ impl Watch {
             sends: Arc::default(),
             sessions: Arc::default(),
             runs: Arc::default(),
+            waiting: Arc::default(),
             reads: Group::spawn(2, move |ids: Vec<(TenantId, SendId)>| {
                 let store = store.clone();
                 async move { each(&ids, |ids| store.get_sends(ids)).await }
@@ -136,6 +139,11 @@ impl Watch {
         Registry::register(&self.sends, id)
     }
 
+    /// A watcher that is woken when a send of this tenant starts waiting, and every two seconds.
+    pub fn waiting(&self, tenant: TenantId) -> Watcher<TenantId> {
+        Registry::register(&self.waiting, tenant)
+    }
+
     /// A watcher that is woken at every step of this session.
     pub fn session(&self, key: SessionKey) -> Watcher<SessionKey> {
         Registry::register(&self.sessions, key)
@@ -157,6 +165,10 @@ impl Watch {
                 let view = notice.ended.as_ref().and_then(Ended::view)?;
                 Some((notice.key.tenant, view))
             });
+            // A notice with the send says that it is final.
+            if notice.ended.is_none() {
+                self.waiting.wake(&notice.key.tenant);
+            }
         }
         if notice.is_deleted() {
             self.sessions.end(&notice.key);
@@ -172,6 +184,7 @@ impl Watch {
         let wanted = |hash| turn.is_none_or(|slice| hash % SLICES == slice);
         self.sends.wake_where(wanted);
         self.runs.wake_where(wanted);
+        self.waiting.wake_where(wanted);
         let mut keys = self.sessions.keys(wanted);
         if turn.is_some() {
             let expecting = self.sessions.expecting(&keys);

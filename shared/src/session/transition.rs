@@ -34,7 +34,7 @@ pub use lease::{
 };
 pub use outside::{
     AtRest, Delivery, DeliveryFacts, NotFolded, Post, Stored, answer, deliver, fold_at_rest,
-    item_signals, post, report, resume,
+    item_signals, post, report, resume, settle, take,
 };
 
 use super::SIGNAL_INBOX;

@@ -1,7 +1,7 @@
 //! Parameters of tool calls, of results from outside, and of the inbox.
 
-use super::Result;
 use super::sweeps::ReadySession;
+use super::{Page, Result};
 use crate::agent::OnBusy;
 use crate::id::TenantId;
 use crate::id::{BootId, SendId, SessionId, SessionKey};
@@ -9,8 +9,11 @@ use crate::inbox::{InboxItem, ItemKind};
 use crate::message::ContentPart;
 use crate::send::WaitingOn;
 use crate::store::IdempotencyKey;
-use crate::tool::{Asked, CallRecord, CallResult, Repeat, Reply};
+use crate::time::Timestamp;
+use crate::tool::{Asked, CallRecord, CallResult, Claim, Repeat, Reply};
 use async_trait::async_trait;
+use std::time::Duration;
+use uuid::Uuid;
 
 /// Calls that wait for an outside answer, and inboxes.
 #[async_trait]
@@ -41,6 +44,22 @@ pub trait Calls: Send + Sync {
     /// Calls by id; `None` where unknown.
     async fn get_calls(&self, ids: Vec<(TenantId, String)>) -> Result<Vec<Option<CallRecord>>>;
 
+    /// A page of a tenant's calls that wait for a person or a client, the longest waiting first.
+    async fn list_waiting_calls(&self, query: ListWaitingCalls) -> Result<Page<CallRecord>>;
+
+    /// Calls of external tools with these names that a claim with this token would get, the longest waiting first, at
+    /// most `limit`: those that nobody has, and those that have the token. Until they are claimed, others find them too.
+    async fn claimable_calls(
+        &self,
+        tenant: TenantId,
+        names: Vec<String>,
+        token: Uuid,
+        limit: u32,
+    ) -> Result<Vec<CallRecord>>;
+
+    /// Calls with [`is_lapsed`](CallRecord::is_lapsed), the longest lapsed first, at most `limit`.
+    async fn lapsed_calls(&self, limit: u32) -> Result<Vec<(SessionKey, String)>>;
+
     /// A page of a session's inbox, in order.
     async fn read_inbox(&self, query: ReadInbox) -> Result<Vec<InboxItem>>;
 }
@@ -66,6 +85,16 @@ macro_rules! calls_methods {
             read get_calls(
                 ids: Vec<($crate::id::TenantId, String)>
             ) -> Vec<Option<$crate::tool::CallRecord>>;
+            read list_waiting_calls(
+                query: $crate::store::ListWaitingCalls
+            ) -> $crate::store::Page<$crate::tool::CallRecord>;
+            read claimable_calls(
+                tenant: $crate::id::TenantId,
+                names: Vec<String>,
+                token: uuid::Uuid,
+                limit: u32
+            ) -> Vec<$crate::tool::CallRecord>;
+            read lapsed_calls(limit: u32) -> Vec<($crate::id::SessionKey, String)>;
             read read_inbox(query: $crate::store::ReadInbox) -> Vec<$crate::inbox::InboxItem>;
         }
     };
@@ -104,7 +133,7 @@ pub enum CallBegin {
         /// Whether it waits for a person's permission to run it.
         approval: bool,
         /// Maximum wait, from the database's current time.
-        deadline: Option<std::time::Duration>,
+        deadline: Option<Duration>,
     },
     /// It is settled together with its request.
     Settled(CallResult),
@@ -129,7 +158,7 @@ pub enum CallStep {
         /// What it waits for.
         on: WaitingOn,
         /// Maximum wait, from the database's current time.
-        deadline: Option<std::time::Duration>,
+        deadline: Option<Duration>,
     },
     /// Its tool asks a person: it waits, and is started again after the answer. The last change of the call in its
     /// transaction.
@@ -137,7 +166,7 @@ pub enum CallStep {
         /// All that it has asked, the open question last.
         asked: Vec<Asked>,
         /// Maximum wait, from the database's current time.
-        deadline: Option<std::time::Duration>,
+        deadline: Option<Duration>,
     },
     /// It has its result.
     Settled(CallResult),
@@ -150,6 +179,19 @@ pub struct Delivery {
     pub item_id: String,
     /// The index of that message among the transaction's messages.
     pub message: u32,
+}
+
+/// A query for the calls of a tenant that wait for a person or a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListWaitingCalls {
+    /// The owner.
+    pub tenant: TenantId,
+    /// Only those that wait for this; `Human` or `Tool`.
+    pub on: Option<WaitingOn>,
+    /// Only those behind this one, by when they were requested and their id.
+    pub after: Option<(Timestamp, String)>,
+    /// At most this many.
+    pub limit: u32,
 }
 
 /// A result from outside.
@@ -180,6 +222,34 @@ pub enum CallAnswer {
     },
     /// Permission refused: the call is settled with this.
     Refuse(CallResult),
+    /// Someone takes the call on.
+    Claim {
+        /// What it shows from now on.
+        token: Uuid,
+        /// For how long, from the database's current time.
+        lease: Duration,
+    },
+    /// The holder of a claim needs more time.
+    Renew {
+        /// Its token.
+        token: Uuid,
+        /// For how long, from the database's current time.
+        lease: Duration,
+    },
+    /// The holder of a claim has not made the call and will not.
+    GiveBack {
+        /// Its token.
+        token: Uuid,
+    },
+    /// The result, from the holder of a claim.
+    Report {
+        /// Its token.
+        token: Uuid,
+        /// The result.
+        result: CallResult,
+    },
+    /// Nobody reported, and nobody else may make the call: it is settled as unknown.
+    Lapse,
 }
 
 impl CallAnswer {
@@ -187,15 +257,28 @@ impl CallAnswer {
     pub fn is_about_permission(&self) -> bool {
         match self {
             Self::Approve | Self::Refuse(_) => true,
-            Self::Result(_) | Self::Reply { .. } => false,
+            Self::Result(_)
+            | Self::Reply { .. }
+            | Self::Claim { .. }
+            | Self::Renew { .. }
+            | Self::GiveBack { .. }
+            | Self::Report { .. }
+            | Self::Lapse => false,
         }
     }
 
     /// What the call is settled with, if the answer counts.
     pub fn result(&self) -> Option<&CallResult> {
         match self {
-            Self::Result(result) | Self::Refuse(result) => Some(result),
-            Self::Approve | Self::Reply { .. } => None,
+            Self::Result(result) | Self::Refuse(result) | Self::Report { result, .. } => {
+                Some(result)
+            }
+            Self::Approve
+            | Self::Reply { .. }
+            | Self::Claim { .. }
+            | Self::Renew { .. }
+            | Self::GiveBack { .. }
+            | Self::Lapse => None,
         }
     }
 }
@@ -214,6 +297,10 @@ pub enum PostOutcome {
         /// The boot that runs the send and should be notified.
         owner: Option<BootId>,
     },
+    /// The call is the caller's.
+    Claimed(Claim),
+    /// Somebody else has the call, or had it last.
+    ClaimLost,
     /// Another answer to the same question was first.
     AlreadySettled,
     /// The call waits for something else, or for nothing outside.
@@ -223,6 +310,21 @@ pub enum PostOutcome {
     /// Another transaction has held the session's lock for longer than the other items should wait.
     /// Nothing was written; try again later.
     Locked,
+}
+
+impl PostOutcome {
+    /// What an answer about a call's claim led to; `call` is as it is after it.
+    pub fn of_claim(key: SessionKey, call: &CallRecord) -> Self {
+        match call.claim {
+            Some(claim) => Self::Claimed(claim),
+            None => Self::Accepted {
+                key,
+                send_id: call.send_id,
+                enqueue: None,
+                owner: None,
+            },
+        }
+    }
 }
 
 /// A message or notification for a session that may be busy.

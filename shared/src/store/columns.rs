@@ -15,7 +15,7 @@ const LISTS: [(&str, &str); 14] = [
         "call",
         "call_id, send_id, round, place, name, arguments, \"repeat\", waits_on, \
          approval, started_epoch, attempt, deadline_at, asked, result, requested_at, \
-         settled_at",
+         settled_at, claim, claimed_until, claim_n",
     ),
     (
         "delivery",

@@ -12,6 +12,7 @@ use crate::time::Timestamp;
 use crate::workflow::run::RunLeaf;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 /// Sends from outside: accepting, cancelling, delivering to a busy session.
 #[async_trait]
@@ -30,8 +31,8 @@ pub trait Sends: Send + Sync {
     /// under this key.
     async fn take_key(&self, key: IdempotencyKey) -> Result<KeyOutcome>;
 
-    /// Whether an idempotency key is taken, by any request.
-    async fn has_key(&self, key: IdempotencyKey) -> Result<bool>;
+    /// The resource that an idempotency key was taken for, by any request; for the name of a session, that session.
+    async fn keyed_resource(&self, key: IdempotencyKey) -> Result<Option<Uuid>>;
 
     /// Cancels sends. A queued one ends here; a waiting one ends here under a grant of `boot`; a
     /// running one gets a durable signal for its worker. If the lease of a running send's worker
@@ -78,7 +79,7 @@ macro_rules! sends_methods {
                 items: Vec<$crate::store::AcceptSend>
             ) -> Vec<$crate::store::AcceptOutcome>;
             write take_key(key: $crate::store::IdempotencyKey) -> $crate::store::KeyOutcome;
-            read has_key(key: $crate::store::IdempotencyKey) -> bool;
+            read keyed_resource(key: $crate::store::IdempotencyKey) -> Option<uuid::Uuid>;
             write cancel_sends(
                 boot: $crate::id::BootId,
                 items: Vec<($crate::id::TenantId, $crate::id::SendId)>
@@ -133,6 +134,28 @@ pub struct IdempotencyKey {
     pub key: String,
     /// SHA-256 of the body's canonical JSON.
     pub body_hash: [u8; 32],
+}
+
+impl IdempotencyKey {
+    /// The route of names of sessions.
+    const NAMES: &'static str = "session";
+
+    /// The name that a caller gives to a session, of which the tenant has one with this name: a request that creates it
+    /// gets the one that exists, whatever else it says. Unlike other keys it is kept as long as the session, and only
+    /// [`create_sessions`](super::Sessions::create_sessions) takes it.
+    pub fn session(tenant: TenantId, name: String) -> Self {
+        Self {
+            tenant,
+            route: Self::NAMES.to_owned(),
+            key: name,
+            body_hash: [0; 32],
+        }
+    }
+
+    /// Whether it is the name of a session.
+    pub fn names_session(&self) -> bool {
+        self.route == Self::NAMES
+    }
 }
 
 /// The outcome of taking a key for a request that creates several resources.

@@ -58,6 +58,7 @@ macro_rules! tenant_tables {
             "sessions" by "tenant, session_id",
             "agents" by "tenant, session_id, version",
             "session_hot" by "tenant, session_id",
+            "session_names" by "tenant, name",
             "sends" by "tenant, send_id",
             "messages" by "tenant, session_id, seq",
             "steps" by "tenant, session_id, n",

@@ -11,6 +11,7 @@ use crate::id::{SendId, SessionId};
 use crate::message::{Arguments, ContentPart, NewMessage, Role, plain_text};
 use crate::send::{SendRecord, SendStatus, WaitingOn};
 use crate::time::Timestamp;
+use uuid::Uuid;
 
 /// The effect of executing the same call twice. This alone decides whether a call that may have been made is made again:
 /// after a worker crash, and after an attempt that failed. `keyed` when absent.
@@ -203,9 +204,44 @@ pub struct CallRecord {
     pub requested_at: Timestamp,
     /// When it was settled.
     pub settled_at: Option<Timestamp>,
+    /// Who of those outside last took it on; no meaning once it is settled.
+    pub claim: Option<Claim>,
+}
+
+/// A call that waits for its result, taken on for a time by one of several that could make it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// What its holder shows with each report.
+    pub token: Uuid,
+    /// Until when nobody else gets the call, unless the holder renews.
+    pub until: Timestamp,
+    /// Which claim of the call it is, from 1: behind the first one, the call may have been made before.
+    pub n: i32,
 }
 
 impl CallRecord {
+    /// Its claim, if this is the token of it.
+    pub fn claimed_with(&self, token: Uuid) -> Option<Claim> {
+        self.claim.filter(|claim| claim.token == token)
+    }
+
+    /// Whether someone outside may take it on now with this token: it is free, or has the token. A `once` call is taken
+    /// on with one token only: whoever has it may have made it.
+    pub fn is_claimable(&self, token: Uuid, now: Timestamp) -> bool {
+        let waits = self.waits_on == Some(WaitingOn::Tool) && self.approval != Approval::Asked;
+        let is_free = self.claim.is_none_or(|claim| {
+            claim.token == token || (claim.until <= now && self.repeat != Repeat::Once)
+        });
+        self.result.is_none() && waits && is_free
+    }
+
+    /// Whether its holder let it lapse and nobody else may make it: whether it took effect is unknown.
+    pub fn is_lapsed(&self, now: Timestamp) -> bool {
+        let waits = self.result.is_none() && self.waits_on == Some(WaitingOn::Tool);
+        let lapsed = self.claim.is_some_and(|claim| claim.until <= now);
+        waits && lapsed && self.repeat == Repeat::Once
+    }
+
     /// Its state.
     pub fn state(&self) -> CallState {
         match (&self.result, self.waits_on, self.started_epoch) {
@@ -279,6 +315,15 @@ pub fn answers(calls: &[CallRecord]) -> Option<Vec<NewMessage>> {
 /// The result of a call that was open when its send ended.
 pub fn cancelled_call() -> CallResult {
     CallResult::error(Code::ToolCancelled, "the call was ended with its send")
+}
+
+/// The result of a call that may have been made, and may not be made again.
+pub fn unknown_outcome() -> CallResult {
+    CallResult::error(
+        Code::ToolUnknownOutcome,
+        "the work broke off around this call: whether it took effect is not known, and it is not made again. \
+         Check before you repeat it.",
+    )
 }
 
 /// The result of a waiting call that a message interrupted.

@@ -133,6 +133,10 @@ pub struct ExternalTool {
     #[serde(default = "schema::any_object")]
     #[schema(value_type = Object)]
     pub parameters: Value,
+    /// Whether a call may be made again after a program that claimed it died: `once` when absent, so that nobody makes
+    /// it again and the model is told that its outcome is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<Repeat>,
     /// How long to wait for a result, from when it is asked for: after the approval, if there is one. Forever if not
     /// set.
     #[serde(default, skip_serializing_if = "Option::is_none")]

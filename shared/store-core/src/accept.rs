@@ -206,6 +206,10 @@ pub(crate) async fn create(tx: &mut Tx, new: &NewSession) -> Result<()> {
 
 /// Looks up a request's key.
 pub(crate) async fn seen(tx: &mut Tx, key: &IdempotencyKey) -> Result<Seen> {
+    if key.names_session() {
+        let session = find_named(tx.conn(), key).await?;
+        return Ok(session.map_or(Seen::Never, Seen::Before));
+    }
     let row: Option<(Vec<u8>, Uuid)> =
         query_as(sql!("idempotency/find"), ["body_hash", "resource"])
             .bind(key.tenant.0)
@@ -220,15 +224,28 @@ pub(crate) async fn seen(tx: &mut Tx, key: &IdempotencyKey) -> Result<Seen> {
     })
 }
 
-/// Whether a request had this key.
-pub(crate) async fn has_key(conn: &mut Conn, key: IdempotencyKey) -> Result<bool> {
-    let row = statement(sql!("idempotency/find"))
-        .bind(key.tenant.0)
-        .bind(key.route)
-        .bind(key.key)
+/// What a request with this key led to.
+pub(crate) async fn keyed_resource(conn: &mut Conn, key: IdempotencyKey) -> Result<Option<Uuid>> {
+    if key.names_session() {
+        return find_named(conn, &key).await;
+    }
+    let row: Option<(Vec<u8>, Uuid)> =
+        query_as(sql!("idempotency/find"), ["body_hash", "resource"])
+            .bind(key.tenant.0)
+            .bind(key.route)
+            .bind(key.key)
+            .fetch_optional(conn)
+            .await?;
+    Ok(row.map(|(_, resource)| resource))
+}
+
+/// The session with this name.
+async fn find_named(conn: &mut Conn, name: &IdempotencyKey) -> Result<Option<Uuid>> {
+    query_scalar(sql!("sessions/named"))
+        .bind(name.tenant.0)
+        .bind(name.key.clone())
         .fetch_optional(conn)
-        .await?;
-    Ok(row.is_some())
+        .await
 }
 
 /// Takes a key for a request that does not itself create a resource.
@@ -246,6 +263,15 @@ pub(crate) async fn take_key(tx: &mut Tx, key: IdempotencyKey) -> Result<KeyOutc
 /// Stores the resource that a request's key led to.
 pub(crate) async fn remember(tx: &mut Tx, key: &IdempotencyKey, resource: Uuid) -> Result<()> {
     let now = tx.now;
+    if key.names_session() {
+        statement(sql!("sessions/name"))
+            .bind(key.tenant.0)
+            .bind(key.key.clone())
+            .bind(resource)
+            .execute(tx.conn())
+            .await?;
+        return Ok(());
+    }
     statement(sql!("idempotency/insert"))
         .bind(key.tenant.0)
         .bind(key.route.clone())

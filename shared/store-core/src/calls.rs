@@ -11,21 +11,23 @@ use mainspring_shared::session::hot::HotRow;
 use mainspring_shared::session::transition::Grant;
 use mainspring_shared::store;
 use mainspring_shared::store::{
-    CallBegin, CallChange, CallStep, Calls, NewCall, PostOutcome, PostResult, ReadInbox,
-    ReportOutcome,
+    CallBegin, CallChange, CallStep, Calls, ListWaitingCalls, NewCall, Page, PostOutcome,
+    PostResult, ReadInbox, ReportOutcome,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{
-    Approval, Asked, CallRecord, CallResult, answers, calls_of_round, cancelled_call,
-    interrupted_call,
+    Approval, CallRecord, CallResult, answers, calls_of_round, cancelled_call, interrupted_call,
 };
 use serde::Serialize;
+use uuid::Uuid;
 
 use crate::db::{Conn, sql};
 use crate::fault::Result;
 use crate::query::{query_scalar, statement};
-use crate::rows::{self, json};
-use crate::store::{SqlStore, Tx};
+use crate::reads::page;
+use crate::row::Row;
+use crate::rows::{self, Cells, json};
+use crate::store::{SqlStore, Tx, clock};
 use crate::{inbox, post, report};
 
 #[async_trait]
@@ -61,6 +63,26 @@ impl Calls for SqlStore {
         ids: Vec<(TenantId, String)>,
     ) -> store::Result<Vec<Option<CallRecord>>> {
         self.read(|conn| Box::pin(by_id(conn, ids))).await
+    }
+
+    async fn list_waiting_calls(&self, query: ListWaitingCalls) -> store::Result<Page<CallRecord>> {
+        self.read(move |conn| Box::pin(waiting(conn, query))).await
+    }
+
+    async fn claimable_calls(
+        &self,
+        tenant: TenantId,
+        names: Vec<String>,
+        token: Uuid,
+        limit: u32,
+    ) -> store::Result<Vec<CallRecord>> {
+        self.read(move |conn| Box::pin(claimable(conn, self.at, tenant, names, token, limit)))
+            .await
+    }
+
+    async fn lapsed_calls(&self, limit: u32) -> store::Result<Vec<(SessionKey, String)>> {
+        self.read(move |conn| Box::pin(lapsed(conn, self.at, limit)))
+            .await
     }
 
     async fn read_inbox(&self, query: ReadInbox) -> store::Result<Vec<InboxItem>> {
@@ -308,25 +330,89 @@ pub(crate) async fn settle(
     Ok(())
 }
 
-/// Lets a worker run a call that waited for approval.
-pub(crate) async fn approve(tx: &mut Tx, tenant: TenantId, id: &str) -> Result<()> {
-    statement(sql!("calls/approve"))
+/// Stores a call as an answer from outside left it.
+pub(crate) async fn answer(tx: &mut Tx, tenant: TenantId, call: &CallRecord) -> Result<()> {
+    let asked = Some(&call.asked).filter(|asked| !asked.is_empty());
+    statement(sql!("calls/answer"))
         .bind(tenant.0)
-        .bind(id.to_owned())
+        .bind(call.call_id.clone())
+        .bind(call.waits_on.map(WaitingOn::as_str))
+        .bind(call.approval.as_str())
+        .bind(call.deadline_at.map(|at| at.0))
+        .bind(asked.map(json).transpose()?)
+        .bind(call.result.as_ref().map(json).transpose()?)
+        .bind(call.settled_at.map(|at| at.0))
+        .bind(call.claim.map(|claim| claim.token))
+        .bind(call.claim.map(|claim| claim.until.0))
+        .bind(call.claim.map(|claim| claim.n))
         .execute(tx.conn())
         .await?;
     Ok(())
 }
 
-/// Lets a worker go on with a call whose questions are answered.
-pub(crate) async fn reply(tx: &mut Tx, tenant: TenantId, id: &str, asked: &[Asked]) -> Result<()> {
-    statement(sql!("calls/reply"))
-        .bind(tenant.0)
-        .bind(id.to_owned())
-        .bind(json(asked)?)
-        .execute(tx.conn())
+/// Calls that wait for a person or a client.
+pub(crate) async fn waiting(conn: &mut Conn, query: ListWaitingCalls) -> Result<Page<CallRecord>> {
+    let (since, id) = query
+        .after
+        .map_or((i64::MIN, String::new()), |(at, id)| (at.0, id));
+    let rows = statement(sql!("calls/waiting"))
+        .bind(query.tenant.0)
+        .bind(query.on.map(WaitingOn::as_str))
+        .bind(since)
+        .bind(id)
+        .bind(i64::from(query.limit) + 1)
+        .fetch_all(conn)
         .await?;
-    Ok(())
+    let read = |row: &Row| rows::call(row).map(|(_, call)| call);
+    Ok(page(&rows, query.limit, read))
+}
+
+/// Calls of external tools with these names that someone may take on.
+pub(crate) async fn claimable(
+    conn: &mut Conn,
+    at: Option<Timestamp>,
+    tenant: TenantId,
+    names: Vec<String>,
+    token: Uuid,
+    limit: u32,
+) -> Result<Vec<CallRecord>> {
+    let now = clock(conn, at).await?;
+    let mut found = Vec::new();
+    // One name at a time, so that each is read in the order of its index.
+    for name in names {
+        let rows = statement(sql!("calls/claimable"))
+            .bind(tenant.0)
+            .bind(name)
+            .bind(now.0)
+            .bind(limit)
+            .bind(token)
+            .fetch_all(conn)
+            .await?;
+        let read = |row: &Row| rows::call(row).map(|(_, call)| call);
+        found.extend(page(&rows, limit, read).data);
+    }
+    found.sort_by(|a, b| (a.requested_at, &a.call_id).cmp(&(b.requested_at, &b.call_id)));
+    found.truncate(limit as usize);
+    Ok(found)
+}
+
+/// Calls whose claim has lapsed and that nobody else may make.
+pub(crate) async fn lapsed(
+    conn: &mut Conn,
+    at: Option<Timestamp>,
+    limit: u32,
+) -> Result<Vec<(SessionKey, String)>> {
+    let now = clock(conn, at).await?;
+    let rows = statement(sql!("calls/lapsed"))
+        .bind(now.0)
+        .bind(limit)
+        .fetch_all(conn)
+        .await?;
+    let read = |row: &Row| {
+        let mut cells = Cells::new(row, "tool_calls");
+        Ok((cells.key()?, cells.get("call_id")?))
+    };
+    Ok(page(&rows, limit, read).data)
 }
 
 /// Whether a call of a round still waits for an answer from outside.

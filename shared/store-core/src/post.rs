@@ -3,7 +3,7 @@
 use mainspring_shared::id::SessionKey;
 use mainspring_shared::session::hot::{HotRow, SendState};
 use mainspring_shared::session::transition::{self, Notify, Post};
-use mainspring_shared::store::{CallAnswer, PostOutcome, PostResult};
+use mainspring_shared::store::{PostOutcome, PostResult};
 use mainspring_shared::tool::CallRecord;
 
 use crate::calls;
@@ -53,20 +53,17 @@ async fn one(tx: &mut Tx, key: SessionKey, item: PostResult) -> Result<PostOutco
     let Some(mut call) = calls::get(tx.conn(), tenant, &item.call_id).await? else {
         return Ok(PostOutcome::Unknown);
     };
-    match transition::post(&call, &item.answer) {
+    let claims = match transition::post(&call, &item.answer, tx.now) {
         Post::AlreadySettled => return Ok(PostOutcome::AlreadySettled),
         Post::NotWaiting => return Ok(PostOutcome::NotWaiting),
-        Post::Approves | Post::Settles | Post::Replies => {}
-    }
-    match item.answer {
-        CallAnswer::Approve => calls::approve(tx, tenant, &call.call_id).await?,
-        CallAnswer::Result(result) | CallAnswer::Refuse(result) => {
-            calls::settle(tx, tenant, &call.call_id, &result).await?;
-        }
-        CallAnswer::Reply { reply, .. } => {
-            call.take_reply(reply);
-            calls::reply(tx, tenant, &call.call_id, &call.asked).await?;
-        }
+        Post::ClaimLost => return Ok(PostOutcome::ClaimLost),
+        Post::Claims => true,
+        Post::Approves | Post::Settles | Post::Replies => false,
+    };
+    transition::take(&mut call, item.answer, tx.now);
+    calls::answer(tx, tenant, &call).await?;
+    if claims {
+        return Ok(PostOutcome::of_claim(key, &call));
     }
     let notify = answered(tx, &session.hot, &call).await?;
     Ok(PostOutcome::Accepted {

@@ -13,7 +13,7 @@ use mainspring_shared::step::{Step, StepKind};
 use mainspring_shared::store::{self, BootRecord, Parent};
 use mainspring_shared::stored;
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{Approval, CallRecord, Repeat};
+use mainspring_shared::tool::{Approval, CallRecord, Claim, Repeat};
 use mainspring_shared::workflow::run::RunLeaf;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -302,6 +302,13 @@ fn call_fields(cells: &mut Cells<'_>, key: SessionKey, call_id: String) -> Resul
         result: cells.json_opt("result")?,
         requested_at: cells.time("requested_at")?,
         settled_at: cells.time_opt("settled_at")?,
+        claim: {
+            let token: Option<Uuid> = cells.get("claim")?;
+            let until = cells.time_opt("claimed_until")?;
+            let n: Option<i32> = cells.get("claim_n")?;
+            let claim = token.zip(until).zip(n);
+            claim.map(|((token, until), n)| Claim { token, until, n })
+        },
     })
 }
 

@@ -8,6 +8,7 @@ use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, CancelOutcome, DeliverItem, DeliverOutcome, IdempotencyKey,
     KeyOutcome, ListSends, Page, RetireSends, Retired, Sends,
 };
+use uuid::Uuid;
 
 use crate::store::SqlStore;
 use crate::{accept, cancel, deliver, reads, sweep};
@@ -30,8 +31,9 @@ impl Sends for SqlStore {
             .await
     }
 
-    async fn has_key(&self, key: IdempotencyKey) -> store::Result<bool> {
-        self.read(|conn| Box::pin(accept::has_key(conn, key))).await
+    async fn keyed_resource(&self, key: IdempotencyKey) -> store::Result<Option<Uuid>> {
+        self.read(|conn| Box::pin(accept::keyed_resource(conn, key)))
+            .await
     }
 
     async fn cancel_sends(

@@ -5,16 +5,19 @@ use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::{Fate, InboxItem};
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::WaitingOn;
-use mainspring_shared::session::transition::{self, Notify};
+use mainspring_shared::session::transition::{self, Notify, settle};
 use mainspring_shared::store::{
-    CallBegin, CallChange, CallStep, Calls, Delivery, NewCall, PostOutcome, PostResult, ReadInbox,
-    ReportOutcome, Result,
+    CallBegin, CallChange, CallStep, Calls, Delivery, ListWaitingCalls, NewCall, Page, PostOutcome,
+    PostResult, ReadInbox, ReportOutcome, Result,
 };
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{Approval, CallRecord, CallResult, answers, cancelled_call};
+use mainspring_shared::tool::{Approval, CallRecord, answers, cancelled_call};
+
+use uuid::Uuid;
 
 use crate::memory::ModelStore;
 use crate::session::Session;
+use crate::state::State;
 use crate::{children, posts, reads};
 
 #[async_trait]
@@ -54,10 +57,80 @@ impl Calls for ModelStore {
         Ok(found.collect())
     }
 
+    async fn list_waiting_calls(&self, query: ListWaitingCalls) -> Result<Page<CallRecord>> {
+        let (state, _) = self.begin();
+        let is_meant = |call: &CallRecord| match call.waits_on {
+            Some(on @ (WaitingOn::Human | WaitingOn::Tool)) => {
+                call.result.is_none() && query.on.is_none_or(|wanted| wanted == on)
+            }
+            _ => false,
+        };
+        let place = |call: &CallRecord| (call.requested_at, call.call_id.clone());
+        let mut found = waiting(&state, query.tenant, is_meant);
+        found.retain(|call| {
+            query
+                .after
+                .as_ref()
+                .is_none_or(|after| place(call) > *after)
+        });
+        let more = found.len() > query.limit as usize;
+        found.truncate(query.limit as usize);
+        Ok(Page { data: found, more })
+    }
+
+    async fn claimable_calls(
+        &self,
+        tenant: TenantId,
+        names: Vec<String>,
+        token: Uuid,
+        limit: u32,
+    ) -> Result<Vec<CallRecord>> {
+        let (state, now) = self.begin();
+        let is_meant =
+            |call: &CallRecord| call.is_claimable(token, now) && names.contains(&call.name);
+        let mut found = waiting(&state, tenant, is_meant);
+        found.truncate(limit as usize);
+        Ok(found)
+    }
+
+    async fn lapsed_calls(&self, limit: u32) -> Result<Vec<(SessionKey, String)>> {
+        let (state, now) = self.begin();
+        let sessions = state.sessions.iter();
+        let sessions = sessions.filter(|(_, session)| session.cold.is_some());
+        let lapsed = sessions.flat_map(|(key, session)| {
+            let calls = session.calls.values().filter(|call| call.is_lapsed(now));
+            calls.map(|call| {
+                (
+                    call.claim.map(|claim| claim.until),
+                    *key,
+                    call.call_id.clone(),
+                )
+            })
+        });
+        let mut lapsed: Vec<_> = lapsed.collect();
+        lapsed.sort();
+        lapsed.truncate(limit as usize);
+        Ok(lapsed.into_iter().map(|(_, key, id)| (key, id)).collect())
+    }
+
     async fn read_inbox(&self, query: ReadInbox) -> Result<Vec<InboxItem>> {
         let (state, _) = self.begin();
         Ok(reads::inbox(&state, query))
     }
+}
+
+/// The tenant's calls that are meant, the longest waiting first.
+fn waiting(
+    state: &State,
+    tenant: TenantId,
+    is_meant: impl Fn(&CallRecord) -> bool,
+) -> Vec<CallRecord> {
+    let sessions = state.sessions.iter();
+    let sessions = sessions.filter(|(key, session)| key.tenant == tenant && session.cold.is_some());
+    let calls = sessions.flat_map(|(_, session)| session.calls.values());
+    let mut calls: Vec<_> = calls.filter(|call| is_meant(call)).cloned().collect();
+    calls.sort_by_key(|call| (call.requested_at, call.call_id.clone()));
+    calls
 }
 
 impl Session {
@@ -97,6 +170,7 @@ impl Session {
                 result: None,
                 requested_at: now,
                 settled_at: None,
+                claim: None,
             };
             match new.begins {
                 CallBegin::Requested => {}
@@ -201,12 +275,5 @@ impl Session {
 fn start(call: &mut CallRecord, epoch: i64) {
     call.started_epoch = Some(epoch);
     call.attempt += 1;
-    call.waits_on = None;
-}
-
-/// Stores a call's result.
-pub(crate) fn settle(call: &mut CallRecord, result: CallResult, now: Timestamp) {
-    call.result = Some(result);
-    call.settled_at = Some(now);
     call.waits_on = None;
 }

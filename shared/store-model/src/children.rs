@@ -5,12 +5,11 @@ use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::ItemKind;
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::SendRecord;
-use mainspring_shared::session::transition::{self, AtRest, Notify};
+use mainspring_shared::session::transition::{self, AtRest, Notify, settle};
 use mainspring_shared::store::ReportOutcome;
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{child_item, child_result};
 
-use crate::calls::settle;
 use crate::inbox::NewItem;
 use crate::session::Session;
 use crate::state::State;

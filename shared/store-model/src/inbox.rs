@@ -6,12 +6,13 @@ use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::Lifecycle;
-use mainspring_shared::session::transition::{self, Delivery, DeliveryFacts, Notify, Stored};
+use mainspring_shared::session::transition::{
+    self, Delivery, DeliveryFacts, Notify, Stored, settle,
+};
 use mainspring_shared::store::{DeliverItem, DeliverOutcome};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::interrupted_call;
 
-use crate::calls::settle;
 use crate::session::Session;
 use crate::state::{Seen, State};
 

@@ -2,11 +2,10 @@
 
 use mainspring_shared::id::{SessionId, SessionKey};
 use mainspring_shared::session::transition::{self, Post};
-use mainspring_shared::store::{CallAnswer, PostOutcome, PostResult};
+use mainspring_shared::store::{PostOutcome, PostResult};
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{Approval, CallRecord};
+use mainspring_shared::tool::CallRecord;
 
-use crate::calls::settle;
 use crate::state::State;
 
 /// How far above the requesting session a result may be posted.
@@ -25,23 +24,21 @@ pub(crate) fn post(state: &mut State, now: Timestamp, item: PostResult) -> PostO
     if !is_below(state, key, item.key.session) {
         return PostOutcome::Unknown;
     }
-    match transition::post(call, &item.answer) {
+    let claims = match transition::post(call, &item.answer, now) {
         Post::AlreadySettled => return PostOutcome::AlreadySettled,
         Post::NotWaiting => return PostOutcome::NotWaiting,
-        Post::Settles | Post::Approves | Post::Replies => {}
-    }
+        Post::ClaimLost => return PostOutcome::ClaimLost,
+        Post::Claims => true,
+        Post::Settles | Post::Approves | Post::Replies => false,
+    };
     let Some(session) = state.sessions.get_mut(&key) else {
         return PostOutcome::Unknown;
     };
-    let answer = |call: &mut CallRecord| match item.answer {
-        CallAnswer::Result(result) | CallAnswer::Refuse(result) => settle(call, result, now),
-        CallAnswer::Approve => {
-            call.approval = Approval::Given;
-            call.waits_on = None;
-            call.deadline_at = None;
-        }
-        CallAnswer::Reply { reply, .. } => call.take_reply(reply),
-    };
+    if let Some(call) = session.calls.get_mut(&item.call_id).filter(|_| claims) {
+        transition::take(call, item.answer, now);
+        return PostOutcome::of_claim(key, call);
+    }
+    let answer = |call: &mut CallRecord| transition::take(call, item.answer, now);
     let notify = session.change_from_outside(&item.call_id, answer, now);
     PostOutcome::Accepted {
         key,

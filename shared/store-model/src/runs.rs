@@ -7,7 +7,7 @@ use mainspring_shared::agent::SendOptions;
 use mainspring_shared::id::{BootId, RunId, RunKey, SendId, SessionKey, TenantId};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::session::Lifecycle;
-use mainspring_shared::session::transition::{AtRest, Notify};
+use mainspring_shared::session::transition::{AtRest, Notify, settle};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, ClaimRuns, ClaimedRuns,
     CreateRunOutcome, DumpRun, EndedLeaf, ListRuns, NewRun, Page, ReadNodes, Result, RunNews,
@@ -16,7 +16,6 @@ use mainspring_shared::store::{
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 
-use crate::calls::settle;
 use crate::memory::ModelStore;
 use crate::reads::page;
 use crate::sends;

@@ -16,6 +16,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::usage::Usage;
+use uuid::Uuid;
 
 use crate::memory::ModelStore;
 use crate::pauses::StoredPause;
@@ -56,9 +57,9 @@ impl Sends for ModelStore {
         Ok(state.take_key(&key, now))
     }
 
-    async fn has_key(&self, key: IdempotencyKey) -> Result<bool> {
+    async fn keyed_resource(&self, key: IdempotencyKey) -> Result<Option<Uuid>> {
         let (state, _) = self.begin();
-        Ok(!matches!(state.seen(Some(&key)), Seen::Never))
+        Ok(state.keyed_resource(&key))
     }
 
     async fn cancel_sends(

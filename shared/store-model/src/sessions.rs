@@ -288,6 +288,10 @@ pub(crate) fn delete(
     session.transcript.first_seq = 1;
     let last_step = session.hot.next_step - 1;
     lists::delete(state, key.tenant, key.session);
+    state
+        .tenants
+        .names
+        .retain(|(tenant, _), session| (*tenant, *session) != (key.tenant, key.session));
     crate::runs::cancel_of(state, key);
     DeleteOutcome::Deleted {
         cancelled,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId, TimerId};
+use mainspring_shared::id::{BootId, SendId, SessionId, SessionKey, TenantId, TimerId};
 use mainspring_shared::send::SendRecord;
 use mainspring_shared::store::{Dump, IdempotencyKey, KeyOutcome};
 use mainspring_shared::time::Timestamp;
@@ -107,6 +107,10 @@ impl State {
         let Some(key) = key else {
             return Seen::Never;
         };
+        if key.names_session() {
+            let named = self.tenants.names.get(&(key.tenant, key.key.clone()));
+            return named.map_or(Seen::Never, |session| Seen::Before(session.0));
+        }
         match self.tenants.requests.get(&slot(key)) {
             None => Seen::Never,
             Some(request) if request.body_hash == key.body_hash => Seen::Before(request.resource),
@@ -116,7 +120,10 @@ impl State {
 
     /// Stores the resource that a request created.
     pub(crate) fn remember(&mut self, key: Option<&IdempotencyKey>, made: Uuid, now: Timestamp) {
-        if let Some(key) = key {
+        if let Some(key) = key.filter(|key| key.names_session()) {
+            let place = (key.tenant, key.key.clone());
+            self.tenants.names.insert(place, SessionId(made));
+        } else if let Some(key) = key {
             let request = Request {
                 body_hash: key.body_hash,
                 resource: made,
@@ -124,6 +131,16 @@ impl State {
             };
             self.tenants.requests.insert(slot(key), request);
         }
+    }
+
+    /// What a key was taken for.
+    pub(crate) fn keyed_resource(&self, key: &IdempotencyKey) -> Option<Uuid> {
+        if key.names_session() {
+            let named = self.tenants.names.get(&(key.tenant, key.key.clone()));
+            return named.map(|session| session.0);
+        }
+        let request = self.tenants.requests.get(&slot(key));
+        request.map(|request| request.resource)
     }
 
     /// Takes a key for a request that does not itself create a resource.

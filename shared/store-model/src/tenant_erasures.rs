@@ -97,6 +97,7 @@ macro_rules! tenant_maps {
     ($apply:ident, $state:expr, $tenant:expr) => {
         $apply! { $state, $tenant,
             "session_hot": sessions => tenant, "sends": sends.homes => 0,
+            "session_names": tenants.names => 0,
             "idempotency_keys": tenants.requests => 0, "lists": agents.lists => 0,
             "skills": agents.skills => 0, "skill_faults": agents.broken_skills => 0,
             "memories": memory.entries => 0, "extractions": memory.extractions => 0,

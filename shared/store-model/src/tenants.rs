@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use mainspring_shared::id::{KeyId, SendId, SessionKey, TenantId};
+use mainspring_shared::id::{KeyId, SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::provider_key::ProviderKeyRecord;
 use mainspring_shared::store::{
     CalledSeats, CreateTenantOutcome, DeleteTenantOutcome, IdempotencyKey, ListTenants, NewTenant,
@@ -34,6 +34,8 @@ pub(crate) struct TenantTables {
     pub(crate) had_keys: bool,
     /// Requests under idempotency keys, by tenant, route and key.
     pub(crate) requests: BTreeMap<(TenantId, String, String), Request>,
+    /// Sessions by the names that callers gave to them.
+    pub(crate) names: BTreeMap<(TenantId, String), SessionId>,
     /// By tenant and provider.
     pub(crate) provider_keys: BTreeMap<(TenantId, String), ProviderKeyRecord>,
     /// Limits of tenants' seats, and since when they apply.

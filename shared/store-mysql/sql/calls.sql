@@ -32,3 +32,36 @@ SET c.waits_on = e.waits_on,
     c.result = e.result,
     c.settled_at = CASE WHEN e.result IS NOT NULL THEN $4 END
 WHERE c.tenant = $1 AND c.session_id = $2 AND c.result IS NULL;
+
+-- name: calls/waiting
+-- A page of the calls that wait for a person or a client, by the index of those.
+SELECT tenant, session_id, {call}
+FROM tool_calls
+WHERE tenant = $1 AND asked_since >= $3
+  AND (asked_since > $3 OR call_id > $4)
+  AND ($2 IS NULL OR waits_on = $2)
+  AND EXISTS (SELECT 1 FROM sessions s
+              WHERE s.tenant = $1 AND s.session_id = tool_calls.session_id)
+ORDER BY asked_since, call_id
+LIMIT $5;
+
+-- name: calls/claimable
+-- Calls that someone may take on, by the index of those.
+SELECT tenant, session_id, {call}
+FROM tool_calls
+WHERE tenant = $1 AND claimable = $2 AND approval <> 'asked'
+  AND (claimed_until IS NULL OR claim = $5 OR (claimed_until <= $3 AND "repeat" <> 'once'))
+  AND EXISTS (SELECT 1 FROM sessions s
+              WHERE s.tenant = $1 AND s.session_id = tool_calls.session_id)
+ORDER BY requested_at, call_id
+LIMIT $4;
+
+-- name: calls/lapsed
+-- Calls whose claim has lapsed, by the index of those.
+SELECT tenant, session_id, call_id
+FROM tool_calls
+WHERE lapses_at <= $1 AND "repeat" = 'once'
+  AND EXISTS (SELECT 1 FROM sessions s
+              WHERE s.tenant = tool_calls.tenant AND s.session_id = tool_calls.session_id)
+ORDER BY lapses_at, tenant, session_id, call_id
+LIMIT $2;

@@ -456,15 +456,19 @@ pub(crate) async fn take(
     })
 }
 
-/// Whether this key was taken before.
-pub(crate) async fn has_key(pool: &Pool, key: &IdempotencyKey) -> Result<bool> {
+/// What this key was taken for.
+pub(crate) async fn keyed_resource(pool: &Pool, key: &IdempotencyKey) -> Result<Option<Uuid>> {
     let rows = fetch(pool, || {
         sql!("sends/find_keys")
             .bind(vec![key.tenant.0])
             .bind(vec![text(&key.route).into_owned()])
             .bind(vec![text(&key.key).into_owned()])
     });
-    Ok(!rows.await?.is_empty())
+    let rows = rows.await?;
+    let first = rows.first();
+    first
+        .map(|row| Fields::new(row, "idempotency_keys").take("resource"))
+        .transpose()
 }
 
 /// The request that took an idempotency key.
@@ -498,9 +502,10 @@ pub(crate) async fn lookup(
         let mut fields = Fields::new(row, "idempotency_keys");
         let ord = fields.ord()?;
         let resource: Uuid = fields.take("resource")?;
-        let hash: &[u8] = fields.take("body_hash")?;
+        let hash: Option<&[u8]> = fields.take("body_hash")?;
         let (index, key) = keys[ord];
-        let same_request = hash == key.body_hash;
+        // Whoever names a session means the one that has the name.
+        let same_request = hash.is_none_or(|hash| hash == key.body_hash);
         let known = Known {
             resource,
             same_request,

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::InboxItem;
-use mainspring_shared::session::transition::{self, Notify};
+use mainspring_shared::session::transition;
 use mainspring_shared::store::{
-    CallAnswer, Calls, PostOutcome, PostResult, ReadInbox, ReportOutcome, Result,
+    CallAnswer, Calls, ListWaitingCalls, Page, PostOutcome, PostResult, ReadInbox, ReportOutcome,
+    Result,
 };
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{Approval, CallRecord};
+use mainspring_shared::tool::{Approval, CallRecord, unknown_outcome};
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
@@ -48,6 +49,24 @@ impl Calls for PostgresStore {
 
     async fn get_calls(&self, ids: Vec<(TenantId, String)>) -> Result<Vec<Option<CallRecord>>> {
         reads::calls(&self.pools.claimers, &ids).await
+    }
+
+    async fn list_waiting_calls(&self, query: ListWaitingCalls) -> Result<Page<CallRecord>> {
+        reads::waiting_calls(&self.pools.readers, &query).await
+    }
+
+    async fn claimable_calls(
+        &self,
+        tenant: TenantId,
+        names: Vec<String>,
+        token: Uuid,
+        limit: u32,
+    ) -> Result<Vec<CallRecord>> {
+        reads::claimable_calls(&self.pools.claimers, self.at, tenant, &names, token, limit).await
+    }
+
+    async fn lapsed_calls(&self, limit: u32) -> Result<Vec<(SessionKey, String)>> {
+        reads::lapsed_calls(&self.pools.claimers, self.at, limit).await
     }
 
     async fn read_inbox(&self, query: ReadInbox) -> Result<Vec<InboxItem>> {
@@ -202,14 +221,24 @@ impl Ours {
         let notify = if self.was_lost && is_first && stands(call, &item.answer) {
             ledger.notified_before(key)
         } else {
-            match transition::post(call, &item.answer) {
+            match transition::post(call, &item.answer, ledger.now) {
                 transition::Post::AlreadySettled => return PostOutcome::AlreadySettled,
                 transition::Post::NotWaiting => return PostOutcome::NotWaiting,
+                transition::Post::ClaimLost => return PostOutcome::ClaimLost,
+                transition::Post::Claims => {
+                    let claimed = ledger.claim_call(round, &call_id, item.answer.clone());
+                    return claimed.map_or(PostOutcome::Unknown, |call| {
+                        PostOutcome::of_claim(key, call)
+                    });
+                }
                 transition::Post::Settles
                 | transition::Post::Approves
                 | transition::Post::Replies => {}
             }
-            answer(ledger, home, &call_id, &item.answer)
+            let now = ledger.now;
+            ledger.answer_call(key, round, &call_id, |call| {
+                transition::take(call, item.answer.clone(), now);
+            })
         };
         PostOutcome::Accepted {
             key,
@@ -220,29 +249,15 @@ impl Ours {
     }
 }
 
-fn answer(ledger: &mut Ledger, home: Home, call_id: &str, answer: &CallAnswer) -> Notify {
-    let Home { key, round } = home;
-    match answer {
-        CallAnswer::Result(result) | CallAnswer::Refuse(result) => {
-            ledger.settle_call(key, round, call_id, result.clone())
-        }
-        CallAnswer::Approve => ledger.answer_call(key, round, call_id, |call| {
-            call.approval = Approval::Given;
-            call.waits_on = None;
-            call.deadline_at = None;
-        }),
-        CallAnswer::Reply { reply, .. } => ledger.answer_call(key, round, call_id, |call| {
-            call.take_reply(reply.clone());
-        }),
-    }
-}
-
 /// Whether this answer is the one stored on the call.
 fn stands(call: &CallRecord, answer: &CallAnswer) -> bool {
     match answer {
-        CallAnswer::Result(result) | CallAnswer::Refuse(result) => {
-            call.result.as_ref() == Some(result)
-        }
+        CallAnswer::Result(result)
+        | CallAnswer::Refuse(result)
+        | CallAnswer::Report { result, .. } => call.result.as_ref() == Some(result),
+        CallAnswer::Lapse => call.result.as_ref() == Some(&unknown_outcome()),
+        // Deciding them again changes nothing but the time.
+        CallAnswer::Claim { .. } | CallAnswer::Renew { .. } | CallAnswer::GiveBack { .. } => false,
         CallAnswer::Approve => call.approval == Approval::Given,
         CallAnswer::Reply { question, reply } => {
             let asked = question

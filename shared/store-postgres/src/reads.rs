@@ -4,20 +4,21 @@ use async_trait::async_trait;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::message::Message;
-use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::send::{SendRecord, SendStatus, WaitingOn};
 use mainspring_shared::session::fold::Fold;
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
     AuditOptions, AuditPiece, Audited, FindMessages, FindSteps, FoundSteps, ListSends,
-    ListSessions, ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, Reads, Result,
-    ScalingStats, SchemaFault, ServerInfo, SessionUsage, Violation, schema_fits,
+    ListSessions, ListWaitingCalls, ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, Reads,
+    Result, ScalingStats, SchemaFault, ServerInfo, SessionUsage, Violation, schema_fits,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
 use mainspring_shared::usage::{Purpose, Usage};
 use serde_json::{Map, Value};
 use sqlx::postgres::PgRow;
+use uuid::Uuid;
 
 use crate::audit;
 use crate::audit_pieces;
@@ -375,6 +376,70 @@ pub(crate) async fn calls(
     })
     .await?;
     calls_in_order(&rows, ids.len())
+}
+
+/// Calls that wait for a person or a client.
+pub(crate) async fn waiting_calls(
+    pool: &Pool,
+    query: &ListWaitingCalls,
+) -> Result<Page<CallRecord>> {
+    let (since, id) = query
+        .after
+        .as_ref()
+        .map_or((i64::MIN, ""), |(at, id)| (at.0, id));
+    let rows = fetch(pool, || {
+        sql!("calls/waiting")
+            .bind(query.tenant.0)
+            .bind(query.on.map(WaitingOn::as_str))
+            .bind(since)
+            .bind(text(id))
+            .bind(i64::from(query.limit) + 1)
+    })
+    .await?;
+    Ok(page(&rows, query.limit, |row| {
+        Fields::new(row, "tool_calls").call()
+    }))
+}
+
+/// Calls of external tools that someone may take on.
+pub(crate) async fn claimable_calls(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    tenant: TenantId,
+    names: &[String],
+    token: Uuid,
+    limit: u32,
+) -> Result<Vec<CallRecord>> {
+    let rows = fetch(pool, || {
+        let names = names.iter().map(|name| text(name).into_owned());
+        sql!("calls/claimable")
+            .bind(at.map(|at| at.0))
+            .bind(tenant.0)
+            .bind(names.collect::<Vec<_>>())
+            .bind(i64::from(limit))
+            .bind(token)
+    })
+    .await?;
+    Ok(page(&rows, limit, |row| Fields::new(row, "tool_calls").call()).data)
+}
+
+/// Calls whose claim has lapsed and that nobody else may make.
+pub(crate) async fn lapsed_calls(
+    pool: &Pool,
+    at: Option<Timestamp>,
+    limit: u32,
+) -> Result<Vec<(SessionKey, String)>> {
+    let rows = fetch(pool, || {
+        sql!("calls/lapsed")
+            .bind(at.map(|at| at.0))
+            .bind(i64::from(limit))
+    })
+    .await?;
+    let read = |row: &PgRow| {
+        let mut fields = Fields::new(row, "tool_calls");
+        Ok((fields.key()?, fields.take("call_id")?))
+    };
+    Ok(page(&rows, limit, read).data)
 }
 
 /// Reads inbox items. Pending ones have their own index.

@@ -7,6 +7,7 @@ use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, CancelOutcome, DeliverItem, DeliverOutcome, IdempotencyKey,
     KeyOutcome, ListSends, Page, Result, RetireSends, Retired, Sends,
 };
+use uuid::Uuid;
 
 use crate::store::PostgresStore;
 use crate::{accept, cancel, deliver, reads, sweep};
@@ -25,8 +26,8 @@ impl Sends for PostgresStore {
         accept::take_key(&self.pools.writers, self.at, &key).await
     }
 
-    async fn has_key(&self, key: IdempotencyKey) -> Result<bool> {
-        accept::has_key(&self.pools.claimers, &key).await
+    async fn keyed_resource(&self, key: IdempotencyKey) -> Result<Option<Uuid>> {
+        accept::keyed_resource(&self.pools.claimers, &key).await
     }
 
     async fn cancel_sends(

@@ -26,6 +26,7 @@ pub mod audit;
 pub mod blobs;
 pub mod boots;
 pub mod calibrations;
+pub mod call_claims;
 pub mod calls;
 pub mod cancel;
 pub mod children;
@@ -97,6 +98,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("blobs", include_str!("store/blobs.rs")),
     ("boots", include_str!("store/boots.rs")),
     ("calibrations", include_str!("store/calibrations.rs")),
+    ("call_claims", include_str!("store/call_claims.rs")),
     ("calls", include_str!("store/calls.rs")),
     ("cancel", include_str!("store/cancel.rs")),
     ("children", include_str!("store/children.rs")),

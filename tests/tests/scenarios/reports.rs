@@ -21,6 +21,7 @@ async fn start() -> (World, SessionKey) {
             name: name.into(),
             description: String::new(),
             parameters: any_object(),
+            repeat: None,
             deadline: None,
             approval,
             pool: None,

@@ -31,6 +31,7 @@ fn agent() -> AgentSpec {
             name: name.into(),
             description: String::new(),
             parameters: any_object(),
+            repeat: None,
             deadline: deadline.map(|secs| Span(Duration::from_secs(secs))),
             approval,
             pool: None,

@@ -13,7 +13,8 @@ use mainspring_shared::store::{
     ClaimOutcome, ClaimRuns, ClaimSession, ClaimUnembedded, EXTRACT_AGAIN_MS, Error, FindSteps,
     Inspect, ListAgents, ListDeliveries, ListErasures, ListKeys, ListMemories, ListPauses,
     ListProviderKeys, ListRuns, ListSends, ListSessions, ListSkills, ListTenants, ListTimers,
-    ListWebhooks, Result, RetireBlobs, RetireDeliveries, RetireSends, SweepOrphans, SweepReady,
+    ListWaitingCalls, ListWebhooks, Result, RetireBlobs, RetireDeliveries, RetireSends,
+    SweepOrphans, SweepReady,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_tests::suites::store::furnished::{session_of, two_tenants};
@@ -200,6 +201,15 @@ methods! {
         let query = ListSkills { tenant: two.sick, after: None, limit: LIMIT };
         now.list_skills(query).await.map(|_| true)
     };
+    list_waiting_calls: |now, two| {
+        let query = ListWaitingCalls { tenant: two.sick, on: None, after: None, limit: LIMIT };
+        now.list_waiting_calls(query).await.map(|_| true)
+    };
+    claimable_calls: |now, two| {
+        let names = vec!["look".to_owned()];
+        now.claimable_calls(two.sick, names, Uuid::nil(), LIMIT).await.map(|_| true)
+    };
+    lapsed_calls: |now, _two| now.lapsed_calls(LIMIT).await.map(|_| true);
     list_webhooks: |now, two| {
         let query = ListWebhooks { tenant: two.sick, before: None, limit: LIMIT };
         now.list_webhooks(query).await.map(|_| true)
@@ -393,7 +403,7 @@ const OF_ONE: &[&str] = &[
     "delete_webhook",
     "redeliver",
     "take_key",
-    "has_key",
+    "keyed_resource",
     "resume_recovery",
     "read_round",
     "read_inbox",

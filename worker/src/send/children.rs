@@ -433,6 +433,7 @@ mod tests {
             asked: Vec::new(),
             result: None,
             requested_at: mainspring_shared::time::Timestamp(0),
+            claim: None,
             settled_at: None,
         };
         assert_eq!(send_id(&call(0)), send_id(&call(0)));

@@ -4,7 +4,9 @@ use mainspring_shared::error::Code;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::send::machine::Open;
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::tool::{CallRecord, CallResult, CallState, Repeat, expired};
+use mainspring_shared::tool::{
+    CallRecord, CallResult, CallState, Repeat, expired, unknown_outcome,
+};
 
 use crate::tool::{Concurrency, Executor, Offers};
 
@@ -121,11 +123,7 @@ pub(super) fn verdict(
             .map(|_| expired(call)),
         // It began under an earlier worker; how far it got is unknown.
         CallState::Started { epoch: begun } if begun != epoch && call.repeat == Repeat::Once => {
-            Some(CallResult::error(
-                Code::ToolUnknownOutcome,
-                "the work broke off around this call: whether it took effect is not known, and it is \
-                 not made again. Check before you repeat it.",
-            ))
+            Some(unknown_outcome())
         }
         CallState::Requested | CallState::Started { .. } => {
             offers.get(&call.name).is_none().then(|| {

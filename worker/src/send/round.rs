@@ -238,6 +238,7 @@ mod tests {
             asked: Vec::new(),
             result: None,
             requested_at: NOW,
+            claim: None,
             settled_at: None,
         }
     }

@@ -239,6 +239,7 @@ fn record(row: &NewCall, asking: RoundContext) -> CallRecord {
         asked: Vec::new(),
         result: None,
         requested_at: asking.now,
+        claim: None,
         settled_at: None,
     };
     match &row.begins {

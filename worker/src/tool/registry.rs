@@ -441,8 +441,11 @@ impl Tools {
                 };
                 let deadline = tool.deadline.map(|span| span.0);
                 let schema = self.schemas.compile(clock, &spec.parameters).await;
-                let offer =
-                    |schema| outside(spec, schema, WaitingOn::Tool, deadline, tool.approval);
+                let traits = Traits::new(tool.repeat.unwrap_or(Repeat::Once));
+                let offer = |schema| Offer {
+                    traits,
+                    ..outside(spec, schema, WaitingOn::Tool, deadline, tool.approval)
+                };
                 offers.add_valid(&tool.name, schema.map(offer));
             }
             DeclaredTool::Worker(wanted) => self.ours(offers, &wanted.name, wanted.approval),

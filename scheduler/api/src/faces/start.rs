@@ -169,6 +169,7 @@ async fn made(
             variables,
         },
         metadata,
+        name: None,
     };
     ask.new_session(agents, app, None).await
 }

@@ -196,7 +196,7 @@ pub(super) async fn cancelled(
         return Ok(());
     };
     Needs::of(&Method::POST, "/v1/sends/{id}/cancel").check(caller)?;
-    if !app.store.has_key(key.clone()).await? {
+    if app.store.keyed_resource(key.clone()).await?.is_none() {
         return Ok(());
     }
     // A repeat of the call finds its send, and creates nothing.

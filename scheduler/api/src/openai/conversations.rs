@@ -151,6 +151,7 @@ pub(super) async fn create(
             variables: Map::new(),
         },
         metadata,
+        name: None,
     };
     let session = ask.new_session(&mut agents, &app, key.as_ref()).await?;
     app.boot_id()?;

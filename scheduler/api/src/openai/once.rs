@@ -83,7 +83,7 @@ impl Once {
     /// Whether it is a repeat of a request that was accepted.
     pub(super) async fn is_known(&self, app: &Api, caller: &Caller) -> Result<bool, Error> {
         match self {
-            Self::Key(key) => Ok(app.store.has_key(key.clone()).await?),
+            Self::Key(key) => Ok(app.store.keyed_resource(key.clone()).await?.is_some()),
             Self::Attempt { again: false, .. } => Ok(false),
             Self::Attempt {
                 digest, body_hash, ..
@@ -168,7 +168,12 @@ async fn last(
 
 /// How many keys are taken. They are taken in order, so few have to be asked for.
 async fn taken(app: &Api, key: impl Fn(u64) -> IdempotencyKey) -> Result<u64, Error> {
-    let is_taken = async |n| app.store.has_key(key(n)).await;
+    let is_taken = async |n| {
+        app.store
+            .keyed_resource(key(n))
+            .await
+            .map(|found| found.is_some())
+    };
     if !is_taken(0).await? {
         return Ok(0);
     }

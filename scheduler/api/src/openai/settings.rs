@@ -160,6 +160,7 @@ pub(super) fn tool(
             .parameters
             .filter(|one| !one.is_null())
             .unwrap_or_else(|| json!({ "type": "object" })),
+        repeat: None,
         deadline: None,
         approval: false,
         pool: None,

@@ -201,6 +201,7 @@ fn new_session(ask: &Ask) -> SessionAsk {
             variables: Map::new(),
         },
         metadata,
+        name: None,
     }
 }
 

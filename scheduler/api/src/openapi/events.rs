@@ -44,6 +44,12 @@ pub(super) fn add(schemas: &mut Map<String, Value>) {
         })
     };
     let time = json!({ "type": "string", "format": "date-time", "description": "When." });
+    let stored = || {
+        json!({
+            "type": "string", "format": "date-time",
+            "description": "When its outcome was stored; only in events with an id.",
+        })
+    };
     let any = json!({ "description": "Any JSON." });
     let of = |name: &str, schema: Value| (name.to_owned(), schema);
     schemas.extend([
@@ -58,6 +64,7 @@ pub(super) fn add(schemas: &mut Map<String, Value>) {
             "model": text("The model."), "usage": named("Usage"),
             "digest": text("Identifies the content of the model request: sha256: and 64 \
              hexadecimal digits."),
+            "at": stored(),
         }))),
         of("DeltaEvent", data(
             "A part of an answer. Parts of an older attempt are void.",
@@ -89,7 +96,7 @@ pub(super) fn add(schemas: &mut Map<String, Value>) {
         }))),
         of("CallEvent", data("A tool call.", &["id", "name"], json!({
             "send_id": send(), "id": text("The call."), "name": text("The tool."),
-            "arguments": any,
+            "arguments": any, "at": stored(),
             "result": { "type": "array", "items": named("ContentPart"), "description": "The part that the model sees." },
         }))),
     ]);

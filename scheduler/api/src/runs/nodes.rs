@@ -340,7 +340,7 @@ pub(crate) async fn steer(
     };
     // A repeated request names the same item, so that the run records it only once.
     let item_id = match &idempotency {
-        Some(key) => format!("itm_{}", idempotency::digest(key)),
+        Some(key) => format!("itm_{}", idempotency::digest(key).simple()),
         None => format!("itm_{}", app.entropy.ordered_id().simple()),
     };
     let item = DeliverItem {

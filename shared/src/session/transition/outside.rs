@@ -12,7 +12,7 @@ use crate::session::{SIGNAL_INBOX, SIGNAL_INTERRUPT, SIGNAL_RESULT};
 use crate::step::{StepKind, StepRefs};
 use crate::store::CallAnswer;
 use crate::time::Timestamp;
-use crate::tool::{Approval, CallRecord};
+use crate::tool::{Approval, CallRecord, CallResult, Claim, unknown_outcome};
 
 /// What a delivery needs to know about the session besides its hot row.
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +67,10 @@ pub enum Post {
     Approves,
     /// It answers what the call's tool asks: the call may go on.
     Replies,
+    /// The call waits on, and is someone's, or nobody's, from now on.
+    Claims,
+    /// Nothing: someone else has the call, or had it last.
+    ClaimLost,
     /// Nothing: the call has its result.
     AlreadySettled,
     /// Nothing: the call is waiting for something else, or for nothing from outside.
@@ -187,9 +191,12 @@ fn store(hot: &HotRow, head: Option<&SendState>, mode: OnBusy, now: Timestamp) -
 
 /// Decides the effect of an outside answer on a call. Each question takes one answer; an answer to one
 /// question is never taken for an answer to the other.
-pub fn post(call: &CallRecord, answer: &CallAnswer) -> Post {
+pub fn post(call: &CallRecord, answer: &CallAnswer, now: Timestamp) -> Post {
     if call.result.is_some() {
         return Post::AlreadySettled;
+    }
+    if let Some(claims) = claims(call, answer, now) {
+        return claims;
     }
     if let CallAnswer::Reply { question, .. } = answer {
         let is_open = call
@@ -215,6 +222,64 @@ pub fn post(call: &CallRecord, answer: &CallAnswer) -> Post {
         ) => Post::Settles,
         (Approval::None | Approval::Asked | Approval::Given, _, _) => Post::NotWaiting,
     }
+}
+
+/// Decides the effect of what concerns the claim on a call; `None` for all other answers.
+fn claims(call: &CallRecord, answer: &CallAnswer, now: Timestamp) -> Option<Post> {
+    let waits = call.waits_on == Some(WaitingOn::Tool) && call.approval != Approval::Asked;
+    let holds = |token| call.claimed_with(token).is_some();
+    let (is_possible, then) = match answer {
+        CallAnswer::Claim { token, .. } => (call.is_claimable(*token, now), Post::Claims),
+        CallAnswer::Renew { token, .. } | CallAnswer::GiveBack { token } => {
+            (holds(*token), Post::Claims)
+        }
+        CallAnswer::Report { token, .. } => (holds(*token), Post::Settles),
+        CallAnswer::Lapse => (call.is_lapsed(now), Post::Settles),
+        CallAnswer::Result(_)
+        | CallAnswer::Approve
+        | CallAnswer::Reply { .. }
+        | CallAnswer::Refuse(_) => return None,
+    };
+    Some(match (waits, is_possible) {
+        (false, _) => Post::NotWaiting,
+        (true, false) => Post::ClaimLost,
+        (true, true) => then,
+    })
+}
+
+/// Stores an answer on its call. [`post`] has allowed it.
+pub fn take(call: &mut CallRecord, answer: CallAnswer, now: Timestamp) {
+    match answer {
+        CallAnswer::Result(result)
+        | CallAnswer::Refuse(result)
+        | CallAnswer::Report { result, .. } => settle(call, result, now),
+        CallAnswer::Lapse => settle(call, unknown_outcome(), now),
+        CallAnswer::Approve => {
+            call.approval = Approval::Given;
+            call.waits_on = None;
+            call.deadline_at = None;
+        }
+        CallAnswer::Reply { reply, .. } => call.take_reply(reply),
+        CallAnswer::Claim { token, lease } => {
+            let again = call.claimed_with(token).map(|claim| claim.n);
+            let n = again.unwrap_or(1 + call.claim.map_or(0, |claim| claim.n));
+            let until = now.after(lease);
+            call.claim = Some(Claim { token, until, n });
+        }
+        CallAnswer::Renew { lease, .. } => {
+            if let Some(claim) = &mut call.claim {
+                claim.until = now.after(lease);
+            }
+        }
+        CallAnswer::GiveBack { .. } => call.claim = None,
+    }
+}
+
+/// Stores a call's result.
+pub fn settle(call: &mut CallRecord, result: CallResult, now: Timestamp) {
+    call.result = Some(result);
+    call.settled_at = Some(now);
+    call.waits_on = None;
 }
 
 /// Handles that a call of the send `by` was settled or approved from outside.

@@ -128,6 +128,19 @@ pub(super) async fn fire_timers(store: &PlacedStore, boot: BootId, limit: u32) -
     Ok(all)
 }
 
+pub(super) async fn lapsed_calls(
+    store: &PlacedStore,
+    limit: u32,
+) -> Result<Vec<(SessionKey, String)>> {
+    let look = move |place: Arc<Place>| async move { place.store.lapsed_calls(limit).await };
+    let found = store.each(GRACE, look).await.some()?;
+    let all = found.into_iter().flat_map(|(place, part)| {
+        let mine = part.into_iter();
+        mine.filter(move |(key, _)| store.is_at(place, key.tenant))
+    });
+    Ok(all.collect())
+}
+
 pub(super) async fn sweep_timers(store: &PlacedStore, keep: Duration) -> Result<u64> {
     let sweep = move |place: Arc<Place>| async move { place.store.sweep_timers(keep).await };
     store.each(GRACE, sweep).await.sum()

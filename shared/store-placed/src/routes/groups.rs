@@ -18,9 +18,9 @@ use mainspring_shared::store::{
     CreateTimerOutcome, CreateWebhookOutcome, DeleteOutcome, DeletedSession, DeliverItem,
     DeliverOutcome, Erased, Error, FannedOut, Fired, FoldAtRest, FoldedAtRest, IdempotencyKey,
     ImportSession, KeyOutcome, Leases, ListDeliveries, ListOccurrences, ListRuns, ListSends,
-    ListSessions, ListTimers, ListWebhooks, Money, NewRun, NewSession, NewTimer, NewWebhook, Page,
-    ParkOutcome, ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession, ReadInbox,
-    ReadNodes, ReleaseSession, ReportOutcome, ReserveMoney, ReserveMoneyOutcome, Result,
+    ListSessions, ListTimers, ListWaitingCalls, ListWebhooks, Money, NewRun, NewSession, NewTimer,
+    NewWebhook, Page, ParkOutcome, ParkSend, PostOutcome, PostResult, PruneOutcome, PruneSession,
+    ReadInbox, ReadNodes, ReleaseSession, ReportOutcome, ReserveMoney, ReserveMoneyOutcome, Result,
     RetireDeliveries, RetireSends, Retired, RunStep, Runs, Sends, SessionPatch, SessionUsage,
     Sessions, SettleDelivery, SettleMoney, Timers, UpdateOutcome, Webhooks,
 };
@@ -30,6 +30,8 @@ use mainspring_shared::tool::CallRecord;
 use mainspring_shared::webhook::{DeliveryRecord, WebhookRecord};
 use mainspring_shared::workflow::run::{NodeRecord, RunAsk, RunRecord};
 
+use uuid::Uuid;
+
 use super::by_tenant::placed;
 use super::{claims, everywhere};
 use crate::store::PlacedStore;
@@ -37,7 +39,7 @@ use crate::store::PlacedStore;
 placed! { Sends:
     fn accept_sends(boot: BootId, items: Vec<AcceptSend>) -> Vec<AcceptOutcome> = by (accept_sends);
     fn take_key(key: IdempotencyKey) -> KeyOutcome = at (key.tenant);
-    fn has_key(key: IdempotencyKey) -> bool = at (key.tenant);
+    fn keyed_resource(key: IdempotencyKey) -> Option<Uuid> = at (key.tenant);
     fn cancel_sends(
         boot: BootId,
         items: Vec<(TenantId, SendId)>,
@@ -169,6 +171,14 @@ placed! { Calls:
     ) -> Vec<ReportOutcome> = by (report_children);
     fn read_round(key: SessionKey, send: SendId, round: i32) -> Vec<CallRecord> = at (key.tenant);
     fn get_calls(ids: Vec<(TenantId, String)>) -> Vec<Option<CallRecord>> = by (get_calls);
+    fn list_waiting_calls(query: ListWaitingCalls) -> Page<CallRecord> = at (query.tenant);
+    fn claimable_calls(
+        tenant: TenantId,
+        names: Vec<String>,
+        token: Uuid,
+        limit: u32,
+    ) -> Vec<CallRecord> = at (tenant);
+    fn lapsed_calls(limit: u32) -> Vec<(SessionKey, String)> = by (everywhere::lapsed_calls);
     fn read_inbox(query: ReadInbox) -> Vec<InboxItem> = at (query.key.tenant);
 }
 

@@ -20,17 +20,29 @@ keyed AS (
     INSERT INTO idempotency_keys (tenant, route, key, body_hash, resource, created_at)
     SELECT i.key_tenant, i.route, i.key, i.body_hash, i.session_id, c.now
     FROM item i CROSS JOIN clock c
-    WHERE i.key IS NOT NULL
+    WHERE i.key IS NOT NULL AND i.route <> 'session'
     ORDER BY i.key_tenant, i.route, i.key, i.ord
     ON CONFLICT DO NOTHING
     RETURNING resource
+),
+-- Names of sessions are kept as long as these.
+named AS (
+    INSERT INTO session_names (tenant, name, session_id)
+    SELECT i.tenant, i.key, i.session_id
+    FROM item i
+    WHERE i.route = 'session'
+    ORDER BY i.tenant, i.key, i.ord
+    ON CONFLICT DO NOTHING
+    RETURNING session_id
 ),
 stored AS MATERIALIZED (
     SELECT
         i.tenant, i.session_id, i.spec, i.agent_name, i.metadata, i.pool, i.parent_session,
         i.parent_call, i.root_session, i.depth, i.ord, c.now
     FROM item i CROSS JOIN clock c
-    WHERE i.key IS NULL OR i.session_id IN (SELECT k.resource FROM keyed k)
+    WHERE i.key IS NULL
+       OR i.session_id IN (SELECT k.resource FROM keyed k)
+       OR i.session_id IN (SELECT n.session_id FROM named n)
 ),
 new_session AS (
     INSERT INTO sessions (

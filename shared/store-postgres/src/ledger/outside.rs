@@ -5,8 +5,8 @@ use mainspring_shared::id::{SendId, SessionKey};
 use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::SendStatus;
-use mainspring_shared::session::transition::{self, AtRest, Change, Notify, Stored};
-use mainspring_shared::time::Timestamp;
+use mainspring_shared::session::transition::{self, AtRest, Change, Notify, Stored, settle};
+use mainspring_shared::store::CallAnswer;
 use mainspring_shared::tool::{CallRecord, CallResult, interrupted_call};
 
 use super::write::ItemRow;
@@ -63,6 +63,20 @@ impl Ledger {
         let round_waits = calls.iter().any(|call| call.waits_on.is_some());
         let change = transition::answer(&hot.row, head.as_ref(), round.send, round_waits, self.now);
         self.commit(change)
+    }
+
+    /// Changes whose a call of a round is that was read: its send waits on.
+    pub(crate) fn claim_call(
+        &mut self,
+        round: RoundKey,
+        call_id: &str,
+        answer: CallAnswer,
+    ) -> Option<&CallRecord> {
+        let calls = self.rounds.get_mut(&round)?.iter_mut();
+        let call = calls.into_iter().find(|call| call.call_id == call_id)?;
+        transition::take(call, answer, self.now);
+        self.writes.settled.insert((round, call.place));
+        Some(call)
     }
 
     /// Settles a call of a round that was read with this result, through [`Ledger::answer_call`].
@@ -190,10 +204,4 @@ impl Ledger {
             owner: row.owner,
         }
     }
-}
-
-fn settle(call: &mut CallRecord, result: CallResult, now: Timestamp) {
-    call.result = Some(result);
-    call.settled_at = Some(now);
-    call.waits_on = None;
 }

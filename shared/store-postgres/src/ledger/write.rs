@@ -259,6 +259,9 @@ impl Ledger {
         let results = rows().map(|call| call.result.as_ref().map(json));
         let settled = rows().map(|call| call.settled_at.map(|at| at.0));
         let asked = rows().map(|call| (!call.asked.is_empty()).then(|| json(&call.asked)));
+        let tokens = rows().map(|call| call.claim.map(|claim| claim.token));
+        let until = rows().map(|call| call.claim.map(|claim| claim.until.0));
+        let counts = rows().map(|call| call.claim.map(|claim| claim.n));
         sql!("calls/write")
             .bind(tenants)
             .bind(ids)
@@ -268,6 +271,9 @@ impl Ledger {
             .bind(results.collect::<Vec<_>>())
             .bind(settled.collect::<Vec<_>>())
             .bind(asked.collect::<Vec<_>>())
+            .bind(tokens.collect::<Vec<_>>())
+            .bind(until.collect::<Vec<_>>())
+            .bind(counts.collect::<Vec<_>>())
             .execute(connection)
             .await?;
         Ok(())

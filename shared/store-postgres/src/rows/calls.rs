@@ -4,7 +4,7 @@ use mainspring_shared::id::{SendId, SessionId};
 use mainspring_shared::inbox::{Fate, InboxItem, ItemKind};
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{Parent, Result};
-use mainspring_shared::tool::{Approval, CallRecord, Repeat};
+use mainspring_shared::tool::{Approval, CallRecord, Claim, Repeat};
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
@@ -33,6 +33,13 @@ impl Fields<'_> {
             result: self.maybe_json("result")?,
             requested_at: self.time("requested_at")?,
             settled_at: self.maybe_time("settled_at")?,
+            claim: {
+                let token: Option<Uuid> = self.take("claim")?;
+                let until = self.maybe_time("claimed_until")?;
+                let n: Option<i32> = self.take("claim_n")?;
+                let claim = token.zip(until).zip(n);
+                claim.map(|((token, until), n)| Claim { token, until, n })
+            },
         })
     }
 

@@ -31,6 +31,7 @@ fn requested(call_id: &str, place: i32) -> CallRecord {
         asked: Vec::new(),
         result: None,
         requested_at: time(20),
+        claim: None,
         settled_at: None,
     }
 }

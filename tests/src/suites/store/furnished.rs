@@ -62,8 +62,9 @@ pub async fn furnish(store: &dyn Inspect, tenant: TenantId, n: u128) {
         key: session_of(tenant, n),
         ..new_session(n)
     };
+    let name = IdempotencyKey::session(tenant, "its name".to_owned());
     store
-        .create_sessions(vec![(session, Some(request("sessions")))])
+        .create_sessions(vec![(session, Some(name))])
         .await
         .expect("creates");
     let sending = AcceptSend {

@@ -1,5 +1,7 @@
 //! Repeated requests.
 
+use std::time::Duration;
+
 use mainspring_shared::agent::{OnBusy, SendOptions};
 use mainspring_shared::id::{SessionId, TenantId};
 use mainspring_shared::store::{
@@ -224,4 +226,68 @@ pub async fn retention_frees_old_keys_only(store: &dyn Inspect) {
     accept(store, 10_000, keyed(sending(3, 1), request("old", 2))).await;
     let repeat = offer(store, 10_000, keyed(sending(4, 1), request("young", 1))).await;
     assert_eq!(repeat, AcceptOutcome::Replayed(send(2)));
+}
+
+fn named(name: &str) -> IdempotencyKey {
+    IdempotencyKey::session(key(1).tenant, name.to_owned())
+}
+
+async fn found(store: &dyn Inspect, name: &str) -> Option<SessionId> {
+    let found = store.keyed_resource(named(name)).await;
+    found.expect("the store answers").map(SessionId)
+}
+
+pub async fn a_tenant_has_one_session_of_a_name(store: &dyn Inspect) {
+    let items = vec![
+        (new_session(1), Some(named("order-7"))),
+        (new_session(2), Some(named("order-7"))),
+        (new_session(3), Some(named("order-8"))),
+    ];
+    let outcomes = store.at(time(0)).create_sessions(items).await;
+    let outcomes = outcomes.expect("the store answers");
+    assert!(matches!(outcomes[0], CreateOutcome::Created(_)));
+    assert_eq!(outcomes[1], CreateOutcome::Replayed(key(1).session));
+    assert!(matches!(outcomes[2], CreateOutcome::Created(_)));
+    let again = create(store, new_session(4), Some(named("order-7"))).await;
+    assert_eq!(again, CreateOutcome::Replayed(key(1).session));
+    assert_eq!(found(store, "order-7").await, Some(key(1).session));
+    assert_eq!(found(store, "order-9").await, None);
+    // A request that happens to have the same key is another matter.
+    let other = create(store, new_session(5), Some(request("order-7", 1))).await;
+    assert!(matches!(other, CreateOutcome::Created(_)));
+}
+
+pub async fn a_name_is_kept_as_long_as_its_session(store: &dyn Inspect) {
+    create(store, new_session(1), Some(named("order-7"))).await;
+    let keep = Duration::from_millis(1);
+    let swept = store
+        .at(time(1_000_000_000_000))
+        .sweep_retention(keep)
+        .await;
+    swept.expect("the store answers");
+    assert_eq!(found(store, "order-7").await, Some(key(1).session));
+    let deleted = store
+        .at(time(10))
+        .delete_session(key(1), boot(SCHEDULER))
+        .await;
+    deleted.expect("the store answers");
+    assert_eq!(found(store, "order-7").await, None);
+    let next = create(store, new_session(2), Some(named("order-7"))).await;
+    assert!(matches!(next, CreateOutcome::Created(_)));
+    assert_eq!(found(store, "order-7").await, Some(key(2).session));
+}
+
+pub async fn of_sessions_of_one_name_at_once_one_is_created(store: &dyn Inspect) {
+    let creates = (1..=8).map(|n| create(store, new_session(n), Some(named("order-7"))));
+    let outcomes = futures::future::join_all(creates).await;
+    let (created, replayed): (Vec<_>, Vec<_>) = outcomes
+        .into_iter()
+        .partition(|outcome| matches!(outcome, CreateOutcome::Created(_)));
+    assert_eq!(created.len(), 1, "{replayed:?}");
+    let one = found(store, "order-7").await.expect("it was created");
+    assert!(
+        replayed
+            .iter()
+            .all(|outcome| *outcome == CreateOutcome::Replayed(one))
+    );
 }

@@ -46,6 +46,14 @@ macro_rules! session_cases {
                 names_that_differ_in_case_are_two,
                 a_higher_ratio_holds_at_once_and_a_lower_one_by_half,
             }
+            call_claims {
+                a_claimed_call_is_nobody_elses_until_the_claim_lapses,
+                a_lapsed_call_that_must_not_be_repeated_goes_to_nobody,
+                a_call_that_is_given_back_goes_to_the_next,
+                only_calls_that_wait_for_a_program_are_claimed,
+                of_claims_at_once_one_counts,
+                what_waits_for_others_is_listed_by_pages,
+            }
             calls {
                 a_round_stores_its_calls_as_they_begin,
                 the_calls_of_a_round_are_read_by_their_places,
@@ -195,6 +203,9 @@ macro_rules! session_cases {
                 a_repeat_does_not_make_its_session_busy,
                 a_repeated_create_makes_no_second_session,
                 creates_of_one_call_see_each_others_keys,
+                a_tenant_has_one_session_of_a_name,
+                a_name_is_kept_as_long_as_its_session,
+                of_sessions_of_one_name_at_once_one_is_created,
                 a_key_is_taken_once_and_by_one_request,
                 retention_frees_old_keys_only,
             }

@@ -1,0 +1,90 @@
+//! Sends that ended without an answer, tried again.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use mainspring_scheduler::error::Error;
+use mainspring_scheduler::services::agents::Resolver;
+use mainspring_shared::agent::SendOptions;
+use mainspring_shared::error::Code;
+use mainspring_shared::id::SendId;
+use mainspring_shared::send::{SendRecord, SendStatus};
+use mainspring_shared::store::{AcceptSend, Target};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::deliver::AcceptedSend;
+use super::idempotency;
+use super::problem::Problem;
+use super::sends::accept;
+use crate::access::Caller;
+use crate::extract::{Json, Key, Nothing, Query, SendPath, SendWaitQuery};
+use crate::router::Api;
+
+/// The routes of this module.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new().routes(routes!(retry))
+}
+
+/// Sends the same once more to the same session, if it failed or was cancelled
+///
+/// The transcript keeps what the first one did, so that the model sees which calls were made. Without an
+/// `Idempotency-Key` a send is tried again once: a repeated request gets the send that the first one created.
+#[utoipa::path(
+    post,
+    path = "/v1/sends/{id}/retry",
+    operation_id = "retrySend",
+    params(SendWaitQuery, Key),
+    responses((status = 200, body = AcceptedSend), (status = 202, body = AcceptedSend))
+)]
+pub(super) async fn retry(
+    State(app): State<Arc<Api>>,
+    caller: Caller,
+    SendPath(tenant, id): SendPath,
+    Query(query): Query<SendWaitQuery>,
+    headers: HeaderMap,
+    _: Json<Nothing>,
+) -> Result<Response, Problem> {
+    let wait = query.within(app.config.wait_max);
+    let found = app.store.get_sends(vec![(tenant, id)]).await?.pop();
+    let before = found.flatten().ok_or_else(Error::send_not_found)?;
+    admit(&before)?;
+    let route = format!("POST /v1/sends/{id}/retry");
+    let given = idempotency::header(&headers)?.unwrap_or("once");
+    let key = Some(idempotency::key(&caller, &route, given, [0; 32]));
+    let options = SendOptions {
+        delay: None,
+        fired_by: None,
+        ended_run: None,
+        openai: None,
+        ..before.options
+    };
+    let agents = Resolver::new(&app, tenant, caller.allowed());
+    let admitted = agents.admit_prices(&options, (before.key, None), key.as_ref());
+    admitted.await?;
+    let item = AcceptSend {
+        id: SendId(app.entropy.ordered_id()),
+        target: Target::Existing(before.key),
+        input: before.input,
+        options,
+        reports_to: None,
+        run: None,
+        idempotency: key,
+        queued_max: app.config.queued_max,
+        keeper: None,
+    };
+    accept(&app, item, (), wait, caller.limited_sends()).await
+}
+
+/// Whether a send can be tried again by itself.
+fn admit(send: &SendRecord) -> Result<(), Error> {
+    let detail = match (send.status, &send.run, &send.reports_to) {
+        (_, Some(_), _) => "a run made this send: retry the run, or its node",
+        (_, _, Some(_)) => "another agent waits for this send, and is told how it ended",
+        (SendStatus::Failed | SendStatus::Cancelled, None, None) => return Ok(()),
+        _ => "only a send that failed or was cancelled can be retried",
+    };
+    Err(Error::new(Code::SendNotRetryable, detail))
+}

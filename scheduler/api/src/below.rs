@@ -1,0 +1,160 @@
+//! What belongs to a session: its children, and the lists that its agent keeps.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use mainspring_scheduler::error::Error;
+use mainspring_shared::id::{SessionId, SessionKey};
+use mainspring_shared::list::{Entry, List as Kept, ListName};
+use mainspring_shared::session::{SessionRecord, SessionView};
+use mainspring_shared::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::problem::Problem;
+use super::respond::{self, Begin, List};
+use crate::extract::{Limit, NoQuery, Query, SessionPath, cursor};
+use crate::openapi::form;
+use crate::router::Api;
+
+/// The routes of this module.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .routes(routes!(children))
+        .routes(routes!(lists))
+}
+
+/// Which children of a session to list.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ChildrenQuery {
+    /// Maximum number of items on the page.
+    #[serde(default)]
+    #[param(inline)]
+    limit: Limit,
+    /// The `next_cursor` of the page before.
+    #[serde(default, deserialize_with = "cursor")]
+    #[param(value_type = Option<form::SessionId>, inline)]
+    cursor: Option<SessionId>,
+}
+
+/// The sessions that a session's agent created, newest first
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/children",
+    operation_id = "listChildren",
+    params(ChildrenQuery),
+    responses((status = 200, body = List<SessionView>))
+)]
+pub(super) async fn children(
+    State(app): State<Arc<Api>>,
+    SessionPath(key): SessionPath,
+    Query(query): Query<ChildrenQuery>,
+) -> Result<Response, Problem> {
+    if app.store.get_session(key).await?.is_none() {
+        return Err(Error::session_not_found().into());
+    }
+    let mut below = app.store.list_children(key).await?;
+    below.sort_unstable_by(|a, b| b.session.cmp(&a.session));
+    let begin = Begin {
+        cursor: query.cursor,
+        limit: query.limit.0,
+    };
+    let read = async |before: Option<SessionId>, limit: u32| {
+        let behind = |child: &&SessionKey| before.is_none_or(|before| child.session < before);
+        let rest: Vec<SessionKey> = below.iter().filter(behind).copied().collect();
+        let more = rest.len() > limit as usize;
+        let mut rows = Vec::new();
+        for child in rest.into_iter().take(limit as usize) {
+            // One that was deleted meanwhile is left out.
+            rows.extend(app.store.get_session(child).await?);
+        }
+        Ok((rows, more))
+    };
+    let place = |session: &SessionRecord| session.key.session;
+    respond::page(&app, begin, read, place, SessionView::from).await
+}
+
+/// The lists that a session's agent keeps.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct SessionLists {
+    /// Its to-do list.
+    todo: Vec<EntryView>,
+    /// Its notes.
+    notes: Vec<EntryView>,
+    /// The board of its tree of agents.
+    board: Vec<EntryView>,
+}
+
+/// An entry of a list.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = ListEntry)]
+pub(super) struct EntryView {
+    /// Its number in the list.
+    id: i64,
+    /// Counts its changes, from 1.
+    version: i64,
+    /// Its text.
+    text: String,
+    /// Its kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
+    /// Its status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<String>,
+    /// Who wrote it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    author: Option<String>,
+    /// Whether it is never evicted.
+    pinned: bool,
+    /// When it was written.
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    /// When it was last changed.
+    #[schema(value_type = String, format = DateTime)]
+    updated_at: Timestamp,
+}
+
+impl From<Entry> for EntryView {
+    fn from(entry: Entry) -> Self {
+        Self {
+            id: entry.id,
+            version: entry.version,
+            text: entry.text,
+            kind: entry.kind,
+            status: entry.status,
+            author: entry.author,
+            pinned: entry.pinned,
+            created_at: entry.created_at,
+            updated_at: entry.updated_at,
+        }
+    }
+}
+
+/// The to-do list, the notes and the board that a session's agent works with
+#[utoipa::path(
+    get,
+    path = "/v1/sessions/{id}/lists",
+    operation_id = "getSessionLists",
+    responses((status = 200, body = SessionLists))
+)]
+pub(super) async fn lists(
+    State(app): State<Arc<Api>>,
+    SessionPath(key): SessionPath,
+    _: Query<NoQuery>,
+) -> Result<Response, Problem> {
+    let found = app.store.get_session(key).await?;
+    let found = found.ok_or_else(Error::session_not_found)?;
+    let root = found.parent.map_or(key.session, |parent| parent.root);
+    let read = |name| app.store.read_list(key.tenant, name);
+    let shown = |list: Kept| list.entries.into_iter().map(EntryView::from).collect();
+    let lists = SessionLists {
+        todo: shown(read(ListName::Todo(key.session)).await?),
+        notes: shown(read(ListName::Notes(key.session)).await?),
+        board: shown(read(ListName::root_board(root)).await?),
+    };
+    respond::json(StatusCode::OK, &lists)
+}
