@@ -1,4 +1,4 @@
-"""A tool loop in a process of its own: `loop_program.py URL LOG TOOL [JOURNAL]`, TOOL as in the scenario file."""
+"""A tool loop in a process of its own: `loop_program.py URL LOG TOOL [LEASE]`, TOOL as in the scenario file."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from mainspring import Client, types
 
 
-def main(url: str, log: str, described: str, journal: str | None = None) -> None:
+def main(url: str, log: str, described: str, lease: str = "30") -> None:
     told: dict[str, Any] = json.loads(described)
     client = Client(url)
 
     @client.tool(repeat=told["repeat"], name=told["name"])
-    def tool(call: types.WaitingCall, invoice: Any = None, order: Any = None) -> Any:
+    def tool(call: types.CallToMake, invoice: Any = None, order: Any = None) -> Any:
         """What the scenario says."""
         with open(log, "a") as file:
             file.write(call.call_id + "\n")
@@ -26,7 +26,7 @@ def main(url: str, log: str, described: str, journal: str | None = None) -> None
             raise RuntimeError(told["error"])
         return told["result"]
 
-    client.serve(tool, journal=journal).run_forever()
+    client.serve(tool, lease=float(lease)).run_forever()
 
 
 if __name__ == "__main__":

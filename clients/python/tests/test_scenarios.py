@@ -190,8 +190,8 @@ class Player:
 
     def do_loop(self, step: dict[str, Any], expected: dict[str, Any]) -> None:
         log = self.folder / step["as"]
-        journal = [str(self.folder / step["journal"])] if "journal" in step else []
-        arguments = [sys.executable, str(HERE / "loop_program.py"), self.url, str(log), json.dumps(step["tool"]), *journal]
+        lease = [str(step["lease"])] if "lease" in step else []
+        arguments = [sys.executable, str(HERE / "loop_program.py"), self.url, str(log), json.dumps(step["tool"]), *lease]
         self.loops[step["as"]] = (subprocess.Popen(arguments), log)
 
     def do_died(self, step: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -1,73 +1,61 @@
-"""The journal, and the loop with a real server."""
+"""The loop with a real server."""
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+import threading
 
 import pytest
 from servers import Dev
 
 import mainspring as m
 from mainspring import types
-from mainspring.tools import Journal
 
 
-def test_a_call_is_taken_once_at_a_time_and_remembered(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    first = journal.take("call_1")
-    assert first and not first.begun
-    assert Journal(tmp_path).take("call_1") is None, "another has it"
-    assert journal.take("call_2"), "and nothing else"
-    first.begin()
-    first.release()
-    second = journal.take("call_1")
-    assert second and second.begun and second.result is None, "it was begun, and its outcome is unknown"
-    second.end({"call_id": "call_1", "output": [1]})
-    second.release()
-    third = journal.take("call_1")
-    assert third and third.result == {"call_id": "call_1", "output": [1]}
-    third.forget()
-    third.release()
-    fourth = journal.take("call_1")
-    assert fourth and not fourth.begun
-
-
-def test_half_a_result_is_none(tmp_path: Path) -> None:
-    (tmp_path / "call_1").write_bytes(b'begun\n{"call_id": "ca')
-    entry = Journal(tmp_path).take("call_1")
-    assert entry and entry.begun and entry.result is None
-
-
-def test_once_needs_a_journal_and_names_are_unique() -> None:
+def test_names_are_unique_and_leases_have_bounds() -> None:
     client = m.Client("http://127.0.0.1:1")
 
     @client.tool()
     def pay() -> None: ...
 
-    with pytest.raises(ValueError, match="journal"):
-        client.serve()
+    with pytest.raises(ValueError, match="3600 seconds"):
+        client.serve(lease=0.5)
     with pytest.raises(ValueError, match="name of its own"):
-        client.serve(pay, pay, journal="unused")
+        client.serve(pay, pay)
     with pytest.raises(ValueError, match="needs tools"):
         m.Client("http://127.0.0.1:1").serve()
     client.close()
 
 
-def test_a_once_call_is_made_once_by_two_loops_with_one_journal(dev: Dev, tmp_path: Path) -> None:
+def test_a_call_is_made_once_by_two_loops(dev: Dev) -> None:
     client, made = m.Client(dev.url), list[str]()
 
     @client.tool(repeat="once")
-    def pay_once(invoice: int, *, call: types.WaitingCall) -> dict[str, int]:
+    def pay_once(invoice: int, *, call: types.CallToMake) -> dict[str, int]:
         made.append(call.call_id)
         return {"paid": invoice}
 
-    with client.serve(journal=tmp_path), client.serve(journal=tmp_path):
+    with client.serve(), client.serve():
         sends = [client.session(tools=[pay_once]).send(f'!tool pay_once {{"invoice": {n}}}') for n in range(20)]
         texts = [send.wait("30s").text for send in sends]
     assert texts == [f'pay_once answered: {{"paid":{n}}}' for n in range(20)]
     assert len(made) == len(set(made)) == 20
-    assert list(tmp_path.iterdir()) == [], "nothing is left of calls that were reported"
+    client.close()
+
+
+def test_a_call_that_takes_longer_than_its_lease_stays_its_loops(dev: Dev) -> None:
+    client, made = m.Client(dev.url), list[str]()
+
+    @client.tool(repeat="safe", name="slow_one")
+    def slow_one(*, call: types.CallToMake) -> int:
+        made.append(call.call_id)
+        threading.Event().wait(3.0)
+        return call.attempt
+
+    with client.serve(lease=1.0), client.serve(lease=1.0):
+        answer = client.session(tools=[slow_one]).send("!tool slow_one {}").wait("30s")
+    assert answer.text == "slow_one answered: 1"
+    assert len(made) == 1
     client.close()
 
 

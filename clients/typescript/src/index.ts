@@ -14,6 +14,6 @@ export type { AgentLike, Session, SessionOptions } from "./session.js";
 export type { RunEvent, RunStream, SendEvent, SessionStream, Stream, StreamOptions, TextPiece } from "./stream.js";
 export type { Duration } from "./time.js";
 export type { Schedule, Timer } from "./timer.js";
-export type { CallContext, Journal, Noted, Repeat, ServeOptions, Tool, ToolOptions } from "./tools.js";
+export type { CallContext, Repeat, ServeOptions, Tool, ToolOptions } from "./tools.js";
 export type { ClientOptions, RequestOptions } from "./transport.js";
 export * as webhooks from "./webhooks.js";

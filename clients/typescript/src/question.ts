@@ -6,7 +6,7 @@ import type { Schemas } from "./generated/schemas.js";
 import { sleep } from "./time.js";
 
 /** How an answer was taken: `already_settled` if another one came first. */
-export type Taken = "accepted" | "already_settled" | "not_waiting" | "unknown";
+export type Taken = "accepted" | "already_settled" | "not_waiting" | "claim_lost" | "unknown";
 
 /** What a call has come to. */
 export type Result = Omit<Schemas["ResultBody"], "call_id">;
@@ -50,13 +50,13 @@ export class Question {
 
 /** Posts what a call has come to. Repeats are harmless: the first answer counts. */
 export async function post(
-  api: Operations, call: Schemas["WaitingCall"], result: Result, signal?: AbortSignal,
+  api: Operations, call: { call_id: string; session_id: string }, result: Result, signal?: AbortSignal,
 ): Promise<Taken> {
   for (;;) {
     const body = { results: [{ ...result, call_id: call.call_id }] };
     const posted = await api.postToolResults({ id: call.session_id, body }, { signal });
     const status = posted.results[0]?.status ?? "unknown";
-    if (status !== "locked") return status;
+    if (status !== "locked") return status as Taken;
     await sleep(500, signal);
   }
 }

@@ -14,7 +14,7 @@ export type AgentLike = string | Schemas["AgentSpec"];
 /** A session: one that exists, by its `id`, or a new one, which its first send creates. */
 export interface SessionOptions {
   id?: string;
-  /** The caller's name for it: opening a session with the same key and agent gives the same one, for two days. */
+  /** The caller's own name for it: the one session that has it, made if there is none. */
   key?: string;
   agent?: AgentLike;
   /** Values of the variables in the agent's prompt. */
@@ -34,9 +34,8 @@ export class Session {
   /** Creates it, unless it exists. */
   async open(): Promise<string> {
     if (this.#id !== undefined) return this.#id;
-    const { key, id: _, ...body } = this.options;
-    return this.#create(() =>
-      this.context.api.createSession({ body }, { idempotencyKey: key }).then((session) => session.id));
+    const { id: _, ...body } = this.options;
+    return this.#create(() => this.context.api.createSession({ body }).then((session) => session.id));
   }
 
   /** Sends; the send goes on whatever becomes of this process. */

@@ -3,10 +3,10 @@
 import type { Context } from "./context.js";
 import { Denied, Invalid, MainspringError, NotFound } from "./errors.js";
 import type { Schemas } from "./generated/schemas.js";
-import { Pages } from "./pages.js";
 import { post, type Result } from "./question.js";
 import { checked, jsonSchema, type Shape } from "./schema.js";
 import type { Duration } from "./time.js";
+import { newKey } from "./transport.js";
 
 /**
  * What a second execution of the same call would do: nothing (`safe`), nothing for the same call id (`keyed`), or harm
@@ -32,6 +32,8 @@ export interface CallContext {
   readonly id: string;
   readonly sendId: string;
   readonly sessionId: string;
+  /** From 2 on, a loop that died may have made the call. */
+  readonly attempt: number;
 }
 
 type Declaration = Schemas["ExternalTool"];
@@ -43,17 +45,17 @@ export class Tool<Args = any> implements Declaration {
   readonly parameters?: Record<string, unknown>;
   readonly approval?: boolean;
   readonly deadline?: Duration;
+  readonly repeat: Repeat;
   readonly #options: ToolOptions<Args>;
   readonly #run: (args: Args, call: CallContext) => unknown;
 
   constructor(readonly name: string, options: ToolOptions<Args>, run: (args: Args, call: CallContext) => unknown) {
     const { description, args, approval, deadline } = options;
     Object.assign(this, { description, approval, deadline, parameters: args && jsonSchema(args) });
+    this.repeat = options.repeat;
     this.#options = options;
     this.#run = run;
   }
-
-  get repeat(): Repeat { return this.#options.repeat; }
 
   /** Carries out a call. What goes wrong is a result, too: the agent reads the message. */
   async call(value: unknown, call: CallContext): Promise<Result> {
@@ -66,149 +68,118 @@ export class Tool<Args = any> implements Declaration {
   }
 }
 
-/** Remembers which `once` calls were begun, beyond the end of the process. */
-export interface Journal {
-  /** Notes durably that a call begins, unless it has been noted. */
-  begin(callId: string): Noted | Promise<Noted>;
-  /** The call's result is stored: the note may go. */
-  end(callId: string): void | Promise<void>;
-}
-
-/** A `new` call is made, one that is `begun` by somebody who no longer lives is not, and one that is made `elsewhere` is left alone. */
-export type Noted = "new" | "begun" | "elsewhere";
-
 export interface ServeOptions {
-  /** Needed for tools that are `once`. */
-  journal?: Journal;
   /** The most calls at the same time; 32. */
   concurrency?: number;
+  /** How long the calls of a loop that died stay its own, in seconds from 1 to 3600; 30. */
+  lease?: number;
   /** Ends the loop once the calls that it has begun are reported. */
   signal?: AbortSignal;
 }
 
-/** How long a loop that finds nothing waits before it looks again, at least and at most. */
-const PAUSE = [100, 1000] as const;
+type Call = Schemas["CallToMake"];
 
-/** How long a send that waits for others is not looked into again, unless it has moved. */
-const OTHERS = 10_000;
-type Others = Map<string, { stood: string; until: number }>;
+/** How long one request waits for calls, and the end of the loop at most for its response. */
+const LOOK = "2s";
 
+/** The most calls of a request. */
+const CLAIMED_MAX = 100;
+
+/** Pause before what went wrong is tried again, in milliseconds. */
+const PAUSE = 1000;
+
+/** Claims calls, makes them, and reports the results: of several loops that have a tool, one gets each call. */
 export class ToolLoop {
   readonly #tools: Map<string, Tool>;
-  readonly #running = new Map<string, Promise<void>>();
-  /** Results that the server has not taken yet. */
-  readonly #results = new Map<string, Result>();
-  /** Calls that were reported since the last look, in whose lists they may still be. */
-  readonly #reported = new Set<string>();
-  /** Sends that wait for others only: where they stood, and until when they are left alone. */
-  #others: Others = new Map();
-  /** What ends the loop: a key that is not allowed to report, or a journal that does not work. */
+  readonly #running = new Map<string, { call: Call; done: Promise<void> }>();
+  /** A request whose response is lost is repeated with its key, and gets the calls that it got. */
+  #key = newKey();
+  /** What ends the loop: a key that is not allowed to report. */
   #broken: unknown;
 
   constructor(private readonly context: Context, tools: readonly Tool[], private readonly options: ServeOptions) {
     this.#tools = new Map(tools.map((tool) => [tool.name, tool]));
-    const once = tools.find((tool) => tool.repeat === "once");
-    if (once && !options.journal) {
-      throw new TypeError(`${once.name} must not run twice, and without a journal nobody knows after a crash whether it ran`);
-    }
+    if (tools.length === 0) throw new TypeError("a loop needs tools");
   }
 
   async run(): Promise<void> {
-    const { concurrency = 32, signal } = this.options;
-    let pause: number = PAUSE[0];
+    const { lease = 30, signal } = this.options;
+    const renewing = setInterval(() => void this.#renew(), (lease * 1000) / 3);
     try {
       while (!signal?.aborted && !this.#broken) {
-        this.#reported.clear();
         try {
-          for await (const call of this.#waiting()) {
-            if (signal?.aborted) break;
-            if (this.#running.has(call.call_id) || this.#reported.has(call.call_id)) continue;
-            pause = PAUSE[0];
-            const running = this.#one(call).finally(() => this.#running.delete(call.call_id));
-            this.#running.set(call.call_id, running);
-            if (this.#running.size >= concurrency) await Promise.race(this.#running.values());
-          }
+          await this.#take();
         } catch (error) {
           // What helps nobody who tries again ends the loop; everything else passes.
-          if (!(error instanceof MainspringError) || error instanceof Denied) throw error;
+          if (!(error instanceof MainspringError) || error instanceof Denied || error instanceof Invalid) throw error;
+          await this.context.nap(PAUSE, signal);
         }
-        await this.context.nap(pause, signal);
-        pause = Math.min(2 * pause, PAUSE[1]);
       }
     } finally {
-      await Promise.all(this.#running.values());
+      await Promise.all([...this.#running.values()].map(({ done }) => done));
+      clearInterval(renewing);
     }
     if (this.#broken) throw this.#broken;
   }
 
-  /**
-   * The calls that wait for these tools. The server has no list of them over all sessions, nor a way to claim one, so
-   * that every loop sees every call: where it has one, this is what gives way to it.
-   */
-  async *#waiting(): AsyncGenerator<Schemas["WaitingCall"]> {
-    const { api } = this.context;
-    const others: Others = new Map();
-    for await (const send of new Pages((cursor) => api.listSends({ status: "waiting", cursor }))) {
-      if (send.waiting_on !== "tool" && send.waiting_on !== "human") continue;
-      const stood = `${send.rounds} ${send.waiting_on}`;
-      const before = this.#others.get(send.id);
-      if (before?.stood === stood && performance.now() < before.until) {
-        others.set(send.id, before);
-        continue;
+  get #lease(): string { return `${Math.round((this.options.lease ?? 30) * 1000)}ms`; }
+
+  /** Claims calls and begins to make them. */
+  async #take(): Promise<void> {
+    const { concurrency = 32, signal } = this.options;
+    const room = concurrency - this.#running.size;
+    if (room <= 0) {
+      await Promise.race([...this.#running.values()].map(({ done }) => done));
+      return;
+    }
+    const body = { names: [...this.#tools.keys()], limit: Math.min(room, CLAIMED_MAX), lease: this.#lease };
+    // It is not broken off: the server may have given calls to it already.
+    const { calls } = await this.context.api.claimCalls({ wait: LOOK, body }, { idempotencyKey: this.#key });
+    this.#key = newKey();
+    if (signal?.aborted) {
+      if (calls.length > 0) await this.context.api.releaseClaims({ body: { claims: calls.map(held) } });
+      return;
+    }
+    for (const call of calls) {
+      const done = this.#make(call).finally(() => this.#running.delete(call.call_id));
+      this.#running.set(call.call_id, { call, done });
+    }
+  }
+
+  async #renew(): Promise<void> {
+    const claims = [...this.#running.values()].map(({ call }) => held(call));
+    try {
+      for (let at = 0; at < claims.length; at += CLAIMED_MAX) {
+        await this.context.api.renewClaims({ body: { claims: claims.slice(at, at + CLAIMED_MAX), lease: this.#lease } });
       }
-      const calls = (await this.#callsOf(send.session_id)).filter((call) => call.send_id === send.id);
-      if (calls.length === 0) others.set(send.id, { stood, until: performance.now() + OTHERS });
-      yield* calls;
-    }
-    this.#others = others;
-  }
-
-  async #callsOf(session: string): Promise<Schemas["WaitingCall"][]> {
-    try {
-      const { data } = await this.context.api.listWaitingCalls({ id: session });
-      return data.filter((call) => call.waiting_on === "tool" && this.#tools.has(call.name));
-    } catch (error) {
-      if (error instanceof NotFound) return []; // deleted meanwhile
-      throw error;
+    } catch {
+      // The next turn tries again; a claim that lapses meanwhile may still be renewed.
     }
   }
 
-  /** Whether a call that was just noted still waits: another loop may have reported it, and taken back its own note. */
-  async #stillWaits({ call_id, session_id }: Schemas["WaitingCall"], journal: Journal): Promise<boolean> {
-    let waits = false;
-    try {
-      waits = (await this.#callsOf(session_id)).some((call) => call.call_id === call_id);
-    } finally {
-      if (!waits) await journal.end(call_id);
-    }
-    return waits;
-  }
-
-  async #one(call: Schemas["WaitingCall"]): Promise<void> {
-    const id = call.call_id;
-    const tool = this.#tools.get(call.name)!;
-    const journal = tool.repeat === "once" ? this.options.journal : undefined;
-    try {
-      let result = this.#results.get(id);
-      if (!result) {
-        const noted = journal ? await journal.begin(id) : "new";
-        if (noted === "elsewhere") return;
-        if (journal && noted === "new" && !(await this.#stillWaits(call, journal))) return;
-        const context = { id, sendId: call.send_id, sessionId: call.session_id };
-        result = noted === "new" ? await tool.call(call.arguments, context) : UNKNOWN;
-        this.#results.set(id, result);
+  async #make(call: Call): Promise<void> {
+    const context = { id: call.call_id, sendId: call.send_id, sessionId: call.session_id, attempt: call.attempt };
+    let result = await this.#tools.get(call.name)!.call(call.arguments, context);
+    for (;;) {
+      try {
+        await post(this.context.api, call, { ...result, answers: "answer", claim: call.claim });
+        return;
+      } catch (error) {
+        // A result that is not taken now is posted again; one that never can be, as its error.
+        if (error instanceof NotFound) return;
+        if (error instanceof Invalid && result.error === undefined) {
+          result = { error: `no result: ${error.detail}` };
+          continue;
+        }
+        if (!(error instanceof MainspringError) || error instanceof Denied) {
+          this.#broken ??= error;
+          return;
+        }
+        await this.context.nap(PAUSE);
       }
-      await post(this.context.api, call, { ...result, answers: "answer" });
-      this.#reported.add(id);
-      this.#results.delete(id);
-      await journal?.end(id);
-    } catch (error) {
-      // A result that is not taken now is posted with the next look; one that never can be, as its error.
-      if (error instanceof NotFound) this.#results.delete(id);
-      else if (error instanceof Invalid) this.#results.set(id, { error: `no result: ${error.detail}` });
-      else if (!(error instanceof MainspringError) || error instanceof Denied) this.#broken ??= error;
     }
   }
 }
 
-const UNKNOWN = { error: "tool.unknown_outcome: the call was begun before, and nobody knows whether it took effect" };
+/** Names a call together with its claim. */
+function held({ call_id, claim }: Call): Schemas["HeldClaim"] { return { call_id, claim }; }

@@ -1,10 +1,6 @@
 // Everything that the client offers, with the real binary.
 
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type } from "arktype";
@@ -14,7 +10,6 @@ import {
   ApiError, Client, flow, Invalid, InvalidValue, NotFound, RunCancelled, RunFailed, webhooks, type Question,
   type Schemas, type Send,
 } from "mainspring";
-import { fileJournal } from "mainspring/node";
 import { Server, Stub } from "./server.js";
 
 let server: Server;
@@ -187,31 +182,6 @@ test("a loop that is told to end reports what it has begun, and begins nothing m
   await Promise.all(sends.map((send) => send.cancel()));
 });
 
-test("sends that wait for others are not looked into with every look", async () => {
-  const looks = new Map<string, number>();
-  const counting: typeof fetch = (url, init) => {
-    const session = /sessions\/(ses_\w+)\/calls/.exec(String(url))?.[1];
-    if (session) looks.set(session, (looks.get(session) ?? 0) + 1);
-    return fetch(url, init);
-  };
-  const watched = new Client({ url: server.url, fetch: counting });
-  const mine = watched.tool("mine", { repeat: "safe", approval: true }, () => "done");
-  const chats = [client.session({ agent: { tools: ["ask_person"] } }), client.session({ agent: { tools: [mine] } })];
-  const sends = [await chats[0]!.send('!tool ask_person {"question": "?"}'), await chats[1]!.send("!tool mine {}")];
-  for (const send of sends) await until(async () => (await send.get()).status === "waiting");
-  const stop = new AbortController();
-  const loop = watched.serve([mine], { signal: stop.signal });
-  await until(async () => looks.size >= 2);
-  await sleep(700);
-  // What has moved is looked into at once.
-  for (const question of await sends[1]!.questions()) await question.approve();
-  assert.equal((await sends[1]!.wait({ timeout: "20s" })).text, "mine answered: done");
-  stop.abort();
-  await loop;
-  assert.equal(looks.get(chats[0]!.id!), 1);
-  await sends[0]!.cancel();
-});
-
 test("calls are made once, many at the same time, also if they are listed often", async () => {
   const stop = new AbortController();
   const calls = new Map<string, number>();
@@ -246,8 +216,7 @@ test("a result outlives the server that should have taken it", async () => {
       setTimeout(() => own.start(), 300);
       return { paid: true };
     });
-    const folder = join(own.folder, "journal");
-    const loop = there.serve([pay], { signal: stop.signal, journal: fileJournal(folder) });
+    const loop = there.serve([pay], { signal: stop.signal });
     const send = await there.session({ agent: { tools: [pay] } }).send("!tool pay {}");
     assert.equal((await send.wait({ timeout: "60s" })).text, 'pay answered: {"paid":true}');
     assert.equal(made, 1);
@@ -258,7 +227,7 @@ test("a result outlives the server that should have taken it", async () => {
   }
 });
 
-test("a result that the server refuses is an error that the agent reads, and a journal that fails ends the loop", async () => {
+test("a result that the server refuses is an error that the agent reads", async () => {
   const stop = new AbortController();
   const odd = client.tool("odd", { repeat: "safe" }, () => "x".repeat(8_000_000));
   const loop = client.serve([odd], { signal: stop.signal });
@@ -266,33 +235,9 @@ test("a result that the server refuses is an error that the agent reads, and a j
   assert.match(answer.text, /odd answered: error: no result: .*limit/);
   stop.abort();
   await loop;
-  const full = { begin: () => { throw new Error("the disk is full"); }, end() {} };
-  const pay = client.tool("pay_full", { repeat: "once" }, () => assert.fail("it was not noted"));
-  const send = await client.session({ agent: { tools: [pay] } }).send("!tool pay_full {}");
-  await assert.rejects(client.serve([pay], { journal: full }), /the disk is full/);
-  await send.cancel();
 });
 
-test("a tool that must not run twice is not served without a journal", async () => {
-  const pay = client.tool("pay", { repeat: "once" }, () => {});
-  await assert.rejects(client.serve([pay]), /journal/);
-  const folder = mkdtempSync(join(tmpdir(), "journal-"));
-  const journal = fileJournal(folder);
-  assert.deepEqual(["call_1", "call_1", "call_2"].map((id) => journal.begin(id)), ["new", "elsewhere", "new"]);
-  journal.end("call_1");
-  assert.equal(fileJournal(folder).begin("call_1"), "new");
-  // Whoever had this process's number before it, a process that has ended, and one of another machine.
-  const { pid } = spawnSync(process.execPath, ["--version"]);
-  const own = JSON.parse(readFileSync(join(folder, "call_1"), "utf8"));
-  for (const [n, note] of [{ ...own, started: own.started - 1 }, { ...own, pid }, { ...own, host: "elsewhere" }].entries()) {
-    writeFileSync(join(folder, `call_dead_${n}`), JSON.stringify(note));
-    assert.equal(journal.begin(`call_dead_${n}`), "begun");
-  }
-  rmSync(folder, { recursive: true });
-});
-
-test("two loops with one journal make each once call once, and report all of them", async () => {
-  const folder = mkdtempSync(join(tmpdir(), "journal-"));
+test("two loops make each call once, and report all of them", async () => {
   const stop = new AbortController();
   const made: string[] = [];
   const charge = client.tool("charge", { repeat: "once" }, async (_, { id }) => {
@@ -300,15 +245,13 @@ test("two loops with one journal make each once call once, and report all of the
     await sleep(20);
     return id;
   });
-  const loops = [1, 2].map(() => client.serve([charge], { signal: stop.signal, journal: fileJournal(folder) }));
+  const loops = [1, 2].map(() => client.serve([charge], { signal: stop.signal }));
   const agent = { tools: [charge] };
   const answers = await Promise.all(Array.from({ length: 20 }, () => client.session({ agent }).sendAndWait("!tool charge {}", { timeout: "30s" })));
   stop.abort();
   await Promise.all(loops);
   assert.equal(made.length, 20);
   assert.deepEqual(answers.map(({ text }) => text).sort(), made.map((id) => `charge answered: ${id}`).sort());
-  assert.deepEqual(readdirSync(folder), []);
-  rmSync(folder, { recursive: true });
 });
 
 test("a run with steps, items and branches comes to what its last node says", async () => {

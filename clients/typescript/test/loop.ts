@@ -2,18 +2,17 @@
 
 import { appendFileSync } from "node:fs";
 import { Client, type Repeat } from "mainspring";
-import { fileJournal } from "mainspring/node";
 
 export interface LoopArguments {
   url: string;
   key?: string;
   /** The file that gets the id of each call. */
   calls: string;
-  journal?: string;
+  lease?: number;
   tool: { name: string; repeat: Repeat; result?: unknown; error?: string; dies?: boolean };
 }
 
-const { url, key, calls, journal, tool } = JSON.parse(process.argv[2]!) as LoopArguments;
+const { url, key, calls, lease, tool } = JSON.parse(process.argv[2]!) as LoopArguments;
 const client = new Client({ url, key });
 const stop = new AbortController();
 process.on("SIGTERM", () => stop.abort());
@@ -24,4 +23,4 @@ const run = client.tool(name, { repeat }, (_, call) => {
   if (tool.error !== undefined) throw new Error(tool.error);
   return tool.result;
 });
-await client.serve([run], { signal: stop.signal, ...(journal ? { journal: fileJournal(journal) } : {}) });
+await client.serve([run], { signal: stop.signal, lease });

@@ -243,8 +243,7 @@ class Player {
         return { accepted: (await this.questions.get(step.question)!.answer(step.value)) === "accepted" };
       case "loop": {
         const { tool } = step;
-        const journal = step.journal && join(this.folder, step.journal);
-        this.loops.set(as, new Loop({ ...this.access, tool, journal }, this.folder, as));
+        this.loops.set(as, new Loop({ ...this.access, tool, lease: step.lease }, this.folder, as));
         return undefined;
       }
       case "died": {

@@ -28,13 +28,13 @@ from .errors import (
     Unexpected,
     Unreachable,
 )
-from .tools import AsyncToolLoop, Journal, Tool, ToolLoop
+from .tools import AsyncToolLoop, Tool, ToolLoop
 from .types import VERSION as __version__
 
 __all__ = [
     "Answer", "ApiError", "AsyncClient", "AsyncNewTimer", "AsyncPages", "AsyncQuestion", "AsyncRun", "AsyncSend",
     "AsyncSession", "AsyncStream", "AsyncTimer", "AsyncToolLoop", "AsyncWaiting", "Client", "Conflict", "Denied",
-    "Duration", "Invalid", "Journal", "Limited", "MainspringError", "Mismatch", "NewTimer", "NotFound", "Page", "Pages",
+    "Duration", "Invalid", "Limited", "MainspringError", "Mismatch", "NewTimer", "NotFound", "Page", "Pages",
     "Question", "Run", "RunAnswer", "RunCancelled", "RunFailed", "Send", "SendCancelled", "SendFailed", "Session",
     "Stream", "TextPiece", "Timer", "Tool", "ToolLoop", "Unavailable", "Unexpected", "Unreachable", "Waiting",
     "__version__", "flow", "types", "webhooks",

@@ -8,38 +8,32 @@ import contextvars
 import inspect
 import json
 import logging
-import os
 import signal
 import threading
-import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from os import PathLike
-from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from . import types
 from ._async.api import AsyncApi
 from ._async.core import AsyncCaller
 from ._decode import Duration, encode
-from ._http import Settings, segment
+from ._http import Settings
 from ._schema import arguments_of, parameters_of
 from .errors import ApiError, Denied, Invalid, NotFound, Unreachable
-
-try:
-    import fcntl
-except ImportError:
-    fcntl = None  # type: ignore[assignment]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 log: logging.Logger = logging.getLogger("mainspring.tools")
 
-FOUND_PAUSE, IDLE_PAUSE = 0.1, 0.5
-LOOKED_AT = 5.0
-"""How long a send that waits for tools of others is not looked at again."""
+LEASE = 30.0
+"""How long a call stays claimed after its loop died, in seconds."""
 
-UNKNOWN_OUTCOME = "tool.unknown_outcome: the process that made this call ended before it had a result; it may have been done"
+LOOK = "2s"
+"""How long one request waits for calls, and `stop` at most for its response."""
+
+CLAIMED_MAX = 100
 
 
 class Tool(Generic[P, R]):
@@ -56,6 +50,7 @@ class Tool(Generic[P, R]):
         self._declared: types.ExternalTool = {
             "type": "external", "name": self.name, "parameters": parameters_of(function, self._context),
             "description": description or inspect.getdoc(function) or "", "approval": approval, "deadline": deadline,
+            "repeat": repeat,
         }
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -65,9 +60,9 @@ class Tool(Generic[P, R]):
         """What an agent lists in its `tools`."""
         return self._declared
 
-    async def result(self, call: types.WaitingCall, threads: ThreadPoolExecutor) -> types.ResultBody:
+    async def result(self, call: types.CallToMake, threads: ThreadPoolExecutor) -> types.ResultBody:
         """Makes a call: its outcome as it is posted. An exception is its error, of which the model reads the text."""
-        result: types.ResultBody = {"call_id": call.call_id, "answers": "answer"}
+        result: types.ResultBody = {"call_id": call.call_id, "claim": call.claim, "answers": "answer"}
         try:
             arguments = arguments_of(self.function, call.arguments, self._context)
             if self._context:
@@ -83,6 +78,11 @@ class Tool(Generic[P, R]):
             log.warning("%s failed", call.call_id, exc_info=error)
             result["error"] = str(error) or type(error).__name__
         return result
+
+
+def held(call: types.CallToMake) -> types.HeldClaim:
+    """Names a call together with its claim."""
+    return {"call_id": call.call_id, "claim": call.claim}
 
 
 class Tools:
@@ -109,89 +109,28 @@ class Tools:
         return iter(self._tools)
 
 
-class Journal:
-    """A folder that remembers which `once` calls were begun, over the death of a loop.
-
-    All loops of one machine that share it never both make a call: a loop holds a lock on the file of a call that it
-    makes, and finds there what one that died had come to."""
-
-    def __init__(self, folder: str | PathLike[str]) -> None:
-        if fcntl is None:
-            raise NotImplementedError("a journal needs the file locks of Unix")
-        self._folder = Path(folder)
-        self._folder.mkdir(parents=True, exist_ok=True)
-
-    def take(self, call_id: str) -> Entry | None:
-        """What is known of a call, which nobody else takes meanwhile; None if another has it."""
-        assert fcntl is not None
-        path = self._folder / segment(call_id)
-        while True:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(file)
-                return None
-            if os.fstat(file).st_nlink:
-                return Entry(path, file)
-            # Whoever had it is through with it, and removed it meanwhile.
-            os.close(file)
-
-
-class Entry:
-    """What is known of one call."""
-
-    def __init__(self, path: Path, file: int) -> None:
-        self._path, self._file = path, file
-        lines = path.read_bytes().split(b"\n")[:-1]
-        self.begun: bool = bool(lines)
-        self.result: types.ResultBody | None = json.loads(lines[1]) if len(lines) > 1 else None
-
-    def begin(self) -> None:
-        self._note(b"begun\n")
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
-
-    def end(self, result: types.ResultBody) -> None:
-        self._note(encode(result).encode() + b"\n")
-
-    def _note(self, line: bytes) -> None:
-        os.write(self._file, line)
-        os.fsync(self._file)
-
-    def forget(self) -> None:
-        self._path.unlink(missing_ok=True)
-
-    def release(self) -> None:
-        os.close(self._file)
-
-
 class AsyncToolLoop:
-    """Makes the waiting calls of some tools, wherever in the tenant they wait, and posts their results."""
+    """Makes the calls of some tools, wherever in the tenant they wait. Of several loops that have a tool, on any machines,
+    one gets each call: it claims the call, renews the claim while the function runs, and reports the result with it."""
 
     def __init__(
-        self, settings: Settings, tools: Sequence[Tool[..., Any]], *, journal: str | PathLike[str] | Journal | None = None,
-        concurrency: int = 32,
+        self, settings: Settings, tools: Sequence[Tool[..., Any]], *, concurrency: int = 32, lease: float = LEASE,
     ) -> None:
         self._settings = settings
         self._tools = {tool.name: tool for tool in tools}
         if not tools or len(self._tools) < len(tools):
             raise ValueError("a loop needs tools, each with a name of its own")
-        once = [tool.name for tool in tools if tool.repeat == "once"]
-        if once and journal is None:
-            raise ValueError(
-                f'{once[0]} has repeat="once": name a folder as the journal, in which the loop remembers over its own death'
-                ' what it began, or say repeat="keyed" or "safe" if it may be done again'
-            )
-        self._journal = journal if isinstance(journal, Journal) or journal is None else Journal(journal)
-        self._concurrency = concurrency
+        if not 1 <= lease <= 3600:
+            raise ValueError("a lease is from 1 to 3600 seconds")
+        self._concurrency, self._lease, self._lasting = concurrency, lease, f"{round(lease * 1000)}ms"
         self._stopped = False
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
-        self._making: dict[str, asyncio.Task[None]] = {}
-        self._looked_at: dict[str, tuple[int, float]] = {}
+        self._making: dict[str, types.CallToMake] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        # A request whose response is lost is repeated with its key, and gets the calls that it got.
+        self._key = str(uuid.uuid4())
 
     async def __aenter__(self) -> AsyncToolLoop:
         self._task = asyncio.create_task(self.run())
@@ -217,103 +156,97 @@ class AsyncToolLoop:
     async def run(self) -> None:
         """Until `stop`. Only a key that is not accepted ends it otherwise."""
         self._loop = asyncio.get_running_loop()
-        self._slots = asyncio.Semaphore(self._concurrency)
         caller = AsyncCaller(self._settings)
+        api = AsyncApi(caller)
+        renewing = asyncio.create_task(self._renew(api))
         try:
             with ThreadPoolExecutor(self._concurrency, "mainspring-tool") as self._threads:
-                while not self._stopped:
-                    found = await self._take(AsyncApi(caller))
-                    await self._pause(FOUND_PAUSE if found or self._making else IDLE_PAUSE)
-                await asyncio.gather(*self._making.values())
+                try:
+                    while not self._stopped:
+                        await self._take(api)
+                finally:
+                    await asyncio.gather(*self._tasks)
         finally:
+            renewing.cancel()
             await caller.close()
 
-    async def _take(self, api: AsyncApi) -> bool:
-        """Begins to make what waits. The one place that decides which calls are this loop's: the server has no way yet
-        to give a call to one loop only, so that two loops on two machines may both make one."""
-        # Also those that are done with before the answer comes, which may be older than that.
-        known = set(self._making)
+    async def _take(self, api: AsyncApi) -> None:
+        """Claims calls and begins to make them."""
+        room = self._concurrency - len(self._tasks)
+        if room <= 0:
+            await asyncio.wait(self._tasks, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
+            return
+        body: types.ClaimBody = {"names": sorted(self._tools), "limit": min(room, CLAIMED_MAX), "lease": self._lasting}
         try:
-            calls = [call for call in await self._waiting(api) if call.call_id not in known]
+            # It is not broken off: the server may have given calls to it already.
+            calls = (await api.claim_calls(body, wait=LOOK, key=self._key)).calls
         except Denied as error:
             log.error("the loop ends: %s", error)
             raise
         except (ApiError, Unreachable) as error:
             log.warning("cannot look for calls: %s", error)
             await self._pause(1.0)
-            return False
+            return
+        self._key = str(uuid.uuid4())
+        if self._stopped:
+            await self._give_back(api, calls)
+            return
         for call in calls:
-            self._making[call.call_id] = asyncio.create_task(self._make(api, call))
-        return bool(calls)
+            self._making[call.call_id] = call
+            task = asyncio.create_task(self._make(api, call))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    async def _waiting(self, api: AsyncApi) -> list[types.WaitingCall]:
-        now = time.monotonic()
-        waiting = [send async for send in api.list_sends(status="waiting", limit=200) if send.waiting_on == "tool"]
-        looked_at = {send.id: self._looked_at[send.id] for send in waiting if send.id in self._looked_at}
-        due = {send.id: send for send in waiting if looked_at.get(send.id, (-1, 0.0)) < (send.rounds, now)}
-        found: list[types.WaitingCall] = []
-        for session in dict.fromkeys(send.session_id for send in due.values()):
-            found += await self._calls_of(api, session)
-        ours = {call.send_id for call in found}
-        self._looked_at = looked_at | {id: (send.rounds, now + LOOKED_AT) for id, send in due.items() if id not in ours}
-        return list({call.call_id: call for call in found}.values())
+    async def _give_back(self, api: AsyncApi, calls: list[types.CallToMake]) -> None:
+        if calls:
+            try:
+                await api.release_claims({"claims": [held(call) for call in calls]})
+            except (ApiError, Unreachable) as error:
+                log.warning("%d calls stay claimed for %s s: %s", len(calls), self._lease, error)
 
-    async def _calls_of(self, api: AsyncApi, session_id: str) -> list[types.WaitingCall]:
+    async def _renew(self, api: AsyncApi) -> None:
+        while True:
+            await asyncio.sleep(self._lease / 3)
+            claims = [held(call) for call in self._making.values()]
+            for at in range(0, len(claims), CLAIMED_MAX):
+                try:
+                    told = await api.renew_claims({"claims": claims[at : at + CLAIMED_MAX], "lease": self._lasting})
+                except (ApiError, Unreachable) as error:
+                    log.warning("cannot renew claims: %s", error)
+                    break
+                for claim in told.claims:
+                    if claim.status == "lost" and claim.call_id in self._making:
+                        log.warning("%s was given to another loop", claim.call_id)
+
+    async def _make(self, api: AsyncApi, call: types.CallToMake) -> None:
         try:
-            calls = [call async for call in api.list_waiting_calls(session_id)]
-        except NotFound:
-            return []
-        return [each for each in calls if each.wants == "answer" and each.waiting_on == "tool" and each.name in self._tools]
-
-    async def _make(self, api: AsyncApi, call: types.WaitingCall) -> None:
-        tool = self._tools[call.name]
-        entry = None
-        try:
-            async with self._slots:
-                if tool.repeat == "once" and self._journal:
-                    entry = self._journal.take(call.call_id)
-                    if entry is None:
-                        return
-                    # Another loop may have reported it since this one saw it wait.
-                    if not any(each.call_id == call.call_id for each in await self._calls_of(api, call.session_id)):
-                        entry.forget()
-                        return
-                result: types.ResultBody | None = entry.result if entry else None
-                if result is None and entry and entry.begun:
-                    result = {"call_id": call.call_id, "answers": "answer", "error": UNKNOWN_OUTCOME}
-                if result is None:
-                    if entry:
-                        entry.begin()
-                    result = await tool.result(call, self._threads)
-                    if entry:
-                        entry.end(result)
-                if await self._report(api, call, result) and entry:
-                    entry.forget()
+            await self._report(api, call, await self._tools[call.name].result(call, self._threads))
         except Exception:
             log.exception("%s could not be made", call.call_id)
         finally:
-            if entry:
-                entry.release()
             del self._making[call.call_id]
 
-    async def _report(self, api: AsyncApi, call: types.WaitingCall, result: types.ResultBody) -> bool:
-        """Whether the server has the result, or nobody wants it any longer."""
+    async def _report(self, api: AsyncApi, call: types.CallToMake, result: types.ResultBody) -> None:
+        """Until the server has the result, or nobody wants it any longer."""
         while True:
             try:
                 posted = (await api.post_tool_results(call.session_id, {"results": [result]})).results[0].status
+                if posted == "claim_lost":
+                    log.warning("the result of %s came too late: another loop has it", call.call_id)
                 if posted != "locked":
-                    return True
+                    return
             except NotFound:
-                return True
+                return
             except Invalid as error:
                 if "error" in result:
                     raise
-                result = {"call_id": call.call_id, "answers": "answer", "error": f"the result was refused: {error.detail}"}
+                error_text = f"the result was refused: {error.detail}"
+                result = {"call_id": call.call_id, "claim": call.claim, "answers": "answer", "error": error_text}
                 continue
             except (ApiError, Unreachable) as error:
                 log.warning("%s has a result that cannot be reported yet: %s", call.call_id, error)
                 if self._stopped or isinstance(error, Denied):
-                    return False
+                    return
             await asyncio.sleep(1.0)
 
     async def _pause(self, seconds: float) -> None:
@@ -326,10 +259,9 @@ class ToolLoop:
     """The same in a thread of its own, for the sync client. Functions are called in further threads."""
 
     def __init__(
-        self, settings: Settings, tools: Sequence[Tool[..., Any]], *, journal: str | PathLike[str] | Journal | None = None,
-        concurrency: int = 32,
+        self, settings: Settings, tools: Sequence[Tool[..., Any]], *, concurrency: int = 32, lease: float = LEASE,
     ) -> None:
-        self._inner = AsyncToolLoop(settings, tools, journal=journal, concurrency=concurrency)
+        self._inner = AsyncToolLoop(settings, tools, concurrency=concurrency, lease=lease)
         self._thread = threading.Thread(target=self._run, name="mainspring-tools", daemon=True)
         self._error: BaseException | None = None
 

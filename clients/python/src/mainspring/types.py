@@ -166,7 +166,7 @@ WhenFull = Literal["reject", "fifo"]
 """What happens when a note is added to a full list."""
 
 
-Code = Literal["agent.not_found", "auth.binding", "auth.forbidden", "auth.invalid", "auth.issuer_unavailable", "auth.missing", "auth.tenant_unknown", "blob.corrupt", "blob.not_found", "blob.too_large", "blob.unavailable", "budget.exceeded", "budget.no_price", "call.not_found", "context.cannot_fit", "idempotency.mismatch", "internal", "isolation.unavailable", "key.not_found", "lease.lost", "limit.bytes", "limit.exceeded", "limit.money", "limit.requests", "limit.sends", "limit.tokens", "llm.auth", "llm.bad_response", "llm.context_overflow", "llm.invalid_request", "llm.model_gone", "llm.rate_limited", "llm.refused", "llm.timeout", "llm.truncated", "llm.unavailable", "memory.not_found", "memory.unavailable", "output.invalid_json", "output.no_json", "output.schema_mismatch", "policy.denied", "policy.unavailable", "provider_key.no_seal", "provider_key.not_found", "provider_key.too_many", "request.host_not_allowed", "request.invalid", "request.method_not_allowed", "request.not_found", "request.origin_not_allowed", "request.too_large", "request.unsupported_media_type", "run.not_found", "send.deadline", "send.not_cancellable", "send.not_found", "send.worker_crash_limit", "session.busy", "session.closed", "session.not_found", "session.not_waiting", "skill.invalid", "skill.not_found", "spec.invalid", "store.denied", "store.schema_missing", "store.schema_newer", "store.unavailable", "tenant.erasing", "tenant.held", "tenant.name_taken", "tenant.not_empty", "tenant.not_found", "timer.invalid_schedule", "timer.not_armed", "timer.not_found", "tool.cancelled", "tool.denied", "tool.failed", "tool.interrupted", "tool.invalid_arguments", "tool.not_found", "tool.timeout", "tool.unknown_outcome", "webhook.delivery_not_found", "webhook.no_key", "webhook.not_found", "webhook.too_many", "workflow.branch_unmatched", "workflow.cancelled", "workflow.loop_exhausted", "workflow.node_not_found", "workflow.not_resumable", "workflow.quarantined", "workflow.ref_unresolved", "workflow.round_limit", "workflow.template", "workflow.timeout", "workflow.too_large"]
+Code = Literal["agent.not_found", "auth.binding", "auth.forbidden", "auth.invalid", "auth.issuer_unavailable", "auth.missing", "auth.tenant_unknown", "blob.corrupt", "blob.not_found", "blob.too_large", "blob.unavailable", "budget.exceeded", "budget.no_price", "call.not_found", "context.cannot_fit", "idempotency.mismatch", "internal", "isolation.unavailable", "key.not_found", "lease.lost", "limit.bytes", "limit.exceeded", "limit.money", "limit.requests", "limit.sends", "limit.tokens", "llm.auth", "llm.bad_response", "llm.context_overflow", "llm.invalid_request", "llm.model_gone", "llm.rate_limited", "llm.refused", "llm.timeout", "llm.truncated", "llm.unavailable", "memory.not_found", "memory.unavailable", "output.invalid_json", "output.no_json", "output.schema_mismatch", "policy.denied", "policy.unavailable", "provider_key.no_seal", "provider_key.not_found", "provider_key.too_many", "request.host_not_allowed", "request.invalid", "request.method_not_allowed", "request.not_found", "request.origin_not_allowed", "request.too_large", "request.unsupported_media_type", "run.not_found", "send.deadline", "send.not_cancellable", "send.not_found", "send.not_retryable", "send.worker_crash_limit", "session.busy", "session.closed", "session.not_found", "session.not_waiting", "skill.invalid", "skill.not_found", "spec.invalid", "store.denied", "store.schema_missing", "store.schema_newer", "store.unavailable", "tenant.erasing", "tenant.held", "tenant.name_taken", "tenant.not_empty", "tenant.not_found", "timer.invalid_schedule", "timer.not_armed", "timer.not_found", "tool.cancelled", "tool.denied", "tool.failed", "tool.interrupted", "tool.invalid_arguments", "tool.not_found", "tool.timeout", "tool.unknown_outcome", "webhook.delivery_not_found", "webhook.no_key", "webhook.not_found", "webhook.too_many", "workflow.branch_unmatched", "workflow.cancelled", "workflow.loop_exhausted", "workflow.node_not_found", "workflow.not_resumable", "workflow.quarantined", "workflow.ref_unresolved", "workflow.round_limit", "workflow.template", "workflow.timeout", "workflow.too_large"]
 """The codes of this release; a newer server may have others."""
 
 
@@ -512,6 +512,8 @@ class CallEvent(Model):
     """A tool call."""
     arguments: Any = None
     """Any JSON."""
+    at: datetime | None = None
+    """When its outcome was stored; only in events with an id."""
     id: str
     """The call."""
     name: str
@@ -522,10 +524,54 @@ class CallEvent(Model):
     """Its send."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CallToMake(Model):
+    """A call that the caller is to make, whose result it reports with `claim`."""
+    arguments: dict[str, Any]
+    """The arguments."""
+    attempt: int
+    """Which claim of the call this is, from 1: from 2 on, a program that had it may have made it."""
+    call_id: str
+    """The id with which its result is posted."""
+    claim: str
+    """What the result is reported with."""
+    claimed_until: datetime
+    """Until when nobody else gets it."""
+    deadline_at: datetime | None = None
+    """When a result is too late."""
+    name: str
+    """The tool's name."""
+    repeat: Repeat | str
+    """Whether the call may be made again after the caller died."""
+    requested_at: datetime
+    """When it was asked for."""
+    send_id: str
+    """The send that asks."""
+    session_id: str
+    """The session to whose `tool-results` it is posted."""
+
+
 class CancelRunBody(TypedDict, total=False):
     """Options of a cancellation."""
     reason: str | None
     """For people."""
+
+
+class ClaimBody(TypedDict, total=False):
+    """Calls that a program takes on."""
+    lease: str | None
+    """How long nobody else gets them, from 1 s to 1 h; 60 s when absent."""
+    limit: int | None
+    """At most this many calls, 1 to 100; 1 when absent."""
+    names: Required[Sequence[str]]
+    """The tools that it has, 1 to 64."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimedCalls(Model):
+    """The calls that the caller has now."""
+    calls: list[CallToMake]
+    """The longest waiting first; none if nothing waits."""
 
 
 class ContextBody(TypedDict, total=False):
@@ -614,6 +660,9 @@ class ExternalTool(TypedDict, total=False):
     """The JSON Schema of its arguments; any object when absent."""
     pool: str | None
     """The workers that sends of an agent with it run on."""
+    repeat: Repeat | None
+    """Whether a call may be made again after a program that claimed it died: `once` when absent, so that nobody makes
+    it again and the model is told that its outcome is unknown."""
     type: Required[Literal["external"]]
     """See its type."""
 
@@ -734,6 +783,14 @@ class ForkBody(TypedDict, total=False):
     """The last message to copy; by default the last one up to which every call has its result."""
     variables: Mapping[str, Any] | None
     """Replaces the values of the agent's variables."""
+
+
+class HeldClaim(TypedDict, total=False):
+    """A claim of the caller."""
+    call_id: Required[str]
+    """The call."""
+    claim: Required[str]
+    """What it was claimed with."""
 
 
 class HttpTool(TypedDict, total=False):
@@ -871,6 +928,29 @@ class Limits(TypedDict, total=False):
     """US dollars that the model calls that it begins in a minute may cost; others wait. Unlimited when absent."""
     usd_per_month: float | None
     """The same of a calendar month."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListEntry(Model):
+    """An entry of a list."""
+    author: str | None = None
+    """Who wrote it."""
+    created_at: datetime
+    """When it was written."""
+    id: int
+    """Its number in the list."""
+    kind: str | None = None
+    """Its kind."""
+    pinned: bool
+    """Whether it is never evicted."""
+    status: str | None = None
+    """Its status."""
+    text: str
+    """Its text."""
+    updated_at: datetime
+    """When it was last changed."""
+    version: int
+    """Counts its changes, from 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1091,6 +1171,9 @@ class NewSessionBody(TypedDict, total=False):
     """A session to create."""
     agent: str | AgentSpec | None
     """See its type."""
+    key: str | None
+    """The caller's own name for the session, 1 to 255 visible ASCII characters. The tenant has one session with it,
+    which is returned as it is if it exists; the name is free again once that is deleted."""
     metadata: Mapping[str, Any] | None
     """The creator's data: an object, at most 16 KiB of JSON."""
     variables: Mapping[str, Any] | None
@@ -1257,8 +1340,8 @@ class PostedResult(Model):
     call_id: str
     """The call."""
     status: Literal["accepted", "already_settled", "not_waiting", "unknown", "locked"] | str
-    """`accepted`, `already_settled`, `not_waiting`, `unknown`, or `locked`: another transaction has held its session
-    for long; nothing was stored, post it again later."""
+    """`accepted`, `already_settled`, `not_waiting`, `claim_lost`: someone else has the call, `unknown`, or `locked`:
+    another transaction has held its session for long; nothing was stored, post it again later."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1513,6 +1596,20 @@ class RecalledEvent(Model):
     """Tokens of them, estimated."""
 
 
+class ReleaseBody(TypedDict, total=False):
+    """Claims that are given up."""
+    claims: Required[Sequence[HeldClaim]]
+    """1 to 100."""
+
+
+class RenewBody(TypedDict, total=False):
+    """Claims that go on."""
+    claims: Required[Sequence[HeldClaim]]
+    """1 to 100."""
+    lease: str | None
+    """How long nobody else gets the calls, from now, from 1 s to 1 h; 60 s when absent."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ResetEvent(Model):
     """A new attempt starts."""
@@ -1534,6 +1631,8 @@ class ResultBody(TypedDict, total=False):
     with its result."""
     call_id: Required[str]
     """The call."""
+    claim: str | None
+    """What the caller claimed the call with. When absent, the result counts whoever has claimed the call."""
     content: str | Sequence[InputPart]
     """A text, or parts of text, pictures and files, which the model is shown."""
     digest: str | None
@@ -1590,6 +1689,8 @@ class RotateWebhookBody(TypedDict, total=False):
 @dataclass(frozen=True, kw_only=True)
 class RoundEvent(Model):
     """A model call."""
+    at: datetime | None = None
+    """When its outcome was stored; only in events with an id."""
     digest: str | None = None
     """Identifies the content of the model request: sha256: and 64 hexadecimal digits."""
     model: str
@@ -1846,6 +1947,17 @@ class SessionChangeBody(TypedDict, total=False):
     variables: Mapping[str, Any] | None
     """Replaces the values of the agent's variables. If absent, previous values are kept as far as a new agent declares
     them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionLists(Model):
+    """The lists that a session's agent keeps."""
+    board: list[ListEntry]
+    """The board of its tree of agents."""
+    notes: list[ListEntry]
+    """Its notes."""
+    todo: list[ListEntry]
+    """Its to-do list."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2269,6 +2381,25 @@ class TimerView(Model):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ToldClaim(Model):
+    """What became of one."""
+    call_id: str
+    """The call."""
+    claimed_until: datetime | None = None
+    """Until when nobody else gets the call, if it is `held`."""
+    status: str
+    """`held`, `released`, `lost` (someone else has the call), `already_settled`, `not_waiting`, `unknown`, or `locked`:
+    another transaction has held its session for long; try again later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToldClaims(Model):
+    """What became of claims, in order."""
+    claims: list[ToldClaim]
+    """See its type."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ToolCall(Model):
     """A function that the model asked for."""
     after: int | None = None
@@ -2355,10 +2486,14 @@ class WaitingCall(Model):
     """What the tool asks, if it `wants` a `reply`."""
     call_id: str
     """The id with which its result is posted."""
+    claimed_until: datetime | None = None
+    """Until when a program has it that claimed it; absent if none does."""
     deadline_at: datetime | None = None
     """When an answer is too late."""
     name: str
     """The tool's name."""
+    repeat: Repeat | str
+    """Whether the call may be made again after a program that claimed it died."""
     requested_at: datetime
     """When it was asked."""
     send_id: str

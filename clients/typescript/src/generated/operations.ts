@@ -36,6 +36,8 @@ export interface Operations {
   changeSession(args: { id: string; body: Schemas["SessionChangeBody"] }, options?: RequestOptions): Promise<Schemas["SessionView"]>;
   /** Changes a tenant's name or limits; schedulers follow within seconds */
   changeTenant(args: { id: string; body: Schemas["TenantChangeBody"] }, options?: RequestOptions): Promise<Schemas["Tenant"]>;
+  /** Takes on calls of external tools: nobody else gets them while the claims last */
+  claimCalls(args: { wait?: string; body: Schemas["ClaimBody"] }, options?: RequestOptions): Promise<Schemas["ClaimedCalls"]>;
   /** Refused: push notifications are not supported */
   createA2aPushConfig(args: { agent: string; task: string }, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** Stores the body under its SHA-256: 201, or 200 if it was stored before */
@@ -60,7 +62,7 @@ export interface Operations {
   createSendInSession(args: { id: string; wait?: string; body: Schemas["SendBody"] }, options?: RequestOptions): Promise<Schemas["AcceptedSend"]>;
   /** Accepts or rejects each of up to 1000 sends */
   createSends(args: { body: Schemas["BatchBody"] }, options?: RequestOptions): Promise<Schemas["BatchResults"]>;
-  /** Creates a session */
+  /** Creates a session, or returns the one with its `key` */
   createSession(args?: { body?: Schemas["NewSessionBody"] }, options?: RequestOptions): Promise<Schemas["SessionView"]>;
   /** Creates a tenant */
   createTenant(args: { body: Schemas["NewTenantBody"] }, options?: RequestOptions): Promise<Schemas["Tenant"]>;
@@ -164,6 +166,8 @@ export interface Operations {
    * next input
    */
   getSessionContext(args: { id: string; request?: boolean }, options?: RequestOptions): Promise<Schemas["Preview"]>;
+  /** The to-do list, the notes and the board that a session's agent works with */
+  getSessionLists(args: { id: string }, options?: RequestOptions): Promise<Schemas["SessionLists"]>;
   /** The cost of its model calls, and of those of the sessions below it, by model */
   getSessionUsage(args: { id: string }, options?: RequestOptions): Promise<Schemas["SessionUsageView"]>;
   /** A skill: `NAME` means its current version, `NAME@HASH` that version */
@@ -192,6 +196,10 @@ export interface Operations {
   listAgentVersions(args: { name: string; limit?: number; cursor?: string }, options?: RequestOptions): Promise<{ data: (Schemas["AgentVersion"])[]; next_cursor: string | null }>;
   /** Published agents, by name */
   listAgents(args?: { limit?: number; cursor?: string; archived?: boolean }, options?: RequestOptions): Promise<{ data: (Schemas["NamedAgent"])[]; next_cursor: string | null }>;
+  /** Calls of all sessions that wait for a person or a client, the longest waiting first */
+  listCalls(args?: { limit?: number; cursor?: string; waiting_on?: "human" | "tool"; name?: string }, options?: RequestOptions): Promise<{ data: (Schemas["WaitingCall"])[]; next_cursor: string | null }>;
+  /** The sessions that a session's agent created, newest first */
+  listChildren(args: { id: string; limit?: number; cursor?: string }, options?: RequestOptions): Promise<{ data: (Schemas["SessionView"])[]; next_cursor: string | null }>;
   /** Erasures of namespaces, newest first: when, by whom and how many, without names or texts */
   listErasures(args?: { limit?: number; cursor?: string; namespace?: string }, options?: RequestOptions): Promise<{ data: (Schemas["Erasure"])[]; next_cursor: string | null }>;
   /** Messages and results for a busy session, with their outcomes */
@@ -221,7 +229,7 @@ export interface Operations {
   /** Sends, newest first */
   listSends(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["SendStatus"] }, options?: RequestOptions): Promise<{ data: (Schemas["SendView"])[]; next_cursor: string | null }>;
   /** Sessions, newest first */
-  listSessions(args?: { limit?: number; cursor?: string; status?: Schemas["SessionStatus"]; agent?: string; metadata?: Record<string, string> }, options?: RequestOptions): Promise<{ data: (Schemas["SessionView"])[]; next_cursor: string | null }>;
+  listSessions(args?: { limit?: number; cursor?: string; status?: Schemas["SessionStatus"]; agent?: string; metadata?: Record<string, string>; key?: string }, options?: RequestOptions): Promise<{ data: (Schemas["SessionView"])[]; next_cursor: string | null }>;
   /** Skills by name */
   listSkills(args?: { limit?: number; cursor?: string }, options?: RequestOptions): Promise<Schemas["SkillList"]>;
   /** Tenants, by number */
@@ -268,8 +276,12 @@ export interface Operations {
   publishSkill(args: { body: Schemas["SkillBody"] | Body }, options?: RequestOptions): Promise<Schemas["SkillView"]>;
   /** Delivers an event again, under the same id */
   redeliverWebhook(args: { id: string; delivery_id: string }, options?: RequestOptions): Promise<Schemas["WebhookDelivery"]>;
+  /** Gives claims back: the calls were not made and go to the next program */
+  releaseClaims(args: { body: Schemas["ReleaseBody"] }, options?: RequestOptions): Promise<Schemas["ToldClaims"]>;
   /** Removes an alias of an agent */
   removeAgentAlias(args: { name: string; alias: string }, options?: RequestOptions): Promise<Schemas["NamedAgent"]>;
+  /** Keeps claims for longer */
+  renewClaims(args: { body: Schemas["RenewBody"] }, options?: RequestOptions): Promise<Schemas["ToldClaims"]>;
   /** Resumes what waits because of a paused agent */
   resumeAgent(args: { name: string }, options?: RequestOptions): Promise<void>;
   /** The rest of a stream of the Model Context Protocol that broke off, behind the event with the id in `Last-Event-ID` */
@@ -290,6 +302,8 @@ export interface Operations {
   retryNode(args: { id: string; path: string; wait?: string }, options?: RequestOptions): Promise<Schemas["RunView"]>;
   /** Runs again what failed, was cancelled or was never reached */
   retryRun(args: { id: string; wait?: string; body?: Schemas["RetryRunBody"] }, options?: RequestOptions): Promise<Schemas["RunView"]>;
+  /** Sends the same once more to the same session, if it failed or was cancelled */
+  retrySend(args: { id: string; wait?: string }, options?: RequestOptions): Promise<Schemas["AcceptedSend"]>;
   /** Revokes a key: it is refused everywhere within seconds, and streams under it end */
   revokeKey(args: { id: string }, options?: RequestOptions): Promise<void>;
   /** Replaces a key's secret; the new token is in this response only */
@@ -339,6 +353,7 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   changeOpenAiConversation: "POST /v1/conversations/{id} -j",
   changeSession: "PATCH /v1/sessions/{id} sj",
   changeTenant: "PATCH /v1/tenants/{id} sj",
+  claimCalls: "POST /v1/calls:claim kj",
   createA2aPushConfig: "POST /a2a/{agent}/tasks/{task}/pushNotificationConfigs -j",
   createBlob: "POST /v1/blobs sj application/octet-stream",
   createKey: "POST /v1/keys kj",
@@ -400,6 +415,7 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   getSend: "GET /v1/sends/{id} sj",
   getSession: "GET /v1/sessions/{id} sj",
   getSessionContext: "GET /v1/sessions/{id}/context sj",
+  getSessionLists: "GET /v1/sessions/{id}/lists sj",
   getSessionUsage: "GET /v1/sessions/{id}/usage sj",
   getSkill: "GET /v1/skills/{name} sj",
   getSkillFile: "GET /v1/skills/{name}/files/{path} st",
@@ -414,6 +430,8 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   listA2aTasks: "GET /a2a/{agent}/tasks sj",
   listAgentVersions: "GET /v1/agents/{name}/versions sj",
   listAgents: "GET /v1/agents sj",
+  listCalls: "GET /v1/calls sj",
+  listChildren: "GET /v1/sessions/{id}/children sj",
   listErasures: "GET /v1/memories/erasures sj",
   listInbox: "GET /v1/sessions/{id}/inbox sj",
   listKeys: "GET /v1/keys sj",
@@ -452,7 +470,9 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   publishAgent: "POST /v1/agents kj",
   publishSkill: "POST /v1/skills kj application/zip",
   redeliverWebhook: "POST /v1/webhooks/{id}/deliveries/{delivery_id}/redeliver sj",
+  releaseClaims: "POST /v1/calls:release -j",
   removeAgentAlias: "DELETE /v1/agents/{name}/aliases/{alias} sj",
+  renewClaims: "POST /v1/calls:renew -j",
   resumeAgent: "POST /v1/agents/{name}/resume sv",
   resumeMcp: "GET /mcp sj",
   resumePool: "POST /v1/pools/{name}/resume sv",
@@ -463,6 +483,7 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   resumeTool: "POST /v1/tools/{name}/resume sv",
   retryNode: "POST /v1/runs/{id}/nodes/{path}/retry -j",
   retryRun: "POST /v1/runs/{id}/retry -j",
+  retrySend: "POST /v1/sends/{id}/retry kj",
   revokeKey: "DELETE /v1/keys/{id} sv",
   rotateKey: "POST /v1/keys/{id}/rotate -j",
   rotateWebhook: "POST /v1/webhooks/{id}/rotate -j",

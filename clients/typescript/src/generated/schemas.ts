@@ -340,6 +340,8 @@ export interface Schemas {
   CallEvent: {
     /** Any JSON. */
     arguments?: unknown;
+    /** When its outcome was stored; only in events with an id. */
+    at?: string;
     /** The call. */
     id: string;
     /** The tool. */
@@ -349,6 +351,33 @@ export interface Schemas {
     /** Its send. */
     send_id: string;
   };
+  /** A call that the caller is to make, whose result it reports with `claim`. */
+  CallToMake: {
+    /** The arguments. */
+    arguments: {
+      [key: string]: unknown;
+    };
+    /** Which claim of the call this is, from 1: from 2 on, a program that had it may have made it. */
+    attempt: number;
+    /** The id with which its result is posted. */
+    call_id: string;
+    /** What the result is reported with. */
+    claim: string;
+    /** Until when nobody else gets it. */
+    claimed_until: string;
+    /** When a result is too late. */
+    deadline_at?: string | null;
+    /** The tool's name. */
+    name: string;
+    /** Whether the call may be made again after the caller died. */
+    repeat: Schemas["Repeat"];
+    /** When it was asked for. */
+    requested_at: string;
+    /** The send that asks. */
+    send_id: string;
+    /** The session to whose `tool-results` it is posted. */
+    session_id: string;
+  };
   /** Options of a cancellation. */
   CancelRunBody: {
     /** For people. */
@@ -356,6 +385,20 @@ export interface Schemas {
   };
   /** What to do with occurrences that did not fire when they were due. */
   CatchUp: "skip" | "once" | "all";
+  /** Calls that a program takes on. */
+  ClaimBody: {
+    /** How long nobody else gets them, from 1 s to 1 h; 60 s when absent. */
+    lease?: string | null;
+    /** At most this many calls, 1 to 100; 1 when absent. */
+    limit?: number | null;
+    /** The tools that it has, 1 to 64. */
+    names: string[];
+  };
+  /** The calls that the caller has now. */
+  ClaimedCalls: {
+    /** The longest waiting first; none if nothing waits. */
+    calls: Schemas["CallToMake"][];
+  };
   /** A typed part of a message. */
   ContentPart: Schemas["TextPart"] | Schemas["ReasoningPart"] | Schemas["ImagePart"] | Schemas["FilePart"];
   /** A hypothetical send. */
@@ -447,6 +490,7 @@ export interface Schemas {
     };
     /** The workers that sends of an agent with it run on. */
     pool?: string | null;
+    repeat?: Schemas["Repeat"] | null;
     type: "external";
   };
   /** What an agent remembers automatically. */
@@ -580,6 +624,13 @@ export interface Schemas {
     variables?: {
       [key: string]: unknown;
     } | null;
+  };
+  /** A claim of the caller. */
+  HeldClaim: {
+    /** The call. */
+    call_id: string;
+    /** What it was claimed with. */
+    claim: string;
   };
   /** An HTTP tool. */
   HttpTool: {
@@ -722,6 +773,27 @@ export interface Schemas {
     usd_per_minute?: number | null;
     /** The same of a calendar month. */
     usd_per_month?: number | null;
+  };
+  /** An entry of a list. */
+  ListEntry: {
+    /** Who wrote it. */
+    author?: string | null;
+    /** When it was written. */
+    created_at: string;
+    /** Its number in the list. */
+    id: number;
+    /** Its kind. */
+    kind?: string | null;
+    /** Whether it is never evicted. */
+    pinned: boolean;
+    /** Its status. */
+    status?: string | null;
+    /** Its text. */
+    text: string;
+    /** When it was last changed. */
+    updated_at: string;
+    /** Counts its changes, from 1. */
+    version: number;
   };
   /** A worker has claimed the send. */
   LiveEvent: {
@@ -932,6 +1004,11 @@ export interface Schemas {
   /** A session to create. */
   NewSessionBody: {
     agent?: null | string | Schemas["AgentSpec"];
+    /**
+     * The caller's own name for the session, 1 to 255 visible ASCII characters. The tenant has one session with it,
+     * which is returned as it is if it exists; the name is free again once that is deleted.
+     */
+    key?: string | null;
     /** The creator's data: an object, at most 16 KiB of JSON. */
     metadata?: {
       [key: string]: unknown;
@@ -1301,8 +1378,8 @@ export interface Schemas {
     /** The call. */
     call_id: string;
     /**
-     * `accepted`, `already_settled`, `not_waiting`, `unknown`, or `locked`: another transaction has held its session
-     * for long; nothing was stored, post it again later.
+     * `accepted`, `already_settled`, `not_waiting`, `claim_lost`: someone else has the call, `unknown`, or `locked`:
+     * another transaction has held its session for long; nothing was stored, post it again later.
      */
     status: "accepted" | "already_settled" | "not_waiting" | "unknown" | "locked";
   };
@@ -1537,6 +1614,18 @@ export interface Schemas {
   };
   /** What to do with a round that was open when its worker died. */
   Recovery: "auto" | "manual";
+  /** Claims that are given up. */
+  ReleaseBody: {
+    /** 1 to 100. */
+    claims: Schemas["HeldClaim"][];
+  };
+  /** Claims that go on. */
+  RenewBody: {
+    /** 1 to 100. */
+    claims: Schemas["HeldClaim"][];
+    /** How long nobody else gets the calls, from now, from 1 s to 1 h; 60 s when absent. */
+    lease?: string | null;
+  };
   /**
    * The effect of executing the same call twice. This alone decides whether a call that may have been made is made again:
    * after a worker crash, and after an attempt that failed. `keyed` when absent.
@@ -1560,6 +1649,8 @@ export interface Schemas {
     answers?: Schemas["Asked"] | null;
     /** The call. */
     call_id: string;
+    /** What the caller claimed the call with. When absent, the result counts whoever has claimed the call. */
+    claim?: string | null;
     /** A text, or parts of text, pictures and files, which the model is shown. */
     content?: string | Schemas["InputPart"][];
     /**
@@ -1615,6 +1706,8 @@ export interface Schemas {
   };
   /** A model call. */
   RoundEvent: {
+    /** When its outcome was stored; only in events with an id. */
+    at?: string;
     /** Identifies the content of the model request: sha256: and 64 hexadecimal digits. */
     digest?: string;
     /** The model. */
@@ -1880,6 +1973,15 @@ export interface Schemas {
     variables?: {
       [key: string]: unknown;
     } | null;
+  };
+  /** The lists that a session's agent keeps. */
+  SessionLists: {
+    /** The board of its tree of agents. */
+    board: Schemas["ListEntry"][];
+    /** Its notes. */
+    notes: Schemas["ListEntry"][];
+    /** Its to-do list. */
+    todo: Schemas["ListEntry"][];
   };
   /** The status of a session. Derived from its hot row and its sends, never stored. */
   SessionStatus: "idle" | "queued" | "running" | "waiting" | "closed";
@@ -2263,6 +2365,22 @@ export interface Schemas {
     /** When it last changed. */
     updated_at: string;
   };
+  /** What became of one. */
+  ToldClaim: {
+    /** The call. */
+    call_id: string;
+    /** Until when nobody else gets the call, if it is `held`. */
+    claimed_until?: string | null;
+    /**
+     * `held`, `released`, `lost` (someone else has the call), `already_settled`, `not_waiting`, `unknown`, or `locked`:
+     * another transaction has held its session for long; try again later.
+     */
+    status: string;
+  };
+  /** What became of claims, in order. */
+  ToldClaims: {
+    claims: Schemas["ToldClaim"][];
+  };
   /** A function that the model asked for. */
   ToolCall: {
     /** How many of the message's parts came before the call; all of them when absent. */
@@ -2351,10 +2469,14 @@ export interface Schemas {
     asks?: Schemas["Asks"] | null;
     /** The id with which its result is posted. */
     call_id: string;
+    /** Until when a program has it that claimed it; absent if none does. */
+    claimed_until?: string | null;
     /** When an answer is too late. */
     deadline_at?: string | null;
     /** The tool's name. */
     name: string;
+    /** Whether the call may be made again after a program that claimed it died. */
+    repeat: Schemas["Repeat"];
     /** When it was asked. */
     requested_at: string;
     /** The send that asks. */

@@ -163,6 +163,22 @@ class AsyncApi:
         """The content of a blob, or the part that `Range` names."""
         return await self._caller.call(Call("GET", f"/v1/blobs/{segment(sha256)}", as_bytes))
 
+    def list_calls(self, *, limit: int | None = None, cursor: str | None = None, waiting_on: Literal["human", "tool"] | None = None, name: str | None = None) -> AsyncPages[types.WaitingCall]:
+        """Calls of all sessions that wait for a person or a client, the longest waiting first."""
+        return AsyncPages(self._caller, Call("GET", "/v1/calls", as_page(types.WaitingCall), query={"limit": limit, "cursor": cursor, "waiting_on": waiting_on, "name": name}))
+
+    async def claim_calls(self, body: types.ClaimBody, *, wait: Duration | None = None, key: str | None = None) -> types.ClaimedCalls:
+        """Takes on calls of external tools: nobody else gets them while the claims last."""
+        return await self._caller.call(Call("POST", "/v1/calls:claim", as_model(types.ClaimedCalls), query={"wait": wait}, body=body, key=key, takes_key=True))
+
+    async def release_claims(self, body: types.ReleaseBody) -> types.ToldClaims:
+        """Gives claims back: the calls were not made and go to the next program."""
+        return await self._caller.call(Call("POST", "/v1/calls:release", as_model(types.ToldClaims), body=body))
+
+    async def renew_claims(self, body: types.RenewBody) -> types.ToldClaims:
+        """Keeps claims for longer."""
+        return await self._caller.call(Call("POST", "/v1/calls:renew", as_model(types.ToldClaims), body=body))
+
     async def get_info(self) -> dict[str, Any]:
         """Versions of this server and its database."""
         return await self._caller.call(Call("GET", "/v1/info", as_json))
@@ -315,16 +331,20 @@ class AsyncApi:
         """Cancels a send: at once, or at its worker's next safe point."""
         return await self._caller.call(Call("POST", f"/v1/sends/{segment(id)}/cancel", as_model(types.SendView), query={"wait": wait}))
 
+    async def retry_send(self, id: str, *, wait: Duration | None = None, key: str | None = None) -> types.AcceptedSend:
+        """Sends the same once more to the same session, if it failed or was cancelled."""
+        return await self._caller.call(Call("POST", f"/v1/sends/{segment(id)}/retry", as_model(types.AcceptedSend), query={"wait": wait}, key=key, takes_key=True))
+
     async def create_sends(self, body: types.BatchBody, *, key: str | None = None) -> types.BatchResults:
         """Accepts or rejects each of up to 1000 sends."""
         return await self._caller.call(Call("POST", "/v1/sends:batch", as_model(types.BatchResults), body=body, key=key, takes_key=True))
 
-    def list_sessions(self, *, limit: int | None = None, cursor: str | None = None, status: types.SessionStatus | None = None, agent: str | None = None, metadata: Mapping[str, str] | None = None) -> AsyncPages[types.SessionView]:
+    def list_sessions(self, *, limit: int | None = None, cursor: str | None = None, status: types.SessionStatus | None = None, agent: str | None = None, metadata: Mapping[str, str] | None = None, key: str | None = None) -> AsyncPages[types.SessionView]:
         """Sessions, newest first."""
-        return AsyncPages(self._caller, Call("GET", "/v1/sessions", as_page(types.SessionView), query={"limit": limit, "cursor": cursor, "status": status, "agent": agent, "metadata": metadata}))
+        return AsyncPages(self._caller, Call("GET", "/v1/sessions", as_page(types.SessionView), query={"limit": limit, "cursor": cursor, "status": status, "agent": agent, "metadata": metadata, "key": key}))
 
     async def create_session(self, body: types.NewSessionBody | None = None, *, key: str | None = None) -> types.SessionView:
-        """Creates a session."""
+        """Creates a session, or returns the one with its `key`."""
         return await self._caller.call(Call("POST", "/v1/sessions", as_model(types.SessionView), body=body, key=key, takes_key=True))
 
     async def delete_session(self, id: str) -> None:
@@ -351,6 +371,10 @@ class AsyncApi:
         """The whole output of a tool call."""
         return await self._caller.call(Call("GET", f"/v1/sessions/{segment(id)}/calls/{segment(call_id)}/output", as_text))
 
+    def list_children(self, id: str, *, limit: int | None = None, cursor: str | None = None) -> AsyncPages[types.SessionView]:
+        """The sessions that a session's agent created, newest first."""
+        return AsyncPages(self._caller, Call("GET", f"/v1/sessions/{segment(id)}/children", as_page(types.SessionView), query={"limit": limit, "cursor": cursor}))
+
     async def get_session_context(self, id: str, *, request: bool | None = None) -> types.Preview:
         """The request of a session's next model call: that of its first send that is not final, else everything before the
         next input."""
@@ -372,6 +396,10 @@ class AsyncApi:
     def list_inbox(self, id: str, *, limit: int | None = None, cursor: str | None = None, fate: Literal["pending"] | None = None) -> AsyncPages[types.InboxItem]:
         """Messages and results for a busy session, with their outcomes."""
         return AsyncPages(self._caller, Call("GET", f"/v1/sessions/{segment(id)}/inbox", as_page(types.InboxItem), query={"limit": limit, "cursor": cursor, "fate": fate}))
+
+    async def get_session_lists(self, id: str) -> types.SessionLists:
+        """The to-do list, the notes and the board that a session's agent works with."""
+        return await self._caller.call(Call("GET", f"/v1/sessions/{segment(id)}/lists", as_model(types.SessionLists)))
 
     def list_messages(self, id: str, *, limit: int | None = None, cursor: str | None = None, after: int | None = None, folded: bool | None = None) -> AsyncPages[types.Entry]:
         """The transcript by seq."""

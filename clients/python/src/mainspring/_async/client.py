@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import httpx
@@ -15,7 +14,7 @@ from .._decode import Duration, Model
 from .._http import Call, Settings, as_model, error_from
 from ..errors import ApiError, Unreachable
 from ..flow import Workflow
-from ..tools import AsyncToolLoop, Journal, Tool, Tools
+from ..tools import LEASE, AsyncToolLoop, Tool, Tools
 from .api import AsyncApi
 from .core import AsyncCaller
 from .handles import AsyncQuestion, AsyncRun, AsyncSend, AsyncSession, AsyncTimer, Input
@@ -62,7 +61,7 @@ class AsyncClient:
         """A session: the one with this id, or a new one, made with its first send.
 
         `agent` is a published one (`NAME`, `NAME@VERSION`, `NAME@ALIAS`) or what it is; `tools` of this process are
-        added to the latter. With a `key` there is one session for it, for the two days that the server keeps keys."""
+        added to the latter. With a `key` of yours it is the one session that has it, made if there is none."""
         new: types.NewSessionBody = {}
         if isinstance(agent, str):
             if tools:
@@ -77,7 +76,9 @@ class AsyncClient:
             new["variables"] = variables
         if metadata is not None:
             new["metadata"] = metadata
-        return AsyncSession(self, id, new, key)
+        if key is not None:
+            new["key"] = key
+        return AsyncSession(self, id, new)
 
     @overload
     def send(self, id: str, *, output: None = None) -> AsyncSend[str]: ...
@@ -145,12 +146,9 @@ class AsyncClient:
         return AsyncTimer(self, id)
 
     async def questions(self) -> AsyncIterator[AsyncQuestion]:
-        """What persons are asked in all sessions. One request for each session that waits."""
-        async for send in self.api.list_sends(status="waiting", limit=200):
-            if send.waiting_on == "human":
-                for question in await self.questions_of(send.session_id):
-                    if question.call.send_id == send.id:
-                        yield question
+        """What persons are asked in all sessions, the longest waiting first."""
+        async for call in self.api.list_calls(waiting_on="human", limit=200):
+            yield AsyncQuestion(self, call)
 
     @property
     def tool(self) -> Tools:
@@ -158,12 +156,12 @@ class AsyncClient:
         return self.tools
 
     def serve(
-        self, *tools: Tool[..., Any], journal: str | PathLike[str] | Journal | None = None, concurrency: int = 32
+        self, *tools: Tool[..., Any], concurrency: int = 32, lease: float = LEASE
     ) -> AsyncToolLoop:
         """A loop that makes the calls of these tools, of all that `client.tool` decorated if none is named.
 
-        See the README for what `repeat` and `journal` promise."""
-        return AsyncToolLoop(self._settings, tools or tuple(self.tools), journal=journal, concurrency=concurrency)
+        A call of a loop that died stays its own for `lease` seconds; see the README for what `repeat` promises then."""
+        return AsyncToolLoop(self._settings, tools or tuple(self.tools), concurrency=concurrency, lease=lease)
 
     # What handles share.
 

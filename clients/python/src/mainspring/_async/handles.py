@@ -191,8 +191,8 @@ class AsyncSend(Generic[T]):
 class AsyncSession:
     """A conversation. It is made with its first send, unless it has an id."""
 
-    def __init__(self, client: AsyncClient, id: str | None, new: types.NewSessionBody, key: str | None) -> None:
-        self._client, self._new, self._key = client, new, key
+    def __init__(self, client: AsyncClient, id: str | None, new: types.NewSessionBody) -> None:
+        self._client, self._new = client, new
         self.id: str | None = id
         self._making = asyncio.Lock()
 
@@ -204,7 +204,7 @@ class AsyncSession:
         if self.id is None:
             async with self._making:
                 if self.id is None:
-                    self.id = (await self._client.api.create_session(self._new, key=self._key)).id
+                    self.id = (await self._client.api.create_session(self._new)).id
         return self.id
 
     @overload
@@ -232,7 +232,7 @@ class AsyncSession:
         if output is not None:
             options["output_schema"] = schema_of(output)
         body: types.SendBody = {"input": input, "options": options} if options else {"input": input}
-        if self.id is None and self._key is None:
+        if self.id is None and "key" not in self._new:
             async with self._making:
                 if self.id is None:
                     new: types.SendAnywhereBody = {"input": input, "session": cast(types.SendSession, self._new)}
@@ -278,7 +278,7 @@ class AsyncSession:
         """A copy of it, up to a message."""
         body: types.ForkBody = {} if seq is None else {"seq": seq}
         made = await self._client.api.fork_session(await self.open(), body, key=key)
-        return AsyncSession(self._client, made.id, {}, None)
+        return AsyncSession(self._client, made.id, {})
 
     async def messages(self) -> AsyncPages[types.Message | types.FoldEntry]:
         """Its transcript."""

@@ -192,8 +192,8 @@ class Send(Generic[T]):
 class Session:
     """A conversation. It is made with its first send, unless it has an id."""
 
-    def __init__(self, client: Client, id: str | None, new: types.NewSessionBody, key: str | None) -> None:
-        self._client, self._new, self._key = client, new, key
+    def __init__(self, client: Client, id: str | None, new: types.NewSessionBody) -> None:
+        self._client, self._new = client, new
         self.id: str | None = id
         self._making = threading.Lock()
 
@@ -205,7 +205,7 @@ class Session:
         if self.id is None:
             with self._making:
                 if self.id is None:
-                    self.id = (self._client.api.create_session(self._new, key=self._key)).id
+                    self.id = (self._client.api.create_session(self._new)).id
         return self.id
 
     @overload
@@ -233,7 +233,7 @@ class Session:
         if output is not None:
             options["output_schema"] = schema_of(output)
         body: types.SendBody = {"input": input, "options": options} if options else {"input": input}
-        if self.id is None and self._key is None:
+        if self.id is None and "key" not in self._new:
             with self._making:
                 if self.id is None:
                     new: types.SendAnywhereBody = {"input": input, "session": cast(types.SendSession, self._new)}
@@ -279,7 +279,7 @@ class Session:
         """A copy of it, up to a message."""
         body: types.ForkBody = {} if seq is None else {"seq": seq}
         made = self._client.api.fork_session(self.open(), body, key=key)
-        return Session(self._client, made.id, {}, None)
+        return Session(self._client, made.id, {})
 
     def messages(self) -> Pages[types.Message | types.FoldEntry]:
         """Its transcript."""
