@@ -13,6 +13,7 @@ mod mysql;
 mod own_clients;
 mod packages;
 mod postgres;
+mod previous;
 mod process;
 mod redis;
 mod scratch;
@@ -63,13 +64,14 @@ Usage: cargo xtask COMMAND
   chart                            renders helm/mainspring, validates and scans it, installs it on a stub of a
                                    cluster, and looks through deploy/; installs helm, the schemas and the scanner
                                    in target/
-  stand-in [--binary FILE] [--previous FILE] [--burst COUNT] [--only CHAPTER]
+  stand-in [--binary FILE] [--previous FILE|release] [--burst COUNT] [--only CHAPTER]
                                    runs the chart's pods as processes of this machine, on servers of their own, and
                                    upgrades, scales, drains and breaks them under load; then walks
                                    docs/guides/production.md as written (the chapter `walk`); builds the binary unless
                                    one is given. With the program of the previous release it upgrades from that one,
-                                   goes back to it and upgrades again, under load; with COUNT sends at once, it
-                                   scales out and in
+                                   goes back to it and upgrades again, under load; `release` builds that one, of the
+                                   newest tag v… or, before the first release, of the last commit that landed; with
+                                   COUNT sends at once, it scales out and in
   ci                               test --require-all with lint and chart beside it, clients, versions --short";
 
 fn main() -> ExitCode {
