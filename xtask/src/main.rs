@@ -1,5 +1,5 @@
 //! The project's own tasks: `cargo xtask test | simulate | soak | lint | deps | deny | msrv |
-//! clients | fuzz | versions | chart | stand-in | ci`.
+//! clients | fuzz | versions | chart | stand-in | package | ci`.
 
 mod background;
 mod chart;
@@ -11,6 +11,7 @@ mod lint;
 mod msrv;
 mod mysql;
 mod own_clients;
+mod package;
 mod packages;
 mod postgres;
 mod previous;
@@ -72,7 +73,13 @@ Usage: cargo xtask COMMAND
                                    goes back to it and upgrades again, under load; `release` builds that one, of the
                                    newest tag v… or, before the first release, of the last commit that landed; with
                                    COUNT sends at once, it scales out and in
-  ci                               test --require-all with lint and chart beside it, clients, versions --short";
+  package [--binary FILE] [--untried]
+                                   builds the program that is published, and makes an archive, a Debian package, a wheel,
+                                   an npm package and an image of it in target/package/, with their hashes; makes them
+                                   once more, which has to give the same, installs each and starts what was installed,
+                                   unless --untried. With --binary it packs that program instead, and compresses little
+  ci                               test --require-all with lint and chart beside it, clients, versions --short, and
+                                   `package` of the program that the tests use";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -93,6 +100,9 @@ fn main() -> ExitCode {
         ["chart"] => chart::check(),
         ["stand-in", rest @ ..] => {
             stand_in::Options::parse(rest).and_then(|options| stand_in::check(&options))
+        }
+        ["package", rest @ ..] => {
+            package::Options::parse(rest).and_then(|options| package::run(&options))
         }
         ["ci"] => ci(),
         ["--help" | "-h" | "help"] => {
@@ -119,7 +129,7 @@ type Step = (&'static str, fn() -> anyhow::Result<()>);
     reason = "chores take the time that they take"
 )]
 fn ci() -> anyhow::Result<()> {
-    let steps: [Step; 3] = [
+    let steps: [Step; 4] = [
         ("test, lint and chart", || {
             test::run(&test::Options {
                 require_all: true,
@@ -130,6 +140,7 @@ fn ci() -> anyhow::Result<()> {
         }),
         ("clients", clients::check),
         ("versions", || versions::check(true)),
+        ("package", package::check),
     ];
     let mut times = Vec::new();
     for (name, step) in steps {
