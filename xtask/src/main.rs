@@ -1,5 +1,5 @@
 //! The project's own tasks: `cargo xtask test | simulate | soak | lint | deps | deny | msrv |
-//! clients | fuzz | versions | chart | stand-in | package | ci`.
+//! clients | fuzz | versions | chart | stand-in | package | release | ci`.
 
 mod background;
 mod chart;
@@ -17,6 +17,7 @@ mod postgres;
 mod previous;
 mod process;
 mod redis;
+mod release;
 mod scratch;
 mod server;
 mod simulate;
@@ -78,6 +79,8 @@ Usage: cargo xtask COMMAND
                                    an npm package and an image of it in target/package/, with their hashes; makes them
                                    once more, which has to give the same, installs each and starts what was installed,
                                    unless --untried. With --binary it packs that program instead, and compresses little
+  release VERSION [--binary FILE]  checks the changelog, all versions and that everything is committed, does `package`
+                                   and the registries' dry runs, and prints the commands that publish it
   ci                               test --require-all with lint and chart beside it, clients, versions --short, and
                                    `package` of the program that the tests use";
 
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
         ["package", rest @ ..] => {
             package::Options::parse(rest).and_then(|options| package::run(&options))
         }
+        ["release", rest @ ..] => release::check(rest),
         ["ci"] => ci(),
         ["--help" | "-h" | "help"] => {
             tools::say(USAGE);
