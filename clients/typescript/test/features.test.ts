@@ -13,8 +13,8 @@ import { z } from "zod";
 import {
   ApiError, Client, flow, Invalid, InvalidValue, NotFound, RunCancelled, RunFailed, webhooks, type Question,
   type Schemas, type Send,
-} from "mainspring";
-import { fileJournal } from "mainspring/node";
+} from "@mainspring/client";
+import { fileJournal } from "@mainspring/client/node";
 import { Server, Stub } from "./server.js";
 
 let server: Server;

@@ -1,8 +1,8 @@
 // A tool loop in a process of its own, as the scenarios start it. Argument: what it does, as JSON.
 
 import { appendFileSync } from "node:fs";
-import { Client, type Repeat } from "mainspring";
-import { fileJournal } from "mainspring/node";
+import { Client, type Repeat } from "@mainspring/client";
+import { fileJournal } from "@mainspring/client/node";
 
 export interface LoopArguments {
   url: string;
