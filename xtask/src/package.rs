@@ -20,6 +20,7 @@ use sha2::{Digest as _, Sha256};
 
 use self::contents::Contents;
 use self::tree::Effort;
+pub(crate) use self::trials::dry_runs;
 use crate::{packages, process, tools};
 
 /// The most bytes of what is published.
@@ -149,19 +150,16 @@ impl Packages {
         ]
     }
 
-    /// Writes them to an empty folder, with the hash of each.
+    /// Writes them to an empty folder, with their hashes.
     fn write(&self, folder: &Path) -> anyhow::Result<()> {
         if folder.exists() {
             std::fs::remove_dir_all(folder)?;
         }
         std::fs::create_dir_all(folder)?;
-        let mut sums = String::new();
         for (name, bytes) in self.all() {
             std::fs::write(folder.join(name), bytes)?;
-            writeln!(sums, "{}  {name}", sha256(bytes))?;
         }
-        std::fs::write(folder.join(SUMS), sums)?;
-        Ok(())
+        sums(folder)
     }
 
     /// Fails if another build of the same is not the same, to the byte.
@@ -201,6 +199,25 @@ impl Packages {
         let _ = writeln!(lines, "the image is {}", self.image.digest);
         lines
     }
+}
+
+/// Writes the hash of each package in a folder beside them, as `sha256sum` does.
+pub(crate) fn sums(folder: &Path) -> anyhow::Result<()> {
+    let mut lines = Vec::new();
+    for file in std::fs::read_dir(folder)? {
+        let file = file?;
+        let name = file.file_name().to_string_lossy().into_owned();
+        if name != SUMS {
+            lines.push((name, sha256(&std::fs::read(file.path())?)));
+        }
+    }
+    lines.sort();
+    let mut sums = String::new();
+    for (name, hash) in lines {
+        writeln!(sums, "{hash}  {name}")?;
+    }
+    std::fs::write(folder.join(SUMS), sums)?;
+    Ok(())
 }
 
 /// The SHA-256 of bytes, in hexadecimal.

@@ -8,12 +8,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::process::run;
-use crate::{package, packages, tools};
+use crate::{own_clients, package, packages, tools};
 
 /// What a release of this version begins with.
 const CHANGELOG: &str = "CHANGELOG.md";
 
-/// Checks, builds and packs a version, and prints what is left to do: nothing is tagged, pushed or published here. With a
+/// Checks, builds and packs a version and the clients, and prints what is left to do: nothing is tagged, pushed or published here. With a
 /// program it is a rehearsal, which packs that one.
 pub(crate) fn check(words: &[&str]) -> anyhow::Result<()> {
     let (version, binary) = match *words {
@@ -47,6 +47,11 @@ pub(crate) fn check(words: &[&str]) -> anyhow::Result<()> {
         None => package::Options::default(),
     })?;
     let folder = packages::target()?.join("package");
+    let clients = packages::target()?.join("clients");
+    std::fs::create_dir_all(&clients)?;
+    own_clients::pack(&clients, &folder)?;
+    package::dry_runs(&folder)?;
+    package::sums(&folder)?;
     std::fs::write(folder.join("NOTES.md"), notes)?;
     tools::say(&what_is_left(&tag, &folder, &crates));
     Ok(())
@@ -65,7 +70,7 @@ fn what_is_left(tag: &str, folder: &Path, crates: &[String]) -> String {
     );
     lines.extend([
         format!("twine upload {folder}/*.whl"),
-        format!("npm publish {folder}/*.tgz"),
+        format!("for package in {folder}/*.tgz; do npm publish \"$package\"; done"),
         format!("skopeo copy oci-archive:{folder}/mainspring-*-oci-*.tar docker://REGISTRY/mainspring:VERSION"),
     ]);
     format!(

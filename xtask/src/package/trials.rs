@@ -44,6 +44,7 @@ pub(super) fn run_all(contents: &Contents, made: &Packages, folder: &Path) -> an
             container(contents, &folder.join(&made.image.name))
         }),
     ];
+    dry_runs(folder)?;
     for (name, trial) in trials {
         let tried = trial().with_context(|| name.to_owned())?;
         tools::say(&format!("xtask: {name}: {}", tried.shown()));
@@ -52,6 +53,30 @@ pub(super) fn run_all(contents: &Contents, made: &Packages, folder: &Path) -> an
         }
     }
     Ok(())
+}
+
+/// Asks what the registries of Python and Node ask of every wheel and npm package in a folder. Nothing is published.
+pub(crate) fn dry_runs(folder: &Path) -> anyhow::Result<()> {
+    for file in fs::read_dir(folder)? {
+        let file = file?.path();
+        let extension = file.extension().unwrap_or_default();
+        if extension == "whl" {
+            let mut twine = Command::new(python()?);
+            run(twine.args(["-m", "twine", "check", "--strict"]).arg(&file))?;
+        } else if extension == "tgz" {
+            let mut npm = Command::new(needed("npm", &["nodejs", "npm"])?);
+            run(npm.args(["publish", "--dry-run", "--silent"]).arg(&file))?;
+        }
+    }
+    Ok(())
+}
+
+/// A Python that has what checks wheels and lists.
+fn python() -> anyhow::Result<PathBuf> {
+    let folder = installed(&target()?.join("tools"), "wheel", &PYTHON, |folder| {
+        python_environment(folder, &PYTHON)
+    })?;
+    Ok(folder.join("bin/python"))
 }
 
 type Trial<'a> = (&'a str, &'a dyn Fn() -> anyhow::Result<Tried>);
@@ -238,7 +263,6 @@ fn npm(file: &Path) -> anyhow::Result<Tried> {
         command.env("npm_config_update_notifier", "false");
         command
     };
-    run(npm().args(["publish", "--dry-run", "--silent"]).arg(file))?;
     let (installed, ()) =
         timed(|| run(npm().args(["install", "--offline", "--silent"]).arg(file)))?;
     let mut npx = npm();
