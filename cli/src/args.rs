@@ -230,6 +230,11 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Writes a man page for each command
+    Man {
+        /// Folder to write to; made if it is missing
+        folder: PathBuf,
+    },
 }
 
 impl Command {

@@ -15,6 +15,7 @@ mod erase;
 mod follow;
 mod keys;
 mod lists;
+mod man;
 mod memories;
 mod migrate;
 mod moves;
@@ -120,6 +121,7 @@ pub(crate) fn run(
         Command::Bench(args) => bench::run(args, format),
         Command::RunTools => asking(run_tools::run()),
         Command::Completions { shell } => completions::run(*shell),
+        Command::Man { folder } => man::run(folder),
     }
 }
 

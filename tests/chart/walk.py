@@ -2,7 +2,7 @@
 
 From an empty folder to two tenants, a scaled pool, a board with figures in it and a restored backup. Each block of the
 page is run in its order, in one environment, once what a reader replaces is replaced (`Walk.places`). kubectl, helm and
-docker are programs that tell this process what they were asked; every other program is the real one.
+skopeo are programs that tell this process what they were asked; every other program is the real one.
 
 Run by `cargo xtask stand-in`, from the top of the sources.
 """
@@ -72,7 +72,7 @@ class Walk:
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler(self))
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        for program in ("kubectl", "helm", "docker"):
+        for program in ("kubectl", "helm", "skopeo"):
             path = os.path.join(self.bin, program)
             with open(path, "w") as file:
                 file.write(SHIM.format(python=sys.executable, url=f"http://127.0.0.1:{server.server_address[1]}"))
@@ -147,8 +147,9 @@ class Walk:
 
     # --- what the programs do that are not the real ones
 
-    def docker(self, words, folder):
-        return (0, "") if words[0] in ("build", "push") else (1, f"docker {words}")
+    def skopeo(self, words, folder):
+        is_copy = len(words) == 3 and words[0] == "copy" and words[1].startswith("oci-archive:") and words[2].startswith("docker://")
+        return (0, "") if is_copy else (1, f"skopeo {words}")
 
     def helm(self, words, folder):
         assert words[:2] == ["-n", "agents"] and words[3] == "mainspring", words

@@ -1,5 +1,5 @@
 //! The project's own tasks: `cargo xtask test | simulate | soak | lint | deps | deny | msrv |
-//! clients | fuzz | versions | chart | stand-in | ci`.
+//! clients | fuzz | versions | chart | stand-in | package | release | ci`.
 
 mod background;
 mod chart;
@@ -11,10 +11,13 @@ mod lint;
 mod msrv;
 mod mysql;
 mod own_clients;
+mod package;
 mod packages;
 mod postgres;
+mod previous;
 mod process;
 mod redis;
+mod release;
 mod scratch;
 mod server;
 mod simulate;
@@ -63,14 +66,23 @@ Usage: cargo xtask COMMAND
   chart                            renders helm/mainspring, validates and scans it, installs it on a stub of a
                                    cluster, and looks through deploy/; installs helm, the schemas and the scanner
                                    in target/
-  stand-in [--binary FILE] [--previous FILE] [--burst COUNT] [--only CHAPTER]
+  stand-in [--binary FILE] [--previous FILE|release] [--burst COUNT] [--only CHAPTER]
                                    runs the chart's pods as processes of this machine, on servers of their own, and
                                    upgrades, scales, drains and breaks them under load; then walks
                                    docs/guides/production.md as written (the chapter `walk`); builds the binary unless
                                    one is given. With the program of the previous release it upgrades from that one,
-                                   goes back to it and upgrades again, under load; with COUNT sends at once, it
-                                   scales out and in
-  ci                               test --require-all with lint and chart beside it, clients, versions --short";
+                                   goes back to it and upgrades again, under load; `release` builds that one, of the
+                                   newest tag v… or, before the first release, of the last commit that landed; with
+                                   COUNT sends at once, it scales out and in
+  package [--binary FILE] [--untried]
+                                   builds the program that is published, and makes an archive, a Debian package, a wheel,
+                                   an npm package and an image of it in target/package/, with their hashes; makes them
+                                   once more, which has to give the same, installs each and starts what was installed,
+                                   unless --untried. With --binary it packs that program instead, and compresses little
+  release VERSION [--binary FILE]  checks the changelog, all versions and that everything is committed, does `package`
+                                   and the registries' dry runs, and prints the commands that publish it
+  ci                               test --require-all with lint and chart beside it, clients, versions --short, and
+                                   `package` of the program that the tests use";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -92,6 +104,10 @@ fn main() -> ExitCode {
         ["stand-in", rest @ ..] => {
             stand_in::Options::parse(rest).and_then(|options| stand_in::check(&options))
         }
+        ["package", rest @ ..] => {
+            package::Options::parse(rest).and_then(|options| package::run(&options))
+        }
+        ["release", rest @ ..] => release::check(rest),
         ["ci"] => ci(),
         ["--help" | "-h" | "help"] => {
             tools::say(USAGE);
@@ -117,7 +133,7 @@ type Step = (&'static str, fn() -> anyhow::Result<()>);
     reason = "chores take the time that they take"
 )]
 fn ci() -> anyhow::Result<()> {
-    let steps: [Step; 3] = [
+    let steps: [Step; 4] = [
         ("test, lint and chart", || {
             test::run(&test::Options {
                 require_all: true,
@@ -128,6 +144,7 @@ fn ci() -> anyhow::Result<()> {
         }),
         ("clients", clients::check),
         ("versions", || versions::check(true)),
+        ("package", package::check),
     ];
     let mut times = Vec::new();
     for (name, step) in steps {

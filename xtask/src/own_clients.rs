@@ -1,7 +1,7 @@
 //! The project's own clients, in `clients/`: what is generated is current, types hold in strict mode, packages
 //! build and install, and their tests pass against the built binary.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::packages::{installed, needed, python_environment};
@@ -44,6 +44,17 @@ pub(crate) fn check(work: &Path, binary: &Path) -> anyhow::Result<()> {
     joined.1.map_err(|_| anyhow::anyhow!("a panic"))?
 }
 
+/// Builds the package of each client into a folder.
+pub(crate) fn pack(work: &Path, folder: &Path) -> anyhow::Result<()> {
+    run(Command::new(python_with(work)?.join("bin/python"))
+        .args(["-m", "build", "--no-isolation", "--wheel", "--outdir"])
+        .arg(folder)
+        .current_dir(PYTHON_CLIENT))?;
+    install_typescript()?;
+    let folder = folder.display().to_string();
+    npm(&["pack", "--silent", "--pack-destination", &folder])
+}
+
 fn check_typescript(binary: &Path) -> anyhow::Result<()> {
     install_typescript()?;
     run(Command::new(needed("npm", &["nodejs", "npm"])?)
@@ -60,13 +71,17 @@ fn python_generator(arguments: &[&str]) -> anyhow::Result<()> {
         .args(arguments))
 }
 
+/// The Python environment with everything that the checks need.
+fn python_with(work: &Path) -> anyhow::Result<PathBuf> {
+    installed(work, "python-client", &PYTHON, |folder| {
+        python_environment(folder, &PYTHON)
+    })
+}
+
 /// The checks use the package that was built, not its sources.
 fn check_python(work: &Path, binary: &Path) -> anyhow::Result<()> {
     python_generator(&["--check"])?;
-    let environment = installed(work, "python-client", &PYTHON, |folder| {
-        python_environment(folder, &PYTHON)
-    })?;
-    let python = environment.join("bin/python");
+    let python = python_with(work)?.join("bin/python");
     let module = |module: &str, arguments: &[&str]| {
         let mut command = Command::new(&python);
         run(command

@@ -1,21 +1,21 @@
 //! Runs the chart's pods as processes of this machine, on private servers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
 
 use crate::process::{self, run};
-use crate::{chart, packages, postgres, redis, tools};
+use crate::{chart, packages, postgres, previous, redis, tools};
 
 /// The options of `cargo xtask stand-in`.
 #[derive(Debug, Default)]
 pub(crate) struct Options<'a> {
     /// The program that the containers run; built if none is given.
     binary: Option<&'a Path>,
-    /// The program of the previous release. With it, only upgrades from it and back to it are
-    /// tested.
-    previous: Option<&'a Path>,
+    /// The program of the previous release, or `release` to build it. With it, only upgrades from it
+    /// and back to it are tested.
+    previous: Option<&'a str>,
     /// The number of sends in a burst, which scales the workers out and in. With it, nothing else
     /// is done.
     burst: Option<&'a str>,
@@ -26,14 +26,17 @@ pub(crate) struct Options<'a> {
 /// The chapter that follows docs/guides/production.md.
 const WALK: &str = "walk";
 
+/// What stands for the program of the previous release where none is given.
+const PREVIOUS: &str = "release";
+
 impl<'a> Options<'a> {
-    /// Reads `--binary FILE`, `--previous FILE`, `--burst COUNT` and `--only CHAPTER`.
+    /// Reads `--binary FILE`, `--previous FILE` or `--previous release`, `--burst COUNT` and `--only CHAPTER`.
     pub(crate) fn parse(words: &[&'a str]) -> anyhow::Result<Self> {
         let mut options = Self::default();
         for pair in words.chunks(2) {
             match *pair {
                 ["--binary", file] => options.binary = Some(file.as_ref()),
-                ["--previous", file] => options.previous = Some(file.as_ref()),
+                ["--previous", file] => options.previous = Some(file),
                 ["--burst", count] => options.burst = Some(count),
                 ["--only", chapter] => options.only = Some(chapter),
                 _ => bail!(
@@ -83,8 +86,11 @@ pub(crate) fn check(options: &Options<'_>) -> anyhow::Result<()> {
         return walk();
     }
     let mut cluster = program("cluster");
-    if let Some(previous) = options.previous {
-        cluster.arg("--previous").arg(previous);
+    if let Some(program) = options.previous {
+        cluster.arg("--previous").arg(match program {
+            PREVIOUS => previous::binary()?,
+            file => PathBuf::from(file),
+        });
     }
     if let Some(burst) = options.burst {
         cluster.arg("--burst").arg(burst);

@@ -16,7 +16,7 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 /** The most bytes of the client in a page, minified and compressed. */
 const BUNDLE_MAX = 20_000;
 
-const PROGRAM = `import { Client, flow, webhooks, type Answer } from "mainspring";
+const PROGRAM = `import { Client, flow, webhooks, type Answer } from "@mainspring/client";
 const client = new Client({ url: SERVER, timeout: "30s" });
 const answer: Answer<string> = await client.session().sendAndWait("hello from an empty folder");
 const stream = client.send(answer.send.id).stream();
@@ -55,12 +55,12 @@ try {
   }
 
   const options = { bundle: true, minify: true, platform: "browser", target: "es2022", write: false, absWorkingDir: folder };
-  const whole = await build({ ...options, format: "esm", stdin: { contents: 'export * from "mainspring";', resolveDir: folder } });
+  const whole = await build({ ...options, format: "esm", stdin: { contents: 'export * from "@mainspring/client";', resolveDir: folder } });
   const bytes = gzipSync(whole.outputFiles[0].contents, { level: 9 }).length;
   assert.ok(bytes <= BUNDLE_MAX, `${bytes} bytes`);
 
   const main = `(async () => { ${program.replace(/^import .*$/m, "").replace("export {};", "")} })()`;
-  const contents = `import { Client, flow, webhooks } from "mainspring";\nglobalThis.result = ${main};`;
+  const contents = `import { Client, flow, webhooks } from "@mainspring/client";\nglobalThis.result = ${main};`;
   const page = await build({ ...options, format: "iife", stdin: { contents, resolveDir: folder }, define: { SERVER: JSON.stringify(server.url) } });
   const web = {
     AbortController, AbortSignal, Blob, Headers, ReadableStream, Request, Response, TextDecoder, TextEncoder, URL, URLSearchParams, atob,

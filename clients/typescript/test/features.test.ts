@@ -9,7 +9,7 @@ import { z } from "zod";
 import {
   ApiError, Client, flow, Invalid, InvalidValue, NotFound, RunCancelled, RunFailed, webhooks, type Question,
   type Schemas, type Send,
-} from "mainspring";
+} from "@mainspring/client";
 import { Server, Stub } from "./server.js";
 
 let server: Server;

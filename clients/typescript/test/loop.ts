@@ -1,7 +1,7 @@
 // A tool loop in a process of its own, as the scenarios start it. Argument: what it does, as JSON.
 
 import { appendFileSync } from "node:fs";
-import { Client, type Repeat } from "mainspring";
+import { Client, type Repeat } from "@mainspring/client";
 
 export interface LoopArguments {
   url: string;

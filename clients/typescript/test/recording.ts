@@ -1,6 +1,6 @@
 // A recorded send: two rounds, a tool, a takeover in mid-answer, characters of two units.
 
-import type { SendEvent } from "mainspring";
+import type { SendEvent } from "@mainspring/client";
 import { frame } from "./server.js";
 
 export const ID = "snd_00000000000000000000000000000001";

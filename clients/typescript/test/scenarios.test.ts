@@ -11,7 +11,7 @@ import {
   ApiError, Client, Conflict, Denied, Invalid, Limited, NotFound, SendCancelled, SendFailed, TimeoutError, Unavailable,
   Unexpected, Unreachable, Waiting, type Answer, type Duration, type Question, type Schemas, type Send, type SendEvent,
   type Stream,
-} from "mainspring";
+} from "@mainspring/client";
 import type { LoopArguments } from "./loop.js";
 import { frame, Server, Stub, type Request } from "./server.js";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, mock, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
-import { Client, Denied, NotFound, SendFailed, Unexpected, Unreachable, type Send, type SendEvent } from "mainspring";
+import { Client, Denied, NotFound, SendFailed, Unexpected, Unreachable, type Send, type SendEvent } from "@mainspring/client";
 import { bound, fake, hurry, json, problem, stream, type Asked } from "./fake.js";
 import { COMPLETED, ID, isSaid, QUEUED, RECORDING, recorded, TEXT } from "./recording.js";
 

@@ -7,7 +7,7 @@ import { W3CTraceContextPropagator } from "@opentelemetry/core";
 import {
   ApiError, Client, Conflict, Denied, Invalid, Limited, NotFound, TimeoutError, Unavailable, Unexpected, Unreachable,
   type ClientOptions,
-} from "mainspring";
+} from "@mainspring/client";
 import { bound, fake, hurry, json, problem, stream, type Asked } from "./fake.js";
 import { COMPLETED, ID, QUEUED } from "./recording.js";
 

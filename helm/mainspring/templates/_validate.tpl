@@ -1,7 +1,7 @@
 {{/* What a schema cannot say: each `fail` names the value and what to do. */}}
 {{- define "mainspring.validate" -}}
 {{- if not .Values.image.repository }}
-{{- fail "image.repository: name where you pushed the image of deploy/Dockerfile, like registry.example.com/mainspring" }}
+{{- fail "image.repository: name where you pushed the image of `cargo xtask package`, like registry.example.com/mainspring" }}
 {{- end }}
 {{- if not .Values.database.existingSecret }}
 {{- fail "database.existingSecret: name a Secret with the database's URL under the key database_url (database.key names another)" }}

@@ -131,6 +131,26 @@ fn completions_are_printed_for_each_shell() {
 }
 
 #[test]
+fn each_command_has_a_man_page_and_hidden_ones_have_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pages = folder.path().join("pages");
+    let ended = run(&[], &["man", pages.to_str().expect("UTF-8")]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let page = |name: &str| std::fs::read_to_string(pages.join(name));
+    let of_list = page("mainspring-sessions-list.1").expect("of a command of a command");
+    assert!(
+        of_list.contains("mainspring\\-sessions\\-list"),
+        "{of_list}"
+    );
+    assert!(page("mainspring-run-tools.1").is_err());
+    let whole = page("mainspring.1").expect("of the program");
+    assert!(whole.contains("mainspring\\-dev(1)"), "{whole}");
+    let file = run(&[], &["man", "/dev/null/pages"]);
+    assert_eq!(file.code, 1);
+    assert!(file.stderr.contains("/dev/null/pages"), "{}", file.stderr);
+}
+
+#[test]
 fn a_misspelt_variable_is_refused_by_every_command() {
     for command in [&["--print-config"][..], &["workers"], &["dev"]] {
         let ended = run(&[("MAINSPRING_WORKR_CONCURRENCY", "3")], command);
