@@ -1,6 +1,7 @@
 //! The command line.
 
 mod agents;
+mod imports;
 mod memories;
 mod pauses;
 mod provider_keys;
@@ -19,6 +20,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use mainspring_shared::time::Span;
 
 pub(crate) use self::agents::{AgentsCommand, ApplyArgs};
+pub(crate) use self::imports::{ImportArgs, ImportFrom};
 pub(crate) use self::memories::MemoriesCommand;
 pub(crate) use self::pauses::{PauseArgs, PausedArgs, PausedKind};
 pub(crate) use self::provider_keys::ProviderKeysCommand;
@@ -159,10 +161,14 @@ pub(crate) enum Command {
         #[arg(long)]
         no_sessions: bool,
     },
-    /// Imports a tenant's export; what already exists is not changed
+    /// Imports a tenant's export, or conversations of another system; what already exists is not changed
+    #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
     Import {
         /// The export; - reads it from stdin
-        file: PathBuf,
+        #[arg(required = true)]
+        file: Option<PathBuf>,
+        #[command(subcommand)]
+        from: Option<ImportFrom>,
     },
     /// Lists, creates, rotates and revokes API keys
     #[command(subcommand)]

@@ -56,6 +56,7 @@ fn hidden(mut arguments: Vec<OsString>) -> (Vec<OsString>, BTreeMap<String, OsSt
         let (flag, value) = match text.split_once('=') {
             Some((flag, value)) if URLS.contains(&flag) => (Some(flag), value),
             _ if after.is_some_and(|flag| URLS.contains(&flag)) => (None, text),
+            _ if is_source(&arguments[..place], text) => (None, text),
             _ => continue,
         };
         if !has_password(value) {
@@ -66,6 +67,12 @@ fn hidden(mut arguments: Vec<OsString>) -> (Vec<OsString>, BTreeMap<String, OsSt
         arguments[place] = shown.into();
     }
     (arguments, taken)
+}
+
+/// Whether an argument is the database that an import reads.
+fn is_source(before: &[OsString], text: &str) -> bool {
+    let imports = before.iter().skip(1).any(|argument| argument == "import");
+    imports && text.starts_with("postgres") && text.contains("://")
 }
 
 /// Whether a URL may have a password: in its user information, or among its parameters.
@@ -115,6 +122,15 @@ mod tests {
         assert_eq!(taken.len(), 2);
         let back = revealed(shown.clone(), |name| taken.get(name).cloned());
         assert_eq!(back, given);
+        let given = list(&[
+            "mainspring",
+            "import",
+            "langgraph",
+            "postgres://u:secret@h/d",
+        ]);
+        let (source, taken) = hidden(given.clone());
+        assert_eq!(source[3], SHOWN);
+        assert_eq!(revealed(source, |name| taken.get(name).cloned()), given);
         // The second start takes nothing out, and so does not start once more.
         assert_eq!(hidden(shown.clone()), (shown, BTreeMap::new()));
     }

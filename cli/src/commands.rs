@@ -13,6 +13,7 @@ mod diff;
 mod doctor;
 mod erase;
 mod follow;
+mod imports;
 mod keys;
 mod lists;
 mod man;
@@ -46,6 +47,7 @@ mod worker;
 mod wrap;
 
 use std::future::Future;
+use std::path::Path;
 
 use crate::config::Config;
 use tokio::runtime::{Builder, Runtime};
@@ -88,7 +90,13 @@ pub(crate) fn run(
             let client = Client::new(config)?;
             asking(transfers::export(file.as_deref(), !no_sessions, client))
         }
-        Command::Import { file } => asking(transfers::import(file, format, Client::new(config)?)),
+        Command::Import {
+            from: Some(from), ..
+        } => asking(imports::run(from, format, Client::new(config)?)),
+        Command::Import { file, .. } => {
+            let file = file.as_deref().unwrap_or(Path::new("-"));
+            asking(transfers::import(file, format, Client::new(config)?))
+        }
         Command::Keys(args) => asking(keys::run(args, format, Client::new(config)?)),
         Command::ProviderKeys(args) => {
             asking(provider_keys::run(args, format, Client::new(config)?))

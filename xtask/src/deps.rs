@@ -12,6 +12,8 @@ const WALLS: &[(&str, &[&str])] = &[
     (
         "sqlx*",
         &[
+            // Databases of others, which it only reads.
+            "mainspring-importers",
             "mainspring-store-mysql",
             "mainspring-store-placed",
             "mainspring-store-postgres",
