@@ -58,7 +58,7 @@ pub(super) async fn children(
         return Err(Error::session_not_found().into());
     }
     let mut below = app.store.list_children(key).await?;
-    below.sort_unstable_by(|a, b| b.session.cmp(&a.session));
+    below.sort_unstable_by_key(|child| std::cmp::Reverse(child.session));
     let begin = Begin {
         cursor: query.cursor,
         limit: query.limit.0,

@@ -320,15 +320,13 @@ fn answer(
     match decision(posted, call) {
         Decision::None => {
             let asks = call.filter(|call| !call.asked.is_empty() && call.result.is_none());
-            match asks.filter(|_| posted.error.is_none()) {
-                Some(call) => reply(checks, place, posted, call),
-                None => {
-                    let result = bounded(result(checks, place, posted, call));
-                    match posted.claim {
-                        Some(token) => CallAnswer::Report { token, result },
-                        None => CallAnswer::Result(result),
-                    }
-                }
+            if let Some(call) = asks.filter(|_| posted.error.is_none()) {
+                return reply(checks, place, posted, call);
+            }
+            let result = bounded(result(checks, place, posted, call));
+            match posted.claim {
+                Some(token) => CallAnswer::Report { token, result },
+                None => CallAnswer::Result(result),
             }
         }
         Decision::Given => CallAnswer::Approve,

@@ -42,7 +42,7 @@ const CALLS_MAX: u32 = 100;
 const TRIES: u32 = 8;
 
 /// How long claims last when a request does not say so, and at most.
-const LEASE: Duration = Duration::from_secs(60);
+const LEASE: Duration = Duration::from_mins(1);
 const LEASE_MAX: Duration = Duration::from_hours(1);
 const LEASE_MIN: Duration = Duration::from_secs(1);
 
