@@ -38,6 +38,7 @@ mod respond;
 mod router;
 mod run;
 mod runs;
+mod secrets;
 mod sends;
 mod sessions;
 mod skills;
