@@ -24,7 +24,7 @@ pub(crate) async fn run(
             output::list(format, &COLUMNS, &rows)
         }
         SecretsCommand::Show { name } => {
-            let request = Request::get(&path(name));
+            let request = Request::get(path(name));
             output::object(format, &client.ask(request).await?)
         }
         SecretsCommand::Set {

@@ -11,7 +11,6 @@ use mainspring_shared::error::Code;
 use mainspring_shared::provider_key::{
     PROVIDERS_MAX, ProviderKeyRecord, check_key, check_provider, hint,
 };
-use mainspring_shared::store;
 use mainspring_shared::store::{ListProviderKeys, SetProviderKey};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::secret;
@@ -157,7 +156,7 @@ pub(super) async fn list(
 async fn keys(
     app: &Api,
     query: ListProviderKeys,
-) -> Result<(Vec<ProviderKeyRecord>, bool), store::Error> {
+) -> Result<(Vec<ProviderKeyRecord>, bool), Error> {
     let ListProviderKeys { tenant, limit, .. } = query;
     let mut page = app.store.list_provider_keys(query).await?;
     let is_secret = |key: &ProviderKeyRecord| secret::name_of(&key.provider).is_some();

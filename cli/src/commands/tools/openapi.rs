@@ -327,13 +327,11 @@ impl Maker<'_> {
                 parts.required.push(json!(argument));
             }
         }
-        let names = path
+        let mut names = path
             .split('{')
             .skip(1)
             .filter_map(|rest| rest.split('}').next());
-        if let Some(missing) = names
-            .into_iter()
-            .find(|name| !parts.properties.contains_key(*name))
+        if let Some(missing) = names.find(|name| !parts.properties.contains_key(*name))
         {
             return Err(format!("{missing:?} in its path is no parameter"));
         }

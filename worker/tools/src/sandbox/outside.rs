@@ -71,6 +71,7 @@ struct WireCaller {
     /// are derived from stay in the worker.
     keys: BTreeMap<String, Vec<Hidden>>,
     /// The secrets that the agent's own tools name.
+    #[serde(default)]
     secrets: BTreeMap<String, WireHeld>,
     allow_private: Vec<String>,
     timeout: Duration,
@@ -369,7 +370,7 @@ mod tests {
     fn wire(agent: &serde_json::Value) -> String {
         let agent: AgentSpec = serde_json::from_value(agent.clone()).expect("an agent");
         let held = Held {
-            value: "of-its-tool".to_owned(),
+            value: "its-tools-own".to_owned(),
             hosts: Vec::new(),
         };
         let secrets = BTreeMap::from([("key".to_owned(), held)]);
@@ -380,7 +381,7 @@ mod tests {
             "whsec_",
             "of-mine",
             "of-another",
-            "of-its-tool",
+            "its-tools-own",
         ] {
             assert!(!shown.contains(secret), "{shown}");
         }
@@ -407,6 +408,7 @@ mod tests {
             http.contains(&key(own, TenantId(2))) && !http.contains("of-"),
             "{http}"
         );
+        assert!(http.contains("its-tools-own"), "{http}");
         for (at, tenant) in [(own, TenantId(1)), (other, TenantId(2))] {
             assert!(!http.contains(&key(at, tenant)), "{http}");
         }
