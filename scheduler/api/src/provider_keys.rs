@@ -153,10 +153,7 @@ pub(super) async fn list(
 }
 
 /// A page of keys for providers, without the tenant's secrets, which stand among them.
-async fn keys(
-    app: &Api,
-    query: ListProviderKeys,
-) -> Result<(Vec<ProviderKeyRecord>, bool), Error> {
+async fn keys(app: &Api, query: ListProviderKeys) -> Result<(Vec<ProviderKeyRecord>, bool), Error> {
     let ListProviderKeys { tenant, limit, .. } = query;
     let mut page = app.store.list_provider_keys(query).await?;
     let is_secret = |key: &ProviderKeyRecord| secret::name_of(&key.provider).is_some();

@@ -331,8 +331,7 @@ impl Maker<'_> {
             .split('{')
             .skip(1)
             .filter_map(|rest| rest.split('}').next());
-        if let Some(missing) = names.find(|name| !parts.properties.contains_key(*name))
-        {
+        if let Some(missing) = names.find(|name| !parts.properties.contains_key(*name)) {
             return Err(format!("{missing:?} in its path is no parameter"));
         }
         parts.url = format!("{base}{path}");
@@ -341,7 +340,7 @@ impl Maker<'_> {
     }
 
     /// The parameters of an operation; its own take the place of those of its path.
-    fn parameters(&self, of: &Operation<'_>) -> Vec<&Value> {
+    fn parameters<'v>(&'v self, of: &'v Operation<'_>) -> Vec<&'v Value> {
         let mut all: Vec<&Value> = Vec::new();
         for place in [of.item, of.own] {
             for parameter in place["parameters"].as_array().into_iter().flatten() {
