@@ -7,11 +7,13 @@ mod pauses;
 mod provider_keys;
 mod replay;
 mod runs;
+mod secrets;
 mod sends;
 mod sessions;
 mod skills;
 mod tenants;
 mod timers;
+mod tools;
 mod webhooks;
 
 use std::path::PathBuf;
@@ -26,11 +28,13 @@ pub(crate) use self::pauses::{PauseArgs, PausedArgs, PausedKind};
 pub(crate) use self::provider_keys::ProviderKeysCommand;
 pub(crate) use self::replay::ReplayArgs;
 pub(crate) use self::runs::{RunArgs, RunsCommand};
+pub(crate) use self::secrets::SecretsCommand;
 pub(crate) use self::sends::{SendsCommand, Verdict};
 pub(crate) use self::sessions::{PruneArgs, SessionsCommand};
 pub(crate) use self::skills::SkillsCommand;
 pub(crate) use self::tenants::{BindingArgs, KeysCommand, TenantsCommand, TermsArgs};
 pub(crate) use self::timers::{NewTimerArgs, TimersCommand};
+pub(crate) use self::tools::{ImportToolsArgs, ToolsCommand};
 pub(crate) use self::webhooks::WebhooksCommand;
 
 const EXIT_CODES: &str = "\
@@ -176,6 +180,9 @@ pub(crate) enum Command {
     /// Sets, lists and removes a tenant's own keys for model providers
     #[command(subcommand)]
     ProviderKeys(ProviderKeysCommand),
+    /// Sets, lists and removes secrets of a tenant for its HTTP tools
+    #[command(subcommand)]
+    Secrets(SecretsCommand),
     /// Lists, shows, creates, updates and deletes tenants
     #[command(subcommand)]
     Tenants(TenantsCommand),
@@ -215,8 +222,11 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Checks the configuration, database, schema, workers, Redis, providers, MCP servers and clock
     Doctor(DoctorArgs),
-    /// Lists built-in tools with their presets and requirements
+    /// Lists built-in tools with their presets and requirements, or makes tools of an API
+    #[command(args_conflicts_with_subcommands = true)]
     Tools {
+        #[command(subcommand)]
+        command: Option<ToolsCommand>,
         /// Lists the tools of the server's workers instead, by pool
         #[arg(long)]
         workers: bool,

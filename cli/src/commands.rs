@@ -29,6 +29,7 @@ mod run;
 mod run_tools;
 mod runs;
 mod scheduler;
+mod secrets;
 mod send;
 mod sends;
 mod serve;
@@ -52,7 +53,7 @@ use std::path::Path;
 use crate::config::Config;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::args::{Command, ConfigCommand, Format, SkillsCommand, TenantsCommand};
+use crate::args::{Command, ConfigCommand, Format, SkillsCommand, TenantsCommand, ToolsCommand};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::{output, settings};
@@ -101,6 +102,7 @@ pub(crate) fn run(
         Command::ProviderKeys(args) => {
             asking(provider_keys::run(args, format, Client::new(config)?))
         }
+        Command::Secrets(args) => asking(secrets::run(args, format, Client::new(config)?)),
         Command::Webhooks(args) => asking(webhooks::run(args, format, Client::new(config)?)),
         Command::Tenants(TenantsCommand::Move { tenant, to, abort }) => {
             let to = to.as_deref().filter(|_| !abort);
@@ -122,8 +124,12 @@ pub(crate) fn run(
         Command::Diff(args) => asking(diff::run(args, format, config)),
         Command::Replay(args) => replay::run(args, format),
         Command::Doctor(args) => asking(doctor::run(args, format, config)),
-        Command::Tools { workers: false } => tools::run(format),
-        Command::Tools { workers: true } => asking(lists::tools(format, Client::new(config)?)),
+        Command::Tools {
+            command: Some(ToolsCommand::Import(args)),
+            ..
+        } => tools::import(args),
+        Command::Tools { workers: false, .. } => tools::run(format),
+        Command::Tools { workers: true, .. } => asking(lists::tools(format, Client::new(config)?)),
         Command::SigningKey(args) => signing_key::run(args, config),
         Command::Config(ConfigCommand::Default) => output::raw(settings::MANUAL),
         Command::Bench(args) => bench::run(args, format),

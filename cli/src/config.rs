@@ -26,7 +26,9 @@ pub(crate) use blobs::{BlobStore, BlobsConfig};
 pub(crate) use memory::{EmbeddingsConfig, MemoryServer};
 pub(crate) use oidc::OidcIssuer;
 pub(crate) use provider::{Provider, ProviderKind, extra, rule_settings};
-pub(crate) use tools::{HooksConfig, McpServer, ShellKind, SkillsConfig, ToolsConfig};
+pub(crate) use tools::{
+    HooksConfig, McpServer, OwnSecret, SearchEngine, ShellKind, SkillsConfig, ToolsConfig,
+};
 pub(crate) use validate::{Backend, Purpose};
 
 const HTTP: &[&str] = &["http", "https"];
@@ -123,6 +125,8 @@ settings! {
         hooks: HooksConfig = HooksConfig::default();
         /// MCP servers by name.
         mcp: BTreeMap<String, McpServer> = BTreeMap::new();
+        /// Secrets of the operator's own HTTP tools, by name.
+        tool_secrets: BTreeMap<String, OwnSecret> = BTreeMap::new();
         /// What makes vectors for the memory.
         embeddings: EmbeddingsConfig = EmbeddingsConfig::default();
         /// Providers of memory behind URLs, by name.
@@ -148,7 +152,7 @@ choice! {
 
 /// All known keys.
 fn keys() -> Keys {
-    let components: [&[Key]; 14] = [
+    let components: [&[Key]; 15] = [
         Config::KEYS,
         TelemetrySettings::KEYS,
         BlobsConfig::KEYS,
@@ -160,6 +164,7 @@ fn keys() -> Keys {
         SkillsConfig::KEYS,
         HooksConfig::KEYS,
         McpServer::KEYS,
+        OwnSecret::KEYS,
         EmbeddingsConfig::KEYS,
         MemoryServer::KEYS,
         OidcIssuer::KEYS,
@@ -201,6 +206,7 @@ impl Config {
             skills: layers.settings(),
             hooks: layers.settings(),
             mcp: layers.named("mcp", "mcp.*"),
+            tool_secrets: layers.named("tool_secrets", "tool_secrets.*"),
             embeddings: layers.settings(),
             memory: layers.named("memory", "memory.*"),
             oidc: layers.named("oidc", "oidc.*"),

@@ -189,7 +189,8 @@ pub(crate) fn next_of(code: Code) -> String {
         Code::WebhookNotFound => "`mainspring webhooks list` shows what exists",
         Code::WebhookDeliveryNotFound => "`mainspring webhooks deliveries ID` shows what exists",
         Code::ProviderKeyNotFound => "`mainspring provider-keys list` shows what exists",
-        Code::WebhookNoKey | Code::ProviderKeyNoSeal => {
+        Code::SecretNotFound => "`mainspring secrets list` shows what exists",
+        Code::WebhookNoKey | Code::ProviderKeyNoSeal | Code::SecretNoSeal => {
             "set MAINSPRING_SECRETS_KEY on schedulers and workers to the output of `openssl rand \
              -base64 32`"
         }

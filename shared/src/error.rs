@@ -117,6 +117,12 @@ codes! {
     ProviderKeyTooMany = "provider_key.too_many", Conflict, 409;
     /// The server has no key to seal a provider's key.
     ProviderKeyNoSeal = "provider_key.no_seal", Conflict, 409;
+    /// The tenant has no secret of this name.
+    SecretNotFound = "secret.not_found", NotFound, 404;
+    /// The tenant has the maximum number of secrets.
+    SecretTooMany = "secret.too_many", Conflict, 409;
+    /// The server has no key to seal a secret.
+    SecretNoSeal = "secret.no_seal", Conflict, 409;
     /// No run has this id.
     RunNotFound = "run.not_found", NotFound, 404;
     /// No skill has this name, or it has no version with this hash.

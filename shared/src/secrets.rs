@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use percent_encoding::percent_decode_str;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// The replacement for a secret.
 const HIDDEN: &str = "[redacted]";
@@ -21,6 +21,29 @@ const CREDENTIAL_BYTES_MIN: usize = 8;
 
 /// Minimum length of a secret in bytes: shorter ones occur in any text.
 const BYTES_MIN: usize = 6;
+
+/// Minimum length of the begin of a secret in bytes that is hidden where a text was cut.
+const BEGIN_BYTES_MIN: usize = 4;
+
+/// What is encoded in a URL, from all to as little as `encodeURIComponent` does.
+const URL_SETS: [&AsciiSet; 3] = [
+    NON_ALPHANUMERIC,
+    &NON_ALPHANUMERIC
+        .remove(b'-')
+        .remove(b'.')
+        .remove(b'_')
+        .remove(b'~'),
+    &NON_ALPHANUMERIC
+        .remove(b'-')
+        .remove(b'.')
+        .remove(b'_')
+        .remove(b'~')
+        .remove(b'!')
+        .remove(b'*')
+        .remove(b'\'')
+        .remove(b'(')
+        .remove(b')'),
+];
 
 /// Secrets given to someone outside that must not be shown to anyone else, in every form in which
 /// they are sent.
@@ -69,6 +92,68 @@ impl Secrets {
             }
         }
         self
+    }
+
+    /// Adds a value in each form in which whoever was sent it may quote it: as it is, and as it is written in JSON, HTML,
+    /// URLs, hexadecimal digits, and base64 of any text that contains it.
+    #[must_use]
+    pub fn and_encoded(mut self, value: &str) -> Self {
+        self.add(value);
+        let json = value.replace('\\', "\\\\").replace('"', "\\\"");
+        self.add(&json);
+        self.add(&json.replace('/', "\\/"));
+        let html = value
+            .replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;");
+        self.add(&html);
+        self.add(&html.replace('"', "&quot;").replace('\'', "&#39;"));
+        for set in URL_SETS {
+            let encoded = utf8_percent_encode(value, set).to_string();
+            for form in [lower_hex(&encoded), encoded] {
+                self.add(&form.replace("%20", "+"));
+                self.add(&form);
+            }
+        }
+        let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
+        self.add(&hex.to_ascii_uppercase());
+        self.add(&hex);
+        for shift in 0..3 {
+            let shifted = [&[0; 2][..shift], value.as_bytes()].concat();
+            // Only the characters that nothing around the value has a part in.
+            let within = (shift * 8).div_ceil(6)..shifted.len() * 8 / 6;
+            for engine in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
+                let encoded = engine.encode(&shifted);
+                self.add(encoded.get(within.clone()).unwrap_or_default());
+            }
+        }
+        self
+    }
+
+    /// Replaces all of them in a text, and nothing else.
+    #[must_use]
+    pub fn replaced(&self, text: &str) -> String {
+        self.0
+            .iter()
+            .fold(text.to_owned(), |text, (secret, instead)| {
+                if text.contains(secret.as_str()) {
+                    text.replace(secret.as_str(), instead)
+                } else {
+                    text
+                }
+            })
+    }
+
+    /// The end of a text that was cut, without the begin of a secret that the cut went through.
+    #[must_use]
+    pub fn end_before<'t>(&self, text: &'t str) -> &'t str {
+        let begins = self.0.iter().filter_map(|(secret, _)| {
+            let lengths = (BEGIN_BYTES_MIN..secret.len()).rev();
+            let mut begins = lengths.filter_map(|length| secret.get(..length));
+            begins.find(|begin| text.ends_with(begin)).map(str::len)
+        });
+        let hidden = begins.max().unwrap_or_default();
+        &text[..text.len() - hidden]
     }
 
     fn add_login(&mut self, login: &str) {
@@ -276,6 +361,19 @@ pub fn split_login(url: &str) -> (String, Option<String>) {
     (format!("{scheme}://{}", &rest[at + 1..]), Some(login))
 }
 
+/// The same with its hexadecimal digits in lower case.
+fn lower_hex(encoded: &str) -> String {
+    let mut pieces = encoded.split('%');
+    let mut whole = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (digits, rest) = piece.split_at(piece.len().min(2));
+        whole.push('%');
+        whole.push_str(&digits.to_ascii_lowercase());
+        whole.push_str(rest);
+    }
+    whole
+}
+
 /// Percent-decodes a part of a URL; unchanged if the result is not text.
 fn decoded(part: &str) -> String {
     let text = percent_decode_str(part).decode_utf8();
@@ -298,6 +396,45 @@ mod tests {
         );
         assert_eq!(format!("{secrets:?}"), "Secrets(3)");
         assert_eq!(Secrets::default().hidden("as it is"), "as it is");
+    }
+
+    #[test]
+    fn a_value_is_hidden_however_it_is_quoted() {
+        let value = "s\"cret/+ke&y? 01";
+        let secrets = Secrets::default().and_encoded(value);
+        let json = serde_json::to_string(value).expect("a text");
+        let percent = utf8_percent_encode(value, NON_ALPHANUMERIC).to_string();
+        let mut quoted = vec![
+            value.to_owned(),
+            json.trim_matches('"').to_owned(),
+            json.trim_matches('"').replace('/', "\\/"),
+            percent.to_lowercase(),
+            percent.replace("%20", "+"),
+            percent,
+            "s&quot;cret/+ke&amp;y? 01".to_owned(),
+        ];
+        for around in ["", "a", "ab", "user:", "a longer text: "] {
+            for behind in ["", "b", "bc"] {
+                let text = format!("{around}{value}{behind}");
+                quoted.push(STANDARD.encode(&text));
+                quoted.push(URL_SAFE_NO_PAD.encode(&text));
+            }
+        }
+        for quoted in quoted {
+            let said = secrets.replaced(&format!("not with {quoted}!"));
+            assert!(said.contains("[redacted]"), "{quoted}: {said}");
+            assert!(!said.contains("cret"), "{quoted}: {said}");
+        }
+        let kept = "Bearer of news, Basic training";
+        assert_eq!(secrets.replaced(kept), kept);
+    }
+
+    #[test]
+    fn where_a_text_was_cut_no_begin_of_a_secret_is_left() {
+        let secrets = Secrets::default().and_encoded("0123456789");
+        assert_eq!(secrets.end_before("it is 01234567"), "it is ");
+        assert_eq!(secrets.end_before("it is 012"), "it is 012");
+        assert_eq!(secrets.end_before("it is"), "it is");
     }
 
     #[test]

@@ -7,7 +7,9 @@ mod inquiry;
 mod preset;
 mod published;
 mod question;
+pub mod request;
 pub mod schema;
+pub mod secret;
 
 pub use bounds::{bounded, digest_part, name_whole, named_whole};
 pub use call::{

@@ -34,7 +34,7 @@ pub(crate) async fn run(
             key_env,
             key_file,
         } => {
-            let key = key(key_env.as_deref(), key_file.as_deref())?;
+            let key = hidden(("key", key_env.as_deref(), key_file.as_deref()))?;
             let body = json!({ "key": key.trim() });
             let request = Request::new(Method::PUT, path(provider)).body(body);
             output::object(format, &client.ask(request).await?)
@@ -50,12 +50,16 @@ fn path(provider: &str) -> String {
     format!("/v1/provider-keys/{}", segment(provider))
 }
 
-/// Reads the key; never from an argument, which other users of the machine could see.
-fn key(variable: Option<&str>, file: Option<&Path>) -> Result<String, Failure> {
-    let unreadable = |what: &str, error: &dyn std::fmt::Display| {
+/// Reads a key or another value; never from an argument, which other users of the machine could see.
+pub(super) fn hidden(
+    (what, variable, file): (&str, Option<&str>, Option<&Path>),
+) -> Result<String, Failure> {
+    let unreadable = |place: &str, error: &dyn std::fmt::Display| {
         usage_text(
-            format!("{what} cannot be read: {error}"),
-            "the key is read from stdin, or from --key-env VARIABLE or --key-file FILE",
+            format!("{place} cannot be read: {error}"),
+            format!(
+                "the {what} is read from stdin, or from --{what}-env VARIABLE or --{what}-file FILE"
+            ),
         )
     };
     if let Some(name) = variable {

@@ -38,6 +38,17 @@ settings! {
         signing_secret: Option<Secret> => Key::secret("tools.signing_secret");
         /// Hosts of tools whose requests are signed for all tenants alike.
         signing_hosts: Vec<String> => Key::list("tools.signing_hosts");
+        /// The engine that `web_search` asks; there is no such tool when absent.
+        search: Option<SearchEngine> => Key::choice("tools.search", SearchEngine::WORDS);
+        /// The address of the engine; its vendor's own when absent.
+        search_url: Option<String> => Key::url("tools.search_url", HTTP);
+        /// The key that the engine asks for.
+        search_key: Option<Secret> => Key::secret("tools.search_key");
+        /// Whether `web_fetch` follows the rules that sites have for robots.
+        fetch_robots: bool = true => Key::switch("tools.fetch_robots");
+        /// How long `web_fetch` may take for a page.
+        fetch_timeout: Duration = Duration::from_secs(30)
+            => Key::span("tools.fetch_timeout", MS, DAY);
         /// How long one attempt of a tool behind a URL may take unless it says otherwise.
         timeout: Duration = Duration::from_mins(1) => Key::span("tools.timeout", MS, DAY);
     }
@@ -52,6 +63,29 @@ choice! {
         Local = "local",
         /// As the argument of a sandbox.
         Template = "template",
+    }
+}
+
+choice! {
+    /// A search engine.
+    pub(crate) enum SearchEngine {
+        /// A server of `SearXNG`.
+        Searxng = "searxng",
+        /// The Brave Search API.
+        Brave = "brave",
+        /// Tavily.
+        Tavily = "tavily",
+    }
+}
+
+settings! {
+    /// A secret of the operator's own HTTP tools.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct OwnSecret {
+        /// Its value.
+        value: Option<Secret> => Key::secret("tool_secrets.*.value");
+        /// The hosts that it may be sent to.
+        hosts: Vec<String> => Key::list("tool_secrets.*.hosts");
     }
 }
 

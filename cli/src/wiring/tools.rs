@@ -4,16 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{Backend, Config, McpServer, ShellKind};
+use crate::config::{Backend, Config, McpServer, SearchEngine, ShellKind};
 use mainspring_runtime::{Environment, Lifecycle};
 use mainspring_shared::entropy::Entropy;
+use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
+use mainspring_shared::tool::secret;
 use mainspring_tools::HttpPolicy;
 use mainspring_tools::agents::workflow;
-use mainspring_tools::http::{Caller, CallerSettings};
+use mainspring_tools::http::{Caller, CallerSettings, Vault};
 use mainspring_tools::mcp::{HeaderSources, OAuthSettings, Pool, ServerSettings, Transport};
 use mainspring_tools::skills::Shelf;
-use mainspring_tools::{agents, builtin, memory, skills};
+use mainspring_tools::web::{Engine, SearchSettings, WebSettings};
+use mainspring_tools::{agents, builtin, memory, skills, web};
 use mainspring_worker::hook::Hooks;
 use mainspring_worker::llm::Secret;
 use mainspring_worker::memory::Memories;
@@ -21,6 +24,7 @@ use mainspring_worker::tool::Tools;
 
 use super::depot;
 use super::memories::ANYWHERE;
+use super::webhooks::sealer;
 use crate::failure::{Exit, Failure, usage, usage_text};
 
 /// How HTTP tools and hooks are called.
@@ -40,14 +44,56 @@ fn caller_settings(
     }
 }
 
-fn caller(
+/// The secrets that HTTP tools may name.
+fn vault(
     config: &Config,
-    by: (Duration, &[String]),
+    store: &Arc<dyn Store>,
     clock: &Arc<dyn Clock>,
-    entropy: &Arc<dyn Entropy>,
-) -> Result<Caller, Failure> {
-    let caller = caller_settings(config, by);
-    Caller::new(&caller, clock.clone(), entropy.clone()).map_err(usage)
+) -> Result<Vault, Failure> {
+    const HOW: &str = "give its value and its hosts, like [\"api.example\"]";
+    let mut own = BTreeMap::new();
+    for (name, settings) in &config.tool_secrets {
+        let wrong = |what: &str| usage_text(format!("[tool_secrets.{name}] {what}"), HOW);
+        if !secret::is_name(name) {
+            return Err(wrong(
+                "has a name of other than letters, digits, `_`, `-` or `.`",
+            ));
+        }
+        let value = settings
+            .value
+            .as_ref()
+            .ok_or_else(|| wrong("has no value"))?;
+        let value = value.reveal().trim();
+        secret::check_value(value).map_err(|why| wrong(&format!("has a value that {why}")))?;
+        if settings.hosts.is_empty() {
+            return Err(wrong("has no hosts"));
+        }
+        let hosts = settings.hosts.iter().map(|host| secret::origin(host));
+        let held = secret::Held {
+            value: value.to_owned(),
+            hosts: hosts.collect::<Result<_, _>>().map_err(|why| wrong(&why))?,
+        };
+        own.insert(name.clone(), held);
+    }
+    let sealer = sealer(config)?.map(Arc::new);
+    Ok(Vault::stored(store.clone(), sealer, own, clock.clone()))
+}
+
+/// The search of the web, if an engine is named.
+fn search(config: &Config) -> Option<SearchSettings> {
+    let settings = &config.tools;
+    Some(SearchSettings {
+        engine: match settings.search? {
+            SearchEngine::Searxng => Engine::Searxng,
+            SearchEngine::Brave => Engine::Brave,
+            SearchEngine::Tavily => Engine::Tavily,
+        },
+        url: settings.search_url.clone(),
+        key: settings
+            .search_key
+            .as_ref()
+            .map(|key| Secret::new(key.reveal())),
+    })
 }
 
 /// The policies that the configuration names.
@@ -240,12 +286,12 @@ pub(crate) fn tools(
     background: &builtin::Background,
     memories: &Arc<Memories>,
 ) -> Result<Tools, Failure> {
-    let caller = caller(
-        config,
-        (config.tools.timeout, &config.tools.signing_hosts),
-        clock,
-        entropy,
-    )?;
+    let vault = vault(config, &background.store, clock)?;
+    let settings = CallerSettings {
+        vault: vault.clone(),
+        ..caller_settings(config, (config.tools.timeout, &config.tools.signing_hosts))
+    };
+    let caller = Caller::new(&settings, clock.clone(), entropy.clone()).map_err(usage)?;
     let pool = Pool::keeping(server_settings(config)?, clock, Some(&background.store));
     let pool = pool.map_err(usage)?;
     let mut tools = Tools::default();
@@ -257,7 +303,7 @@ pub(crate) fn tools(
         builtin::Settings {
             background: Some(background.clone()),
             launcher: launcher(&config.tools.launcher, entropy, &background.lifecycle)?,
-            isolation: isolation(config, entropy, &background.lifecycle)?,
+            isolation: isolation(config, settings, entropy, &background.lifecycle)?,
             skills: Some(shelf.clone()),
             ..builtin_settings(config, &Environment::read())
         },
@@ -271,12 +317,17 @@ pub(crate) fn tools(
     memory::register(store, blobs, clock.clone(), memories, &mut tools).map_err(usage)?;
     builtin::register_wakeups(&background.store, entropy, &mut tools).map_err(usage)?;
     workflow::register(&background.store, &background.bus, &mut tools).map_err(usage)?;
+    if let Some(search) = search(config) {
+        let around = (clock.clone(), entropy.clone());
+        web::register_search(&search, around, &mut tools).map_err(usage)?;
+    }
     Ok(tools)
 }
 
 /// How agents that ask for it are isolated, if the settings say how to start a process.
 fn isolation(
     config: &Config,
+    caller: CallerSettings,
     entropy: &Arc<dyn Entropy>,
     lifecycle: &Lifecycle,
 ) -> Result<Option<builtin::IsolationSettings>, Failure> {
@@ -303,7 +354,7 @@ fn isolation(
         memory: config.worker.isolation_memory,
         processes_max: config.worker.isolated_max,
         outside: builtin::Outside {
-            caller: caller_settings(config, (config.tools.timeout, &config.tools.signing_hosts)),
+            caller,
             servers: server_settings(config)?,
         },
     }))
@@ -368,6 +419,12 @@ fn builtin_settings(config: &Config, environment: &Environment) -> builtin::Sett
         },
         environment: builtin::allowed(environment, names),
         database: Some(database),
+        web: Some(WebSettings {
+            allow_private: settings.allow_private.clone(),
+            robots: settings.fetch_robots,
+            timeout: settings.fetch_timeout,
+            ..WebSettings::default()
+        }),
         ..builtin::Settings::default()
     }
 }

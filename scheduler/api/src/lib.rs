@@ -41,6 +41,7 @@ mod respond;
 mod router;
 mod run;
 mod runs;
+mod secrets;
 mod sends;
 mod sessions;
 mod skills;

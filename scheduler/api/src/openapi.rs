@@ -60,7 +60,7 @@ pub(super) async fn show() -> Result<Response, Problem> {
 }
 
 /// The tags of operations: the first segment of the path, and a description.
-const TAGS: [(&str, &str); 20] = [
+const TAGS: [(&str, &str); 21] = [
     (
         "agents",
         "Agents that are published under names, in versions.",
@@ -81,6 +81,7 @@ const TAGS: [(&str, &str); 20] = [
     ("blobs", "Content stored by its SHA-256."),
     ("keys", "API keys of a tenant."),
     ("provider-keys", "Tenants' own keys for model providers."),
+    ("secrets", "Secrets of a tenant, for its HTTP tools."),
     ("tenants", "Tenants, for operators."),
     ("responses", "Sends in the form of OpenAI's Responses API."),
     (
@@ -139,11 +140,12 @@ const LINKS: [(&str, &[&str]); 5] = [
 ];
 
 /// Schemas that are stored with unknown members of later releases, but are shown without them.
-const STORED: [&str; 15] = [
+const STORED: [&str; 16] = [
     "AgentSpec",
     "Budget",
     "ContextSpec",
     "ExternalTool",
+    "HttpRequest",
     "HttpTool",
     "McpTools",
     "MemorySpec",

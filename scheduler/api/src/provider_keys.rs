@@ -13,6 +13,7 @@ use mainspring_shared::provider_key::{
 };
 use mainspring_shared::store::{ListProviderKeys, SetProviderKey};
 use mainspring_shared::time::Timestamp;
+use mainspring_shared::tool::secret;
 use serde::{Deserialize, Serialize};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -139,8 +140,7 @@ pub(super) async fn list(
             after,
             limit,
         };
-        let page = app.store.list_provider_keys(query).await?;
-        Ok((page.data, page.more))
+        keys(&app, query).await
     };
     respond::page(
         &app,
@@ -150,6 +150,25 @@ pub(super) async fn list(
         ProviderKeyView::from,
     )
     .await
+}
+
+/// A page of keys for providers, without the tenant's secrets, which stand among them.
+async fn keys(app: &Api, query: ListProviderKeys) -> Result<(Vec<ProviderKeyRecord>, bool), Error> {
+    let ListProviderKeys { tenant, limit, .. } = query;
+    let mut page = app.store.list_provider_keys(query).await?;
+    let is_secret = |key: &ProviderKeyRecord| secret::name_of(&key.provider).is_some();
+    if let Some(at) = page.data.iter().position(is_secret) {
+        page.data.truncate(at);
+        let query = ListProviderKeys {
+            tenant,
+            after: Some(secret::last_row()),
+            limit: limit.saturating_sub(u32::try_from(at).unwrap_or(limit)),
+        };
+        let behind = app.store.list_provider_keys(query).await?;
+        page.data.extend(behind.data);
+        page.more = behind.more;
+    }
+    Ok((page.data, page.more))
 }
 
 /// Sets the tenant's key for a provider, in the place of the one before
@@ -177,7 +196,7 @@ pub(super) async fn set(
         after: None,
         limit: PROVIDERS_MAX,
     };
-    let kept = app.store.list_provider_keys(query).await?.data;
+    let (kept, _) = keys(&app, query).await?;
     let is_full = kept.len() >= PROVIDERS_MAX as usize;
     if is_full && kept.iter().all(|key| key.provider != provider) {
         let detail = format!("a tenant has keys for at most {PROVIDERS_MAX} providers");

@@ -10,6 +10,7 @@ use mainspring_shared::id::{RunId, RunKey, SendId, TenantId, WebhookId};
 use mainspring_shared::provider_key;
 use mainspring_shared::send::SendView;
 use mainspring_shared::store;
+use mainspring_shared::tool::secret;
 use mainspring_shared::webhook::{DeliveryRecord, Poster, SigningKey, WebhookRecord, seal_context};
 use mainspring_shared::workflow::view::RunView;
 use serde::Serialize;
@@ -62,6 +63,36 @@ impl WebhookParts {
         };
         let context = provider_key::seal_context(tenant, provider);
         Ok(sealer.seal(entropy, &context, key.as_bytes()))
+    }
+
+    /// Seals a tenant's secret for its tools. It can be opened only for that tenant and name.
+    pub fn seal_secret(
+        &self,
+        entropy: &dyn Entropy,
+        tenant: TenantId,
+        name: &str,
+        held: &secret::Held,
+    ) -> Result<String, Error> {
+        let Some(sealer) = self.sealer.as_deref() else {
+            return Err(Error::new(Code::SecretNoSeal, NO_SEALER));
+        };
+        let plain = serde_json::to_vec(held).map_err(|error| {
+            Error::new(
+                Code::Internal,
+                format!("a secret cannot be written: {error}"),
+            )
+        })?;
+        let context = secret::seal_context(tenant, name);
+        Ok(sealer.seal(entropy, &context, &plain))
+    }
+
+    /// The origins that a tenant's secret may be sent to; none if it cannot be opened here.
+    pub fn secret_hosts(&self, tenant: TenantId, name: &str, sealed: &str) -> Vec<String> {
+        let context = secret::seal_context(tenant, name);
+        let sealer = self.sealer.as_deref();
+        let opened = sealer.and_then(|sealer| sealer.open(&context, sealed).ok());
+        let held = opened.and_then(|plain| serde_json::from_slice::<secret::Held>(&plain).ok());
+        held.map(|held| held.hosts).unwrap_or_default()
     }
 
     /// Checks whether messages may go to this URL, as far as can be determined now. The error says

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::call::Repeat;
 use super::preset;
+use super::request::HttpRequest;
 use super::schema;
 use crate::error::Failure;
 use crate::stored::Extra;
@@ -92,13 +93,18 @@ pub struct HttpTool {
     #[serde(default = "schema::any_object")]
     #[schema(value_type = Object)]
     pub parameters: Value,
-    /// Where it is called.
+    /// Where it is called. With `request`, its path may have `{argument}` in it.
     pub url: String,
+    /// How an API is asked that knows nothing of tools. When absent, the call is described to the URL by `POST`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Box<HttpRequest>>,
     /// Whether a call that may have been made is made again, after a crash of its worker or a failed attempt. `keyed`
     /// when absent: up to three attempts under one `Idempotency-Key`, which your service has to remember. `once` for
-    /// whatever must not happen twice in a service that does not.
-    #[serde(default)]
-    pub repeat: Repeat,
+    /// whatever must not happen twice in a service that does not. With `request`, by its method when absent: `safe` for
+    /// `GET`, `keyed` for `PUT` and `DELETE`, `once` for `POST` and `PATCH`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Repeat)]
+    pub repeat: Option<Repeat>,
     /// How long one attempt may take; 60 seconds when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -200,6 +206,14 @@ pub struct McpTools {
     pub extra: Extra,
 }
 
+impl HttpTool {
+    /// What a second execution of a call does.
+    pub fn repeat(&self) -> Repeat {
+        let by_method = || self.request.as_ref().map(|request| request.method.repeat());
+        self.repeat.or_else(by_method).unwrap_or_default()
+    }
+}
+
 impl ToolEntry {
     /// Whether it may offer a tool of this name. Only the worker knows what tools an MCP server has
     /// and what they are called.
@@ -213,6 +227,15 @@ impl ToolEntry {
             Self::Declared(DeclaredTool::External(tool)) => tool.name == name,
             Self::Declared(DeclaredTool::Mcp(_)) => true,
         }
+    }
+
+    /// Whether it names this tool of the workers, by itself or in a preset.
+    pub fn is_named(&self, name: &str) -> bool {
+        let is_of_workers = matches!(
+            self,
+            Self::Named(_) | Self::Declared(DeclaredTool::Worker(_))
+        );
+        is_of_workers && self.may_be(name)
     }
 
     /// The pool that it needs, if it names one.
@@ -305,6 +328,10 @@ pub fn check(tools: &[ToolEntry]) -> Vec<ToolFault> {
                 }
                 if let Some(detail) = tool.digest.as_deref().and_then(digest_fault) {
                     fault("/digest", detail);
+                }
+                let request = tool.request.as_ref();
+                for (member, detail) in request.iter().flat_map(|it| it.faults(&tool.url)) {
+                    fault(&member, detail);
                 }
                 ("/name", &tool.name)
             }

@@ -125,6 +125,9 @@ fn body_of(method: &str, path: &str, call: &str) -> Value {
             json!({ "results": [{ "call_id": call, "output": 1 }] })
         }
         ("PUT", "/v1/provider-keys/{provider}") => json!({ "key": "sk-0123456789-mine" }),
+        ("PUT", "/v1/secrets/{name}") => {
+            json!({ "value": "sk-0123456789-mine", "hosts": ["mine.example"] })
+        }
         ("PUT", _) => json!({ "version": 1 }),
         ("PATCH", "/v1/tenants/{id}") => json!({ "name": "mine" }),
         ("POST", "/v1/tenants/{id}/erase") => json!({ "name": "blue" }),
@@ -175,7 +178,12 @@ async fn finds_nothing(api: &Scheduler, key: &str, resources: &Resources, is_bou
         let closed = is_bound && (own || nodes || pauses);
         if closed {
             answer.problem(403, "auth.binding");
-        } else if pauses || method == "PUT" && path.starts_with("/v1/provider-keys/") {
+        } else if pauses
+            || method == "PUT"
+                && ["/v1/provider-keys/", "/v1/secrets/"]
+                    .iter()
+                    .any(|it| path.starts_with(it))
+        {
             // This only names something, possibly of the caller's own tenant.
             let taken = matches!(answer.status, 200 | 204);
             assert!(taken, "{method} {filled}: {}", answer.text);

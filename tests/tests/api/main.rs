@@ -51,6 +51,7 @@ mod quarantine;
 mod refused_runs;
 mod rights;
 mod runs;
+mod secrets;
 mod send_agents;
 mod sends;
 mod sessions;

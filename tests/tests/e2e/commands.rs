@@ -18,6 +18,7 @@ mod program;
 mod provider_keys;
 mod replies;
 mod runs;
+mod secrets;
 mod skills;
 mod timers;
 mod transfers;

@@ -7,6 +7,7 @@
 //! | `shell` | a workspace and a way to run commands |
 //! | `command_output`, `command_start`, `command_stop` | the same, and the database |
 //! | `current_time`, `pass_turn` | nothing |
+//! | `web_fetch` | its settings |
 //! | `schedule_wakeup`, `list_wakeups`, `cancel_wakeup` | a store: [`register_wakeups`] |
 //!
 //! [`register`] registers the ones that the settings allow. No path from a model can leave its
@@ -33,13 +34,14 @@ use crate::catalogue::{insert_all, make_all};
 use crate::current_time;
 use crate::files::workspace::Workspace;
 use crate::files::{self, FileTools, leftovers};
-use crate::http::{Caller, CallerSettings};
+use crate::http::{Caller, CallerSettings, Vault};
 use crate::pass_turn;
 use crate::sandbox::cell::{Cells, Isolating};
 use crate::sandbox::{CHILDREN_MAX, ChildRole, Isolated, Jail, JailSettings};
 use crate::shell::commands::{self, Commands};
 use crate::shell::{self, Local, Runs, Templated};
 use crate::skills::{PlaceFiles, Shelf, WithSkillFiles};
+use crate::web;
 use mainspring_worker::tool::{Tool, Tools, ToolsError};
 
 /// Registers the tools that the settings allow. Everything that the settings name must be
@@ -51,6 +53,9 @@ pub fn register(
 ) -> Result<(), ToolsError> {
     insert_all(&current_time::TOOLS, &clock, tools)?;
     insert_all(&pass_turn::TOOLS, &(), tools)?;
+    if let Some(web) = &settings.web {
+        tools.insert(web::fetch(web, &clock)?)?;
+    }
     let backend = backend(&settings)?;
     if settings.workspace.is_none() && backend.is_some() {
         return Err(refused("the shell needs a workspace"));
@@ -202,7 +207,9 @@ fn isolate(
     let jail = Arc::new(jail.map_err(refused)?);
     let backend = backend(settings)?;
     let named = workspace.map(|workspace| in_workspace(workspace, backend, clock));
-    let named = named.into_iter().flatten();
+    let web = settings.web.iter().map(|web| web::fetch(web, clock));
+    let web = web.collect::<Result<Vec<_>, _>>()?;
+    let named = named.into_iter().flatten().chain(web);
     let placing = workspace.map(|workspace| {
         Arc::new(PlaceFiles {
             workspace: workspace.clone(),
@@ -215,6 +222,7 @@ fn isolate(
         shelf: settings.skills.clone(),
         caller: describing(&isolation.outside)?,
         outside: isolation.outside,
+        web: settings.web.clone(),
         memory: isolation.memory,
     };
     tools.add_per_send(jail);
@@ -229,6 +237,7 @@ fn isolate(
 fn describing(outside: &Outside) -> Result<Caller, ToolsError> {
     let settings = CallerSettings {
         signing_secrets: Vec::new(),
+        vault: Vault::default(),
         ..outside.caller.clone()
     };
     let caller = Caller::new(&settings, Arc::new(SystemClock::new()), Arc::new(OsEntropy));

@@ -8,7 +8,7 @@ use mainspring_worker::tool::{Tool, Tools, ToolsError};
 use crate::agents::{self, wakeups, workflow};
 use crate::memory::{self, entries};
 use crate::shell::{self, commands};
-use crate::{current_time, files, pass_turn, skills};
+use crate::{current_time, files, pass_turn, skills, web};
 
 /// The presets: each name stands for several tools.
 pub const PRESETS: [&str; 3] = ["core", "explore", "full"];
@@ -16,6 +16,7 @@ pub const PRESETS: [&str; 3] = ["core", "explore", "full"];
 pub(crate) const WORKSPACE: &str = "tools.workspace";
 pub(crate) const SHELL: &str = "tools.workspace and tools.shell";
 pub(crate) const MEMORY: &str = "the agent's memory";
+pub(crate) const SEARCH: &str = "tools.search";
 pub(crate) const NOTHING: &str = "-";
 
 /// A built-in tool.
@@ -86,6 +87,8 @@ pub fn built_in() -> Vec<BuiltIn> {
         .chain(about(&commands::TOOLS))
         .chain(about(&current_time::TOOLS))
         .chain(about(&pass_turn::TOOLS))
+        .chain(about(&web::FETCHES))
+        .chain(about(&web::SEARCHES))
         .chain(about(&skills::TOOLS))
         .chain(about(&memory::TOOLS))
         .chain(about(&entries::TOOLS))

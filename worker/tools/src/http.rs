@@ -5,14 +5,20 @@
 //! internet and to those that the operator allows: each name is resolved once per connection, and
 //! the connection is made to an address that passed the check. Redirects are not followed and no
 //! proxy is used.
+//!
+//! A tool with a `request` asks an API that knows nothing of tools instead: its arguments are placed in
+//! the path, the query, headers and the body, and secrets of its tenant let it in.
 
 mod address;
 mod answer;
 mod call;
+mod direct;
 mod dns;
-mod fault;
+pub(crate) mod fault;
 mod post;
 mod sign;
+mod tokens;
+mod vault;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -33,6 +39,8 @@ pub use self::post::WebhookPoster;
 pub(crate) use self::sign::Keys;
 pub use self::sign::Kind;
 use self::sign::{Secrets, Signer};
+use self::tokens::Tokens;
+pub use self::vault::Vault;
 use mainspring_worker::llm::Secret;
 use mainspring_worker::tool::{Away, Tool, ToolSource};
 
@@ -61,6 +69,8 @@ pub struct CallerSettings {
     pub timeout: Duration,
     /// Bytes of a response that are read; the rest is cut off.
     pub answer_bytes_max: usize,
+    /// The secrets that declared tools may name.
+    pub vault: Vault,
 }
 
 impl Default for CallerSettings {
@@ -73,6 +83,7 @@ impl Default for CallerSettings {
             timeout: Duration::from_mins(1),
             // As many as the kernel keeps characters of an output.
             answer_bytes_max: 2_000_000,
+            vault: Vault::default(),
         }
     }
 }
@@ -166,6 +177,8 @@ impl Caller {
             addresses: Addresses::allowing(&settings.allow_private, settings.private_setting)?,
             timeout: settings.timeout,
             answer_bytes_max: settings.answer_bytes_max,
+            vault: settings.vault.clone(),
+            tokens: Tokens::default(),
             client: OnceLock::new(),
             lookup,
             clock,
@@ -214,6 +227,11 @@ impl Guard {
     /// Whether an address may be called; why not.
     pub(crate) fn check(&self, address: std::net::IpAddr) -> Result<(), String> {
         self.addresses.check(address).map_err(|why| why.to_string())
+    }
+
+    /// The address that a URL leads to, if it may be called as far as can be told from the URL; why not.
+    pub(crate) fn target(&self, url: &str) -> Result<reqwest::Url, String> {
+        call::target(url, &self.addresses)
     }
 
     /// A client that connects to names only at addresses that may be called, follows no redirects,
@@ -272,6 +290,8 @@ struct Shared {
     addresses: Addresses,
     timeout: Duration,
     answer_bytes_max: usize,
+    vault: Vault,
+    tokens: Tokens,
     /// Built by the first call, because building it reads the system's certificates and needs a TLS
     /// provider, which a process without such tools may lack.
     client: OnceLock<Result<Client, reqwest::Error>>,

@@ -8,6 +8,7 @@
 //! | other agents, workflows, people, wake-ups | [`agents`] |
 //! | tools that an agent declares by URL | [`http`] |
 //! | tools of MCP servers | [`mcp`] |
+//! | pages and searches of the web | [`web`] |
 //!
 //! [`HttpPolicy`] is a hook behind a URL, called like an HTTP tool. [`built_in`] lists every
 //! built-in tool.
@@ -29,6 +30,7 @@ mod shell;
 pub mod skills;
 #[cfg(test)]
 mod tests;
+pub mod web;
 mod words;
 
 pub use catalogue::{BuiltIn, PRESETS, built_in};

@@ -41,6 +41,8 @@ use self::tool::McpTool;
 use mainspring_worker::tool::{Away, Tool, ToolSource};
 
 pub use self::credentials::HeaderSources;
+pub(crate) use self::credentials::KnownSecrets;
+pub(crate) use self::oauth::OAuth;
 pub use self::oauth::OAuthSettings;
 pub use self::settings::{ServerSettings, SetupError, Transport};
 

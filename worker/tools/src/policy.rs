@@ -182,7 +182,8 @@ impl HttpPolicy {
             parameters: any_object(),
             url: url.to_owned(),
             // Asking twice is harmless.
-            repeat: Repeat::Safe,
+            repeat: Some(Repeat::Safe),
+            request: None,
             timeout: None,
             parallel: true,
             approval: false,

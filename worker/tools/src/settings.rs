@@ -12,6 +12,7 @@ use crate::sandbox::{Launcher, Outside};
 use crate::shell::ShellBackend;
 use crate::shell::commands::Background;
 use crate::skills::Shelf;
+use crate::web::WebSettings;
 
 /// What the built-in tools may use. Nothing by default: no workspace, hence no files and no shell.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +35,8 @@ pub struct Settings {
     pub skills: Option<Arc<Shelf>>,
     /// What tells the database from others, if the files of its deleted sessions are to be removed.
     pub database: Option<String>,
+    /// How pages of the web are read; without it they are not.
+    pub web: Option<WebSettings>,
     /// The limits.
     pub limits: Limits,
 }

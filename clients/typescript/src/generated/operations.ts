@@ -82,6 +82,8 @@ export interface Operations {
   deleteOpenAiResponse(args: { id: string }, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** Removes the tenant's key for a provider: its calls are made with the operator's again */
   deleteProviderKey(args: { provider: string }, options?: RequestOptions): Promise<void>;
+  /** Removes a secret: tools that name it are not called any more */
+  deleteSecret(args: { name: string }, options?: RequestOptions): Promise<void>;
   /** Cancels its open sends and removes its transcript */
   deleteSession(args: { id: string }, options?: RequestOptions): Promise<void>;
   /** Takes a skill from the list; sessions keep the version that they have */
@@ -157,6 +159,8 @@ export interface Operations {
   getRun(args: { id: string; wait?: string }, options?: RequestOptions): Promise<Schemas["RunView"]>;
   /** Metrics for autoscaling */
   getScaling(args: { pool: string }, options?: RequestOptions): Promise<Schemas["ScalingStats"]>;
+  /** A secret, without its value */
+  getSecret(args: { name: string }, options?: RequestOptions): Promise<Schemas["Secret"]>;
   /** A send, at once or after its end */
   getSend(args: { id: string; wait?: string }, options?: RequestOptions): Promise<Schemas["SendView"]>;
   /** A session */
@@ -226,6 +230,8 @@ export interface Operations {
   listProviderKeys(args?: { limit?: number; cursor?: string }, options?: RequestOptions): Promise<{ data: (Schemas["ProviderKey"])[]; next_cursor: string | null }>;
   /** Runs, newest first */
   listRuns(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["RunStatus"] }, options?: RequestOptions): Promise<{ data: (Schemas["RunView"])[]; next_cursor: string | null }>;
+  /** The tenant's secrets, without their values */
+  listSecrets(args?: { limit?: number; cursor?: string }, options?: RequestOptions): Promise<{ data: (Schemas["Secret"])[]; next_cursor: string | null }>;
   /** Sends, newest first */
   listSends(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["SendStatus"] }, options?: RequestOptions): Promise<{ data: (Schemas["SendView"])[]; next_cursor: string | null }>;
   /** Sessions, newest first */
@@ -318,6 +324,8 @@ export interface Operations {
   setAgentAlias(args: { name: string; alias: string; body: Schemas["AliasBody"] }, options?: RequestOptions): Promise<Schemas["NamedAgent"]>;
   /** Sets the tenant's key for a provider, in the place of the one before */
   setProviderKey(args: { provider: string; body: Schemas["ProviderKeyBody"] }, options?: RequestOptions): Promise<Schemas["ProviderKey"]>;
+  /** Sets a secret, in the place of the one before */
+  setSecret(args: { name: string; body: Schemas["SecretBody"] }, options?: RequestOptions): Promise<Schemas["Secret"]>;
   /** Sends a message to a running leaf, delivered before its next round */
   steerNode(args: { id: string; path: string; body: Schemas["SteerBody"] }, options?: RequestOptions): Promise<Schemas["NodeView"]>;
   /** Says something to an agent, and streams what becomes of it */
@@ -376,6 +384,7 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   deleteOpenAiConversation: "DELETE /v1/conversations/{id} sj",
   deleteOpenAiResponse: "DELETE /v1/responses/{id} sj",
   deleteProviderKey: "DELETE /v1/provider-keys/{provider} sv",
+  deleteSecret: "DELETE /v1/secrets/{name} sv",
   deleteSession: "DELETE /v1/sessions/{id} sv",
   deleteSkill: "DELETE /v1/skills/{name} sv",
   deleteTenant: "DELETE /v1/tenants/{id} sv",
@@ -412,6 +421,7 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   getReady: "GET /readyz st",
   getRun: "GET /v1/runs/{id} sj",
   getScaling: "GET /v1/scaling/{pool} sj",
+  getSecret: "GET /v1/secrets/{name} sj",
   getSend: "GET /v1/sends/{id} sj",
   getSession: "GET /v1/sessions/{id} sj",
   getSessionContext: "GET /v1/sessions/{id}/context sj",
@@ -445,6 +455,7 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   listPauses: "GET /v1/pauses sj",
   listProviderKeys: "GET /v1/provider-keys sj",
   listRuns: "GET /v1/runs sj",
+  listSecrets: "GET /v1/secrets sj",
   listSends: "GET /v1/sends sj",
   listSessions: "GET /v1/sessions sj",
   listSkills: "GET /v1/skills sj",
@@ -491,6 +502,7 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   sendA2aMessage: "POST /a2a/{agent}/message:send -j",
   setAgentAlias: "PUT /v1/agents/{name}/aliases/{alias} sj",
   setProviderKey: "PUT /v1/provider-keys/{provider} sj",
+  setSecret: "PUT /v1/secrets/{name} sj",
   steerNode: "POST /v1/runs/{id}/nodes/{path}/steer -j",
   streamA2aMessage: "POST /a2a/{agent}/message:stream -j",
   streamRun: "GET /v1/runs/{id}/events sr",

@@ -76,6 +76,8 @@ forms! {
     SkillName: string().min_length(Some(1)).build().into();
     /// The name of a provider.
     ProviderName: string().min_length(Some(1)).build().into();
+    /// The name of a secret.
+    SecretName: string().min_length(Some(1)).build().into();
     Namespace: string().min_length(Some(1)).max_length(Some(400)).build().into();
     /// Names and texts.
     Metadata: ObjectBuilder::new()

@@ -12,7 +12,7 @@ use crate::webhooks::sealing;
 use crate::world::{Scheduler, World};
 
 /// Lists of a tenant's resources, besides what the paths name.
-const LISTS: [&str; 11] = [
+const LISTS: [&str; 12] = [
     "/v1/sessions",
     "/v1/sends",
     "/v1/timers",
@@ -23,6 +23,7 @@ const LISTS: [&str; 11] = [
     "/v1/webhooks",
     "/v1/pauses",
     "/v1/provider-keys",
+    "/v1/secrets",
     "/v1/models",
 ];
 
@@ -116,6 +117,9 @@ async fn another_tenants_things_are_not_found_by_any_request() {
     let provider = json!({ "key": "sk-0123456789-blue" });
     let set = ask(&api, &blue, "PUT", "/v1/provider-keys/main", &provider).await;
     assert_eq!(set.ok(200)["hint"], "blue");
+    let secret = json!({ "value": "sk-0123456789-blue", "hosts": ["blue.example"] });
+    let set = ask(&api, &blue, "PUT", "/v1/secrets/hook", &secret).await;
+    assert_eq!(set.ok(200)["hosts"], json!(["https://blue.example"]));
     let completion = format!("chatcmpl-{}", &ended[ended.len() - 32..]);
     resources.0.pop();
     resources.0.extend([
@@ -124,6 +128,7 @@ async fn another_tenants_things_are_not_found_by_any_request() {
         ("{delivery_id}", delivery),
         ("/v1/keys/{id}", api_key),
         ("/v1/provider-keys/{provider}", "main".to_owned()),
+        ("/v1/secrets/{name}", "hook".to_owned()),
         ("/v1/blobs/{sha256}", stored(&api, &blue).await),
         ("/v1/tenants/{id}", blue_id.clone()),
     ]);

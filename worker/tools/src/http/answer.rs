@@ -1,7 +1,11 @@
 //! Turns the bytes of a response into what the model reads.
 
+use std::collections::BTreeMap;
+
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use mainspring_shared::secrets::Secrets;
 use mainspring_worker::tool::Output;
@@ -61,6 +65,44 @@ impl Body {
         }
     }
 
+    /// The same without these secrets, however they are quoted.
+    pub(super) fn without(mut self, secrets: &Secrets) -> Self {
+        let Ok(text) = std::str::from_utf8(self.whole_characters()) else {
+            if self.is_text() {
+                let text = String::from_utf8_lossy(&self.bytes).into_owned();
+                self.bytes = secrets.replaced(&text).into_bytes();
+            }
+            return self;
+        };
+        let mut hidden = secrets.replaced(text);
+        if self.cut {
+            hidden.truncate(secrets.end_before(&hidden).len());
+        } else if self.is_json()
+            && text.contains('\\')
+            && let Ok(mut value) = serde_json::from_str::<Value>(text)
+            && hide(&mut value, secrets)
+        {
+            // It was written with escapes that hid it from a look at the text.
+            hidden = value.to_string();
+        }
+        self.bytes = hidden.into_bytes();
+        self
+    }
+
+    /// The output of a successful call that is only this part of the answer; what is wrong if it has none.
+    pub(super) fn picked(self, pointer: &str) -> Result<Output, String> {
+        if self.cut {
+            return Err(format!(
+                "the answer has more than {} bytes",
+                self.bytes.len()
+            ));
+        }
+        let text = std::str::from_utf8(&self.bytes).ok();
+        let found = text.and_then(|text| pick(text, pointer));
+        let output = found.and_then(Output::of_json);
+        output.ok_or_else(|| format!("there is nothing at {pointer} in its answer"))
+    }
+
     /// The output of a successful call.
     pub(super) fn output(self) -> Output {
         if self.is_json()
@@ -109,6 +151,51 @@ impl Body {
             _ => &self.bytes,
         }
     }
+}
+
+/// Hides secrets in the texts of a value; whether there were any.
+fn hide(value: &mut Value, secrets: &Secrets) -> bool {
+    match value {
+        Value::String(text) => {
+            let hidden = secrets.replaced(text);
+            let is_changed = hidden != *text;
+            *text = hidden;
+            is_changed
+        }
+        Value::Array(items) => items
+            .iter_mut()
+            .fold(false, |any, item| hide(item, secrets) | any),
+        Value::Object(members) => {
+            let is_named = members.keys().any(|name| secrets.replaced(name) != *name);
+            if is_named {
+                let named = std::mem::take(members).into_iter();
+                *members = named
+                    .map(|(name, value)| (secrets.replaced(&name), value))
+                    .collect();
+            }
+            members
+                .values_mut()
+                .fold(is_named, |any, item| hide(item, secrets) | any)
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// The part of a JSON text that a pointer names, as it was written.
+fn pick<'a>(text: &'a str, pointer: &str) -> Option<&'a str> {
+    let mut at: &RawValue = serde_json::from_str(text).ok()?;
+    for token in pointer.split('/').skip(1) {
+        let token = token.replace("~1", "/").replace("~0", "~");
+        at = if at.get().starts_with('[') {
+            let place: usize = token.parse().ok()?;
+            let items: Vec<&RawValue> = serde_json::from_str(at.get()).ok()?;
+            items.get(place)?
+        } else {
+            let mut members: BTreeMap<String, &RawValue> = serde_json::from_str(at.get()).ok()?;
+            members.remove(&token)?
+        };
+    }
+    Some(at.get())
 }
 
 #[cfg(test)]

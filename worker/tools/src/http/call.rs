@@ -10,19 +10,20 @@ use mainspring_runtime::telemetry;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionId};
 use mainspring_shared::message::plain_text;
-use mainspring_shared::retry::{Policy, retry_after};
+use mainspring_shared::retry::Policy;
 use mainspring_shared::secrets::Secrets;
 use mainspring_shared::store::scoped;
 use mainspring_shared::time::Span;
 use mainspring_shared::tool::{HttpTool, Repeat, digest_by};
-use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::{Client, Url};
 use serde::Serialize;
 use tokio::time::timeout;
 
 use super::Shared;
 use super::address::Addresses;
 use super::answer::Body;
+use super::direct::{Direct, Prepared};
 use super::fault::Fault;
 use super::sign::Kind;
 use crate::exact::Exact;
@@ -40,9 +41,6 @@ const ATTEMPTS: Policy = Policy {
 /// Limit on the sum of all waits between a call's attempts.
 const WAITS_MAX: Duration = Duration::from_secs(30);
 
-/// How long to wait for the body of an error; the status alone says enough.
-const SAID_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// The member of a response that holds the call's digest, shown once the call is old.
 const DIGEST_MEMBER: &str = "digest";
 
@@ -57,6 +55,8 @@ pub(super) struct HttpCall {
     spec: ToolSpec,
     traits: Traits,
     url: Result<Url, String>,
+    /// The request to an API that knows nothing of tools.
+    direct: Option<Direct>,
     /// The template for the digest of a call.
     digest: Option<String>,
     /// Timeout of one attempt.
@@ -67,7 +67,8 @@ pub(super) struct HttpCall {
 impl HttpCall {
     pub(super) fn new(kind: Kind, declared: &HttpTool, shared: Arc<Shared>) -> Self {
         let timeout = declared.timeout.map_or(shared.timeout, |span| span.0);
-        let attempts = match declared.repeat {
+        let repeat = declared.repeat();
+        let attempts = match repeat {
             Repeat::Once => timeout,
             Repeat::Safe | Repeat::Keyed => timeout
                 .saturating_mul(ATTEMPTS.attempts_max)
@@ -87,9 +88,10 @@ impl HttpCall {
                 } else {
                     Concurrency::Exclusive
                 },
-                ..Traits::new(declared.repeat)
+                ..Traits::new(repeat)
             },
             url: target(&declared.url, &shared.addresses),
+            direct: Direct::of(declared),
             digest: declared.digest.clone(),
             timeout,
             shared,
@@ -102,7 +104,13 @@ impl HttpCall {
             Ok(url) => url,
             Err(what) => return Err(Fault::Refused(what.clone()).reply(repeat, 1)),
         };
-        let body = Bytes::from(self.body(url, invocation));
+        let asked = match &self.direct {
+            None => Asking::Described(url, Bytes::from(self.body(url, invocation))),
+            Some(direct) => match direct.prepare(invocation, &self.shared) {
+                Ok(prepared) => Asking::Direct(direct, prepared),
+                Err(what) => return Err(Fault::Refused(what).reply(repeat, 1)),
+            },
+        };
         let clock = &self.shared.clock;
         let until = clock
             .monotonic()
@@ -110,7 +118,7 @@ impl HttpCall {
         let mut failed = 0;
         loop {
             let left = until.saturating_sub(clock.monotonic());
-            let attempt = self.attempt(url, invocation, body.clone(), left);
+            let attempt = self.attempt(&asked, invocation, left);
             // Its tenant waits for its own name servers only.
             let attempt = scoped(invocation.session.tenant, attempt);
             let fault = match attempt.await {
@@ -122,7 +130,7 @@ impl HttpCall {
             let wait = ATTEMPTS.wait(failed, fault.retry_after(), fraction);
             let left = until.saturating_sub(clock.monotonic());
             match wait {
-                Some(wait) if fault.again(repeat) && wait < left => {
+                Some(wait) if asked.is_again(&fault, repeat) && wait < left => {
                     tracing::debug!(
                         tool.name = self.spec.name,
                         fault = fault.logged(),
@@ -169,13 +177,21 @@ impl HttpCall {
 
     async fn attempt(
         &self,
-        url: &Url,
+        asked: &Asking<'_>,
         invocation: &Invocation,
-        body: Bytes,
         left: Duration,
     ) -> Result<Output, Fault> {
         let limit = self.timeout.min(left);
-        let attempt = Box::pin(self.exchange(url, invocation, body));
+        let attempt = async {
+            match asked {
+                Asking::Described(url, body) => self.exchange(url, invocation, body.clone()).await,
+                Asking::Direct(direct, prepared) => {
+                    let tenant = invocation.session.tenant;
+                    direct.exchange(prepared, tenant, &self.shared).await
+                }
+            }
+        };
+        let attempt = Box::pin(attempt);
         timeout(limit, attempt).await.unwrap_or_else(|_| {
             Err(Fault::Broken {
                 // The declared limit; what is left for this call differs from it arbitrarily.
@@ -192,10 +208,7 @@ impl HttpCall {
         body: Bytes,
     ) -> Result<Output, Fault> {
         let (shared, id) = (&self.shared, &invocation.call_id);
-        let client = shared.client().map_err(|error| {
-            tracing::error!(%error, "could not create the HTTP client for tools");
-            Fault::Refused("this worker has no HTTP client".to_owned())
-        })?;
+        let client = client(shared)?;
         let keys = shared
             .signer
             .keys(self.kind, url, invocation.session.tenant);
@@ -216,19 +229,36 @@ impl HttpCall {
             let body = Body::read(response, shared.answer_bytes_max).await;
             return body.map(Body::output).map_err(|error| Fault::of(&error));
         }
-        let headers = response.headers();
-        let header = |name: &str| headers.get(name)?.to_str().ok();
-        let retry_after = retry_after(header, shared.clock.now());
         // It may quote the request, secrets included, which readers of this error must not see.
         let secrets = Secrets::default().and_of_url(url.as_str());
-        Err(Fault::Answered {
-            status: status.as_u16(),
-            said: timeout(SAID_TIMEOUT, Body::said(response, &secrets))
-                .await
-                .unwrap_or_default(),
-            retry_after: retry_after.filter(|_| matches!(status.as_u16(), 429 | 503)),
-        })
+        Err(Fault::answered(response, &secrets, shared.clock.now()).await)
     }
+}
+
+/// What an attempt sends.
+enum Asking<'a> {
+    /// The call, described to whoever serves tools.
+    Described(&'a Url, Bytes),
+    /// What its tool's declaration makes of it.
+    Direct(&'a Direct, Prepared),
+}
+
+impl Asking<'_> {
+    fn is_again(&self, fault: &Fault, repeat: Repeat) -> bool {
+        let is_passing = match self {
+            Self::Described(..) => true,
+            Self::Direct(..) => fault.is_passing(),
+        };
+        is_passing && fault.again(repeat)
+    }
+}
+
+/// The client of all calls.
+pub(super) fn client(shared: &Shared) -> Result<&Client, Fault> {
+    shared.client().map_err(|error| {
+        tracing::error!(%error, "could not create the HTTP client for tools");
+        Fault::Refused("this worker has no HTTP client".to_owned())
+    })
 }
 
 /// The URL that calls go to. If its host is an address, it is checked here, since it is never

@@ -5,14 +5,22 @@ use std::io;
 use std::time::Duration;
 
 use mainspring_shared::error::Code;
+use mainspring_shared::retry::retry_after;
+use mainspring_shared::secrets::Secrets;
+use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::Repeat;
+use tokio::time::timeout;
 
+use super::answer::Body;
 use super::dns::Nowhere;
 use mainspring_worker::tool::ToolError;
 
+/// How long to wait for the body of an error; the status alone says enough.
+const SAID_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Why an attempt gave no result.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// The call is not allowed or cannot be made.
     Refused(String),
     /// No connection was established: the other side has seen nothing.
@@ -24,6 +32,8 @@ pub(super) enum Fault {
         /// Whether it timed out.
         slow: bool,
     },
+    /// A success that is not what was asked for.
+    Unfit(String),
     /// A response that is not a success.
     Answered {
         status: u16,
@@ -38,13 +48,16 @@ impl Fault {
     /// The fault as it may be logged: without what the other side said, which could be anything.
     pub(super) fn logged(&self) -> String {
         match self {
-            Self::Refused(what) | Self::Unreached(what) | Self::Broken { what, .. } => what.clone(),
+            Self::Refused(what)
+            | Self::Unreached(what)
+            | Self::Unfit(what)
+            | Self::Broken { what, .. } => what.clone(),
             Self::Answered { status, .. } => format!("answered {status}"),
         }
     }
 
     /// The fault of a connection error. It shows no addresses, which only concern the operator.
-    pub(super) fn of(error: &reqwest::Error) -> Self {
+    pub(crate) fn of(error: &reqwest::Error) -> Self {
         if let Some(nowhere) = cause::<Nowhere>(error) {
             return Self::Unreached(format!("there is no connection to it: {nowhere}"));
         }
@@ -66,9 +79,12 @@ impl Fault {
     }
 
     /// What happened, in words.
-    pub(super) fn what(self) -> String {
+    pub(crate) fn what(self) -> String {
         match self {
-            Self::Refused(what) | Self::Unreached(what) | Self::Broken { what, .. } => what,
+            Self::Refused(what)
+            | Self::Unreached(what)
+            | Self::Unfit(what)
+            | Self::Broken { what, .. } => what,
             Self::Answered { status, .. } => format!("answered {status}"),
         }
     }
@@ -76,24 +92,51 @@ impl Fault {
     /// Whether another attempt is allowed and may succeed.
     pub(super) fn again(&self, repeat: Repeat) -> bool {
         let worth = match self {
-            Self::Refused(_) => false,
+            Self::Refused(_) | Self::Unfit(_) => false,
             Self::Unreached(_) | Self::Broken { .. } => true,
             Self::Answered { status, .. } => matches!(status, 429 | 500..=599),
         };
         worth && repeat != Repeat::Once
     }
 
+    /// Whether an API that knows nothing of tools may answer something else next time: it is busy, or what is before it
+    /// has lost it. Other errors of such a server are rarely over in a second.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Self::Answered { status, .. } => matches!(status, 429 | 502..=504),
+            Self::Refused(_) | Self::Unreached(_) | Self::Unfit(_) | Self::Broken { .. } => true,
+        }
+    }
+
+    /// The fault of a response that is not a success.
+    pub(super) async fn answered(
+        response: reqwest::Response,
+        secrets: &Secrets,
+        now: Timestamp,
+    ) -> Self {
+        let status = response.status().as_u16();
+        let headers = response.headers();
+        let header = |name: &str| headers.get(name)?.to_str().ok();
+        let asked = retry_after(header, now).filter(|_| matches!(status, 429 | 503));
+        let said = timeout(SAID_TIMEOUT, Body::said(response, secrets)).await;
+        Self::Answered {
+            status,
+            said: said.unwrap_or_default(),
+            retry_after: asked,
+        }
+    }
+
     /// How long the other side asks us to wait before retrying.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Answered { retry_after, .. } => *retry_after,
-            Self::Refused(_) | Self::Unreached(_) | Self::Broken { .. } => None,
+            Self::Refused(_) | Self::Unreached(_) | Self::Unfit(_) | Self::Broken { .. } => None,
         }
     }
 
     fn code(&self, repeat: Repeat) -> Code {
         let in_doubt = match self {
-            Self::Refused(_) | Self::Unreached(_) => false,
+            Self::Refused(_) | Self::Unreached(_) | Self::Unfit(_) => false,
             Self::Broken { .. } => true,
             Self::Answered { status, .. } => !matches!(status, 400..=499),
         };
@@ -112,6 +155,7 @@ impl Fault {
         let mut message = match self {
             Self::Refused(what) => format!("the tool cannot be called: {what}"),
             Self::Unreached(what) => format!("the tool was not reached: {what}"),
+            Self::Unfit(what) => format!("the tool answered, but {what}"),
             Self::Broken { what, .. } => format!("the tool gave no answer: {what}"),
             Self::Answered { status, said, .. } => answered(status, &said),
         };

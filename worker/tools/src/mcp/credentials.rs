@@ -53,7 +53,7 @@ impl HeaderSources {
 
 /// Secrets that a server knows and may quote; they may change while it is in use.
 #[derive(Debug, Clone, Default)]
-pub(super) struct KnownSecrets(Arc<RwLock<Secrets>>);
+pub(crate) struct KnownSecrets(Arc<RwLock<Secrets>>);
 
 impl KnownSecrets {
     pub(super) fn new(secrets: Secrets) -> Self {

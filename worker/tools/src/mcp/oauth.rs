@@ -48,16 +48,20 @@ pub struct OAuthSettings {
 }
 
 /// A token.
-pub(super) struct Token {
-    pub(super) access: String,
+pub(crate) struct Token {
+    pub(crate) access: String,
     /// How long it may be used.
-    pub(super) lasts: Option<Duration>,
+    pub(crate) lasts: Option<Duration>,
 }
 
 /// The tokens of one server.
 #[derive(Debug)]
-pub(super) struct OAuth {
+pub(crate) struct OAuth {
     target: Url,
+    /// Whether a token is asked for the target: the servers of other tools may not know what that is.
+    is_resource: bool,
+    /// The audience to ask for.
+    audience: Option<String>,
     settings: OAuthSettings,
     secrets: KnownSecrets,
     /// Built by the first request: building it reads the system's certificates.
@@ -104,6 +108,8 @@ impl OAuth {
             client: OnceLock::new(),
             guard,
             target,
+            is_resource: true,
+            audience: None,
             settings,
             secrets,
             refresh: Mutex::new(refresh),
@@ -111,8 +117,33 @@ impl OAuth {
         }
     }
 
+    /// The tokens of an HTTP tool, whose settings name the address that gives them.
+    pub(crate) fn of_tool(
+        settings: OAuthSettings,
+        audience: Option<String>,
+        secrets: KnownSecrets,
+        (client, guard): (Client, Guard),
+    ) -> Self {
+        let none = || Url::parse("https://none.invalid").expect("a URL was written");
+        let token_url = settings.token_url.as_deref().map(Url::parse);
+        if let Some(secret) = &settings.client_secret {
+            secrets.add(secret.expose());
+        }
+        Self {
+            client: OnceLock::from(Some(client)),
+            guard: Some(guard),
+            target: token_url.and_then(Result::ok).unwrap_or_else(none),
+            is_resource: false,
+            audience,
+            settings,
+            secrets,
+            refresh: Mutex::default(),
+            found: Mutex::default(),
+        }
+    }
+
     /// A new token. `challenge` is what the server said when it refused the last one.
-    pub(super) async fn token(&self, challenge: Option<&str>) -> Result<Token, String> {
+    pub(crate) async fn token(&self, challenge: Option<&str>) -> Result<Token, String> {
         let known = self.known().clone();
         let found = match known {
             Some(found) => found,
@@ -161,7 +192,11 @@ impl OAuth {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        let mut form = vec![("resource", self.resource())];
+        let mut form = Vec::new();
+        if self.is_resource {
+            form.push(("resource", self.resource()));
+        }
+        form.extend(self.audience.clone().map(|audience| ("audience", audience)));
         match &kept {
             Some(token) => {
                 form.push(("grant_type", "refresh_token".to_owned()));
@@ -193,6 +228,7 @@ impl OAuth {
         );
         let answer = body
             .header(reqwest::header::ACCEPT, "application/json")
+            .timeout(TIMEOUT)
             .send()
             .await;
         let answer = answer.map_err(|_| "the authorization server does not answer".to_owned())?;

@@ -59,7 +59,8 @@ impl HttpMemory {
                 parameters: any_object(),
                 url: url.to_owned(),
                 // A repeat uses the same key.
-                repeat: Repeat::Keyed,
+                repeat: Some(Repeat::Keyed),
+                request: None,
                 timeout: timeout.map(Span),
                 parallel: true,
                 approval: false,

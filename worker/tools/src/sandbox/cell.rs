@@ -16,6 +16,7 @@ use super::process::Question;
 use super::{CallNotMade, ChildRole, Isolated, Jail, START_WAIT};
 use crate::http::Caller;
 use crate::skills::{self, Shelf, WithSkillFiles};
+use crate::web::{self, WebSettings};
 use mainspring_worker::tool::{
     Away, Cell, CellOwner, Invocation, Isolator, NoCell, Output, Tool, ToolError, ToolSpec, Traits,
 };
@@ -32,6 +33,8 @@ pub(crate) struct Cells {
     pub(crate) outside: Outside,
     /// Describes HTTP tools; makes no calls.
     pub(crate) caller: Caller,
+    /// How pages of the web are read.
+    pub(crate) web: Option<WebSettings>,
     /// Memory limit in bytes of each process of a cell.
     pub(crate) memory: u64,
 }
@@ -47,15 +50,18 @@ pub(crate) struct Isolating {
 impl Isolator for Isolating {
     async fn cell(&self, owner: CellOwner, agent: &AgentSpec) -> Result<Arc<dyn Cell>, NoCell> {
         let cells = self.cells.clone();
-        let wire = Arc::new(WireCell::of(
-            &cells.outside,
-            agent,
-            owner.session.tenant,
-            cells.memory,
-        ));
         let refused = |detail: &str| NoCell::Start {
             detail: detail.to_owned(),
         };
+        let tenant = owner.session.tenant;
+        let secrets = cells.outside.caller.vault.of_agent(agent, tenant).await;
+        let secrets = secrets.map_err(|why| refused(&why))?;
+        let own = (tenant, secrets);
+        let mut wire = WireCell::of(&cells.outside, agent, own, cells.memory);
+        if agent.tools.iter().any(|entry| entry.is_named(web::FETCH)) {
+            wire.web.clone_from(&cells.web);
+        }
+        let wire = Arc::new(wire);
         let stop = CancellationToken::new();
         let child = tokio::select! {
             child = cells.jail.child(owner, &stop, Some(&wire)) => child,

@@ -162,6 +162,7 @@ fn begun(
 
 impl Kit {
     fn new(begin: Begin, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        let web = begin.cell.as_ref().and_then(|cell| cell.web.clone());
         let (http, servers) = match begin.cell {
             Some(cell) => cell.sources(&clock).map_err(io::Error::other)?,
             None => (None, Pool::default()),
@@ -173,6 +174,7 @@ impl Kit {
             shell: begin.shell.shell(),
             environment: begin.environment,
             limits: begin.limits,
+            web,
             ..Settings::default()
         };
         register(settings, clock, &mut tools).map_err(io::Error::other)?;

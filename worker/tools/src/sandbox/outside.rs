@@ -9,11 +9,13 @@ use std::time::Duration;
 use mainspring_shared::agent::{AgentSpec, FoldStrategy};
 use mainspring_shared::id::TenantId;
 use mainspring_shared::time::Clock;
+use mainspring_shared::tool::secret::Held;
 use mainspring_shared::tool::{DeclaredTool, ToolEntry};
 use serde::{Deserialize, Serialize};
 
-use crate::http::{Caller, CallerSettings, Keys, keys_of_tools};
+use crate::http::{Caller, CallerSettings, Keys, Vault, keys_of_tools};
 use crate::mcp::{HeaderSources, OAuthSettings, Pool, ServerSettings, Transport};
+use crate::web::WebSettings;
 use mainspring_worker::llm::Secret;
 
 /// How HTTP tools and MCP servers are reached.
@@ -35,6 +37,8 @@ pub(crate) struct WireCell {
     http: Option<WireCaller>,
     /// The MCP servers that the agent names.
     servers: BTreeMap<String, WireServer>,
+    /// How pages of the web are read, if the agent reads any.
+    pub(crate) web: Option<WebSettings>,
 }
 
 /// A value that `Debug` does not show.
@@ -66,9 +70,37 @@ struct WireCaller {
     /// The signing keys of the agent's own recipients, for its own tenant. The secrets that they
     /// are derived from stay in the worker.
     keys: BTreeMap<String, Vec<Hidden>>,
+    /// The secrets that the agent's own tools name.
+    #[serde(default)]
+    secrets: BTreeMap<String, WireHeld>,
     allow_private: Vec<String>,
     timeout: Duration,
     answer_bytes_max: usize,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireHeld {
+    value: Hidden,
+    hosts: Vec<String>,
+}
+
+impl From<Held> for WireHeld {
+    fn from(held: Held) -> Self {
+        Self {
+            value: Hidden(held.value),
+            hosts: held.hosts,
+        }
+    }
+}
+
+impl From<WireHeld> for Held {
+    fn from(wire: WireHeld) -> Self {
+        Self {
+            value: wire.value.0,
+            hosts: wire.hosts,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -137,12 +169,18 @@ impl WireOAuth {
 }
 
 impl WireCell {
-    /// The settings that this agent needs.
-    pub(crate) fn of(outside: &Outside, agent: &AgentSpec, tenant: TenantId, memory: u64) -> Self {
+    /// The settings that this agent needs, and the secrets that its tools name.
+    pub(crate) fn of(
+        outside: &Outside,
+        agent: &AgentSpec,
+        (tenant, secrets): (TenantId, BTreeMap<String, Held>),
+        memory: u64,
+    ) -> Self {
         let mut cell = Self {
             memory,
-            http: WireCaller::of(&outside.caller, agent, tenant),
+            http: WireCaller::of(&outside.caller, agent, (tenant, secrets)),
             servers: BTreeMap::new(),
+            web: None,
         };
         for entry in &agent.tools {
             match entry {
@@ -177,7 +215,11 @@ impl WireCell {
 
 impl WireCaller {
     /// What calls this agent's HTTP tools and its fold service; `None` if it has neither.
-    fn of(settings: &CallerSettings, agent: &AgentSpec, tenant: TenantId) -> Option<Self> {
+    fn of(
+        settings: &CallerSettings,
+        agent: &AgentSpec,
+        (tenant, secrets): (TenantId, BTreeMap<String, Held>),
+    ) -> Option<Self> {
         let fold = &agent.context.fold;
         let folds = (fold.strategy == FoldStrategy::Http).then_some(fold.url.as_deref());
         let tools = agent.tools.iter().filter_map(|entry| match entry {
@@ -194,6 +236,10 @@ impl WireCaller {
             keys: keys
                 .map(|(recipient, keys)| (recipient, hidden(keys)))
                 .collect(),
+            secrets: secrets
+                .into_iter()
+                .map(|(name, held)| (name, held.into()))
+                .collect(),
             allow_private: settings.allow_private.clone(),
             timeout: settings.timeout,
             answer_bytes_max: settings.answer_bytes_max,
@@ -205,7 +251,10 @@ impl WireCaller {
             let keys = keys.iter().map(|key| key.0.as_str());
             (recipient.clone(), Keys::of_revealed(keys))
         });
+        let secrets = self.secrets.into_iter();
+        let secrets = secrets.map(|(name, held)| (name, held.into()));
         let settings = CallerSettings {
+            vault: Vault::given(secrets.collect()),
             allow_private: self.allow_private,
             timeout: self.timeout,
             answer_bytes_max: self.answer_bytes_max,
@@ -320,9 +369,20 @@ mod tests {
 
     fn wire(agent: &serde_json::Value) -> String {
         let agent: AgentSpec = serde_json::from_value(agent.clone()).expect("an agent");
-        let cell = WireCell::of(&outside(), &agent, TenantId(2), 1);
+        let held = Held {
+            value: "its-tools-own".to_owned(),
+            hosts: Vec::new(),
+        };
+        let secrets = BTreeMap::from([("key".to_owned(), held)]);
+        let cell = WireCell::of(&outside(), &agent, (TenantId(2), secrets), 1);
         let shown = format!("{cell:?}");
-        for secret in ["the master", "whsec_", "of-mine", "of-another"] {
+        for secret in [
+            "the master",
+            "whsec_",
+            "of-mine",
+            "of-another",
+            "its-tools-own",
+        ] {
             assert!(!shown.contains(secret), "{shown}");
         }
         let wire = serde_json::to_string(&cell).expect("is JSON");
@@ -348,6 +408,7 @@ mod tests {
             http.contains(&key(own, TenantId(2))) && !http.contains("of-"),
             "{http}"
         );
+        assert!(http.contains("its-tools-own"), "{http}");
         for (at, tenant) in [(own, TenantId(1)), (other, TenantId(2))] {
             assert!(!http.contains(&key(at, tenant)), "{http}");
         }

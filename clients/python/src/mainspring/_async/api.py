@@ -315,6 +315,22 @@ class AsyncApi:
         """Metrics for autoscaling."""
         return await self._caller.call(Call("GET", f"/v1/scaling/{segment(pool)}", as_model(types.ScalingStats)))
 
+    def list_secrets(self, *, limit: int | None = None, cursor: str | None = None) -> AsyncPages[types.Secret]:
+        """The tenant's secrets, without their values."""
+        return AsyncPages(self._caller, Call("GET", "/v1/secrets", as_page(types.Secret), query={"limit": limit, "cursor": cursor}))
+
+    async def delete_secret(self, name: str) -> None:
+        """Removes a secret: tools that name it are not called any more."""
+        return await self._caller.call(Call("DELETE", f"/v1/secrets/{segment(name)}", as_nothing))
+
+    async def get_secret(self, name: str) -> types.Secret:
+        """A secret, without its value."""
+        return await self._caller.call(Call("GET", f"/v1/secrets/{segment(name)}", as_model(types.Secret)))
+
+    async def set_secret(self, name: str, body: types.SecretBody) -> types.Secret:
+        """Sets a secret, in the place of the one before."""
+        return await self._caller.call(Call("PUT", f"/v1/secrets/{segment(name)}", as_model(types.Secret), body=body))
+
     def list_sends(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.SendStatus | None = None) -> AsyncPages[types.SendView]:
         """Sends, newest first."""
         return AsyncPages(self._caller, Call("GET", "/v1/sends", as_page(types.SendView), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status}))

@@ -1,5 +1,6 @@
 //! Calls over real sockets: what is sent, what comes back, what is retried, and what is refused.
 
+mod direct;
 mod server;
 mod ssrf;
 
@@ -143,7 +144,8 @@ fn declared(url: &str, repeat: Repeat, timeout: Duration) -> HttpTool {
         description: "Looks.".to_owned(),
         parameters: json!({"type": "object"}),
         url: url.to_owned(),
-        repeat,
+        request: None,
+        repeat: Some(repeat),
         timeout: Some(Span(timeout)),
         parallel: false,
         approval: false,

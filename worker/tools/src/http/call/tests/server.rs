@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -17,6 +19,8 @@ pub(super) enum Act {
     Close,
     /// Sends nothing.
     Silence,
+    /// A complete response with this status, whose body repeats the request in several forms.
+    Echo(u16),
 }
 
 impl Act {
@@ -41,6 +45,25 @@ impl Received {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(n, _)| n == name);
         found.map(|(_, value)| value.as_str())
+    }
+
+    /// All of it: as it is, in base64, and in hexadecimal digits.
+    fn echo(&self) -> String {
+        let values = self
+            .headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}"));
+        let body = String::from_utf8_lossy(&self.body).into_owned();
+        let parts: Vec<String> = values.chain([self.line.clone(), body]).collect();
+        let hex = |part: &String| {
+            part.bytes()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
+        };
+        let forms = parts
+            .iter()
+            .flat_map(|part| [part.clone(), STANDARD.encode(part), hex(part)]);
+        forms.collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -92,7 +115,14 @@ async fn serve(mut stream: TcpStream, acts: Vec<Act>, seen: Arc<Mutex<Seen>>) {
             seen.requests.push(request);
             seen.requests.len() - 1
         };
+        let echo = seen.lock().expect("no panic").requests[at].echo();
         match acts.get(at).or(acts.last()).expect("an act") {
+            Act::Echo(status) => {
+                let length = echo.len();
+                let kind = "content-type: text/plain\r\n";
+                let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n{kind}\r\n");
+                let _ = stream.write_all((head + &echo).as_bytes()).await;
+            }
             Act::Answer(status, headers, body) => {
                 let length = body.len();
                 let head =
@@ -134,7 +164,7 @@ async fn read(stream: &mut TcpStream) -> Option<Received> {
         headers: pairs.map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
         body: bytes[end..].to_vec(),
     };
-    let length = received.header("content-length").expect("a length");
+    let length = received.header("content-length").unwrap_or("0");
     let length: usize = length.parse().expect("a number");
     while received.body.len() < length {
         if stream.read_buf(&mut received.body).await.ok()? == 0 {
