@@ -96,9 +96,14 @@ pub(crate) fn run(options: &Options<'_>) -> anyhow::Result<()> {
     if options.is_untried {
         return Ok(());
     }
-    let again = Packages::make(&Contents::read(contents.program.clone())?, effort)?;
-    made.are(&again)?;
-    trials::run_all(&contents, &made, &folder)
+    // Trials mostly wait for what they install.
+    std::thread::scope(|scope| {
+        let again =
+            scope.spawn(|| Packages::make(&Contents::read(contents.program.clone())?, effort));
+        let tried = trials::run_all(&contents, &made, &folder);
+        let again = again.join().map_err(|_| anyhow::anyhow!("a panic"))??;
+        made.are(&again).and(tried)
+    })
 }
 
 /// Packs the program that the tests use, and tries every package. What is published is made of another program in the
