@@ -22,6 +22,9 @@ const BUSY: Duration = Duration::from_secs(10);
 /// Maximum length of a cell in bytes.
 pub(crate) const CELL_BYTES_MAX: u64 = 32 << 20;
 
+/// Maximum length of an id in bytes.
+pub(crate) const ID_BYTES_MAX: u64 = 1 << 10;
+
 /// A database with a snapshot of what it holds.
 #[derive(Debug)]
 pub(crate) enum Database {
@@ -176,7 +179,12 @@ fn path(address: &str) -> String {
 
 /// A column as a text, or null if it is longer than a cell may be. Its length is another column.
 pub(crate) fn text_column(name: &str) -> String {
-    format!("CASE WHEN octet_length({name}) <= {CELL_BYTES_MAX} THEN CAST({name} AS TEXT) END")
+    short_column(name, CELL_BYTES_MAX)
+}
+
+/// A column as a text, or null if it has more bytes than this.
+pub(crate) fn short_column(name: &str, bytes_max: u64) -> String {
+    format!("CASE WHEN octet_length({name}) <= {bytes_max} THEN CAST({name} AS TEXT) END")
 }
 
 impl Row {

@@ -8,7 +8,7 @@ mod serde;
 
 use serde_json::{Map, Value};
 
-use crate::database::{Bind, CELL_BYTES_MAX, Database, Row, text_column};
+use crate::database::{Bind, CELL_BYTES_MAX, Database, ID_BYTES_MAX, short_column, text_column};
 use crate::error::Error;
 use crate::left_out::LeftOut;
 use crate::session::{Session, System, read_time, time};
@@ -27,6 +27,8 @@ pub(crate) struct LangGraph {
     /// The threads that are left with their last checkpoints, the next one last.
     threads: Vec<(String, String)>,
     count: usize,
+    /// Number of threads whose ids are none.
+    nameless: u64,
 }
 
 /// Where the values of channels are.
@@ -61,26 +63,31 @@ impl LangGraph {
             "''"
         };
         let sql = format!(
-            "SELECT CAST(thread_id AS TEXT), CAST(MAX({id}) AS TEXT) FROM checkpoints WHERE checkpoint_ns = '' \
+            "SELECT {}, {} FROM checkpoints WHERE checkpoint_ns = '' \
              GROUP BY thread_id ORDER BY MAX({id}), thread_id LIMIT {}",
+            short_column("thread_id", ID_BYTES_MAX),
+            short_column(&format!("MAX({id})"), ID_BYTES_MAX),
             THREADS_MAX + 1
         );
         let rows = database.rows(sql, &[]).await?;
         if rows.len() > THREADS_MAX {
             return Err(Error::shape("it has more than five million threads"));
         }
-        let cells = |row: &Row| {
-            let cell = |column| row.text(column).ok().flatten();
-            Some((cell(0)?, cell(1)?))
-        };
-        let mut threads: Vec<_> = rows.iter().filter_map(cells).collect();
-        threads.reverse();
+        let mut threads = Vec::new();
+        let mut nameless = 0;
+        for row in rows.iter().rev() {
+            match (row.text(0), row.text(1)) {
+                (Ok(Some(thread)), Ok(Some(checkpoint))) => threads.push((thread, checkpoint)),
+                _ => nameless += 1,
+            }
+        }
         Ok(Self {
             database,
             channel: channel.to_owned(),
             layout,
             count: threads.len(),
             threads,
+            nameless,
         })
     }
 
@@ -104,7 +111,9 @@ impl LangGraph {
         let mut left = LeftOut::default();
         let of = "SELECT count(*) FROM checkpoints WHERE checkpoint_ns";
         let own = self.database.count(format!("{of} = ''"), &[]).await?;
-        left.add_many("earlier checkpoints", own.saturating_sub(self.count as u64));
+        let last = self.count as u64 + self.nameless;
+        left.add_many("earlier checkpoints", own.saturating_sub(last));
+        left.add_many("threads whose id cannot be read", self.nameless);
         let others = self.database.count(format!("{of} <> ''"), &[]).await?;
         left.add_many("checkpoints of subgraphs", others);
         if !self.database.columns("store").await?.is_empty() {
@@ -249,7 +258,7 @@ impl LangGraph {
         let sql = format!(
             "SELECT {}, count(*) FROM {table} WHERE thread_id = $1 AND checkpoint_ns = '' AND checkpoint_id = $2 \
              GROUP BY channel LIMIT 1000",
-            text_column("channel")
+            short_column("channel", ID_BYTES_MAX)
         );
         let binds = [Bind::Text(thread), Bind::Text(id)];
         for row in self.database.rows(sql, &binds).await? {

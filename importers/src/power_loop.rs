@@ -9,7 +9,7 @@ mod rest;
 
 use mainspring_shared::message::Role;
 
-use crate::database::{Bind, Database, Row, text_column};
+use crate::database::{Bind, Database, ID_BYTES_MAX, Row, short_column, text_column};
 use crate::error::Error;
 use crate::left_out::LeftOut;
 use crate::session::{Session, System, Timer, time};
@@ -27,7 +27,14 @@ const PREFIX_CHARS_MAX: usize = 24;
 const SESSIONS_MAX: usize = 5_000_000;
 
 /// Messages per page.
-const PAGE: i64 = 100;
+const PAGE: usize = 100;
+
+/// Bytes of a page, unless a single message has more.
+const PAGE_BYTES: u64 = 32 << 20;
+
+/// Maximum bytes of a note and of what a timer says, and the most of them in a session.
+const NOTE_BYTES_MAX: u64 = 64 << 10;
+const NOTES_MAX: u64 = 1_000;
 
 /// Maximum bytes of a session.
 const SESSION_BYTES_MAX: u64 = 256 << 20;
@@ -40,6 +47,8 @@ pub(crate) struct PowerLoop {
     /// The sessions that are left, the next one last, with their layout.
     left: Vec<(usize, String)>,
     count: usize,
+    /// Number of sessions whose ids are none.
+    nameless: u64,
 }
 
 /// The tables with one prefix.
@@ -79,9 +88,11 @@ impl PowerLoop {
             ));
         }
         let mut left = Vec::new();
+        let mut nameless = 0;
         for (place, layout) in layouts.iter().enumerate() {
             let sql = format!(
-                "SELECT CAST(session_id AS TEXT) FROM {} ORDER BY created_at, session_id LIMIT {}",
+                "SELECT {} FROM {} ORDER BY created_at, session_id LIMIT {}",
+                short_column("session_id", ID_BYTES_MAX),
                 layout.table("sessions"),
                 SESSIONS_MAX + 1
             );
@@ -89,8 +100,12 @@ impl PowerLoop {
             if left.len() + rows.len() > SESSIONS_MAX {
                 return Err(Error::shape("it has more than five million sessions"));
             }
-            let ids = rows.iter().filter_map(|row| row.text(0).ok().flatten());
-            left.extend(ids.map(|id| (place, id)));
+            for row in &rows {
+                match row.text(0) {
+                    Ok(Some(id)) => left.push((place, id)),
+                    Ok(None) | Err(_) => nameless += 1,
+                }
+            }
         }
         left.reverse();
         Ok(Self {
@@ -98,6 +113,7 @@ impl PowerLoop {
             layouts,
             count: left.len(),
             left,
+            nameless,
         })
     }
 
@@ -124,6 +140,7 @@ impl PowerLoop {
     /// Counts what belongs to no session, or has no counterpart.
     pub(crate) async fn finish(mut self) -> Result<LeftOut, Error> {
         let mut left = LeftOut::default();
+        left.add_many("sessions whose id cannot be read", self.nameless);
         for layout in &self.layouts {
             rest::count(&mut self.database, layout, &mut left).await?;
         }
@@ -219,7 +236,7 @@ impl Reading<'_> {
     async fn compactions(&mut self) -> Result<Vec<Compaction>, Error> {
         let sql = format!(
             "SELECT CAST(note_seq AS BIGINT), CAST(before_tokens AS BIGINT), CAST(after_tokens AS BIGINT), \
-             CAST(created_at AS BIGINT) FROM {} WHERE session_id = $1 ORDER BY compact_seq",
+             CAST(created_at AS BIGINT) FROM {} WHERE session_id = $1 ORDER BY compact_seq LIMIT 100000",
             self.layout.table("compactions")
         );
         let rows = self.rows(sql).await?;
@@ -254,37 +271,56 @@ impl Reading<'_> {
         let table = self.layout.table("messages");
         let mut after = i64::MIN;
         let mut bytes = 0;
-        loop {
+        while let Some((last, weight)) = self.page(&lengths, after).await? {
+            bytes += weight;
+            if bytes > SESSION_BYTES_MAX {
+                return Err(Error::shape("it has more than 256 MiB"));
+            }
             let sql = format!(
                 "SELECT CAST(seq AS BIGINT), CAST(created_at AS BIGINT), {send}, CAST({lengths} AS BIGINT), {texts} \
-                 FROM {table} WHERE session_id = $1 AND seq > $2 ORDER BY seq LIMIT {PAGE}"
+                 FROM {table} WHERE session_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq"
             );
-            let binds = [Bind::Text(self.id), Bind::Int(after)];
-            let rows = self.database.rows(sql, &binds).await?;
-            for row in &rows {
-                // What a page is continued from has to be known.
-                let seq = row.int(0).ok().flatten();
-                after = seq.ok_or_else(|| unreadable("seq"))?;
-                match message(row, after) {
-                    Ok(message) => {
-                        bytes += message.bytes;
-                        if bytes > SESSION_BYTES_MAX {
-                            return Err(Error::shape("it has more than 256 MiB"));
-                        }
-                        converting.message(message);
-                    }
-                    Err(column) => converting.unreadable(after, column),
+            let binds = [Bind::Text(self.id), Bind::Int(after), Bind::Int(last)];
+            for row in &self.database.rows(sql, &binds).await? {
+                let seq = row.int(0).ok().flatten().unwrap_or_default();
+                match message(row, seq) {
+                    Ok(message) => converting.message(message),
+                    Err(column) => converting.unreadable(seq, column),
                 }
             }
-            if rows.len() < PAGE as usize {
-                return Ok(());
-            }
+            after = last;
         }
+        Ok(())
+    }
+
+    /// The last message of the next page, and the bytes of the page.
+    async fn page(&mut self, lengths: &str, after: i64) -> Result<Option<(i64, u64)>, Error> {
+        let table = self.layout.table("messages");
+        let sql = format!(
+            "SELECT CAST(seq AS BIGINT), CAST({lengths} AS BIGINT) FROM {table} \
+             WHERE session_id = $1 AND seq > $2 ORDER BY seq LIMIT {PAGE}"
+        );
+        let binds = [Bind::Text(self.id), Bind::Int(after)];
+        let mut page = None;
+        let mut bytes = 0;
+        for row in &self.database.rows(sql, &binds).await? {
+            // What a page is continued from has to be known.
+            let seq = row.int(0).ok().flatten();
+            let seq = seq.ok_or_else(|| unreadable("seq"))?;
+            let more = row.int(1).ok().flatten().unwrap_or(0);
+            let more = u64::try_from(more).unwrap_or(0);
+            if page.is_some() && bytes + more > PAGE_BYTES {
+                break;
+            }
+            bytes += more;
+            page = Some((seq, bytes));
+        }
+        Ok(page)
     }
 
     async fn lists(&mut self, session: &mut Session) -> Result<(), Error> {
         let sql = format!(
-            "SELECT {}, CAST(updated_at AS BIGINT) FROM {} WHERE session_id = $1 AND {} = 'todo'",
+            "SELECT {}, CAST(updated_at AS BIGINT) FROM {} WHERE session_id = $1 AND {} = 'todo' LIMIT 1",
             text_column("value_json"),
             self.layout.table("session_runtime_state"),
             self.layout.state_key
@@ -299,8 +335,8 @@ impl Reading<'_> {
         }
         let sql = format!(
             "SELECT CAST(note_id AS BIGINT), {}, CAST(pinned AS BIGINT), CAST(created_at AS BIGINT), \
-             CAST(updated_at AS BIGINT) FROM {} WHERE session_id = $1 ORDER BY note_id LIMIT 10000",
-            text_column("content"),
+             CAST(updated_at AS BIGINT) FROM {} WHERE session_id = $1 ORDER BY note_id LIMIT {NOTES_MAX}",
+            short_column("content", NOTE_BYTES_MAX),
             self.layout.table("notes")
         );
         let rows = self.rows(sql).await?;
@@ -311,9 +347,9 @@ impl Reading<'_> {
     async fn timers(&mut self, session: &mut Session) -> Result<(), Error> {
         let sql = format!(
             "SELECT CAST(timer_id AS BIGINT), CAST(due_at AS BIGINT), CAST(interval_s AS BIGINT), {}, {} \
-             FROM {} WHERE session_id = $1 ORDER BY timer_id LIMIT 10000",
-            text_column("note"),
-            text_column("status"),
+             FROM {} WHERE session_id = $1 ORDER BY timer_id LIMIT {NOTES_MAX}",
+            short_column("note", NOTE_BYTES_MAX),
+            short_column("status", ID_BYTES_MAX),
             self.layout.table("timers")
         );
         for row in self.rows(sql).await? {

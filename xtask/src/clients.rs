@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
+use crate::imports;
 use crate::own_clients;
 use crate::packages::{binary, installed, needed, python_environment, target};
 use crate::process::run;
@@ -86,6 +87,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     check_openai(&work, &server.url)?;
     check_frameworks(&work, &server.url)?;
     check_faces(&work, &server.url)?;
+    imports::check(&work, &binary, &server.url)?;
     drop(server);
     check_deaths(&work, &binary)?;
     own_clients::check(&work, &binary)

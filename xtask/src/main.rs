@@ -7,6 +7,7 @@ mod clients;
 mod deny;
 mod deps;
 mod fuzz;
+mod imports;
 mod lint;
 mod msrv;
 mod mysql;

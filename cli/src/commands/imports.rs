@@ -193,8 +193,14 @@ impl Importing {
         let archive = session.archive();
         // A repeat with the same content is the same session, also if the first response was lost.
         let key = session.key(&archive);
-        let request = Request::post("/v1/sessions:import").lines(archive).key(key);
-        match self.client.make(request).await {
+        let request = Request::post("/v1/sessions:import").lines(archive);
+        let mut made = self.client.make(request.clone().key(key)).await;
+        if matches!(&made, Err(failure) if failure.exit == Exit::NotFound) {
+            // That session was deleted in the meantime.
+            let key = self.client.fresh_key();
+            made = self.client.make(request.key(key)).await;
+        }
+        match made {
             Ok((is_new, made)) => {
                 let id = made["id"].as_str().unwrap_or_default().to_owned();
                 Ok(Some((is_new, id)))

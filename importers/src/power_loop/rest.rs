@@ -1,6 +1,6 @@
 //! What a database has besides conversations.
 
-use crate::database::{Database, text_column};
+use crate::database::{Database, ID_BYTES_MAX, short_column};
 use crate::error::Error;
 use crate::left_out::LeftOut;
 
@@ -84,7 +84,7 @@ async fn states(database: &mut Database, layout: &Layout, left: &mut LeftOut) ->
     let key = layout.state_key;
     let sql = format!(
         "SELECT {}, count(*) FROM {table} WHERE {key} <> 'todo' GROUP BY {key} LIMIT {STATES_MAX}",
-        text_column(key)
+        short_column(key, ID_BYTES_MAX)
     );
     for row in database.rows(sql, &[]).await? {
         let name = row.text(0).ok().flatten().unwrap_or_default();

@@ -88,7 +88,7 @@ def main(address, target):
         app = graph(saver)
         expected = []
         for n in range(THREADS):
-            thread = f"thread-{n}"
+            thread = f"{type(saver).__name__}-{n}"
             config = {"configurable": {"thread_id": thread}}
             said = [[SystemMessage("Be brief."), HumanMessage("hello")], [HumanMessage(f"and {n}")]]
             if n == 0:

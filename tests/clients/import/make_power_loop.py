@@ -1,6 +1,6 @@
 """Fills a database by way of the library itself, and writes down what is in it, in the words of Mainspring.
 
-    make_power_loop.py ADDRESS EXPECTED.json
+    make_power_loop.py ADDRESS EXPECTED.json [TABLE_PREFIX]
 """
 
 import asyncio
@@ -160,10 +160,11 @@ async def expected(store, id):
     }
 
 
-async def main(address, target):
+async def main(address, target, prefix=None):
     llm = Scripted()
     config = AgentLoopConfig(compactor=DefaultCompactor(absolute_threshold=2_000, keep_last_n=1))
-    loop = StatefulAgentLoop(llm=llm, db_path=address, config=config, tool_registry=registry())
+    more = {"table_prefix": prefix} if prefix else {}
+    loop = StatefulAgentLoop(llm=llm, db_path=address, config=config, tool_registry=registry(), **more)
     store, ids = await fill(loop, llm)
     sessions = [await expected(store, id) for id in ids]
     with open(target, "w") as file:

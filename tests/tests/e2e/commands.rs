@@ -11,6 +11,7 @@ mod dev;
 mod docs;
 mod exit_codes;
 mod fake;
+mod imports;
 mod logs;
 mod memories;
 mod program;
