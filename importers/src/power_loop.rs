@@ -395,7 +395,6 @@ fn message(row: &Row, seq: i64) -> Result<MessageRow, &'static str> {
         created_at: time(row.int(1).map_err(|_| "created_at")?.unwrap_or(0)),
         send_index: row.int(2).ok().flatten(),
         is_cut: content.is_none() && bytes > crate::database::CELL_BYTES_MAX,
-        bytes,
         role: match role.as_str() {
             "user" => Some(Role::User),
             "assistant" => Some(Role::Assistant),

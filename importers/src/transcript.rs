@@ -316,6 +316,7 @@ impl Transcript {
 #[cfg(test)]
 mod tests {
     use mainspring_shared::message::settled_len;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -420,5 +421,56 @@ mod tests {
         assert_eq!(sends.len(), 2);
         let rounds: Vec<i32> = session.messages.iter().map(|it| it.round).collect();
         assert_eq!(rounds, [0, 0, 0, 1, 0, 0, 0, 1]);
+    }
+
+    /// What a source may say, with calls by numbers so that they repeat.
+    #[derive(Debug, Clone)]
+    enum Said {
+        User(bool),
+        Assistant(Vec<u8>),
+        Result(u8),
+        Send(i64),
+    }
+
+    fn said() -> impl Strategy<Value = Said> {
+        prop_oneof![
+            any::<bool>().prop_map(Said::User),
+            prop::collection::vec(0_u8..4, 0..4).prop_map(Said::Assistant),
+            (0_u8..4).prop_map(Said::Result),
+            (0_i64..3).prop_map(Said::Send),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_source_says_an_archive_may_have(all in prop::collection::vec(said(), 0..40)) {
+            let mut transcript = transcript();
+            let mut results = 0;
+            for one in &all {
+                match one {
+                    Said::User(sends) => transcript.user(text("go"), AT, *sends),
+                    Said::Assistant(calls) => {
+                        let calls = calls.iter().map(|id| called(&id.to_string()));
+                        transcript.assistant(text("on"), calls.collect(), AT);
+                    }
+                    Said::Result(id) => {
+                        results += 1;
+                        transcript.result(answered(&id.to_string()), AT);
+                    }
+                    Said::Send(number) => transcript.send(*number, AT),
+                }
+            }
+            let session = transcript.finish();
+            let messages = &session.messages;
+            prop_assert_eq!(settled_len(messages), messages.len());
+            let mut calls = BTreeSet::new();
+            for call in messages.iter().flat_map(|message| &message.tool_calls) {
+                prop_assert!(calls.insert(call.id.clone()), "{} occurs twice", call.id);
+            }
+            // Nothing that was said is lost.
+            let told = messages.iter().filter(|message| !message.failed).count();
+            let spoken = all.iter().filter(|one| matches!(one, Said::User(_) | Said::Assistant(_)));
+            prop_assert_eq!(told, spoken.count() + results);
+        }
     }
 }

@@ -18,7 +18,6 @@ pub(super) struct MessageRow {
     pub(super) seq: i64,
     pub(super) created_at: Timestamp,
     pub(super) send_index: Option<i64>,
-    pub(super) bytes: u64,
     /// Whether its content is longer than is read.
     pub(super) is_cut: bool,
     pub(super) role: Option<Role>,
