@@ -1,5 +1,7 @@
 //! Writes sessions as archives.
 
+use std::fmt::Write as _;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mainspring_shared::id::SessionId;
@@ -70,7 +72,11 @@ impl Session {
 
 /// Bytes in lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn line(lines: &mut Vec<u8>, value: &Value) {

@@ -214,10 +214,13 @@ fn items_id(items: &[Value]) -> String {
         items.first()
     };
     let id = oldest.and_then(|item| item["id"].as_str());
-    let named = id.map(str::to_owned).unwrap_or_else(|| {
-        let oldest = oldest.map(Value::to_string);
-        hashed(oldest.unwrap_or_default().as_bytes())
-    });
+    let named = id.map_or_else(
+        || {
+            let oldest = oldest.map(Value::to_string);
+            hashed(oldest.unwrap_or_default().as_bytes())
+        },
+        str::to_owned,
+    );
     format!("items:{named}")
 }
 

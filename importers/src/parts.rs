@@ -59,9 +59,8 @@ fn one(transcript: &mut Transcript, part: &Value) -> Vec<ContentPart> {
         }
         "input_image" if part["image_url"].is_string() => image_at(transcript, text("image_url")),
         "image" => image(transcript, part),
-        "input_file" => file(transcript, part),
         "file" if part["file"].is_object() => file(transcript, &part["file"]),
-        "file" | "document" => file(transcript, part),
+        "input_file" | "file" | "document" => file(transcript, part),
         "attachment" => attachment(transcript, &part["attachment"]),
         // These stand among the message's calls as well.
         "tool_use" | "tool_call" | "function_call" | "input_json_delta" => Vec::new(),
@@ -85,7 +84,7 @@ fn thoughts(transcript: &mut Transcript, part: &Value) -> Vec<ContentPart> {
         .iter()
         .find_map(|name| part[name].as_str());
     let lists = [&part["summary"], &part["content"]];
-    let listed = lists.iter().flat_map(|list| list.as_array()).flatten();
+    let listed = lists.iter().filter_map(|list| list.as_array()).flatten();
     let listed = listed.filter_map(|one| one["text"].as_str());
     text.into_iter()
         .chain(listed)
@@ -117,13 +116,11 @@ fn image(transcript: &mut Transcript, part: &Value) -> Vec<ContentPart> {
         };
         return media(transcript, ContentPart::Image { source });
     }
-    match source["url"].as_str() {
-        Some(url) => image_at(transcript, url),
-        None => {
-            transcript.leave("images that the source does not hold");
-            words("[an image]")
-        }
+    if let Some(url) = source["url"].as_str() {
+        return image_at(transcript, url);
     }
+    transcript.leave("images that the source does not hold");
+    words("[an image]")
 }
 
 /// Files in any of the forms.

@@ -3,7 +3,7 @@
 //! An archive wants each message with calls to be followed by one result per call, in order, and each id of a call
 //! once. Sources do not: results are missing, come late or in another order, and models repeat ids.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use mainspring_shared::blob::BlobHash;
 use mainspring_shared::id::SendId;
@@ -56,7 +56,7 @@ pub(crate) struct Transcript {
     /// What was said while calls were open.
     held: Vec<Message>,
     calls: BTreeSet<String>,
-    blobs: BTreeMap<BlobHash, ()>,
+    blobs: BTreeSet<BlobHash>,
 }
 
 impl Transcript {
@@ -70,7 +70,7 @@ impl Transcript {
             open: Vec::new(),
             held: Vec::new(),
             calls: BTreeSet::new(),
-            blobs: BTreeMap::new(),
+            blobs: BTreeSet::new(),
         }
     }
 
@@ -189,7 +189,7 @@ impl Transcript {
 
     /// Keeps bytes that a message names.
     pub(crate) fn keep(&mut self, blob: Blob) {
-        if self.blobs.insert(blob.name.sha256, ()).is_none() {
+        if self.blobs.insert(blob.name.sha256) {
             self.session.blobs.push(blob);
         }
     }

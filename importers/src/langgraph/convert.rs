@@ -97,7 +97,7 @@ fn said_by(transcript: &mut Transcript, who: &str, content: Vec<ContentPart>, at
 /// The calls of a message, with those whose arguments are no JSON.
 fn calls(message: &Value) -> Vec<Called> {
     let lists = [&message["tool_calls"], &message["invalid_tool_calls"]];
-    let calls = lists.iter().flat_map(|list| list.as_array()).flatten();
+    let calls = lists.iter().filter_map(|list| list.as_array()).flatten();
     let calls = calls.map(|call| {
         let text = |name: &str| call[name].as_str().unwrap_or_default().to_owned();
         let arguments = match &call["args"] {
