@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::packages::{installed, needed, python_environment};
+use crate::packages::{installed, python_environment};
 use crate::process::run;
 use crate::{postgres, tools};
 
@@ -53,7 +53,7 @@ pub(crate) fn check(work: &Path, binary: &Path, server: &str) -> anyhow::Result<
         folder: folder.path(),
     };
     for (version, prefix) in POWER_LOOP {
-        let library = power_loop(work, version)?;
+        let library = power_loop(work, &imports.python, version)?;
         imports.power_loop(&library, &imports.file(&format!("{version}.db")), None)?;
         if let Some(prefix) = prefix {
             imports.power_loop(&library, &database.url, Some(prefix))?;
@@ -65,10 +65,9 @@ pub(crate) fn check(work: &Path, binary: &Path, server: &str) -> anyhow::Result<
 }
 
 /// The folder with a version of the library, which has no dependencies.
-fn power_loop(work: &Path, version: &str) -> anyhow::Result<PathBuf> {
+fn power_loop(work: &Path, python: &Path, version: &str) -> anyhow::Result<PathBuf> {
     let package = format!("power-loop=={version}");
     installed(work, "power-loop", &[&package], |folder| {
-        let python = needed("python3", &["python3", "python3-pip"])?;
         run(Command::new(python)
             .args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"])
             .arg(folder)
