@@ -83,7 +83,7 @@ Usage: cargo xtask COMMAND
   release VERSION [--binary FILE]  checks the changelog, all versions and that everything is committed, does `package`
                                    and the registries' dry runs, and prints the commands that publish it
   ci                               test --require-all with lint and chart beside it, clients, versions --short, and
-                                   `package` of the program that the tests use";
+                                   `package --untried` of the program that the tests use";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
