@@ -106,7 +106,7 @@ pub(crate) fn run(options: &Options<'_>) -> anyhow::Result<()> {
     })
 }
 
-/// Packs the program that the tests use, twice, and compares. What is published is made of another program in the same
+/// Packs the program that the tests use. What is published is made of another program in the same
 /// way, and is installed and started, too, which needs more rights than a check has everywhere.
 pub(crate) fn check() -> anyhow::Result<()> {
     let binary = packages::binary()?;
