@@ -35,6 +35,7 @@ const WALLS: &[(&str, &[&str])] = &[
     (
         "reqwest",
         &[
+            "mainspring-client",
             "mainspring-runtime",
             "mainspring-blob-stores",
             "mainspring-providers",

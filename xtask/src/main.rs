@@ -15,6 +15,7 @@ mod packages;
 mod postgres;
 mod process;
 mod redis;
+mod rust_client;
 mod scratch;
 mod server;
 mod simulate;
