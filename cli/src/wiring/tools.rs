@@ -8,12 +8,9 @@ use crate::config::{Backend, Config, McpServer, ShellKind};
 use mainspring_runtime::{Environment, Lifecycle};
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::time::Clock;
-use mainspring_tools::HttpPolicy;
-use mainspring_tools::agents::workflow;
 use mainspring_tools::http::{Caller, CallerSettings};
 use mainspring_tools::mcp::{HeaderSources, OAuthSettings, Pool, ServerSettings, Transport};
-use mainspring_tools::skills::Shelf;
-use mainspring_tools::{agents, builtin, memory, skills};
+use mainspring_tools::{Families, HttpPolicy, builtin, register_all};
 use mainspring_worker::hook::Hooks;
 use mainspring_worker::llm::Secret;
 use mainspring_worker::memory::Memories;
@@ -248,30 +245,21 @@ pub(crate) fn tools(
     )?;
     let pool = Pool::keeping(server_settings(config)?, clock, Some(&background.store));
     let pool = pool.map_err(usage)?;
-    let mut tools = Tools::default();
-    tools.add_source(Arc::new(caller));
-    tools.add_source(Arc::new(pool));
-    agents::register(&mut tools).map_err(usage)?;
-    let shelf = Arc::new(Shelf::new(background.store.clone(), clock.clone()));
-    builtin::register(
-        builtin::Settings {
-            background: Some(background.clone()),
-            launcher: launcher(&config.tools.launcher, entropy, &background.lifecycle)?,
-            isolation: isolation(config, entropy, &background.lifecycle)?,
-            skills: Some(shelf.clone()),
-            ..builtin_settings(config, &Environment::read())
-        },
-        clock.clone(),
-        &mut tools,
-    )
-    .map_err(usage)?;
-    skills::register(&shelf, &mut tools).map_err(usage)?;
-    let store = background.store.clone();
-    let blobs = depot(config, &background.store, entropy)?;
-    memory::register(store, blobs, clock.clone(), memories, &mut tools).map_err(usage)?;
-    builtin::register_wakeups(&background.store, entropy, &mut tools).map_err(usage)?;
-    workflow::register(&background.store, &background.bus, &mut tools).map_err(usage)?;
-    Ok(tools)
+    let settings = builtin::Settings {
+        launcher: launcher(&config.tools.launcher, entropy, &background.lifecycle)?,
+        isolation: isolation(config, entropy, &background.lifecycle)?,
+        ..builtin_settings(config, &Environment::read())
+    };
+    register_all(Families {
+        sources: vec![Arc::new(caller), Arc::new(pool)],
+        settings,
+        background: background.clone(),
+        blobs: depot(config, &background.store, entropy)?,
+        memories: memories.clone(),
+        clock: clock.clone(),
+        entropy: entropy.clone(),
+    })
+    .map_err(usage)
 }
 
 /// How agents that ask for it are isolated, if the settings say how to start a process.

@@ -9,6 +9,8 @@
 //! | tools that an agent declares by URL | [`http`] |
 //! | tools of MCP servers | [`mcp`] |
 //!
+//! [`register_all`] gives a worker all of them.
+//!
 //! [`HttpPolicy`] is a hook behind a URL, called like an HTTP tool. [`built_in`] lists every
 //! built-in tool.
 
@@ -17,6 +19,7 @@ pub mod builtin;
 mod catalogue;
 mod current_time;
 mod exact;
+mod families;
 mod files;
 pub mod http;
 pub mod mcp;
@@ -32,4 +35,5 @@ mod tests;
 mod words;
 
 pub use catalogue::{BuiltIn, PRESETS, built_in};
+pub use families::{Families, register_all};
 pub use policy::HttpPolicy;
