@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::clients;
 use crate::packages::{installed, needed, python_environment};
 use crate::process::run;
 use crate::rust_client;
@@ -57,6 +58,10 @@ fn check_rust(binary: &Path) -> anyhow::Result<()> {
     };
     let package = ["--package", rust_client::PACKAGE];
     run(cargo(&["test", "--quiet", "--doc"]).args(package))?;
+    let server = clients::serve(binary)?;
+    let mut hello = cargo(&["run", "--quiet", "--example", "hello"]);
+    run(hello.args(package).env("MAINSPRING_SERVER", &server.url))?;
+    drop(server);
     run(cargo(&["run", "--quiet", "--example", "scenarios"])
         .args(package)
         .arg("--")

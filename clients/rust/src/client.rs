@@ -295,3 +295,15 @@ fn left(until: Option<Instant>) -> Option<Duration> {
 pub(crate) async fn pause_until(pause: Duration, until: Option<Instant>) {
     clock::sleep(left(until).map_or(pause, |left| left.min(pause))).await;
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_readme_begins_with_the_program_that_is_run() {
+        let program = include_str!("../examples/hello.rs");
+        let (_, program) = program.split_once("\n\n").expect("a comment and a program");
+        let readme = include_str!("../README.md");
+        let first = readme.split("```rust,no_run\n").nth(1).expect("a program");
+        assert!(first.starts_with(program), "{program}");
+    }
+}
