@@ -37,6 +37,7 @@ const WALLS: &[(&str, &[&str])] = &[
     (
         "reqwest",
         &[
+            "mainspring-client",
             "mainspring-runtime",
             "mainspring-blob-stores",
             "mainspring-providers",
@@ -51,6 +52,8 @@ const WALLS: &[(&str, &[&str])] = &[
         &[
             "mainspring-api",
             "mainspring-cli",
+            // Which hands requests to the API without a socket.
+            "mainspring",
             "mainspring-tests",
             "mainspring-benches",
             // Servers that others may use without any of ours.
@@ -60,7 +63,10 @@ const WALLS: &[(&str, &[&str])] = &[
     ("jsonwebtoken", &["mainspring-cli"]),
     ("object_store", &["mainspring-blob-stores"]),
     ("image", &["mainspring-worker"]),
-    ("tower*", &["mainspring-api", "mainspring-tests"]),
+    (
+        "tower*",
+        &["mainspring", "mainspring-api", "mainspring-tests"],
+    ),
 ];
 
 /// What the shared vocabulary, rules and ports must not depend on: drivers, sockets and runtimes.
@@ -71,7 +77,7 @@ const NOT_IN_SHARED: &[&str] = &[
 /// Which of our crates each of our crates may depend on. `None`: all of them.
 fn may_know(name: &str) -> Option<&'static [&'static str]> {
     match name {
-        "mainspring-cli" | "mainspring-tests" | "mainspring-benches" => None,
+        "mainspring" | "mainspring-cli" | "mainspring-tests" | "mainspring-benches" => None,
         "mainspring-worker" | "mainspring-scheduler" => {
             Some(&["mainspring-shared", "mainspring-runtime"])
         }
@@ -86,7 +92,7 @@ fn may_know(name: &str) -> Option<&'static [&'static str]> {
             "mainspring-runtime",
             "mainspring-scheduler",
         ]),
-        "mainspring-shared" | "mainspring-vendors" | "xtask" => Some(&[]),
+        "mainspring-client" | "mainspring-shared" | "mainspring-vendors" | "xtask" => Some(&[]),
         "mainspring-store-mysql" | "mainspring-store-postgres" | "mainspring-store-sqlite" => {
             Some(&["mainspring-shared", "mainspring-store-core"])
         }

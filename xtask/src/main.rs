@@ -19,6 +19,7 @@ mod previous;
 mod process;
 mod redis;
 mod release;
+mod rust_client;
 mod scratch;
 mod server;
 mod simulate;

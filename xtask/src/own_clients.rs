@@ -4,8 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::clients;
 use crate::packages::{installed, needed, python_environment};
 use crate::process::run;
+use crate::rust_client;
 
 /// Pinned, because another version finds other faults.
 const PYTHON: [&str; 12] = [
@@ -30,18 +32,40 @@ const TYPESCRIPT_CLIENT: &str = "clients/typescript";
 /// Writes what is generated from `docs/openapi.json`.
 pub(crate) fn generate() -> anyhow::Result<()> {
     python_generator(&[])?;
+    rust_client::generate(false)?;
     install_typescript()?;
     npm(&["run", "--silent", "generate"])
 }
 
-/// Checks both clients with this binary, at the same time.
+/// Checks the clients with this binary: those in Python and TypeScript at the same time, while the compiler sleeps.
 pub(crate) fn check(work: &Path, binary: &Path) -> anyhow::Result<()> {
     let joined = std::thread::scope(|scope| {
         let typescript = scope.spawn(|| check_typescript(binary));
         (check_python(work, binary), typescript.join())
     });
     joined.0?;
-    joined.1.map_err(|_| anyhow::anyhow!("a panic"))?
+    joined.1.map_err(|_| anyhow::anyhow!("a panic"))??;
+    check_rust(binary)
+}
+
+/// Its types are those that the compiler checks, and the program that plays the scenarios is an example of it.
+fn check_rust(binary: &Path) -> anyhow::Result<()> {
+    rust_client::generate(true)?;
+    let cargo = |arguments: &[&str]| {
+        let mut command = Command::new("cargo");
+        command.args(arguments);
+        command
+    };
+    let package = ["--package", rust_client::PACKAGE];
+    run(cargo(&["test", "--quiet", "--doc"]).args(package))?;
+    let server = clients::serve(binary)?;
+    let mut hello = cargo(&["run", "--quiet", "--example", "hello"]);
+    run(hello.args(package).env("MAINSPRING_SERVER", &server.url))?;
+    drop(server);
+    run(cargo(&["run", "--quiet", "--example", "scenarios"])
+        .args(package)
+        .arg("--")
+        .arg(binary))
 }
 
 /// Builds the package of each client into a folder.

@@ -10,13 +10,10 @@ use mainspring_shared::entropy::Entropy;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 use mainspring_shared::tool::secret;
-use mainspring_tools::HttpPolicy;
-use mainspring_tools::agents::workflow;
 use mainspring_tools::http::{Caller, CallerSettings, Vault};
 use mainspring_tools::mcp::{HeaderSources, OAuthSettings, Pool, ServerSettings, Transport};
-use mainspring_tools::skills::Shelf;
 use mainspring_tools::web::{Engine, SearchSettings, WebSettings};
-use mainspring_tools::{agents, builtin, memory, skills, web};
+use mainspring_tools::{Families, HttpPolicy, builtin, register_all, web};
 use mainspring_worker::hook::Hooks;
 use mainspring_worker::llm::Secret;
 use mainspring_worker::memory::Memories;
@@ -294,29 +291,21 @@ pub(crate) fn tools(
     let caller = Caller::new(&settings, clock.clone(), entropy.clone()).map_err(usage)?;
     let pool = Pool::keeping(server_settings(config)?, clock, Some(&background.store));
     let pool = pool.map_err(usage)?;
-    let mut tools = Tools::default();
-    tools.add_source(Arc::new(caller));
-    tools.add_source(Arc::new(pool));
-    agents::register(&mut tools).map_err(usage)?;
-    let shelf = Arc::new(Shelf::new(background.store.clone(), clock.clone()));
-    builtin::register(
-        builtin::Settings {
-            background: Some(background.clone()),
-            launcher: launcher(&config.tools.launcher, entropy, &background.lifecycle)?,
-            isolation: isolation(config, settings, entropy, &background.lifecycle)?,
-            skills: Some(shelf.clone()),
-            ..builtin_settings(config, &Environment::read())
-        },
-        clock.clone(),
-        &mut tools,
-    )
+    let built_in = builtin::Settings {
+        launcher: launcher(&config.tools.launcher, entropy, &background.lifecycle)?,
+        isolation: isolation(config, settings, entropy, &background.lifecycle)?,
+        ..builtin_settings(config, &Environment::read())
+    };
+    let mut tools = register_all(Families {
+        sources: vec![Arc::new(caller), Arc::new(pool)],
+        settings: built_in,
+        background: background.clone(),
+        blobs: depot(config, &background.store, entropy)?,
+        memories: memories.clone(),
+        clock: clock.clone(),
+        entropy: entropy.clone(),
+    })
     .map_err(usage)?;
-    skills::register(&shelf, &mut tools).map_err(usage)?;
-    let store = background.store.clone();
-    let blobs = depot(config, &background.store, entropy)?;
-    memory::register(store, blobs, clock.clone(), memories, &mut tools).map_err(usage)?;
-    builtin::register_wakeups(&background.store, entropy, &mut tools).map_err(usage)?;
-    workflow::register(&background.store, &background.bus, &mut tools).map_err(usage)?;
     if let Some(search) = search(config) {
         let around = (clock.clone(), entropy.clone());
         web::register_search(&search, around, &mut tools).map_err(usage)?;

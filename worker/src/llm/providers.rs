@@ -95,6 +95,13 @@ impl Providers {
         self.by_name.contains_key(name)
     }
 
+    /// The same with another default provider.
+    #[must_use]
+    pub fn with_default(mut self, name: impl Into<String>) -> Self {
+        self.default = name.into();
+        self
+    }
+
     /// Adds a custom provider, or replaces one. `model` is asked when a request names none.
     pub fn insert(
         &mut self,

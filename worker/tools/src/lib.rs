@@ -10,6 +10,8 @@
 //! | tools of MCP servers | [`mcp`] |
 //! | pages and searches of the web | [`web`] |
 //!
+//! [`register_all`] gives a worker all of them.
+//!
 //! [`HttpPolicy`] is a hook behind a URL, called like an HTTP tool. [`built_in`] lists every
 //! built-in tool.
 
@@ -18,6 +20,7 @@ pub mod builtin;
 mod catalogue;
 mod current_time;
 mod exact;
+mod families;
 mod files;
 pub mod http;
 pub mod mcp;
@@ -34,4 +37,5 @@ pub mod web;
 mod words;
 
 pub use catalogue::{BuiltIn, PRESETS, built_in};
+pub use families::{Families, register_all};
 pub use policy::HttpPolicy;

@@ -1,0 +1,106 @@
+//! The program that `tests/processes.rs` starts several times, and kills.
+//!
+//! Its only argument is JSON: `{url, tools, repeat, calls, dies, sends: [{key, text, delay}], looks: [SEND]}`. It prints a line
+//! `sent KEY ID` for each send that is accepted, `answer KEY TEXT` for each answer, and `SEND STATUS` for those that it is to
+//! look at, in this order.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+
+use mainspring::types::{Repeat, SendOptions};
+use mainspring::{Agent, Mainspring, Tool, ToolCall};
+use rustix::process::{Signal, getpid, kill_process};
+use serde::Deserialize;
+
+/// What the program is told.
+#[derive(Debug, Deserialize)]
+struct Told {
+    url: String,
+    /// Whether it has the closure.
+    tools: bool,
+    repeat: Repeat,
+    /// The file to which the tool writes the id of each of its calls.
+    calls: String,
+    /// Whether the process kills itself within the first call.
+    dies: bool,
+    sends: Vec<ToSend>,
+    looks: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ToSend {
+    key: String,
+    text: String,
+    delay: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Article {
+    article: String,
+}
+
+type Failed = Box<dyn std::error::Error + Send + Sync>;
+
+#[tokio::main]
+async fn main() -> Result<(), Failed> {
+    let told: Told = serde_json::from_str(&std::env::args().nth(1).ok_or("tell it what to do")?)?;
+    let mut agent =
+        Agent::new(if told.tools { "shop" } else { "plain" }).prompt("You help customers.");
+    if told.tools {
+        agent = agent.tool(stock(told.calls, told.dies).repeat(told.repeat));
+    }
+    let name = if told.tools { "shop" } else { "plain" };
+    let app = Mainspring::open(&told.url).agent(agent).await?;
+
+    let mut sent = Vec::new();
+    for one in told.sends {
+        let session = app.session().agent(name).key(one.key.as_str());
+        let options = SendOptions {
+            delay: one.delay.map(Into::into),
+            ..SendOptions::default()
+        };
+        let send = session
+            .send(one.text)
+            .options(options)
+            .key(one.key.as_str())
+            .await?;
+        say(&format!("sent {} {}", one.key, send.id()))?;
+        sent.push((one.key, send));
+    }
+    for (key, send) in sent {
+        say(&format!("answer {key} {}", send.wait().await?.text))?;
+    }
+    for id in told.looks {
+        let view = app.send_by_id(&id).get().await?;
+        say(&format!("{id} {}", view.status))?;
+    }
+    app.shutdown().await?;
+    Ok(())
+}
+
+fn stock(calls: String, dies: bool) -> Tool {
+    Tool::with_call(
+        "stock",
+        "Pieces of an article in stock.",
+        move |asked: Article, call: ToolCall| {
+            let noted = note(&calls, &call.id);
+            if dies {
+                // Nothing comes after this.
+                let _ = kill_process(getpid(), Signal::KILL);
+            }
+            async move {
+                noted?;
+                Ok::<_, Failed>(format!("12 of {}", asked.article))
+            }
+        },
+    )
+}
+
+fn note(calls: &str, id: &str) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().append(true).create(true).open(calls)?;
+    writeln!(file, "{id}")
+}
+
+fn say(line: &str) -> std::io::Result<()> {
+    writeln!(std::io::stdout(), "{line}")
+}
