@@ -166,7 +166,7 @@ pub(crate) enum Command {
         no_sessions: bool,
     },
     /// Imports a tenant's export, or conversations of another system; what already exists is not changed
-    #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+    #[command(subcommand_negates_reqs = true)]
     Import {
         /// The export; - reads it from stdin
         #[arg(required = true)]

@@ -92,6 +92,10 @@ pub(crate) fn run(
             asking(transfers::export(file.as_deref(), !no_sessions, client))
         }
         Command::Import {
+            file: Some(_),
+            from: Some(_),
+        } => Err(Failure::new(Exit::Usage, "an import has one source")),
+        Command::Import {
             from: Some(from), ..
         } => asking(imports::run(from, format, Client::new(config)?)),
         Command::Import { file, .. } => {

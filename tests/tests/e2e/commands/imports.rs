@@ -29,7 +29,7 @@ fn write(file: &Path, lines: &[Value]) -> String {
 fn import(server: &str, more: &[&str], code: i32, kind: &str) -> [u64; 4] {
     let ended = ask(
         server,
-        &[&["import", "openai", "-o", "json"], more].concat(),
+        &[&["import", "-o", "json", "openai"], more].concat(),
     );
     assert_eq!(ended.code, code, "{}", ended.stderr);
     let rows: Vec<Value> = serde_json::from_str(&ended.stdout).expect("JSON");
@@ -106,6 +106,8 @@ fn what_cannot_be_opened_is_said_without_its_secrets() {
     let ended = ask(NOWHERE, &["import", "power-loop", "mysql://u:secret@h/d"]);
     assert_eq!(ended.code, 2, "{}", ended.stderr);
     assert!(!ended.stderr.contains("secret"), "{}", ended.stderr);
+    let ended = ask(NOWHERE, &["import", "one.jsonl", "openai", "two.jsonl"]);
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
     let ended = ask(NOWHERE, &["import"]);
     assert_eq!(ended.code, 2, "{}", ended.stderr);
 }
