@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -115,7 +116,10 @@ impl Secrets {
                 self.add(&form);
             }
         }
-        let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let mut hex = String::new();
+        for byte in value.bytes() {
+            let _ = write!(hex, "{byte:02x}");
+        }
         self.add(&hex.to_ascii_uppercase());
         self.add(&hex);
         for shift in 0..3 {

@@ -59,7 +59,7 @@ pub fn render(request: &HttpRequest, url: &str, arguments: &Arguments) -> Result
     };
     if form == BodyForm::None || whole_body.is_some() {
         for (name, value) in rest() {
-            query.extend(parameters(name, value)?);
+            query.extend(parameters(name, value));
         }
     }
     let body = match (form, whole_body) {
@@ -137,23 +137,23 @@ fn in_query(
         let Some(value) = arguments.get(argument) else {
             return Ok(Vec::new());
         };
-        return parameters(name, value);
+        return Ok(parameters(name, value));
     }
     let text = filled(template, arguments)?;
     Ok(text.map(|text| pair(name, &text)).into_iter().collect())
 }
 
 /// A value as parameters: an array is one for each item, an object its JSON.
-fn parameters(name: &str, value: &RawValue) -> Result<Vec<String>, String> {
+fn parameters(name: &str, value: &RawValue) -> Vec<String> {
     if is_null(value) {
-        return Ok(Vec::new());
+        return Vec::new();
     }
     let items = match array(value) {
         Some(items) => items,
         None => vec![value.to_owned()],
     };
     let text = |item: &RawValue| scalar(item).unwrap_or_else(|| item.get().to_owned());
-    Ok(items.iter().map(|item| pair(name, &text(item))).collect())
+    items.iter().map(|item| pair(name, &text(item))).collect()
 }
 
 fn in_header(template: &Template<'_>, arguments: &Arguments) -> Result<Option<String>, String> {
