@@ -116,9 +116,8 @@ impl Secrets {
                 self.add(&form);
             }
         }
-        let mut hex = String::with_capacity(2 * value.len());
+        let mut hex = String::new();
         for byte in value.bytes() {
-            // Writing to a string cannot fail.
             let _ = write!(hex, "{byte:02x}");
         }
         self.add(&hex.to_ascii_uppercase());

@@ -232,6 +232,48 @@ impl Api {
             .await
     }
 
+    /// Calls of all sessions that wait for a person or a client, the longest waiting first.
+    pub fn list_calls(&self, query: &ListCallsQuery) -> Pages<types::WaitingCall> {
+        Pages::new(
+            self.caller.clone(),
+            Call::new(Method::GET, "/v1/calls").query(query),
+        )
+    }
+
+    /// Takes on calls of external tools: nobody else gets them while the claims last.
+    pub async fn claim_calls(
+        &self,
+        body: &types::ClaimBody,
+        query: &ClaimCallsQuery,
+        key: Option<&str>,
+    ) -> Result<types::ClaimedCalls, Error> {
+        self.caller
+            .read(
+                &Call::new(Method::POST, "/v1/calls:claim")
+                    .json(body)
+                    .query(query)
+                    .key(key),
+            )
+            .await
+    }
+
+    /// Gives claims back: the calls were not made and go to the next program.
+    pub async fn release_claims(
+        &self,
+        body: &types::ReleaseBody,
+    ) -> Result<types::ToldClaims, Error> {
+        self.caller
+            .read(&Call::new(Method::POST, "/v1/calls:release").json(body))
+            .await
+    }
+
+    /// Keeps claims for longer.
+    pub async fn renew_claims(&self, body: &types::RenewBody) -> Result<types::ToldClaims, Error> {
+        self.caller
+            .read(&Call::new(Method::POST, "/v1/calls:renew").json(body))
+            .await
+    }
+
     /// Versions of this server and its database.
     pub async fn get_info(&self) -> Result<Map<String, Value>, Error> {
         self.caller.read(&Call::new(Method::GET, "/v1/info")).await
@@ -622,6 +664,45 @@ impl Api {
             .await
     }
 
+    /// The tenant's secrets, without their values.
+    pub fn list_secrets(&self, query: &ListSecretsQuery) -> Pages<types::Secret> {
+        Pages::new(
+            self.caller.clone(),
+            Call::new(Method::GET, "/v1/secrets").query(query),
+        )
+    }
+
+    /// Removes a secret: tools that name it are not called any more.
+    pub async fn delete_secret(&self, name: &str) -> Result<(), Error> {
+        self.caller
+            .nothing(&Call::new(
+                Method::DELETE,
+                format!("/v1/secrets/{}", segment(name)),
+            ))
+            .await
+    }
+
+    /// A secret, without its value.
+    pub async fn get_secret(&self, name: &str) -> Result<types::Secret, Error> {
+        self.caller
+            .read(&Call::new(
+                Method::GET,
+                format!("/v1/secrets/{}", segment(name)),
+            ))
+            .await
+    }
+
+    /// Sets a secret, in the place of the one before.
+    pub async fn set_secret(
+        &self,
+        name: &str,
+        body: &types::SecretBody,
+    ) -> Result<types::Secret, Error> {
+        self.caller
+            .read(&Call::new(Method::PUT, format!("/v1/secrets/{}", segment(name))).json(body))
+            .await
+    }
+
     /// Sends, newest first.
     pub fn list_sends(&self, query: &ListSendsQuery) -> Pages<types::SendView> {
         Pages::new(
@@ -667,6 +748,22 @@ impl Api {
             .await
     }
 
+    /// Sends the same once more to the same session, if it failed or was cancelled.
+    pub async fn retry_send(
+        &self,
+        id: &str,
+        query: &RetrySendQuery,
+        key: Option<&str>,
+    ) -> Result<types::AcceptedSend, Error> {
+        self.caller
+            .read(
+                &Call::new(Method::POST, format!("/v1/sends/{}/retry", segment(id)))
+                    .query(query)
+                    .key(key),
+            )
+            .await
+    }
+
     /// Accepts or rejects each of up to 1000 sends.
     pub async fn create_sends(
         &self,
@@ -690,7 +787,7 @@ impl Api {
         )
     }
 
-    /// Creates a session.
+    /// Creates a session, or returns the one with its `key`.
     pub async fn create_session(
         &self,
         body: &types::NewSessionBody,
@@ -764,6 +861,18 @@ impl Api {
             .await
     }
 
+    /// The sessions that a session's agent created, newest first.
+    pub fn list_children(&self, id: &str, query: &ListChildrenQuery) -> Pages<types::SessionView> {
+        Pages::new(
+            self.caller.clone(),
+            Call::new(
+                Method::GET,
+                format!("/v1/sessions/{}/children", segment(id)),
+            )
+            .query(query),
+        )
+    }
+
     /// The request of a session's next model call: that of its first send that is not final, else everything before the
     /// next input.
     pub async fn get_session_context(
@@ -833,6 +942,16 @@ impl Api {
             self.caller.clone(),
             Call::new(Method::GET, format!("/v1/sessions/{}/inbox", segment(id))).query(query),
         )
+    }
+
+    /// The to-do list, the notes and the board that a session's agent works with.
+    pub async fn get_session_lists(&self, id: &str) -> Result<types::SessionLists, Error> {
+        self.caller
+            .read(&Call::new(
+                Method::GET,
+                format!("/v1/sessions/{}/lists", segment(id)),
+            ))
+            .await
     }
 
     /// The transcript by seq.
@@ -1349,6 +1468,26 @@ pub struct ListAgentVersionsQuery {
     pub cursor: Option<String>,
 }
 
+/// What `list_calls` may be asked for besides.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ListCallsQuery {
+    /// Maximum number of items on the page.
+    pub limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    pub cursor: Option<String>,
+    /// Only those that wait for a `human` or for a `tool` of a program.
+    pub waiting_on: Option<String>,
+    /// Only calls of the tool with this name.
+    pub name: Option<String>,
+}
+
+/// What `claim_calls` may be asked for besides.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ClaimCallsQuery {
+    /// How long to wait for the end, such as `30s`.
+    pub wait: Option<Span>,
+}
+
 /// What `list_keys` may be asked for besides.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ListKeysQuery {
@@ -1480,6 +1619,15 @@ pub struct RetryRunQuery {
     pub wait: Option<Span>,
 }
 
+/// What `list_secrets` may be asked for besides.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ListSecretsQuery {
+    /// Maximum number of items on the page.
+    pub limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    pub cursor: Option<String>,
+}
+
 /// What `list_sends` may be asked for besides.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ListSendsQuery {
@@ -1517,6 +1665,14 @@ pub struct CancelSendQuery {
     pub wait: Option<Span>,
 }
 
+/// What `retry_send` may be asked for besides.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct RetrySendQuery {
+    /// How long to wait for the end, such as `30s`. The answer comes earlier, with the status `waiting`, while the
+    /// send is `waiting_on` `human`, `tool` or `recovery`: only someone outside lets it continue.
+    pub wait: Option<Span>,
+}
+
 /// What `list_sessions` may be asked for besides.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ListSessionsQuery {
@@ -1530,6 +1686,17 @@ pub struct ListSessionsQuery {
     pub agent: Option<String>,
     /// `metadata[NAME]=TEXT`, or `metadata.NAME=TEXT`: only those whose metadata say so.
     pub metadata: Option<Map<String, Value>>,
+    /// Only the one that was created with this `key`; the other filters do not count.
+    pub key: Option<String>,
+}
+
+/// What `list_children` may be asked for besides.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ListChildrenQuery {
+    /// Maximum number of items on the page.
+    pub limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    pub cursor: Option<String>,
 }
 
 /// What `get_session_context` may be asked for besides.

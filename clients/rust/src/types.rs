@@ -185,6 +185,15 @@ pub enum Code {
     /// `run.not_found`.
     #[serde(rename = "run.not_found")]
     RunNotFound,
+    /// `secret.no_seal`.
+    #[serde(rename = "secret.no_seal")]
+    SecretNoSeal,
+    /// `secret.not_found`.
+    #[serde(rename = "secret.not_found")]
+    SecretNotFound,
+    /// `secret.too_many`.
+    #[serde(rename = "secret.too_many")]
+    SecretTooMany,
     /// `send.deadline`.
     #[serde(rename = "send.deadline")]
     SendDeadline,
@@ -194,6 +203,9 @@ pub enum Code {
     /// `send.not_found`.
     #[serde(rename = "send.not_found")]
     SendNotFound,
+    /// `send.not_retryable`.
+    #[serde(rename = "send.not_retryable")]
+    SendNotRetryable,
     /// `send.worker_crash_limit`.
     #[serde(rename = "send.worker_crash_limit")]
     SendWorkerCrashLimit,
@@ -386,9 +398,13 @@ impl Code {
             Self::RequestTooLarge => "request.too_large",
             Self::RequestUnsupportedMediaType => "request.unsupported_media_type",
             Self::RunNotFound => "run.not_found",
+            Self::SecretNoSeal => "secret.no_seal",
+            Self::SecretNotFound => "secret.not_found",
+            Self::SecretTooMany => "secret.too_many",
             Self::SendDeadline => "send.deadline",
             Self::SendNotCancellable => "send.not_cancellable",
             Self::SendNotFound => "send.not_found",
+            Self::SendNotRetryable => "send.not_retryable",
             Self::SendWorkerCrashLimit => "send.worker_crash_limit",
             Self::SessionBusy => "session.busy",
             Self::SessionClosed => "session.closed",
@@ -916,6 +932,42 @@ pub struct BlobRef {
     pub extra: Map<String, Value>,
 }
 
+/// What the body of a request is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum BodyForm {
+    /// `json`.
+    #[serde(rename = "json")]
+    Json,
+    /// `form`.
+    #[serde(rename = "form")]
+    Form,
+    /// `none`.
+    #[serde(rename = "none")]
+    None,
+    /// A word that this release does not know.
+    #[serde(untagged)]
+    Other(String),
+}
+
+impl BodyForm {
+    /// The word itself.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Json => "json",
+            Self::Form => "form",
+            Self::None => "none",
+            Self::Other(word) => word,
+        }
+    }
+}
+
+impl std::fmt::Display for BodyForm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// Spending limits, as users write them. Absent members are unlimited.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Budget {
@@ -957,6 +1009,9 @@ pub struct CallEvent {
     /// Any JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
+    /// When its outcome was stored; only in events with an id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
     /// The call.
     pub id: String,
     /// The tool.
@@ -966,6 +1021,38 @@ pub struct CallEvent {
     pub result: Option<Vec<ContentPart>>,
     /// Its send.
     pub send_id: String,
+    /// Members that this release does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// A call that the caller is to make, whose result it reports with `claim`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct CallToMake {
+    /// The arguments.
+    pub arguments: Map<String, Value>,
+    /// Which claim of the call this is, from 1: from 2 on, a program that had it may have made it.
+    pub attempt: i32,
+    /// The id with which its result is posted.
+    pub call_id: String,
+    /// What the result is reported with.
+    pub claim: String,
+    /// Until when nobody else gets it.
+    pub claimed_until: String,
+    /// When a result is too late.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_at: Option<String>,
+    /// The tool's name.
+    pub name: String,
+    /// Whether the call may be made again after the caller died.
+    pub repeat: Repeat,
+    /// When it was asked for.
+    pub requested_at: String,
+    /// The send that asks.
+    pub send_id: String,
+    /// The session to whose `tool-results` it is posted.
+    pub session_id: String,
     /// Members that this release does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -1013,6 +1100,30 @@ impl std::fmt::Display for CatchUp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
     }
+}
+
+/// Calls that a program takes on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct ClaimBody {
+    /// How long nobody else gets them, from 1 s to 1 h; 60 s when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<String>,
+    /// At most this many calls, 1 to 100; 1 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// The tools that it has, 1 to 64.
+    pub names: Vec<String>,
+}
+
+/// The calls that the caller has now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ClaimedCalls {
+    /// The longest waiting first; none if nothing waits.
+    pub calls: Vec<CallToMake>,
+    /// Members that this release does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
 }
 
 /// A typed part of a message.
@@ -1274,6 +1385,10 @@ pub struct ExternalTool {
     /// The workers that sends of an agent with it run on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// Whether a call may be made again after a program that claimed it died: `once` when absent, so that nobody makes
+    /// it again and the model is told that its outcome is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<Repeat>,
     /// See its type.
     #[serde(rename = "type")]
     pub type_: ExternalToolType,
@@ -1701,6 +1816,101 @@ pub struct ForkBody {
     pub variables: Option<Map<String, Value>>,
 }
 
+/// A secret as the value of a header.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct HeaderSecret {
+    /// Put before it, like `token `.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// Its name.
+    pub secret: String,
+}
+
+/// The value of a header.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum HeaderSource {
+    /// A text with `{argument}` in it.
+    Text(String),
+    /// A secret.
+    HeaderSecret(Box<HeaderSecret>),
+    /// What this release does not know.
+    Other(Value),
+}
+
+impl From<String> for HeaderSource {
+    fn from(it: String) -> Self {
+        Self::Text(it)
+    }
+}
+
+impl From<&str> for HeaderSource {
+    fn from(it: &str) -> Self {
+        Self::Text(it.to_owned())
+    }
+}
+
+impl From<HeaderSecret> for HeaderSource {
+    fn from(it: HeaderSecret) -> Self {
+        Self::HeaderSecret(Box::new(it))
+    }
+}
+
+/// A claim of the caller.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct HeldClaim {
+    /// The call.
+    pub call_id: String,
+    /// What it was claimed with.
+    pub claim: String,
+}
+
+/// What lets a tool into an API. `secret` always names a secret of the tenant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum HttpAuth {
+    /// `Authorization: Bearer …`.
+    Object(Map<String, Value>),
+    /// What this release does not know.
+    Other(Value),
+}
+
+impl From<Map<String, Value>> for HttpAuth {
+    fn from(it: Map<String, Value>) -> Self {
+        Self::Object(it)
+    }
+}
+
+/// How a tool asks an API, in place of the `POST` that describes the call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct HttpRequest {
+    /// What lets the tool in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<HttpAuth>,
+    /// What the body is; by default `json` for `POST`, `PUT` and `PATCH`, otherwise `none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<BodyForm>,
+    /// The argument that is the whole body. When absent, the body is an object of the arguments that stand nowhere else;
+    /// without a body, they are parameters of the query.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body_argument: Option<String>,
+    /// Headers: by name, a text with `{argument}` in it, or a secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headers: Option<BTreeMap<String, HeaderSource>>,
+    /// The method; `GET` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<Method>,
+    /// A JSON pointer to the part of the answer that the model gets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pointer: Option<String>,
+    /// Parameters of the query: by name, a text with `{argument}` in it. One whose argument is missing or null is left
+    /// out; an array is a parameter for each of its items.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query: Option<BTreeMap<String, String>>,
+}
+
 /// An HTTP tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct HttpTool {
@@ -1726,16 +1936,20 @@ pub struct HttpTool {
     pub pool: Option<String>,
     /// Whether a call that may have been made is made again, after a crash of its worker or a failed attempt. `keyed`
     /// when absent: up to three attempts under one `Idempotency-Key`, which your service has to remember. `once` for
-    /// whatever must not happen twice in a service that does not.
+    /// whatever must not happen twice in a service that does not. With `request`, by its method when absent: `safe` for
+    /// `GET`, `keyed` for `PUT` and `DELETE`, `once` for `POST` and `PATCH`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<Repeat>,
+    /// How an API is asked that knows nothing of tools. When absent, the call is described to the URL by `POST`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<HttpRequest>,
     /// How long one attempt may take; 60 seconds when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
     /// See its type.
     #[serde(rename = "type")]
     pub type_: HttpToolType,
-    /// Where it is called.
+    /// Where it is called. With `request`, its path may have `{argument}` in it.
     pub url: String,
 }
 
@@ -2015,6 +2229,38 @@ pub struct KeyLimits {
     pub sends_open: Option<u32>,
 }
 
+/// Where a key stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum KeyPlace {
+    /// `header`.
+    #[serde(rename = "header")]
+    Header,
+    /// `query`.
+    #[serde(rename = "query")]
+    Query,
+    /// A word that this release does not know.
+    #[serde(untagged)]
+    Other(String),
+}
+
+impl KeyPlace {
+    /// The word itself.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Header => "header",
+            Self::Query => "query",
+            Self::Other(word) => word,
+        }
+    }
+}
+
+impl std::fmt::Display for KeyPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// What a tenant may use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Limits {
@@ -2051,6 +2297,36 @@ pub struct Limits {
     /// The same of a calendar month.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd_per_month: Option<f64>,
+}
+
+/// An entry of a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ListEntry {
+    /// Who wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
+    /// When it was written.
+    pub created_at: String,
+    /// Its number in the list.
+    pub id: i64,
+    /// Its kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Whether it is never evicted.
+    pub pinned: bool,
+    /// Its status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// Its text.
+    pub text: String,
+    /// When it was last changed.
+    pub updated_at: String,
+    /// Counts its changes, from 1.
+    pub version: i64,
+    /// Members that this release does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
 }
 
 /// A worker has claimed the send.
@@ -2270,6 +2546,50 @@ pub struct Message {
     pub extra: Map<String, Value>,
 }
 
+/// The method of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Method {
+    /// `GET`.
+    #[serde(rename = "GET")]
+    GET,
+    /// `POST`.
+    #[serde(rename = "POST")]
+    POST,
+    /// `PUT`.
+    #[serde(rename = "PUT")]
+    PUT,
+    /// `PATCH`.
+    #[serde(rename = "PATCH")]
+    PATCH,
+    /// `DELETE`.
+    #[serde(rename = "DELETE")]
+    DELETE,
+    /// A word that this release does not know.
+    #[serde(untagged)]
+    Other(String),
+}
+
+impl Method {
+    /// The word itself.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::GET => "GET",
+            Self::POST => "POST",
+            Self::PUT => "PUT",
+            Self::PATCH => "PATCH",
+            Self::DELETE => "DELETE",
+            Self::Other(word) => word,
+        }
+    }
+}
+
+impl std::fmt::Display for Method {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// The cost of one model's calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -2381,6 +2701,10 @@ pub struct NewSessionBody {
     /// See its type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Agent>,
+    /// The caller's own name for the session, 1 to 255 visible ASCII characters. The tenant has one session with it,
+    /// which is returned as it is if it exists; the name is free again once that is deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// The creator's data: an object, at most 16 KiB of JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
@@ -2908,8 +3232,8 @@ pub struct PostedResult {
     pub answers: Option<Asked>,
     /// The call.
     pub call_id: String,
-    /// `accepted`, `already_settled`, `not_waiting`, `unknown`, or `locked`: another transaction has held its session
-    /// for long; nothing was stored, post it again later.
+    /// `accepted`, `already_settled`, `not_waiting`, `claim_lost`: someone else has the call, `unknown`, or `locked`:
+    /// another transaction has held its session for long; nothing was stored, post it again later.
     pub status: PostedResultStatus,
     /// Members that this release does not know.
     #[serde(flatten)]
@@ -3419,6 +3743,23 @@ impl std::fmt::Display for Recovery {
     }
 }
 
+/// Claims that are given up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct ReleaseBody {
+    /// 1 to 100.
+    pub claims: Vec<HeldClaim>,
+}
+
+/// Claims that go on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct RenewBody {
+    /// 1 to 100.
+    pub claims: Vec<HeldClaim>,
+    /// How long nobody else gets the calls, from now, from 1 s to 1 h; 60 s when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<String>,
+}
+
 /// The effect of executing the same call twice. This alone decides whether a call that may have been made is made again:
 /// after a worker crash, and after an attempt that failed. `keyed` when absent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -3516,6 +3857,9 @@ pub struct ResultBody {
     pub answers: Option<Asked>,
     /// The call.
     pub call_id: String,
+    /// What the caller claimed the call with. When absent, the result counts whoever has claimed the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<String>,
     /// A text, or parts of text, pictures and files, which the model is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Input>,
@@ -3627,6 +3971,9 @@ pub struct RotateWebhookBody {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RoundEvent {
+    /// When its outcome was stored; only in events with an id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
     /// Identifies the content of the model request: sha256: and 64 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
@@ -3868,6 +4215,31 @@ impl std::fmt::Display for Scope {
     }
 }
 
+/// A secret, without its value, which is never shown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Secret {
+    /// The origins that it may be sent to; empty if the server has lost the key that it was sealed with.
+    pub hosts: Vec<String>,
+    /// The name that tools use.
+    pub name: String,
+    /// When it was set.
+    pub set_at: String,
+    /// Members that this release does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// A secret to set. It is stored sealed, and never shown again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct SecretBody {
+    /// Where it may be sent: hosts like `api.example`, which stands for `https://api.example`, or origins like
+    /// `https://api.example:8443`. For a client of OAuth also that of the authorization server.
+    pub hosts: Vec<String>,
+    /// The value: visible ASCII characters and blanks.
+    pub value: String,
+}
+
 /// A send to a session that exists or is created with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SendAnywhereBody {
@@ -4098,6 +4470,21 @@ pub struct SessionChangeBody {
     /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variables: Option<Option<Map<String, Value>>>,
+}
+
+/// The lists that a session's agent keeps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SessionLists {
+    /// The board of its tree of agents.
+    pub board: Vec<ListEntry>,
+    /// Its notes.
+    pub notes: Vec<ListEntry>,
+    /// Its to-do list.
+    pub todo: Vec<ListEntry>,
+    /// Members that this release does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
 }
 
 /// The status of a session. Derived from its hot row and its sends, never stored.
@@ -4870,6 +5257,34 @@ pub struct TimerView {
     pub extra: Map<String, Value>,
 }
 
+/// What became of one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ToldClaim {
+    /// The call.
+    pub call_id: String,
+    /// Until when nobody else gets the call, if it is `held`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed_until: Option<String>,
+    /// `held`, `released`, `lost` (someone else has the call), `already_settled`, `not_waiting`, `unknown`, or `locked`:
+    /// another transaction has held its session for long; try again later.
+    pub status: String,
+    /// Members that this release does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// What became of claims, in order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ToldClaims {
+    /// See its type.
+    pub claims: Vec<ToldClaim>,
+    /// Members that this release does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
 /// A function that the model asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -5121,11 +5536,16 @@ pub struct WaitingCall {
     pub asks: Option<Asks>,
     /// The id with which its result is posted.
     pub call_id: String,
+    /// Until when a program has it that claimed it; absent if none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed_until: Option<String>,
     /// When an answer is too late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_at: Option<String>,
     /// The tool's name.
     pub name: String,
+    /// Whether the call may be made again after a program that claimed it died.
+    pub repeat: Repeat,
     /// When it was asked.
     pub requested_at: String,
     /// The send that asks.
@@ -5569,8 +5989,8 @@ impl From<&str> for Spec {
     }
 }
 
-/// `accepted`, `already_settled`, `not_waiting`, `unknown`, or `locked`: another transaction has held its session
-/// for long; nothing was stored, post it again later.
+/// `accepted`, `already_settled`, `not_waiting`, `claim_lost`: someone else has the call, `unknown`, or `locked`:
+/// another transaction has held its session for long; nothing was stored, post it again later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum PostedResultStatus {

@@ -40,7 +40,7 @@ pub(super) struct SecretView {
 }
 
 impl SecretView {
-    fn of(app: &Api, record: ProviderKeyRecord) -> Self {
+    fn of(app: &Api, record: &ProviderKeyRecord) -> Self {
         let name = secret::name_of(&record.provider)
             .unwrap_or_default()
             .to_owned();
@@ -177,7 +177,7 @@ pub(super) async fn list(
             .to_owned()
     };
     respond::page(&app, begin, read, name, |record| {
-        SecretView::of(&app, record)
+        SecretView::of(&app, &record)
     })
     .await
 }
@@ -199,7 +199,7 @@ pub(super) async fn get(
         .store
         .find_provider_key(caller.tenant, secret::row(&name));
     let record = found.await?.ok_or_else(no_secret)?;
-    respond::json(StatusCode::OK, &SecretView::of(&app, record))
+    respond::json(StatusCode::OK, &SecretView::of(&app, &record))
 }
 
 /// Sets a secret, in the place of the one before
@@ -250,7 +250,7 @@ pub(super) async fn set(
         hint: String::new(),
     };
     let record = app.store.set_provider_key(item).await?;
-    respond::json(StatusCode::OK, &SecretView::of(&app, record))
+    respond::json(StatusCode::OK, &SecretView::of(&app, &record))
 }
 
 /// Removes a secret: tools that name it are not called any more

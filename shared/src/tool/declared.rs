@@ -41,6 +41,10 @@ const PATTERNS_MAX: usize = 256;
 )]
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an agent has a few dozen of them, most of which are declared"
+)]
 pub enum ToolEntry {
     /// A preset (`core`, `explore`, `full`) or the name of a tool that the workers have.
     Named(String),

@@ -20,6 +20,10 @@ Asked = Literal["permission", "answer"]
 """What a call asks for."""
 
 
+BodyForm = Literal["json", "form", "none"]
+"""What the body of a request is."""
+
+
 CatchUp = Literal["skip", "once", "all"]
 """What to do with occurrences that did not fire when they were due."""
 
@@ -64,8 +68,16 @@ ItemKind = Literal["message", "child", "late_result"]
 """Where an item comes from."""
 
 
+KeyPlace = Literal["header", "query"]
+"""Where a key stands."""
+
+
 Merge = Literal["coalesce", "enqueue"]
 """What to do with an occurrence while the previous one's send is still queued."""
+
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+"""The method of a request."""
 
 
 NodeKind = Literal["agent", "sequence", "parallel", "foreach", "branch", "loop", "wait", "approval", "tool", "workflow"]
@@ -166,7 +178,7 @@ WhenFull = Literal["reject", "fifo"]
 """What happens when a note is added to a full list."""
 
 
-Code = Literal["agent.not_found", "auth.binding", "auth.forbidden", "auth.invalid", "auth.issuer_unavailable", "auth.missing", "auth.tenant_unknown", "blob.corrupt", "blob.not_found", "blob.too_large", "blob.unavailable", "budget.exceeded", "budget.no_price", "call.not_found", "context.cannot_fit", "idempotency.mismatch", "internal", "isolation.unavailable", "key.not_found", "lease.lost", "limit.bytes", "limit.exceeded", "limit.money", "limit.requests", "limit.sends", "limit.tokens", "llm.auth", "llm.bad_response", "llm.context_overflow", "llm.invalid_request", "llm.model_gone", "llm.rate_limited", "llm.refused", "llm.timeout", "llm.truncated", "llm.unavailable", "memory.not_found", "memory.unavailable", "output.invalid_json", "output.no_json", "output.schema_mismatch", "policy.denied", "policy.unavailable", "provider_key.no_seal", "provider_key.not_found", "provider_key.too_many", "request.host_not_allowed", "request.invalid", "request.method_not_allowed", "request.not_found", "request.origin_not_allowed", "request.too_large", "request.unsupported_media_type", "run.not_found", "send.deadline", "send.not_cancellable", "send.not_found", "send.not_retryable", "send.worker_crash_limit", "session.busy", "session.closed", "session.not_found", "session.not_waiting", "skill.invalid", "skill.not_found", "spec.invalid", "store.denied", "store.schema_missing", "store.schema_newer", "store.unavailable", "tenant.erasing", "tenant.held", "tenant.name_taken", "tenant.not_empty", "tenant.not_found", "timer.invalid_schedule", "timer.not_armed", "timer.not_found", "tool.cancelled", "tool.denied", "tool.failed", "tool.interrupted", "tool.invalid_arguments", "tool.not_found", "tool.timeout", "tool.unknown_outcome", "webhook.delivery_not_found", "webhook.no_key", "webhook.not_found", "webhook.too_many", "workflow.branch_unmatched", "workflow.cancelled", "workflow.loop_exhausted", "workflow.node_not_found", "workflow.not_resumable", "workflow.quarantined", "workflow.ref_unresolved", "workflow.round_limit", "workflow.template", "workflow.timeout", "workflow.too_large"]
+Code = Literal["agent.not_found", "auth.binding", "auth.forbidden", "auth.invalid", "auth.issuer_unavailable", "auth.missing", "auth.tenant_unknown", "blob.corrupt", "blob.not_found", "blob.too_large", "blob.unavailable", "budget.exceeded", "budget.no_price", "call.not_found", "context.cannot_fit", "idempotency.mismatch", "internal", "isolation.unavailable", "key.not_found", "lease.lost", "limit.bytes", "limit.exceeded", "limit.money", "limit.requests", "limit.sends", "limit.tokens", "llm.auth", "llm.bad_response", "llm.context_overflow", "llm.invalid_request", "llm.model_gone", "llm.rate_limited", "llm.refused", "llm.timeout", "llm.truncated", "llm.unavailable", "memory.not_found", "memory.unavailable", "output.invalid_json", "output.no_json", "output.schema_mismatch", "policy.denied", "policy.unavailable", "provider_key.no_seal", "provider_key.not_found", "provider_key.too_many", "request.host_not_allowed", "request.invalid", "request.method_not_allowed", "request.not_found", "request.origin_not_allowed", "request.too_large", "request.unsupported_media_type", "run.not_found", "secret.no_seal", "secret.not_found", "secret.too_many", "send.deadline", "send.not_cancellable", "send.not_found", "send.not_retryable", "send.worker_crash_limit", "session.busy", "session.closed", "session.not_found", "session.not_waiting", "skill.invalid", "skill.not_found", "spec.invalid", "store.denied", "store.schema_missing", "store.schema_newer", "store.unavailable", "tenant.erasing", "tenant.held", "tenant.name_taken", "tenant.not_empty", "tenant.not_found", "timer.invalid_schedule", "timer.not_armed", "timer.not_found", "tool.cancelled", "tool.denied", "tool.failed", "tool.interrupted", "tool.invalid_arguments", "tool.not_found", "tool.timeout", "tool.unknown_outcome", "webhook.delivery_not_found", "webhook.no_key", "webhook.not_found", "webhook.too_many", "workflow.branch_unmatched", "workflow.cancelled", "workflow.loop_exhausted", "workflow.node_not_found", "workflow.not_resumable", "workflow.quarantined", "workflow.ref_unresolved", "workflow.round_limit", "workflow.template", "workflow.timeout", "workflow.too_large"]
 """The codes of this release; a newer server may have others."""
 
 
@@ -785,12 +797,40 @@ class ForkBody(TypedDict, total=False):
     """Replaces the values of the agent's variables."""
 
 
+class HeaderSecret(TypedDict, total=False):
+    """A secret as the value of a header."""
+    prefix: str
+    """Put before it, like `token `."""
+    secret: Required[str]
+    """Its name."""
+
+
 class HeldClaim(TypedDict, total=False):
     """A claim of the caller."""
     call_id: Required[str]
     """The call."""
     claim: Required[str]
     """What it was claimed with."""
+
+
+class HttpRequest(TypedDict, total=False):
+    """How a tool asks an API, in place of the `POST` that describes the call."""
+    auth: HttpAuth | None
+    """What lets the tool in."""
+    body: BodyForm | None
+    """What the body is; by default `json` for `POST`, `PUT` and `PATCH`, otherwise `none`."""
+    body_argument: str | None
+    """The argument that is the whole body. When absent, the body is an object of the arguments that stand nowhere else;
+    without a body, they are parameters of the query."""
+    headers: Mapping[str, HeaderSource]
+    """Headers: by name, a text with `{argument}` in it, or a secret."""
+    method: Method
+    """The method; `GET` when absent."""
+    pointer: str | None
+    """A JSON pointer to the part of the answer that the model gets."""
+    query: Mapping[str, str]
+    """Parameters of the query: by name, a text with `{argument}` in it. One whose argument is missing or null is left
+    out; an array is a parameter for each of its items."""
 
 
 class HttpTool(TypedDict, total=False):
@@ -812,13 +852,16 @@ class HttpTool(TypedDict, total=False):
     repeat: Repeat
     """Whether a call that may have been made is made again, after a crash of its worker or a failed attempt. `keyed`
     when absent: up to three attempts under one `Idempotency-Key`, which your service has to remember. `once` for
-    whatever must not happen twice in a service that does not."""
+    whatever must not happen twice in a service that does not. With `request`, by its method when absent: `safe` for
+    `GET`, `keyed` for `PUT` and `DELETE`, `once` for `POST` and `PATCH`."""
+    request: HttpRequest | None
+    """How an API is asked that knows nothing of tools. When absent, the call is described to the URL by `POST`."""
     timeout: Duration | None
     """How long one attempt may take; 60 seconds when absent."""
     type: Required[Literal["http"]]
     """See its type."""
     url: Required[str]
-    """Where it is called."""
+    """Where it is called. With `request`, its path may have `{argument}` in it."""
 
 
 class ImageAddress(TypedDict, total=False):
@@ -1816,6 +1859,26 @@ class ScalingStats(Model):
     """Sessions that a worker holds."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Secret(Model):
+    """A secret, without its value, which is never shown."""
+    hosts: list[str]
+    """The origins that it may be sent to; empty if the server has lost the key that it was sealed with."""
+    name: str
+    """The name that tools use."""
+    set_at: datetime
+    """When it was set."""
+
+
+class SecretBody(TypedDict, total=False):
+    """A secret to set. It is stored sealed, and never shown again."""
+    hosts: Required[Sequence[str]]
+    """Where it may be sent: hosts like `api.example`, which stands for `https://api.example`, or origins like
+    `https://api.example:8443`. For a client of OAuth also that of the authorization server."""
+    value: Required[str]
+    """The value: visible ASCII characters and blanks."""
+
+
 class SendAnywhereBody(TypedDict, total=False):
     """A send to a session that exists or is created with it."""
     input: Required[str | Sequence[InputPart]]
@@ -2660,6 +2723,12 @@ Entry = Annotated[Union[Message, FoldEntry], By("role", {"assistant": Message, "
 
 FileSource = Union[FileText, FileBytes, FileBlob]
 """What is in a file."""
+
+HeaderSource = Union[str, HeaderSecret]
+"""The value of a header."""
+
+HttpAuth = Union[Mapping[str, Any]]
+"""What lets a tool into an API. `secret` always names a secret of the tenant."""
 
 ImageSource = Union[ImageBytes, ImageBlob, ImageAddress]
 """Where a picture is."""

@@ -316,6 +316,8 @@ export interface Schemas {
     /** The SHA-256 of its bytes. */
     sha256: string;
   };
+  /** What the body of a request is. */
+  BodyForm: "json" | "form" | "none";
   /** Spending limits, as users write them. Absent members are unlimited. */
   Budget: {
     /** Model calls, including those of children. */
@@ -625,12 +627,82 @@ export interface Schemas {
       [key: string]: unknown;
     } | null;
   };
+  /** A secret as the value of a header. */
+  HeaderSecret: {
+    /** Put before it, like `token `. */
+    prefix?: string;
+    /** Its name. */
+    secret: string;
+  };
+  /** The value of a header. */
+  HeaderSource: string | Schemas["HeaderSecret"];
   /** A claim of the caller. */
   HeldClaim: {
     /** The call. */
     call_id: string;
     /** What it was claimed with. */
     claim: string;
+  };
+  /** What lets a tool into an API. `secret` always names a secret of the tenant. */
+  HttpAuth: {
+    /** The token. */
+    secret: string;
+    /** @enum {string} */
+    type: "bearer";
+  } | {
+    /** The password. */
+    secret: string;
+    /** @enum {string} */
+    type: "basic";
+    /** The name. When absent, the secret is `name:password`. */
+    user?: string | null;
+  } | {
+    /** Where it stands. */
+    in?: Schemas["KeyPlace"];
+    /** The name of the header or parameter. */
+    name: string;
+    /** The key. */
+    secret: string;
+    /** @enum {string} */
+    type: "api_key";
+  } | {
+    /** The audience to ask for, where the server wants one. */
+    audience?: string | null;
+    /** The client's id. When absent, the secret is `id:secret`. */
+    client_id?: string | null;
+    /** The scopes to ask for. */
+    scopes?: string[];
+    /** The client's secret. */
+    secret: string;
+    /** Where tokens are given. */
+    token_url: string;
+    /** @enum {string} */
+    type: "oauth";
+  };
+  /** How a tool asks an API, in place of the `POST` that describes the call. */
+  HttpRequest: {
+    auth?: Schemas["HttpAuth"] | null;
+    body?: Schemas["BodyForm"] | null;
+    /**
+     * The argument that is the whole body. When absent, the body is an object of the arguments that stand nowhere else;
+     * without a body, they are parameters of the query.
+     */
+    body_argument?: string | null;
+    /** Headers: by name, a text with `{argument}` in it, or a secret. */
+    headers?: {
+      [key: string]: Schemas["HeaderSource"];
+    };
+    /** The method; `GET` when absent. */
+    method?: Schemas["Method"];
+    /** A JSON pointer to the part of the answer that the model gets. */
+    pointer?: string | null;
+    /**
+     * Parameters of the query: by name, a text with `{argument}` in it. One whose argument is missing or null is left
+     * out; an array is a parameter for each of its items.
+     */
+    query?: {
+      [key: string]: string;
+    };
   };
   /** An HTTP tool. */
   HttpTool: {
@@ -653,13 +725,15 @@ export interface Schemas {
     /**
      * Whether a call that may have been made is made again, after a crash of its worker or a failed attempt. `keyed`
      * when absent: up to three attempts under one `Idempotency-Key`, which your service has to remember. `once` for
-     * whatever must not happen twice in a service that does not.
+     * whatever must not happen twice in a service that does not. With `request`, by its method when absent: `safe` for
+     * `GET`, `keyed` for `PUT` and `DELETE`, `once` for `POST` and `PATCH`.
      */
     repeat?: Schemas["Repeat"];
+    request?: Schemas["HttpRequest"] | null;
     /** How long one attempt may take; 60 seconds when absent. */
     timeout?: string | null;
     type: "http";
-    /** Where it is called. */
+    /** Where it is called. With `request`, its path may have `{argument}` in it. */
     url: string;
   };
   /** Where the provider fetches it. */
@@ -749,6 +823,8 @@ export interface Schemas {
     /** Maximum open sends created with this key; unlimited when absent. */
     sends_open?: number | null;
   };
+  /** Where a key stands. */
+  KeyPlace: "header" | "query";
   /** What a tenant may use. */
   Limits: {
     /** Bytes of its blobs; unlimited when absent. */
@@ -926,6 +1002,8 @@ export interface Schemas {
     /** The requested tool calls; only on an assistant's message. */
     tool_calls?: Schemas["ToolCall"][];
   };
+  /** The method of a request. */
+  Method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** The cost of one model's calls. */
   ModelUsage: {
     /** Its responses, including incomplete ones. */
@@ -1835,6 +1913,25 @@ export interface Schemas {
   };
   /** What a key allows. `admin` includes the others, except `operate`. */
   Scope: "read" | "use" | "define" | "send" | "answer" | "manage" | "admin" | "operate";
+  /** A secret, without its value, which is never shown. */
+  Secret: {
+    /** The origins that it may be sent to; empty if the server has lost the key that it was sealed with. */
+    hosts: string[];
+    /** The name that tools use. */
+    name: string;
+    /** When it was set. */
+    set_at: string;
+  };
+  /** A secret to set. It is stored sealed, and never shown again. */
+  SecretBody: {
+    /**
+     * Where it may be sent: hosts like `api.example`, which stands for `https://api.example`, or origins like
+     * `https://api.example:8443`. For a client of OAuth also that of the authorization server.
+     */
+    hosts: string[];
+    /** The value: visible ASCII characters and blanks. */
+    value: string;
+  };
   /** A send to a session that exists or is created with it. */
   SendAnywhereBody: {
     input: string | Schemas["InputPart"][];
