@@ -29,7 +29,6 @@ mod timer;
 
 // What a program brings along: tools, workflows, and what it does with webhooks.
 pub mod flow;
-mod journal;
 mod serve;
 mod tool;
 pub mod webhooks;

@@ -1,40 +1,38 @@
 //! The loop that makes the calls of this process's tools.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::api::ListSendsQuery;
+use crate::api::ClaimCallsQuery;
 use crate::client::Client;
 use crate::clock;
 use crate::error::{Error, Kind};
-use crate::journal::{Entry, Journal};
 use crate::question::post;
 use crate::tool::{Tool, ToolCall};
 use crate::types::{
-    Asked, PostedResultStatus, Repeat, ResultBody, SendStatus, WaitingCall, WaitingOn,
+    Asked, CallToMake, ClaimBody, HeldClaim, PostedResultStatus, ReleaseBody, RenewBody, ResultBody,
 };
 
-const FOUND_PAUSE: Duration = Duration::from_millis(100);
-const IDLE_PAUSE: Duration = Duration::from_millis(500);
 const AWAY_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a send that waits for tools of others is not looked at again.
-const LOOKED_AT: Duration = Duration::from_secs(5);
+/// How long one request waits for calls, and the end of the loop at most for its response.
+const LOOK: &str = "2s";
 
-const UNKNOWN_OUTCOME: &str = "tool.unknown_outcome: the process that made this call ended before it had a result; it may have been done";
+/// The most calls of a request.
+const CLAIMED_MAX: usize = 100;
 
-/// Makes the waiting calls of some tools, wherever in the tenant they wait, and posts their results.
+/// Makes the calls of some tools, wherever in the tenant they wait. Of several loops that have a tool, on any machines,
+/// one gets each call: it claims the call, renews the claim while the tool runs, and reports the result with it.
 #[derive(Debug)]
 #[must_use = "it makes calls while it runs"]
 pub struct ToolLoop {
     client: Client,
     tools: Vec<Tool>,
-    journal: Option<PathBuf>,
+    lease: Duration,
     concurrency: usize,
 }
 
@@ -71,14 +69,14 @@ impl ToolLoop {
         Self {
             client,
             tools,
-            journal: None,
+            lease: Duration::from_secs(30),
             concurrency: 32,
         }
     }
 
-    /// A folder on a local disk in which the loop notes the `once` calls that it begins, and locks those that it is making.
-    pub fn journal(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.journal = Some(folder.into());
+    /// How long the calls of a loop that died stay its own: from a second to an hour, 30 s by default.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
         self
     }
 
@@ -115,28 +113,16 @@ impl ToolLoop {
 struct Shared {
     client: Client,
     tools: BTreeMap<String, Tool>,
-    journal: Option<Journal>,
-    slots: Arc<Semaphore>,
+    /// The calls under way, with their claims.
+    making: Mutex<BTreeMap<String, String>>,
+    lease: Duration,
+    concurrency: usize,
     stopped: watch::Receiver<bool>,
 }
-
-/// For each send that waits for others: its rounds, and until when it is not looked at again.
-type LookedAt = BTreeMap<String, (i32, Instant)>;
 
 impl Shared {
     fn of(from: ToolLoop, stopped: watch::Receiver<bool>) -> Result<Arc<Self>, Error> {
         let count = from.tools.len();
-        let once = from
-            .tools
-            .iter()
-            .find(|tool| *tool.repeats() == Repeat::Once);
-        if let (Some(tool), None) = (once, &from.journal) {
-            return Err(Error::Setup(format!(
-                "{} is not to be repeated: name a folder as the journal, in which the loop remembers over its own death what \
-                 it began, or say that it may be done again (Repeat::Keyed, Repeat::Safe)",
-                tool.name()
-            )));
-        }
         let tools: BTreeMap<_, _> = from
             .tools
             .into_iter()
@@ -147,18 +133,27 @@ impl Shared {
                 "a loop needs tools, each with a name of its own".to_owned(),
             ));
         }
-        let journal = from
-            .journal
-            .map(|folder| Journal::open(&folder))
-            .transpose();
+        if !(Duration::from_secs(1)..=Duration::from_hours(1)).contains(&from.lease) {
+            return Err(Error::Setup(
+                "a lease is from a second to an hour".to_owned(),
+            ));
+        }
         Ok(Arc::new(Self {
             client: from.client,
             tools,
-            journal: journal
-                .map_err(|error| Error::Setup(format!("the journal cannot be used: {error}")))?,
-            slots: Arc::new(Semaphore::new(from.concurrency)),
+            making: Mutex::default(),
+            lease: from.lease,
+            concurrency: from.concurrency,
             stopped,
         }))
+    }
+
+    fn making(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.making.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lease(&self) -> String {
+        format!("{}ms", self.lease.as_millis())
     }
 
     fn is_stopped(&self) -> bool {
@@ -174,152 +169,129 @@ impl Shared {
     }
 
     async fn run(self: Arc<Self>) -> Result<(), Error> {
+        let renewing = tokio::spawn(self.clone().renew());
+        let ended = self.clone().take_and_make().await;
+        renewing.abort();
+        ended
+    }
+
+    async fn take_and_make(self: Arc<Self>) -> Result<(), Error> {
         let mut making = JoinSet::new();
-        let mut known = BTreeSet::new();
-        let mut looked_at = LookedAt::new();
+        // A request whose response is lost is repeated with its key, and gets the calls that it got.
+        let mut key = clock::key();
+        let mut ended = Ok(());
         while !self.is_stopped() {
-            while let Some(made) = making.try_join_next() {
-                known.remove(&made.unwrap_or_default());
+            while making.try_join_next().is_some() {}
+            let room = self.concurrency.saturating_sub(making.len());
+            if room == 0 {
+                making.join_next().await;
+                continue;
             }
-            let pause = match self.waiting(&mut looked_at).await {
+            match self.claim(room, &key).await {
                 Ok(calls) => {
-                    let new = calls
-                        .into_iter()
-                        .filter(|call| known.insert(call.call_id.clone()));
-                    let before = making.len();
-                    for call in new {
+                    key = clock::key();
+                    if self.is_stopped() {
+                        self.give_back(&calls).await;
+                        break;
+                    }
+                    for call in calls {
+                        self.making()
+                            .insert(call.call_id.clone(), call.claim.clone());
                         making.spawn(self.clone().make(call));
                     }
-                    let is_busy = before > 0 || !making.is_empty();
-                    if is_busy { FOUND_PAUSE } else { IDLE_PAUSE }
                 }
-                Err(error) if error.kind() == Some(Kind::Denied) => return Err(error),
+                Err(error) if error.kind() == Some(Kind::Denied) => {
+                    ended = Err(error);
+                    break;
+                }
                 Err(error) => {
                     tracing::warn!(%error, "cannot look for calls");
-                    AWAY_PAUSE
+                    self.pause(AWAY_PAUSE).await;
                 }
-            };
-            self.pause(pause).await;
+            }
         }
         while making.join_next().await.is_some() {}
-        Ok(())
+        ended
     }
 
-    /// The calls of these tools that wait. The one place that decides which calls are this loop's: the server has no way yet to
-    /// give a call to one loop only, so that two loops on two machines may both make one.
-    async fn waiting(&self, looked_at: &mut LookedAt) -> Result<Vec<WaitingCall>, Error> {
-        let now = clock::now();
-        let query = ListSendsQuery {
-            status: Some(SendStatus::Waiting),
-            limit: Some(200),
-            ..ListSendsQuery::default()
+    /// It is not broken off: the server may have given calls to it already.
+    async fn claim(&self, room: usize, key: &str) -> Result<Vec<CallToMake>, Error> {
+        let limit = u32::try_from(room.min(CLAIMED_MAX)).unwrap_or(1);
+        let body = ClaimBody {
+            names: self.tools.keys().cloned().collect(),
+            limit: Some(limit),
+            lease: Some(self.lease()),
         };
-        let mut sends = self.client.api().list_sends(&query).all().await?;
-        sends.retain(|send| send.waiting_on == Some(WaitingOn::Tool));
-        let mut looked = LookedAt::new();
-        let mut due = BTreeMap::new();
-        for send in &sends {
-            if let Some(&(rounds, until)) = looked_at.get(&send.id) {
-                looked.insert(send.id.clone(), (rounds, until));
-                if rounds >= send.rounds && until > now {
-                    continue;
+        let query = ClaimCallsQuery {
+            wait: Some(LOOK.to_owned().into()),
+        };
+        let claimed = self.client.api().claim_calls(&body, &query, Some(key));
+        Ok(claimed.await?.calls)
+    }
+
+    async fn give_back(&self, calls: &[CallToMake]) {
+        let claims = calls.iter().map(|call| HeldClaim {
+            call_id: call.call_id.clone(),
+            claim: call.claim.clone(),
+        });
+        let body = ReleaseBody {
+            claims: claims.collect(),
+        };
+        if body.claims.is_empty() {
+            return;
+        }
+        if let Err(error) = self.client.api().release_claims(&body).await {
+            tracing::warn!(%error, "calls stay claimed until their claims lapse");
+        }
+    }
+
+    async fn renew(self: Arc<Self>) {
+        loop {
+            clock::sleep(self.lease / 3).await;
+            let held: Vec<HeldClaim> = {
+                let making = self.making();
+                let held = making.iter();
+                held.map(|(call_id, claim)| HeldClaim {
+                    call_id: call_id.clone(),
+                    claim: claim.clone(),
+                })
+                .collect()
+            };
+            for claims in held.chunks(CLAIMED_MAX) {
+                let body = RenewBody {
+                    claims: claims.to_vec(),
+                    lease: Some(self.lease()),
+                };
+                // The next turn tries again; a claim that lapses meanwhile may still be renewed.
+                if let Err(error) = self.client.api().renew_claims(&body).await {
+                    tracing::warn!(%error, "cannot renew claims");
+                    break;
                 }
             }
-            due.insert(send.id.clone(), (send.session_id.clone(), send.rounds));
         }
-        let sessions: BTreeSet<&String> = due.values().map(|(session, _)| session).collect();
-        let mut found = BTreeMap::new();
-        for session in sessions {
-            let calls = self.calls_of(session).await?;
-            found.extend(calls.into_iter().map(|call| (call.call_id.clone(), call)));
-        }
-        let ours: BTreeSet<&String> = found.values().map(|call| &call.send_id).collect();
-        for (id, (_, rounds)) in due {
-            if ours.contains(&id) {
-                looked.remove(&id);
-            } else {
-                looked.insert(id, (rounds, now + LOOKED_AT));
+    }
+
+    async fn make(self: Arc<Self>, call: CallToMake) {
+        if let Some(tool) = self.tools.get(&call.name) {
+            let result = Self::result(tool, &call).await;
+            if let Err(error) = self.report(&call, result).await {
+                tracing::warn!(call = call.call_id, %error, "a call could not be reported");
             }
         }
-        *looked_at = looked;
-        Ok(found.into_values().collect())
+        self.making().remove(&call.call_id);
     }
 
-    async fn calls_of(&self, session: &str) -> Result<Vec<WaitingCall>, Error> {
-        let calls = match self.client.api().list_waiting_calls(session).all().await {
-            Err(error) if error.kind() == Some(Kind::NotFound) => return Ok(Vec::new()),
-            calls => calls?,
-        };
-        let is_ours = |call: &WaitingCall| {
-            let waits = call.wants == Asked::Answer && call.waiting_on == WaitingOn::Tool;
-            waits && self.tools.contains_key(&call.name)
-        };
-        Ok(calls.into_iter().filter(is_ours).collect())
-    }
-
-    /// Makes a call and reports it. Its id, so that it is known to be over.
-    async fn make(self: Arc<Self>, call: WaitingCall) -> String {
-        let id = call.call_id.clone();
-        if let Err(error) = self.try_make(&call).await {
-            tracing::warn!(call = id, %error, "a call could not be made or reported");
-        }
-        id
-    }
-
-    async fn try_make(&self, call: &WaitingCall) -> Result<(), Error> {
-        let (Some(tool), Ok(_slot)) = (self.tools.get(&call.name), self.slots.acquire().await)
-        else {
-            return Ok(());
-        };
-        let mut entry = None;
-        if let Some(journal) = self
-            .journal
-            .as_ref()
-            .filter(|_| *tool.repeats() == Repeat::Once)
-        {
-            let Some(taken) = journal.take(&call.call_id).map_err(broken)? else {
-                return Ok(());
-            };
-            // Another loop may have reported it since this one saw it wait.
-            let still = self.calls_of(&call.session_id).await?;
-            if !still.iter().any(|one| one.call_id == call.call_id) {
-                return taken.forget().map_err(broken);
-            }
-            entry = Some(taken);
-        }
-        let result = self.result(tool, call, entry.as_mut()).await?;
-        let is_over = self.report(call, result).await?;
-        match entry {
-            Some(entry) if is_over => entry.forget().map_err(broken),
-            _ => Ok(()),
-        }
-    }
-
-    async fn result(
-        &self,
-        tool: &Tool,
-        call: &WaitingCall,
-        mut entry: Option<&mut Entry>,
-    ) -> Result<ResultBody, Error> {
+    async fn result(tool: &Tool, call: &CallToMake) -> ResultBody {
         let mut result = ResultBody {
             call_id: call.call_id.clone(),
             answers: Some(Asked::Answer),
+            claim: Some(call.claim.clone()),
             ..ResultBody::default()
         };
-        if let Some(entry) = &mut entry {
-            if let Some(known) = entry.result.take() {
-                return Ok(known);
-            }
-            if entry.begun {
-                result.error = Some(UNKNOWN_OUTCOME.to_owned());
-                return Ok(result);
-            }
-            entry.begin().map_err(broken)?;
-        }
         let given = ToolCall::new(
             &call.call_id,
             &call.name,
-            call.arguments.clone(),
+            call.arguments.clone().into(),
             &call.session_id,
             &call.send_id,
         );
@@ -327,20 +299,17 @@ impl Shared {
             Ok(value) => result.output = Some(value),
             Err(error) => result.error = Some(error),
         }
-        if let Some(entry) = entry {
-            entry.end(&result).map_err(broken)?;
-        }
-        Ok(result)
+        result
     }
 
-    /// Whether the server has the result, or nobody wants it any longer.
-    async fn report(&self, call: &WaitingCall, mut result: ResultBody) -> Result<bool, Error> {
+    /// Until the server has the result, or nobody wants it any longer.
+    async fn report(&self, call: &CallToMake, mut result: ResultBody) -> Result<(), Error> {
         loop {
             match post(&self.client, &call.session_id, &result).await {
                 Ok(PostedResultStatus::Locked) => {}
-                Ok(_) => return Ok(true),
+                Ok(_) => return Ok(()),
                 Err(error) => match error.kind() {
-                    Some(Kind::NotFound) => return Ok(true),
+                    Some(Kind::NotFound) => return Ok(()),
                     Some(Kind::Denied) => return Err(error),
                     Some(Kind::Invalid) if result.error.is_none() => {
                         result.output = None;
@@ -356,9 +325,4 @@ impl Shared {
             clock::sleep(AWAY_PAUSE).await;
         }
     }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "errors are mapped by it")]
-fn broken(error: std::io::Error) -> Error {
-    Error::Setup(format!("the journal cannot be used: {error}"))
 }

@@ -25,7 +25,6 @@ use crate::types::{
 pub struct Session {
     client: Client,
     new: NewSessionBody,
-    key: Option<String>,
     fault: Option<String>,
     /// Locked while it is made.
     id: Arc<Mutex<Option<String>>>,
@@ -36,7 +35,6 @@ impl Session {
         Self {
             client,
             new: NewSessionBody::default(),
-            key: None,
             fault: None,
             id: Arc::new(Mutex::new(id)),
         }
@@ -85,10 +83,10 @@ impl Session {
         self
     }
 
-    /// There is one session for this key, for the two days that the server keeps keys.
+    /// The caller's own name for it: the one session that has it, made if there is none.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
-        self.key = Some(key.into());
+        self.new.key = Some(key.into());
         self
     }
 
@@ -104,11 +102,7 @@ impl Session {
             return Ok(id.clone());
         }
         self.check()?;
-        let made = self
-            .client
-            .api()
-            .create_session(&self.new, self.key.as_deref())
-            .await?;
+        let made = self.client.api().create_session(&self.new, None).await?;
         *id = Some(made.id.clone());
         Ok(made.id)
     }
@@ -127,7 +121,7 @@ impl Session {
         key: Option<&str>,
     ) -> Result<AcceptedSend, Error> {
         let api = self.client.api();
-        if self.key.is_none() {
+        if self.new.key.is_none() {
             let mut id = self.id.lock().await;
             if id.is_none() {
                 self.check()?;

@@ -157,7 +157,10 @@ impl Tool {
 
     /// What an agent lists in its `tools`.
     pub fn declaration(&self) -> ExternalTool {
-        self.declared.clone()
+        ExternalTool {
+            repeat: Some(self.repeat.clone()),
+            ..self.declared.clone()
+        }
     }
 
     /// Whether a call is made again.

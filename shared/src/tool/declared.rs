@@ -35,10 +35,6 @@ const DIGEST_NAMES: [&str; 2] = ["arguments", "output"];
 const PATTERNS_MAX: usize = 256;
 
 /// One entry of `agent.tools`.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "an agent has few tools, and reads them whole"
-)]
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
 #[expect(

@@ -45,8 +45,8 @@ macro_rules! must {
 async fn main() -> Result<(), Failed> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["loop", url, key, calls, journal, tool] => {
-            tool_loop::run(url, key, calls, journal, tool).await
+        ["loop", url, key, calls, lease, tool] => {
+            tool_loop::run(url, key, calls, lease, tool).await
         }
         [binary] => play_all(binary.into(), "").await,
         [binary, name] => play_all(binary.into(), name).await,

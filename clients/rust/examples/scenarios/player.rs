@@ -286,15 +286,13 @@ impl<'a> Player<'a> {
         // Scenarios share servers, but not files.
         let own = format!("{:p}-{name}", &raw const *self);
         let calls = folder.join(own);
-        let journal = step["journal"]
-            .as_str()
-            .map(|journal| folder.join(format!("{:p}-{journal}", &raw const *self)));
+        let lease = step["lease"].as_u64().map(|seconds| seconds.to_string());
         let program = std::env::current_exe().map_err(broken)?;
         let mut command = Command::new(program);
         command
             .args(["loop", &server.url, ""])
             .arg(&calls)
-            .arg(journal.unwrap_or_default());
+            .arg(lease.unwrap_or_default());
         command
             .arg(step["tool"].to_string())
             .stdin(Stdio::null())

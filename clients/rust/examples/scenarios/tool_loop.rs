@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::time::Duration;
 
 use mainspring_client::types::Repeat;
 use mainspring_client::{Client, Tool, ToolCall};
@@ -16,7 +17,7 @@ pub(crate) async fn run(
     url: &str,
     key: &str,
     calls: &str,
-    journal: &str,
+    lease: &str,
     told: &str,
 ) -> Result<(), Failed> {
     let told: Value = serde_json::from_str(told)?;
@@ -35,8 +36,8 @@ pub(crate) async fn run(
         client = client.key(key);
     }
     let mut serving = client.serve([tool.repeat(repeat)]);
-    if !journal.is_empty() {
-        serving = serving.journal(journal);
+    if let Ok(seconds) = lease.parse() {
+        serving = serving.lease(Duration::from_secs(seconds));
     }
     let mut ends = signal(SignalKind::terminate())?;
     let stopping = async move {
