@@ -215,25 +215,23 @@ impl Fetch {
         let origin = url.origin().ascii_serialization();
         let now = self.clock.monotonic();
         let known = self.sites().get(&origin).cloned();
-        let site = match known.filter(|site| now < site.until) {
-            Some(site) => site,
-            None => {
-                let rules = timeout(ROBOTS_TIMEOUT, self.rules(url)).await;
-                let rules = rules.unwrap_or_else(|_| {
-                    Err(format!("they took longer than {}", Span(ROBOTS_TIMEOUT)))
-                });
-                let valid = if rules.is_ok() {
-                    ROBOTS_VALID
-                } else {
-                    ROBOTS_AWAY
-                };
-                let site = Site {
-                    until: self.clock.monotonic().saturating_add(valid),
-                    rules: rules.map(Arc::new),
-                };
-                self.sites().put(origin.clone(), site.clone());
-                site
-            }
+        let site = if let Some(site) = known.filter(|site| now < site.until) {
+            site
+        } else {
+            let rules = timeout(ROBOTS_TIMEOUT, self.rules(url)).await;
+            let rules = rules
+                .unwrap_or_else(|_| Err(format!("they took longer than {}", Span(ROBOTS_TIMEOUT))));
+            let valid = if rules.is_ok() {
+                ROBOTS_VALID
+            } else {
+                ROBOTS_AWAY
+            };
+            let site = Site {
+                until: self.clock.monotonic().saturating_add(valid),
+                rules: rules.map(Arc::new),
+            };
+            self.sites().put(origin.clone(), site.clone());
+            site
         };
         let rules = site.rules.map_err(|why| {
             format!("the rules of {origin} for robots cannot be read, so its pages are not: {why}")

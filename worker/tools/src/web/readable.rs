@@ -49,6 +49,10 @@ pub(super) fn readable(html: &str, base: &Url, bytes_max: usize) -> Page {
 }
 
 /// What stands around a place in a page.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is about one element that may be open"
+)]
 struct Reader {
     base: Url,
     out: String,
@@ -144,12 +148,11 @@ impl Reader {
             }
             b"div" | b"section" | b"article" | b"header" | b"footer" | b"nav" | b"aside"
             | b"form" | b"fieldset" | b"address" | b"dt" | b"dd" | b"figcaption" | b"option"
-            | b"details" | b"summary" => self.block(1),
+            | b"details" | b"summary" | b"br" => self.block(1),
             b"main" => {
                 self.block(2);
                 self.main = self.main.or(Some(self.out.len()));
             }
-            b"br" => self.block(1),
             b"hr" => {
                 self.block(2);
                 self.put("---");
