@@ -138,7 +138,7 @@ async fn the_calls_of_all_sessions_are_listed() {
     expected.sort();
     assert_eq!(all, expected);
     assert_eq!(list("?waiting_on=human").await.0, [calls[1].clone()]);
-    assert_eq!(list("?name=other").await.0, [String::new(); 0]);
+    assert!(list("?name=other").await.0.is_empty());
     let mut paged = Vec::new();
     let mut query = "?limit=1".to_owned();
     loop {

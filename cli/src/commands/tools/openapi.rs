@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mainspring_shared::tool::Repeat;
 use serde_json::{Map, Value, json};
 
-use super::schema::Cutter;
+use super::schema::{Cutter, shortened};
 
 /// The methods that tools have, as documents write them, and what a second execution does.
 ///
@@ -320,7 +320,7 @@ impl Maker<'_> {
             if let (Some(said), Some(schema)) =
                 (parameter["description"].as_str(), schema.as_object_mut())
             {
-                schema.insert("description".to_owned(), json!(cutter.shortened(said)));
+                schema.insert("description".to_owned(), json!(shortened(said)));
             }
             parts.properties.insert(argument.clone(), schema);
             if is_required || place == "path" {
@@ -404,26 +404,23 @@ impl Maker<'_> {
                 .keys()
                 .any(|name| parts.properties.contains_key(name))
         };
-        match properties.filter(|properties| is_plain && !clashes(properties)) {
-            Some(properties) => {
-                parts.properties.extend(properties.clone());
-                if own["required"] == true {
-                    let required = schema["required"].as_array();
-                    parts
-                        .required
-                        .extend(required.into_iter().flatten().cloned());
-                }
-                parts.is_open = schema["additionalProperties"] != false;
-            }
-            None => {
-                let argument = parts.argument("body", "request");
+        if let Some(properties) = properties.filter(|properties| is_plain && !clashes(properties)) {
+            parts.properties.extend(properties.clone());
+            if own["required"] == true {
+                let required = schema["required"].as_array();
                 parts
-                    .request
-                    .insert("body_argument".to_owned(), json!(argument));
-                parts.properties.insert(argument.clone(), schema);
-                if own["required"] == true {
-                    parts.required.push(json!(argument));
-                }
+                    .required
+                    .extend(required.into_iter().flatten().cloned());
+            }
+            parts.is_open = schema["additionalProperties"] != false;
+        } else {
+            let argument = parts.argument("body", "request");
+            parts
+                .request
+                .insert("body_argument".to_owned(), json!(argument));
+            parts.properties.insert(argument.clone(), schema);
+            if own["required"] == true {
+                parts.required.push(json!(argument));
             }
         }
         Ok(())
@@ -450,7 +447,6 @@ impl Maker<'_> {
             let (kind, place) = (text(scheme, "type"), text(scheme, "in"));
             let auth = match (kind, text(scheme, "scheme").to_lowercase().as_str()) {
                 ("http", "basic") => json!({ "type": "basic", "secret": secret }),
-                ("http", _) => json!({ "type": "bearer", "secret": secret }),
                 ("apiKey", _) if place == "header" => {
                     let header = json!({ "secret": secret });
                     parts
@@ -472,7 +468,9 @@ impl Maker<'_> {
                     secrets.push((secret.clone(), host(&token_url)));
                     json!({ "type": "oauth", "token_url": token_url, "secret": secret, "scopes": scopes })
                 }
-                ("oauth2" | "openIdConnect", _) => json!({ "type": "bearer", "secret": secret }),
+                ("http" | "oauth2" | "openIdConnect", _) => {
+                    json!({ "type": "bearer", "secret": secret })
+                }
                 _ => {
                     notes.push(format!(
                         "{} does without {name}, which is of another kind",

@@ -60,14 +60,6 @@ impl<'a> Cutter<'a> {
         self.at(schema, self.depth)
     }
 
-    pub(super) fn shortened(&self, text: &str) -> String {
-        let text = text.trim();
-        match text.char_indices().nth(DESCRIPTION_CHARS_MAX) {
-            Some((end, _)) => format!("{}…", &text[..end]),
-            None => text.to_owned(),
-        }
-    }
-
     fn at(&self, schema: &Value, depth: usize) -> Value {
         self.steps.set(self.steps.get() + 1);
         if depth == 0 || self.steps.get() > STEPS_MAX {
@@ -89,7 +81,7 @@ impl<'a> Cutter<'a> {
         }
         let said = schema.get("description").or(own.get("description"));
         if let Some(said) = said.and_then(Value::as_str) {
-            cut.insert("description".to_owned(), json!(self.shortened(said)));
+            cut.insert("description".to_owned(), json!(shortened(said)));
         }
         let values = own.get("enum").and_then(Value::as_array);
         if let Some(values) = values.filter(|values| values.len() <= VALUES_MAX) {
@@ -170,4 +162,13 @@ fn is_linear(pattern: &str) -> bool {
         .windows(2)
         .any(|pair| pair[0] == b'\\' && (pair[1].is_ascii_digit() || pair[1] == b'k'));
     pattern.len() <= PATTERN_BYTES_MAX && !pattern.contains("(?") && !has_reference
+}
+
+/// A description of bounded length.
+pub(super) fn shortened(text: &str) -> String {
+    let text = text.trim();
+    match text.char_indices().nth(DESCRIPTION_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }

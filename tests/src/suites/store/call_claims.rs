@@ -81,7 +81,10 @@ pub async fn a_claimed_call_is_nobody_elses_until_the_claim_lapses(store: &dyn I
     let begins = vec![waits(WaitingOn::Tool), waits(WaitingOn::Human)];
     let claimed = parked(store, Repeat::Keyed, begins).await;
     let id = call(&claimed, 0, 0);
-    assert_eq!(claimable(store, 30, &["look", "other"]).await, [id.clone()]);
+    assert_eq!(
+        claimable(store, 30, &["look", "other"]).await,
+        [id.as_str()]
+    );
     assert!(claimable(store, 30, &["other"]).await.is_empty());
     let post = async |ms, answer| post(store, ms, 1, &id, answer).await;
     assert_eq!(post(30, claim_by(1)).await, held(1, 130, 1));
@@ -95,7 +98,7 @@ pub async fn a_claimed_call_is_nobody_elses_until_the_claim_lapses(store: &dyn I
         .await;
     assert_eq!(again.expect("the store answers").len(), 1);
     assert_eq!(post(40, claim_by(1)).await, held(1, 140, 1));
-    assert_eq!(claimable(store, 140, &["look"]).await, [id.clone()]);
+    assert_eq!(claimable(store, 140, &["look"]).await, [id.as_str()]);
     assert!(lapsed(store, 140).await.is_empty(), "another may make it");
     assert_eq!(post(150, claim_by(2)).await, held(2, 250, 2));
     for answer in [
@@ -127,7 +130,7 @@ pub async fn a_lapsed_call_that_must_not_be_repeated_goes_to_nobody(store: &dyn 
     assert!(lapsed(store, 129).await.is_empty());
     assert_eq!(claimable(store, 300, &["look"]).await, [other]);
     assert_eq!(post(300, claim_by(2)).await, PostOutcome::ClaimLost);
-    assert_eq!(lapsed(store, 130).await, [id.clone()]);
+    assert_eq!(lapsed(store, 130).await, [id.as_str()]);
     // Its program is late, but it is there.
     assert_eq!(post(140, renewal_by(1)).await, held(1, 240, 1));
     assert!(lapsed(store, 150).await.is_empty());
@@ -147,7 +150,7 @@ pub async fn a_call_that_is_given_back_goes_to_the_next(store: &dyn Inspect) {
     let post = async |ms, answer| post(store, ms, 1, &id, answer).await;
     assert_eq!(post(30, claim_by(1)).await, held(1, 130, 1));
     assert_eq!(told(post(40, given_back_by(1)).await), (None, None));
-    assert_eq!(claimable(store, 40, &["look"]).await, [id.clone()]);
+    assert_eq!(claimable(store, 40, &["look"]).await, [id.as_str()]);
     assert_eq!(post(50, claim_by(2)).await, held(2, 150, 1));
     let answer = CallAnswer::Result(CallResult::text("by hand"));
     told(post(60, answer).await);

@@ -20,7 +20,8 @@ fn conversation(id: &str, says: &[&str]) -> Value {
 }
 
 fn write(file: &Path, lines: &[Value]) -> String {
-    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let lines = lines.iter().map(|line| format!("{line}\n"));
+    let lines = lines.collect::<Vec<_>>().concat();
     fs::write(file, lines).expect("written");
     file.to_str().expect("UTF-8").to_owned()
 }

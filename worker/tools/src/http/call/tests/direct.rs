@@ -9,6 +9,10 @@ use crate::http::Vault;
 
 const SECRET: &str = "sk-live/0123+456789";
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "tests give it what they make"
+)]
 fn tool(url: &str, request: Value) -> HttpTool {
     let tool = json!({ "name": "look", "url": url, "request": request });
     serde_json::from_value(tool).expect("a tool")
@@ -180,9 +184,8 @@ async fn every_way_in_is_sent_as_it_should_be_and_none_comes_back() {
             }
             assert!(said.contains("[redacted]"), "{request}: {said}");
             let hex = |text: &str| {
-                text.bytes()
-                    .map(|byte| format!("{byte:02x}"))
-                    .collect::<String>()
+                let digits = text.bytes().map(|byte| format!("{byte:02x}"));
+                digits.collect::<Vec<_>>().concat()
             };
             let password = value
                 .split_once(':')
@@ -284,7 +287,7 @@ async fn a_token_is_kept_till_it_expires_and_asked_for_by_one_call_at_a_time() {
             .iter()
             .all(|it| sent(it).as_deref() == Some("Bearer token-one"))
     );
-    world.clock.sleep(Duration::from_secs(3_600)).await;
+    world.clock.sleep(Duration::from_hours(1)).await;
     world.ask(&tool, json!({})).await.expect("an answer");
     assert_eq!(giver.requests().len(), 2);
     assert_eq!(
@@ -422,10 +425,8 @@ async fn a_part_of_the_answer_is_picked_as_it_was_written() {
 
 #[tokio::test]
 async fn a_secret_that_is_quoted_in_json_or_at_a_cut_does_not_come_back() {
-    let escaped: String = SECRET
-        .chars()
-        .map(|c| format!("\\u{:04x}", u32::from(c)))
-        .collect();
+    let escaped = SECRET.chars().map(|c| format!("\\u{:04x}", u32::from(c)));
+    let escaped = escaped.collect::<Vec<_>>().concat();
     let slashes = SECRET.replace('/', "\\/");
     let kind = "content-type: application/json\r\n";
     let long = format!("{}{SECRET}", "x".repeat(20_000 - 9));

@@ -56,9 +56,8 @@ impl Received {
         let body = String::from_utf8_lossy(&self.body).into_owned();
         let parts: Vec<String> = values.chain([self.line.clone(), body]).collect();
         let hex = |part: &String| {
-            part.bytes()
-                .map(|byte| format!("{byte:02x}"))
-                .collect::<String>()
+            let digits = part.bytes().map(|byte| format!("{byte:02x}"));
+            digits.collect::<Vec<_>>().concat()
         };
         let forms = parts
             .iter()
