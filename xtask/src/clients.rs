@@ -87,7 +87,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     check_openai(&work, &server.url)?;
     check_frameworks(&work, &server.url)?;
     check_faces(&work, &server.url)?;
-    imports::check(&work, &binary, &server.url)?;
+    imports::check(&work, python.join("bin/python"), &binary, &server.url)?;
     drop(server);
     check_deaths(&work, &binary)?;
     own_clients::check(&work, &binary)

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::packages::{installed, python_environment};
+use crate::packages::{binary, installed, python_environment, target};
 use crate::process::run;
-use crate::{postgres, tools};
+use crate::{clients, postgres, tools};
 
 /// Pinned, because another version finds other faults. The library's drivers are in the same environment.
 const PYTHON: [&str; 5] = [
@@ -36,8 +36,12 @@ struct Imports<'a> {
     folder: &'a Path,
 }
 
-pub(crate) fn check(work: &Path, binary: &Path, server: &str) -> anyhow::Result<()> {
-    let python = installed(work, "import-python", &PYTHON, |folder| {
+/// All sources, on a server of its own.
+pub(crate) fn whole() -> anyhow::Result<()> {
+    let binary = binary()?;
+    let work = target()?.join("clients");
+    std::fs::create_dir_all(&work)?;
+    let python = installed(&work, "import-python", &PYTHON, |folder| {
         python_environment(folder, &PYTHON)
     })?;
     if postgres::find().is_none() {
@@ -45,15 +49,16 @@ pub(crate) fn check(work: &Path, binary: &Path, server: &str) -> anyhow::Result<
     }
     let programs = postgres::find().context("Postgres is missing")?;
     let database = postgres::start(&programs)?;
-    let folder = tempfile::tempdir_in(work)?;
+    let server = clients::serve(&binary)?;
+    let folder = tempfile::tempdir_in(&work)?;
     let imports = Imports {
-        binary,
-        server,
+        binary: &binary,
+        server: &server.url,
         python: python.join("bin/python"),
         folder: folder.path(),
     };
     for (version, prefix) in POWER_LOOP {
-        let library = power_loop(work, &imports.python, version)?;
+        let library = power_loop(&work, &imports.python, version)?;
         imports.power_loop(&library, &imports.file(&format!("{version}.db")), None)?;
         if let Some(prefix) = prefix {
             imports.power_loop(&library, &database.url, Some(prefix))?;
@@ -61,6 +66,26 @@ pub(crate) fn check(work: &Path, binary: &Path, server: &str) -> anyhow::Result<
     }
     imports.langgraph(&imports.file("langgraph.db"))?;
     imports.langgraph(&database.url)?;
+    imports.openai()
+}
+
+/// The sources that need neither a database server nor many packages: the newest library's file, and an export.
+pub(crate) fn check(
+    work: &Path,
+    python: PathBuf,
+    binary: &Path,
+    server: &str,
+) -> anyhow::Result<()> {
+    let folder = tempfile::tempdir_in(work)?;
+    let imports = Imports {
+        binary,
+        server,
+        python,
+        folder: folder.path(),
+    };
+    let [.., (newest, _)] = POWER_LOOP;
+    let library = power_loop(work, &imports.python, newest)?;
+    imports.power_loop(&library, &imports.file("newest.db"), None)?;
     imports.openai()
 }
 

@@ -1,5 +1,5 @@
 //! The project's own tasks: `cargo xtask test | simulate | soak | lint | deps | deny | msrv |
-//! clients | fuzz | versions | chart | stand-in | package | release | ci`.
+//! clients | imports | fuzz | versions | chart | stand-in | package | release | ci`.
 
 mod background;
 mod chart;
@@ -58,6 +58,8 @@ Usage: cargo xtask COMMAND
                                    clients of OpenAI's API, MCP, A2A and AG-UI and with frameworks, and the examples
                                    of their documents; installs all of these in target/.
                                    --generate only writes what is generated from docs/openapi.json
+  imports                          makes databases with other systems, by themselves and in several versions, imports them,
+                                   and compares; `clients` does the short form
   fuzz [--cases N] [--binary FILE] [--seed N]
                                    requests that are made up from docs/openapi.json, 50 000 unless told otherwise, to a
                                    server of its own: no 5xx, and no answer that the description does not have;
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
         ["deny"] => deny::check(),
         ["msrv"] => msrv::check(),
         ["clients"] => clients::check(),
+        ["imports"] => imports::whole(),
         ["clients", "--generate"] => own_clients::generate(),
         ["fuzz", rest @ ..] => fuzz::Options::parse(rest).and_then(|options| fuzz::check(&options)),
         ["versions"] => versions::check(false),
