@@ -203,11 +203,11 @@ macro_rules! session_cases {
                 a_repeat_does_not_make_its_session_busy,
                 a_repeated_create_makes_no_second_session,
                 creates_of_one_call_see_each_others_keys,
+                a_key_is_taken_once_and_by_one_request,
+                retention_frees_old_keys_only,
                 a_tenant_has_one_session_of_a_name,
                 a_name_is_kept_as_long_as_its_session,
                 of_sessions_of_one_name_at_once_one_is_created,
-                a_key_is_taken_once_and_by_one_request,
-                retention_frees_old_keys_only,
             }
             inbox {
                 a_running_send_is_told_of_words,
