@@ -129,13 +129,13 @@ def test_python_values_are_written_as_the_api_takes_them() -> None:
 
 
 def test_a_tool_is_declared_by_its_signature() -> None:
-    def refund(id: int, amount: float = 1.0, *, call: types.WaitingCall) -> str:
+    def refund(id: int, amount: float = 1.0, *, call: types.CallToMake) -> str:
         """Pays it back."""
         return call.call_id
 
     tool = Tool(refund, approval=True, deadline="1h")
     assert tool.declaration() == {
-        "type": "external", "name": "refund", "description": "Pays it back.", "approval": True, "deadline": "1h",
+        "type": "external", "name": "refund", "description": "Pays it back.", "approval": True, "deadline": "1h", "repeat": "once",
         "parameters": {
             "type": "object", "required": ["id"], "additionalProperties": False,
             "properties": {"id": {"type": "integer"}, "amount": {"type": "number"}},

@@ -34,6 +34,7 @@ export type ErrorCode =
   | "agent.not_found"
   | "send.not_found"
   | "send.not_cancellable"
+  | "send.not_retryable"
   | "send.deadline"
   | "send.worker_crash_limit"
   | "timer.not_found"
