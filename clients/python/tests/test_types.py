@@ -135,7 +135,8 @@ def test_a_tool_is_declared_by_its_signature() -> None:
 
     tool = Tool(refund, approval=True, deadline="1h")
     assert tool.declaration() == {
-        "type": "external", "name": "refund", "description": "Pays it back.", "approval": True, "deadline": "1h", "repeat": "once",
+        "type": "external", "name": "refund", "description": "Pays it back.", "approval": True, "deadline": "1h",
+        "repeat": "once",
         "parameters": {
             "type": "object", "required": ["id"], "additionalProperties": False,
             "properties": {"id": {"type": "integer"}, "amount": {"type": "number"}},
