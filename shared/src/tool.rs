@@ -17,8 +17,8 @@ pub use call::{
     calls_of_send, cancelled_call, child_item, child_result, interrupted_call, unknown_outcome,
 };
 pub use declared::{
-    DeclaredTool, ExternalTool, HttpTool, McpTools, ToolEntry, ToolFault, WorkerTool, check,
-    digest_by, is_pool, pool_fault, pool_of, url_fault,
+    DeclaredTool, ExternalTool, HttpTool, McpTools, TOOLS_MAX, ToolEntry, ToolFault, WorkerTool,
+    check, digest_by, is_pool, pool_fault, pool_of, url_fault,
 };
 pub use inquiry::{
     Asked, Form, FormFault, INQUIRIES_MAX, INQUIRY_BYTES_MAX, Inquiry, Replies, Reply, Wants,

@@ -231,6 +231,8 @@ pub(super) async fn delete(
     _: Query<NoQuery>,
     _: Json<Nothing>,
 ) -> Result<Response, Problem> {
+    // The tenant's secrets are stored with its keys, under names that no provider has.
+    check_provider(&provider).map_err(|_| no_key())?;
     let deleted = app.store.delete_provider_key(caller.tenant, provider);
     if !deleted.await? {
         return Err(no_key().into());

@@ -204,7 +204,8 @@ pub(super) async fn get(
 
 /// Sets a secret, in the place of the one before
 ///
-/// Tools use it within ten seconds. A repeat sets it again.
+/// Tools use it within ten seconds; the process of an isolated agent keeps those that its send began with. A repeat sets
+/// it again.
 #[utoipa::path(
     put,
     path = "/v1/secrets/{name}",
@@ -254,6 +255,8 @@ pub(super) async fn set(
 }
 
 /// Removes a secret: tools that name it are not called any more
+///
+/// That is so within ten seconds; the process of an isolated agent keeps those that its send began with.
 #[utoipa::path(
     delete,
     path = "/v1/secrets/{name}",

@@ -19,7 +19,7 @@ use crate::time::Span;
 use crate::workflow::template::{Named, Names, Work, free_names, render};
 
 /// Maximum number of tools that one agent may declare; more than any model can keep apart.
-const TOOLS_MAX: usize = 256;
+pub const TOOLS_MAX: usize = 256;
 
 /// Maximum length of a tool's name in characters; every provider accepts this.
 const NAME_CHARS_MAX: usize = 64;

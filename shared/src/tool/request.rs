@@ -90,6 +90,9 @@ pub enum Method {
 }
 
 impl Method {
+    /// Every value.
+    pub const ALL: [Self; 5] = [Self::Get, Self::Post, Self::Put, Self::Patch, Self::Delete];
+
     /// Its name in a request.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -85,6 +85,8 @@ async fn secrets_and_keys_for_providers_do_not_get_in_each_others_way() {
             assert_eq!(names, expected, "{list} {limit}");
         }
     }
+    let other = "/v1/provider-keys/%2Fmain";
+    assert_eq!(ask(&api, ROOT, "DELETE", other, &NONE).await.status, 404);
     let gone = ask(&api, ROOT, "DELETE", &path("main"), &NONE).await;
     assert_eq!(gone.status, 204);
     let key = ask(&api, ROOT, "DELETE", "/v1/provider-keys/main", &NONE).await;

@@ -42,8 +42,8 @@ use mainspring_worker::tool::{Away, Tool, ToolSource};
 
 pub use self::credentials::HeaderSources;
 pub(crate) use self::credentials::KnownSecrets;
-pub(crate) use self::oauth::OAuth;
 pub use self::oauth::OAuthSettings;
+pub(crate) use self::oauth::{NoToken, OAuth};
 pub use self::settings::{ServerSettings, SetupError, Transport};
 
 /// Why a server's tools are not on offer.

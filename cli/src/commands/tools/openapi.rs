@@ -2,25 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mainspring_shared::tool::Repeat;
+use mainspring_shared::tool::request::Method;
+use mainspring_shared::tool::{TOOLS_MAX, ToolEntry, check};
 use serde_json::{Map, Value, json};
 
 use super::schema::{Cutter, shortened};
-
-/// The methods that tools have, as documents write them, and what a second execution does.
-///
-/// By RFC 9110, section 9.2: `GET` only reads; a second `PUT` or `DELETE` leaves the server as the first one did, so
-/// that one whose answer was lost may be sent again; a second `POST` or `PATCH` may do it all twice.
-const METHODS: [(&str, Repeat); 5] = [
-    ("get", Repeat::Safe),
-    ("post", Repeat::Once),
-    ("put", Repeat::Keyed),
-    ("patch", Repeat::Once),
-    ("delete", Repeat::Keyed),
-];
-
-/// As many as an agent may have.
-const TOOLS_MAX: usize = 256;
 
 /// Every vendor takes names of so many letters, digits, `_` and `-`.
 const NAME_CHARS_MAX: usize = 64;
@@ -47,8 +33,7 @@ pub(super) struct Imported {
 
 /// An operation of the document.
 struct Operation<'a> {
-    method: &'static str,
-    repeat: Repeat,
+    method: Method,
     path: &'a str,
     item: &'a Value,
     own: &'a Value,
@@ -84,14 +69,14 @@ pub(super) fn import(
     let mut names = BTreeSet::new();
     for operation in chosen {
         let made = Maker { document, server }.tool(operation, &mut imported);
+        let made = made.and_then(|mut tool| {
+            tool["name"] = json!(unique(&operation.name(), &mut names));
+            fit(tool)
+        });
         match made {
-            Ok(mut tool) => {
-                let name = unique(&operation.name(), &mut names);
-                tool["name"] = json!(name);
-                imported.tools.push(tool);
-            }
+            Ok(tool) => imported.tools.push(tool),
             Err(why) => {
-                let (method, path) = (operation.method.to_uppercase(), operation.path);
+                let (method, path) = (operation.method.as_str(), operation.path);
                 imported
                     .notes
                     .push(format!("{method} {path} is left out: {why}"));
@@ -108,16 +93,25 @@ pub(super) fn import(
     Ok(imported)
 }
 
+/// The tool, if an agent may declare it.
+fn fit(tool: Value) -> Result<Value, String> {
+    let entry = serde_json::from_value::<ToolEntry>(tool.clone());
+    let entry = entry.map_err(|error| format!("no tool can be made of it: {error}"))?;
+    match check(&[entry]).first() {
+        Some(fault) => Err(format!("{}: {}", fault.pointer, fault.detail)),
+        None => Ok(tool),
+    }
+}
+
 fn all(document: &Value) -> Vec<Operation<'_>> {
     let paths = document["paths"].as_object();
     let mut all = Vec::new();
     for (path, item) in paths.into_iter().flatten() {
         let item = resolved(document, item);
-        for (method, repeat) in METHODS {
-            if let Some(own) = item.get(method) {
+        for method in Method::ALL {
+            if let Some(own) = item.get(method.as_str().to_ascii_lowercase()) {
                 all.push(Operation {
                     method,
-                    repeat,
                     path,
                     item,
                     own,
@@ -135,13 +129,14 @@ impl Operation<'_> {
 
     fn is_called(&self, wanted: &str) -> bool {
         let by_path = wanted.split_once(' ').is_some_and(|(method, path)| {
-            method.eq_ignore_ascii_case(self.method) && path.trim() == self.path
+            method.eq_ignore_ascii_case(self.method.as_str()) && path.trim() == self.path
         });
         by_path || self.id() == Some(wanted)
     }
 
     fn name(&self) -> String {
-        let by_path = || format!("{}_{}", self.method, self.path);
+        let method = self.method.as_str().to_ascii_lowercase();
+        let by_path = || format!("{method}_{}", self.path);
         word(&self.id().map_or_else(by_path, str::to_owned))
     }
 }
@@ -222,7 +217,7 @@ impl Maker<'_> {
         }
         imported.notes.extend(notes);
         let mut request = parts.request;
-        request.insert("method".to_owned(), json!(of.method.to_uppercase()));
+        request.insert("method".to_owned(), json!(of.method));
         for (name, members) in [("query", parts.query), ("headers", parts.headers)] {
             if !members.is_empty() {
                 request.insert(name.to_owned(), Value::Object(members));
@@ -250,7 +245,7 @@ impl Maker<'_> {
             "description": description,
             "url": parts.url,
             "request": request,
-            "repeat": of.repeat,
+            "repeat": of.method.repeat(),
             "parameters": parameters,
         }))
     }
@@ -363,7 +358,7 @@ impl Maker<'_> {
     ) -> Result<(), String> {
         let own = resolved(self.document, &of.own["requestBody"]);
         let Some(content) = own["content"].as_object() else {
-            if matches!(of.method, "post" | "put" | "patch") {
+            if matches!(of.method, Method::Post | Method::Put | Method::Patch) {
                 parts.request.insert("body".to_owned(), json!("none"));
             }
             return Ok(());

@@ -147,10 +147,11 @@ pub(super) fn path_fault(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a segment means another place than itself.
+/// Whether a segment means another place than itself, also to a server that decodes it first.
 pub(super) fn is_dots(segment: &str) -> bool {
     let plain = segment.to_ascii_lowercase().replace("%2e", ".");
-    matches!(plain.as_str(), "." | "..")
+    let plain = plain.replace("%2f", "/").replace("%5c", "/");
+    plain.split('/').any(|piece| matches!(piece, "." | ".."))
 }
 
 /// Whether a text can stand in a header.

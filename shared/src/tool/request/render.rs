@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use percent_encoding::percent_decode_str;
 use serde_json::value::RawValue;
 
 use super::place::{self, Part, Template, encoded};
-use super::{BodyForm, HeaderSource, HttpRequest};
+use super::{BodyForm, HeaderSource, HttpAuth, HttpRequest, KeyPlace};
 
 /// The arguments of a call: each as JSON, as it was written.
 pub type Arguments = BTreeMap<String, Box<RawValue>>;
@@ -59,6 +60,9 @@ pub fn render(request: &HttpRequest, url: &str, arguments: &Arguments) -> Result
     };
     if form == BodyForm::None || whole_body.is_some() {
         for (name, value) in rest() {
+            if is_set(request, template.query, name) {
+                return Err(unfit(name, "is a parameter that the tool sets itself"));
+            }
             query.extend(parameters(name, value));
         }
     }
@@ -76,6 +80,8 @@ pub fn render(request: &HttpRequest, url: &str, arguments: &Arguments) -> Result
             let body = serde_json::to_vec(&members).map_err(|_| "its body cannot be written")?;
             Some(("application/json", body))
         }
+        // The other arguments are in the query.
+        (BodyForm::Form, Some(name)) if !arguments.contains_key(name) => None,
         (BodyForm::Form, whole) => {
             let members = match whole.and_then(|name| arguments.get(name)) {
                 Some(value) => object(value).ok_or("its body must be an object")?,
@@ -102,6 +108,27 @@ pub fn render(request: &HttpRequest, url: &str, arguments: &Arguments) -> Result
         headers,
         body,
     })
+}
+
+/// Whether a parameter of the query is the tool's own: one of its URL, of its query, or the key that lets it in.
+fn is_set(request: &HttpRequest, fixed: Option<&str>, name: &str) -> bool {
+    let fixed = fixed.unwrap_or_default().split('&');
+    let mut fixed = fixed.map(|pair| pair.split('=').next().unwrap_or_default());
+    let is_key = match &request.auth {
+        Some(HttpAuth::ApiKey {
+            name: key,
+            place: KeyPlace::Query,
+            ..
+        }) => key == name,
+        _ => false,
+    };
+    let mut is_fixed = || {
+        fixed.any(|fixed| {
+            let plain = fixed.replace('+', " ");
+            percent_decode_str(&plain).decode_utf8_lossy() == name
+        })
+    };
+    is_key || request.query.contains_key(name) || is_fixed()
 }
 
 fn in_path(segment: &Template<'_>, arguments: &Arguments) -> Result<String, String> {

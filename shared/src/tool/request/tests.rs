@@ -52,6 +52,14 @@ fn without_a_body_the_rest_is_the_query_and_one_argument_may_be_the_body() {
     let made = rendered("https://a.example/", of, r#"{"items":[1, 2],"dry":true}"#).expect("fits");
     assert_eq!(made.url, "https://a.example/?dry=true");
     assert_eq!(made.body, Some(("application/json", b"[1, 2]".to_vec())));
+    for body in ["json", "form"] {
+        let of = json!({ "method": "PUT", "body": body, "body_argument": "items" });
+        let made = rendered("https://a.example/", of, r#"{"dry":true}"#).expect("fits");
+        assert_eq!(
+            (made.url.as_str(), made.body),
+            ("https://a.example/?dry=true", None)
+        );
+    }
     let of = json!({ "method": "POST", "body": "form" });
     let given = r#"{"amount":5,"items":["a&b","c"],"to":{"name":"x=y","none":null}}"#;
     let made = rendered("https://a.example/", of, given).expect("fits");
@@ -62,6 +70,23 @@ fn without_a_body_the_rest_is_the_query_and_one_argument_may_be_the_body() {
         body.as_deref(),
         Some("amount=5&items=a%26b&items=c&to%5Bname%5D=x%3Dy")
     );
+}
+
+#[test]
+fn arguments_do_not_repeat_parameters_that_the_tool_sets() {
+    let of = json!({
+        "method": "GET",
+        "query": { "limit": "5" },
+        "auth": { "type": "api_key", "name": "key", "in": "query", "secret": "a" },
+    });
+    let url = "https://a.example/x?tenant=me&a+b=c&%6Eame=d";
+    let given = |name: &str| rendered(url, of.clone(), &json!({ name: "y" }).to_string());
+    for own in ["limit", "key", "tenant", "a b", "name"] {
+        let why = given(own).expect_err(own);
+        assert!(why.contains("sets itself"), "{own}: {why}");
+    }
+    let free = given("other").expect("a parameter of its own");
+    assert!(free.url.ends_with("other=y"), "{}", free.url);
 }
 
 /// What an argument may be to leave its place.
@@ -122,6 +147,10 @@ fn no_argument_leaves_its_segment() {
     assert!(both(r#"{"a":"x","b":"y"}"#).is_ok());
     let beside = rendered("https://a.example/.{a}/x", json!({}), r#"{"a":"."}"#);
     assert!(beside.is_err());
+    let between = |given: &str| rendered("https://a.example/{a}..{b}", json!({}), given);
+    assert!(between(r#"{"a":"x","b":"y"}"#).is_ok());
+    assert!(between(r#"{"a":"x/","b":"/y"}"#).is_err());
+    assert!(between(r#"{"a":"x\\","b":"\\y"}"#).is_err());
 }
 
 #[test]

@@ -55,9 +55,10 @@ impl Body {
     /// The error body of a tool with secrets hidden; empty if it cannot be read.
     pub(super) async fn said(response: Response, secrets: &Secrets) -> String {
         let body = Self::read(response, SAID_BYTES_MAX).await;
-        let bytes = body.unwrap_or_default().bytes;
+        // An error quotes what it was sent as a success does.
+        let body = body.unwrap_or_default().without(secrets);
         // Before truncation, because half of a secret would not be recognized.
-        let text = secrets.hidden(&String::from_utf8_lossy(&bytes));
+        let text = secrets.hidden(&String::from_utf8_lossy(&body.bytes));
         let text = text.trim();
         match text.char_indices().nth(SAID_CHARS_MAX) {
             Some((end, _)) => format!("{} […]", &text[..end]),

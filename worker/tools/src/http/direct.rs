@@ -16,6 +16,7 @@ use mainspring_worker::llm::Secret;
 use mainspring_worker::tool::{Invocation, Output};
 use reqwest::Url;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use tokio::task::spawn_blocking;
 
 use super::Shared;
 use super::answer::Body;
@@ -23,6 +24,7 @@ use super::call::target;
 use super::fault::Fault;
 use super::tokens::Credentials;
 use super::vault::NoSecret;
+use crate::mcp::NoToken;
 
 /// A request as the tool declares it.
 #[derive(Debug)]
@@ -127,7 +129,10 @@ impl Direct {
             return Err(Fault::answered(answer, &secrets, shared.clock.now()).await);
         }
         let body = Body::read(answer, shared.answer_bytes_max).await;
-        let body = body.map_err(|error| Fault::of(&error))?.without(&secrets);
+        let body = body.map_err(|error| Fault::of(&error))?;
+        // A large answer takes long to look through.
+        let body = spawn_blocking(move || body.without(&secrets)).await;
+        let body = body.map_err(|_| Fault::Unfit("it cannot be read".to_owned()))?;
         let Some(pointer) = &self.request.pointer else {
             return Ok(body.output());
         };
@@ -269,7 +274,14 @@ async fn token(
         &*shared.clock,
     );
     let token = shared.tokens.token(&credentials, stale, own).await;
-    token.map_err(|why| Fault::Unreached(format!("there is no token for it: {why}")))
+    token.map_err(|NoToken { why, is_refused }| {
+        let why = format!("there is no token for it: {why}");
+        if is_refused {
+            Fault::Refused(why)
+        } else {
+            Fault::Unreached(why)
+        }
+    })
 }
 
 /// The secret of this name, if it may be sent there.

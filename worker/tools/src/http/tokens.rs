@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::Guard;
 use super::address::Addresses;
-use crate::mcp::{KnownSecrets, OAuth, OAuthSettings};
+use crate::mcp::{KnownSecrets, NoToken, OAuth, OAuthSettings};
 
 /// How many credentials have tokens at a time.
 const KNOWN_MAX: NonZeroUsize = NonZeroUsize::new(1_024).expect("it is not 0");
@@ -21,8 +21,7 @@ const KNOWN_MAX: NonZeroUsize = NonZeroUsize::new(1_024).expect("it is not 0");
 /// How long a token is used whose server does not say how long it may be.
 const LASTS: Duration = Duration::from_mins(10);
 
-/// The client's credentials.
-#[derive(Debug)]
+/// The client's credentials. They have no `Debug`: one of them is secret.
 pub(super) struct Credentials<'a> {
     pub(super) tenant: TenantId,
     pub(super) token_url: &'a Url,
@@ -67,7 +66,7 @@ impl Tokens {
         of: &Credentials<'_>,
         stale: Option<&Secret>,
         (client, addresses, clock): (&Client, &Addresses, &dyn Clock),
-    ) -> Result<Secret, String> {
+    ) -> Result<Secret, NoToken> {
         let slot = self.slot(of, client, addresses);
         let mut held = slot.held.lock().await;
         if let Some(given) = held.as_ref() {

@@ -62,7 +62,7 @@ impl fmt::Debug for Source {
 #[derive(Clone)]
 struct Known {
     read_at: Duration,
-    held: Option<Held>,
+    held: Result<Option<Held>, NoSecret>,
 }
 
 impl Vault {
@@ -146,29 +146,28 @@ impl Source {
         let before = locked(known).get(&key).cloned();
         let within = |known: &Known, valid| now.saturating_sub(known.read_at) < valid;
         if let Some(known) = before.as_ref().filter(|known| within(known, VALID)) {
-            return Ok(known.held.clone());
+            return known.held.clone();
         }
         let record = match store.find_provider_key(tenant, row(name)).await {
             Ok(record) => record,
             Err(error) => {
                 if let Some(known) = before.filter(|known| within(known, VALID_AWAY)) {
-                    return Ok(known.held);
+                    return known.held;
                 }
                 let why = format!("the secret {name:?} cannot be read now");
                 tracing::warn!(%error, "a tenant's secret cannot be read");
                 return Err(NoSecret::Away(why));
             }
         };
-        let held = match record {
-            None => None,
-            Some(record) => Some(open(sealer.as_deref(), tenant, name, &record.sealed)?),
-        };
+        // One that cannot be opened is kept as such, too: otherwise each call of the tool would read it.
+        let opened = record.map(|record| open(sealer.as_deref(), tenant, name, &record.sealed));
+        let held = opened.transpose();
         let fresh = Known {
             read_at: now,
             held: held.clone(),
         };
         locked(known).put(key, fresh);
-        Ok(held)
+        held
     }
 }
 

@@ -191,7 +191,7 @@ impl Credentials {
             }
         }
         if let Some(oauth) = &self.oauth {
-            let token = oauth.token(challenge).await?;
+            let token = oauth.token(challenge).await.map_err(|none| none.why)?;
             self.add(
                 &mut read,
                 AUTHORIZATION.as_str(),

@@ -21,6 +21,9 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of an answer.
 const BYTES_MAX: usize = 256 << 10;
 
+/// Bytes of a token: all headers of a request together have little more room with most servers.
+const TOKEN_BYTES_MAX: usize = 16 << 10;
+
 /// How long before its end a token counts as over.
 const MARGIN: Duration = Duration::from_secs(30);
 
@@ -84,6 +87,23 @@ struct Found {
     scopes: Vec<String>,
 }
 
+/// Why there is no token.
+#[derive(Debug)]
+pub(crate) struct NoToken {
+    pub(crate) why: String,
+    /// Whether the authorization server has refused the client, which it would do again.
+    pub(crate) is_refused: bool,
+}
+
+impl<S: Into<String>> From<S> for NoToken {
+    fn from(why: S) -> Self {
+        Self {
+            why: why.into(),
+            is_refused: false,
+        }
+    }
+}
+
 /// Why no token was given.
 struct Refusal {
     status: StatusCode,
@@ -143,7 +163,7 @@ impl OAuth {
     }
 
     /// A new token. `challenge` is what the server said when it refused the last one.
-    pub(crate) async fn token(&self, challenge: Option<&str>) -> Result<Token, String> {
+    pub(crate) async fn token(&self, challenge: Option<&str>) -> Result<Token, NoToken> {
         let known = self.known().clone();
         let found = match known {
             Some(found) => found,
@@ -172,7 +192,11 @@ impl OAuth {
                     *self.known() = Some(found);
                 }
                 let text = format!("the authorization server refuses: {status} {code}");
-                Err(text.trim().to_owned())
+                Err(NoToken {
+                    why: text.trim().to_owned(),
+                    // By RFC 6749, section 5.2; some refuse with the status of a success.
+                    is_refused: !matches!(status.as_u16(), 408 | 429 | 500..),
+                })
             }
         }
     }
@@ -248,11 +272,19 @@ impl OAuth {
         }
         let access = word("access_token").filter(|token| !token.is_empty());
         let access = access
+            .filter(|token| token.len() <= TOKEN_BYTES_MAX)
             .ok_or("the authorization server gives no token")?
             .to_owned();
-        self.secrets.add(&access);
-        if let Some(refresh) = word("refresh_token") {
-            self.secrets.add(refresh);
+        // The calls of an HTTP tool hide the token that each has sent.
+        let add = |secret: &str| {
+            if self.is_resource {
+                self.secrets.add(secret);
+            }
+        };
+        add(&access);
+        let refresh = word("refresh_token").filter(|token| token.len() <= TOKEN_BYTES_MAX);
+        if let Some(refresh) = refresh {
+            add(refresh);
             let mut kept = self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
             if kept.is_some() {
                 *kept = Some(Secret::new(refresh));

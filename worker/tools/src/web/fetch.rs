@@ -32,6 +32,9 @@ const REDIRECTS_MAX: usize = 5;
 /// Bytes of text that are kept of a page.
 const TEXT_BYTES_MAX: usize = 1_000_000;
 
+/// Bytes of a URL; servers commonly take no longer ones.
+const URL_BYTES_MAX: usize = 8_000;
+
 /// The name by which the rules of sites know this robot.
 const ROBOT: &str = "mainspring";
 
@@ -134,6 +137,9 @@ impl Fetch {
 
     /// The address that a URL leads to, without what is for browsers only.
     fn target(&self, url: &str) -> Result<Url, String> {
+        if url.len() > URL_BYTES_MAX {
+            return Err(format!("its URL has more than {URL_BYTES_MAX} bytes"));
+        }
         let mut url = self.guard.target(url)?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err("its URL has a login, which is not sent".to_owned());
@@ -324,6 +330,7 @@ fn output(read: &Read) -> Output {
     let text = charset::text(&read.bytes, &read.content_type, is_html);
     if is_json
         && !read.is_cut
+        && text.len() <= TEXT_BYTES_MAX
         && let Some(output) = Output::of_json(&text)
     {
         return output;

@@ -131,7 +131,10 @@ impl Reader {
             b"title" => self.in_title = self.title.is_empty(),
             b"base" => {
                 let href = attribute(tag, "href");
-                if let Some(base) = href.and_then(|href| self.base.join(&href).ok()) {
+                let href = href.filter(|href| href.len() <= LINK_BYTES_MAX);
+                let base = href.and_then(|href| self.base.join(&href).ok());
+                // Each link is joined to it, and pages may have any number of either.
+                if let Some(base) = base.filter(|base| base.as_str().len() <= LINK_BYTES_MAX) {
                     self.base = base;
                 }
             }
@@ -466,6 +469,19 @@ mod tests {
         let base = Url::parse(&base).expect("a URL");
         let page = readable(&"<a href=y>z</a>".repeat(100_000), &base, 10_000);
         assert!(page.is_cut && page.text.len() < 12_000);
+    }
+
+    #[test]
+    fn a_page_cannot_make_each_of_its_links_costly() {
+        let long = format!("<base href=https://b.example/{}>", "x".repeat(100_000));
+        assert_eq!(
+            page(&format!("{long}<a href=y>z</a>")).text,
+            "[z](https://a.example/dir/y)"
+        );
+        // Without a bound this would be too long for any link below it to be shown.
+        let grown = format!("<base href={}/>", "x".repeat(400)).repeat(100);
+        let text = page(&format!("{grown}<a href=y>z</a>")).text;
+        assert!(text.starts_with("[z](https://a.example/dir/xxx"), "{text}");
     }
 
     #[test]

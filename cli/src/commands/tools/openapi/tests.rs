@@ -1,4 +1,4 @@
-use mainspring_shared::tool::{DeclaredTool, ToolEntry, check};
+use mainspring_shared::tool::{DeclaredTool, Repeat, ToolEntry, check};
 
 use super::*;
 

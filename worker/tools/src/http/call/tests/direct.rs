@@ -329,12 +329,18 @@ async fn a_token_that_is_refused_is_asked_for_once_more() {
 #[tokio::test]
 async fn whoever_gives_no_token_is_told_of_without_the_secret() {
     let refusing = json!({ "error": format!("invalid_client {SECRET}") }).to_string();
-    for act in [
-        Act::with(400, "content-type: application/json\r\n", &refusing),
-        Act::with(200, "content-type: application/json\r\n", &refusing),
-        Act::with(200, "", "<html>"),
-        Act::Close,
-        Act::Torn,
+    let long = json!({ "access_token": "x".repeat(20_000) }).to_string();
+    let refused = "content-type: application/json\r\n";
+    for (act, is_refused) in [
+        (Act::with(400, refused, &refusing), true),
+        (Act::with(401, refused, &refusing), true),
+        (Act::with(200, refused, &refusing), true),
+        (Act::with(429, refused, &refusing), false),
+        (Act::with(503, refused, &refusing), false),
+        (Act::with(200, refused, &long), false),
+        (Act::with(200, "", "<html>"), false),
+        (Act::Close, false),
+        (Act::Torn, false),
     ] {
         let api = Server::start(vec![Act::with(200, "", "done")]).await;
         let giver = Server::start(vec![act]).await;
@@ -342,6 +348,8 @@ async fn whoever_gives_no_token_is_told_of_without_the_secret() {
         let (_, message) = refusal(world.ask(&oauth(&api, &giver), json!({})).await);
         assert!(message.contains("there is no token for it"), "{message}");
         assert!(!message.contains(SECRET), "{message}");
+        // Another attempt would be refused, too.
+        assert_eq!(!message.contains("attempts"), is_refused, "{message}");
         assert_eq!(api.connections(), 0);
     }
 }
@@ -436,17 +444,19 @@ async fn a_secret_that_is_quoted_in_json_or_at_a_cut_does_not_come_back() {
         (kind, format!("{{\"a\": \"{slashes}")),
         ("", long),
     ] {
-        let server = Server::start(vec![Act::with(200, headers, &body)]).await;
-        let world = keeping(SECRET, &[&server]);
-        let tool = tool(
-            &at(&server, "/x"),
-            json!({ "auth": { "type": "bearer", "secret": "key" } }),
-        );
-        let said = shown(&world.ask(&tool, json!({})).await);
-        assert!(
-            !said.contains("sk-live") && !said.contains(&escaped),
-            "{}",
-            &said[said.len().saturating_sub(200)..]
-        );
+        for status in [200, 401] {
+            let server = Server::start(vec![Act::with(status, headers, &body)]).await;
+            let world = keeping(SECRET, &[&server]);
+            let tool = tool(
+                &at(&server, "/x"),
+                json!({ "auth": { "type": "bearer", "secret": "key" } }),
+            );
+            let said = shown(&world.ask(&tool, json!({})).await);
+            assert!(
+                !said.contains("sk-live") && !said.contains(&escaped),
+                "{status}: {}",
+                &said[said.len().saturating_sub(200)..]
+            );
+        }
     }
 }
