@@ -61,8 +61,9 @@ pub use boots::{
 };
 pub use calibrations::{CALIBRATION_NAME_MAX, CalibrationRecord, Calibrations};
 pub use calls::{
-    CallAnswer, CallBegin, CallChange, CallStep, Calls, DeliverItem, DeliverOutcome, Delivery,
-    ListWaitingCalls, NewCall, Parent, PostOutcome, PostResult, ReadInbox, ReportOutcome,
+    CallAnswer, CallBegin, CallChange, CallStep, Calls, ClaimableCalls, DeliverItem,
+    DeliverOutcome, Delivery, ListWaitingCalls, NewCall, Parent, PostOutcome, PostResult,
+    ReadInbox, ReportOutcome,
 };
 pub use contended::Contended;
 pub use error::{Denial, Error, ReadOnly};

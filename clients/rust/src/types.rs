@@ -3232,8 +3232,8 @@ pub struct PostedResult {
     pub answers: Option<Asked>,
     /// The call.
     pub call_id: String,
-    /// `accepted`, `already_settled`, `not_waiting`, `claim_lost`: someone else has the call, `unknown`, or `locked`:
-    /// another transaction has held its session for long; nothing was stored, post it again later.
+    /// How it was taken. `claim_lost`: someone else has the call. `locked`: another transaction has held its session for long;
+    /// nothing was stored, post it again later.
     pub status: PostedResultStatus,
     /// Members that this release does not know.
     #[serde(flatten)]
@@ -5266,9 +5266,9 @@ pub struct ToldClaim {
     /// Until when nobody else gets the call, if it is `held`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_until: Option<String>,
-    /// `held`, `released`, `lost` (someone else has the call), `already_settled`, `not_waiting`, `unknown`, or `locked`:
-    /// another transaction has held its session for long; try again later.
-    pub status: String,
+    /// What became of a claim. `lost`: someone else has the call, or nobody. `locked`: another transaction has held its session
+    /// for long; try again later.
+    pub status: ToldClaimStatus,
     /// Members that this release does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -5989,8 +5989,8 @@ impl From<&str> for Spec {
     }
 }
 
-/// `accepted`, `already_settled`, `not_waiting`, `claim_lost`: someone else has the call, `unknown`, or `locked`:
-/// another transaction has held its session for long; nothing was stored, post it again later.
+/// How it was taken. `claim_lost`: someone else has the call. `locked`: another transaction has held its session for long;
+/// nothing was stored, post it again later.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum PostedResultStatus {
@@ -6003,6 +6003,9 @@ pub enum PostedResultStatus {
     /// `not_waiting`.
     #[serde(rename = "not_waiting")]
     NotWaiting,
+    /// `claim_lost`.
+    #[serde(rename = "claim_lost")]
+    ClaimLost,
     /// `unknown`.
     #[serde(rename = "unknown")]
     Unknown,
@@ -6021,6 +6024,7 @@ impl PostedResultStatus {
             Self::Accepted => "accepted",
             Self::AlreadySettled => "already_settled",
             Self::NotWaiting => "not_waiting",
+            Self::ClaimLost => "claim_lost",
             Self::Unknown => "unknown",
             Self::Locked => "locked",
             Self::Other(word) => word,
@@ -6081,6 +6085,59 @@ pub enum TextPartType {
     #[default]
     #[serde(rename = "text")]
     Text,
+}
+
+/// What became of a claim. `lost`: someone else has the call, or nobody. `locked`: another transaction has held its session
+/// for long; try again later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ToldClaimStatus {
+    /// `held`.
+    #[serde(rename = "held")]
+    Held,
+    /// `released`.
+    #[serde(rename = "released")]
+    Released,
+    /// `lost`.
+    #[serde(rename = "lost")]
+    Lost,
+    /// `already_settled`.
+    #[serde(rename = "already_settled")]
+    AlreadySettled,
+    /// `not_waiting`.
+    #[serde(rename = "not_waiting")]
+    NotWaiting,
+    /// `unknown`.
+    #[serde(rename = "unknown")]
+    Unknown,
+    /// `locked`.
+    #[serde(rename = "locked")]
+    Locked,
+    /// A word that this release does not know.
+    #[serde(untagged)]
+    Other(String),
+}
+
+impl ToldClaimStatus {
+    /// The word itself.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Held => "held",
+            Self::Released => "released",
+            Self::Lost => "lost",
+            Self::AlreadySettled => "already_settled",
+            Self::NotWaiting => "not_waiting",
+            Self::Unknown => "unknown",
+            Self::Locked => "locked",
+            Self::Other(word) => word,
+        }
+    }
+}
+
+impl std::fmt::Display for ToldClaimStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// Always `worker`.

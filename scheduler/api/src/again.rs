@@ -31,7 +31,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 /// Sends the same once more to the same session, if it failed or was cancelled
 ///
 /// The transcript keeps what the first one did, so that the model sees which calls were made. Without an
-/// `Idempotency-Key` a send is tried again once: a repeated request gets the send that the first one created.
+/// `Idempotency-Key` a repeated request gets the send that the first one created, for two days.
 #[utoipa::path(
     post,
     path = "/v1/sends/{id}/retry",

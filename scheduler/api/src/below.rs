@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
+use futures::{StreamExt, TryStreamExt};
 use mainspring_scheduler::error::Error;
 use mainspring_shared::id::{SessionId, SessionKey};
 use mainspring_shared::list::{Entry, List as Kept, ListName};
@@ -16,9 +17,13 @@ use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
+use crate::access::Caller;
 use crate::extract::{Limit, NoQuery, Query, SessionPath, cursor};
 use crate::openapi::form;
 use crate::router::Api;
+
+/// How many sessions are read at a time.
+const READ_AT_ONCE: usize = 16;
 
 /// The routes of this module.
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
@@ -51,6 +56,7 @@ pub(crate) struct ChildrenQuery {
 )]
 pub(super) async fn children(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     SessionPath(key): SessionPath,
     Query(query): Query<ChildrenQuery>,
 ) -> Result<Response, Problem> {
@@ -67,15 +73,19 @@ pub(super) async fn children(
         let behind = |child: &&SessionKey| before.is_none_or(|before| child.session < before);
         let rest: Vec<SessionKey> = below.iter().filter(behind).copied().collect();
         let more = rest.len() > limit as usize;
-        let mut rows = Vec::new();
-        for child in rest.into_iter().take(limit as usize) {
-            // One that was deleted meanwhile is left out.
-            rows.extend(app.store.get_session(child).await?);
-        }
-        Ok((rows, more))
+        let page = rest.into_iter().take(limit as usize);
+        let read = page.map(|child| app.store.get_session(child));
+        let read = futures::stream::iter(read).buffered(READ_AT_ONCE);
+        let read: Vec<Option<SessionRecord>> = read.try_collect().await?;
+        // One that was deleted meanwhile is left out.
+        let rows = read.into_iter().flatten().map(|child| {
+            let is_shown = caller.binding().is_none_or(|binding| binding.holds(&child));
+            (child, is_shown)
+        });
+        Ok((rows.collect(), more))
     };
     let place = |session: &SessionRecord| session.key.session;
-    respond::page(&app, begin, read, place, SessionView::from).await
+    respond::page_of_some(&app, begin, read, place, SessionView::from).await
 }
 
 /// The lists that a session's agent keeps.

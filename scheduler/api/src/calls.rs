@@ -198,9 +198,21 @@ pub(super) struct PostedResult {
     call_id: String,
     /// What the result was taken as an answer to.
     answers: Option<Asked>,
-    /// `accepted`, `already_settled`, `not_waiting`, `claim_lost`: someone else has the call, `unknown`, or `locked`:
-    /// another transaction has held its session for long; nothing was stored, post it again later.
-    pub(super) status: &'static str,
+    #[schema(inline)]
+    pub(super) status: Posted,
+}
+
+/// How it was taken. `claim_lost`: someone else has the call. `locked`: another transaction has held its session for long;
+/// nothing was stored, post it again later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Posted {
+    Accepted,
+    AlreadySettled,
+    NotWaiting,
+    ClaimLost,
+    Unknown,
+    Locked,
 }
 
 /// The routes of this module.
@@ -287,13 +299,13 @@ pub(super) async fn posted(
             Asked::Answer
         }),
         status: match outcome {
-            PostOutcome::Accepted { .. } => "accepted",
+            PostOutcome::Accepted { .. } => Posted::Accepted,
             // Only a request about claims leads to a claim.
-            PostOutcome::Claimed(_) | PostOutcome::ClaimLost => "claim_lost",
-            PostOutcome::AlreadySettled => "already_settled",
-            PostOutcome::NotWaiting => "not_waiting",
-            PostOutcome::Unknown => "unknown",
-            PostOutcome::Locked => "locked",
+            PostOutcome::Claimed(_) | PostOutcome::ClaimLost => Posted::ClaimLost,
+            PostOutcome::AlreadySettled => Posted::AlreadySettled,
+            PostOutcome::NotWaiting => Posted::NotWaiting,
+            PostOutcome::Unknown => Posted::Unknown,
+            PostOutcome::Locked => Posted::Locked,
         },
     });
     let results = results.collect();

@@ -41,6 +41,9 @@ const CALLS_MAX: u32 = 100;
 /// How often a request looks again while others take what it found.
 const TRIES: u32 = 8;
 
+/// How many pages of calls are looked through for a key that is bound to a part of them.
+const PAGES_MAX: u32 = 100;
+
 /// How long claims last when a request does not say so, and at most.
 const LEASE: Duration = Duration::from_mins(1);
 const LEASE_MAX: Duration = Duration::from_hours(1);
@@ -217,25 +220,38 @@ pub(super) struct ToldClaims {
 pub(super) struct ToldClaim {
     /// The call.
     call_id: String,
-    /// `held`, `released`, `lost` (someone else has the call), `already_settled`, `not_waiting`, `unknown`, or `locked`:
-    /// another transaction has held its session for long; try again later.
-    status: &'static str,
+    #[schema(inline)]
+    status: Told,
     /// Until when nobody else gets the call, if it is `held`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime, required = false)]
     claimed_until: Option<Timestamp>,
 }
 
+/// What became of a claim. `lost`: someone else has the call, or nobody. `locked`: another transaction has held its session
+/// for long; try again later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Told {
+    Held,
+    Released,
+    Lost,
+    AlreadySettled,
+    NotWaiting,
+    Unknown,
+    Locked,
+}
+
 impl ToldClaim {
     fn of(call_id: String, outcome: &PostOutcome) -> Self {
         let (status, claimed_until) = match outcome {
-            PostOutcome::Claimed(claim) => ("held", Some(claim.until)),
-            PostOutcome::Accepted { .. } => ("released", None),
-            PostOutcome::ClaimLost => ("lost", None),
-            PostOutcome::AlreadySettled => ("already_settled", None),
-            PostOutcome::NotWaiting => ("not_waiting", None),
-            PostOutcome::Unknown => ("unknown", None),
-            PostOutcome::Locked => ("locked", None),
+            PostOutcome::Claimed(claim) => (Told::Held, Some(claim.until)),
+            PostOutcome::Accepted { .. } => (Told::Released, None),
+            PostOutcome::ClaimLost => (Told::Lost, None),
+            PostOutcome::AlreadySettled => (Told::AlreadySettled, None),
+            PostOutcome::NotWaiting => (Told::NotWaiting, None),
+            PostOutcome::Unknown => (Told::Unknown, None),
+            PostOutcome::Locked => (Told::Locked, None),
         };
         Self {
             call_id,
@@ -370,7 +386,7 @@ pub(super) async fn list(
 ///
 /// Several programs may have the same tools; each call goes to one of them. Report a result with its `claim` to the
 /// session's `tool-results`. A repeat with the same `Idempotency-Key` gets the calls that the first request got, if its
-/// response was lost. A claim that lapses gives a `safe` or `keyed` call to the next program; a `once` call is
+/// response was lost: so the key names one program's one request, and no other may have it. A claim that lapses gives a `safe` or `keyed` call to the next program; a `once` call is
 /// settled with `tool.unknown_outcome`, since it may have been made.
 #[utoipa::path(
     post,
@@ -400,8 +416,8 @@ pub(super) async fn claim(
             None => app.entropy.random_id(),
         },
     };
-    let inside = Inside::of(&app, &caller);
     let within = query.within(app.config.wait_max).unwrap_or_default();
+    let inside = Inside::of(&app, &caller);
     let calls = claim_within(&app, &wanted, &inside, within).await?;
     let calls = calls.into_iter().map(CallToMake::from).collect();
     respond::json(StatusCode::OK, &ClaimedCalls { calls })
@@ -438,26 +454,59 @@ async fn claim_within(
 }
 
 /// Claims some of the calls that wait, if there are any that the caller may have. Others may take what is found first:
-/// then it looks again.
+/// then it looks again, and begins at another place than they do.
 async fn claim_now(
     app: &App,
     wanted: &Wanted,
     inside: &Inside<'_>,
 ) -> Result<Vec<ClaimedCall>, Error> {
-    for _ in 0..TRIES {
-        let found = claims::find(app, wanted).await?;
-        let marked = inside.mark(found, |call| Some(call.session)).await?;
-        let mine = marked.into_iter().filter(|(_, is_mine)| *is_mine);
-        let mine: Vec<CallRecord> = mine.map(|(call, _)| call).collect();
-        if mine.is_empty() {
+    for attempt in 0..TRIES {
+        let mut found = found(app, wanted, inside).await?;
+        let is_held = |call: &CallRecord| call.claimed_with(wanted.token).is_some();
+        if attempt > 0 && !found.iter().any(is_held) {
+            let places = found.len();
+            found.rotate_left(place_in(app.entropy.fraction(), places));
+        }
+        found.truncate(wanted.limit as usize);
+        if found.is_empty() {
             break;
         }
-        let claimed = claims::take(app, wanted, mine).await?;
+        let claimed = claims::take(app, wanted, found).await?;
         if !claimed.is_empty() {
             return Ok(claimed);
         }
     }
     Ok(Vec::new())
+}
+
+/// The calls that a claim of the caller could get, the longest waiting first. Those outside its key's binding may have
+/// waited for longer, so it looks behind them, up to a number.
+async fn found(app: &App, wanted: &Wanted, inside: &Inside<'_>) -> Result<Vec<CallRecord>, Error> {
+    let mut found = Vec::new();
+    let mut after = None;
+    for _ in 0..PAGES_MAX {
+        let page = claims::find(app, wanted, after.take()).await?;
+        let last = page.data.last();
+        after = last.map(|last| (last.requested_at, last.call_id.clone()));
+        let marked = inside.mark(page.data, |call| Some(call.session)).await?;
+        let mine = marked.into_iter().filter(|(_, is_mine)| *is_mine);
+        found.extend(mine.map(|(call, _)| call));
+        if found.len() >= wanted.limit as usize || !page.more || after.is_none() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// The place among so many that a fraction points to.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a fraction of a small number"
+)]
+fn place_in(fraction: f64, places: usize) -> usize {
+    ((fraction * places as f64) as usize).min(places.saturating_sub(1))
 }
 
 /// Keeps claims for longer
@@ -498,17 +547,23 @@ pub(super) async fn release(
     told(&app, &caller, held, |token| CallAnswer::GiveBack { token }).await
 }
 
-/// Tells the store the same about each claim. A token is known only to who claimed the call, so it needs no other
-/// permission.
+/// Tells the store the same about each claim. Calls outside the key's binding do not exist for it.
 async fn told(
     app: &App,
     caller: &Caller,
     held: Vec<HeldClaim>,
     answer: impl Fn(Uuid) -> CallAnswer,
 ) -> Result<Response, Problem> {
+    let tenant = caller.tenant;
+    let ids = held.iter().map(|held| (tenant, held.call_id.clone()));
+    let calls = app.store.get_calls(ids.collect()).await?;
+    let inside = Inside::of(app, caller);
+    let session = |call: &Option<CallRecord>| call.as_ref().map(|call| call.session);
+    let marked = inside.mark(calls, session).await?.into_iter();
+    let calls = marked.map(|(call, is_inside)| call.filter(|_| is_inside));
     let answers = held.iter();
     let answers = answers.map(|held| (held.call_id.clone(), answer(held.claim)));
-    let outcomes = claims::tell(app, caller.tenant, answers.collect()).await?;
+    let outcomes = claims::tell(app, tenant, answers.collect(), calls.collect()).await?;
     let told = held.into_iter().zip(&outcomes);
     let claims = told.map(|(held, outcome)| ToldClaim::of(held.call_id, outcome));
     let claims = claims.collect();

@@ -60,6 +60,12 @@ pub(super) async fn create(
         Some(name) => Some(IdempotencyKey::session(caller.tenant, name.clone())),
         None => json.idempotency("POST /v1/sessions")?,
     };
+    if let Some(name) = key.as_ref().filter(|key| key.names_session())
+        && let Some(session) = app.store.keyed_resource(name.clone()).await?
+    {
+        // Whatever the request says of a new one, this one exists.
+        return existing(&app, &caller, SessionId(session)).await;
+    }
     let mut agents = Resolver::new(&app, caller.tenant, caller.allowed());
     let mut session = json
         .value

@@ -8,16 +8,20 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mainspring_shared::id::{SessionKey, TenantId};
-use mainspring_shared::store::{self, CallAnswer, PostOutcome, PostResult};
+use mainspring_shared::store::{self, CallAnswer, ClaimableCalls, Page, PostOutcome, PostResult};
+use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{CallRecord, Claim};
 use uuid::Uuid;
 
 use super::results;
-use crate::app::App;
+use crate::app::{App, each};
 use crate::error::Error;
 
 /// Maximum number of lapsed calls that are settled at once.
 const LAPSED_MAX: u32 = 100;
+
+/// How many calls are looked at at least.
+const FOUND_MIN: u32 = 16;
 
 /// A call and its claim by the caller.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,15 +48,21 @@ pub struct Wanted {
     pub token: Uuid,
 }
 
-/// The calls that a claim could get, the longest waiting first.
-pub async fn find(app: &App, wanted: &Wanted) -> Result<Vec<CallRecord>, Error> {
-    let found = app.store.claimable_calls(
-        wanted.tenant,
-        wanted.names.clone(),
-        wanted.token,
-        wanted.limit,
-    );
-    Ok(found.await?)
+/// A page of calls that a claim could get, the longest waiting first: more than it asks for, so that one that cannot be
+/// read, or that others are taking, does not hide those behind it.
+pub async fn find(
+    app: &App,
+    wanted: &Wanted,
+    after: Option<(Timestamp, String)>,
+) -> Result<Page<CallRecord>, Error> {
+    let query = ClaimableCalls {
+        tenant: wanted.tenant,
+        names: wanted.names.clone(),
+        token: wanted.token,
+        after,
+        limit: wanted.limit.max(FOUND_MIN),
+    };
+    Ok(app.store.claimable_calls(query).await?)
 }
 
 /// Claims those of the found calls that nobody else claimed first.
@@ -69,7 +79,8 @@ pub async fn take(
             lease: wanted.lease,
         },
     });
-    let outcomes = results::post(app, claims.collect()).await?;
+    // What is locked is left to the next request: a claim that waits for others would lapse while it does.
+    let outcomes = app.store.post_results(claims.collect()).await?;
     let claimed = found.into_iter().zip(outcomes);
     let claimed = claimed.filter_map(|(call, outcome)| match outcome {
         PostOutcome::Claimed(claim) => Some(ClaimedCall { call, claim }),
@@ -78,14 +89,14 @@ pub async fn take(
     Ok(claimed.collect())
 }
 
-/// Tells the store something about claims of a tenant's calls, each by call id; the outcomes in the same order.
+/// Tells the store something about claims of a tenant's calls, each by call id; the outcomes in the same order. `calls` are
+/// those calls, as far as the caller may know of them.
 pub async fn tell(
     app: &App,
     tenant: TenantId,
     answers: Vec<(String, CallAnswer)>,
+    calls: Vec<Option<CallRecord>>,
 ) -> Result<Vec<PostOutcome>, Error> {
-    let ids = answers.iter().map(|(id, _)| (tenant, id.clone()));
-    let calls = app.store.get_calls(ids.collect()).await?;
     let mut outcomes = vec![PostOutcome::Unknown; answers.len()];
     let mut known = Vec::new();
     let mut places = BTreeMap::new();
@@ -104,6 +115,13 @@ pub async fn tell(
         return Ok(outcomes);
     }
     let posted = results::post(app, known).await?;
+    if posted
+        .iter()
+        .any(|one| matches!(one, PostOutcome::Accepted { .. }))
+    {
+        // What was given back is anyone's.
+        app.watch.wake_waiting(tenant);
+    }
     for (at, outcome) in posted.into_iter().enumerate() {
         if let Some(place) = places.get(&at) {
             outcomes[*place] = outcome;
@@ -124,9 +142,11 @@ pub(crate) async fn sweep(app: &App) -> Result<bool, store::Error> {
         call_id,
         answer: CallAnswer::Lapse,
     });
-    // What is locked now is found again by the next pass.
-    let outcomes = app.store.post_results(lapsed.collect()).await?;
-    results::notify(app, &outcomes);
+    // What is locked now is found again by the next pass, and one that cannot be read is left alone.
+    let lapsed: Vec<PostResult> = lapsed.collect();
+    let outcomes = each(&lapsed, |items| app.store.post_results(items)).await;
+    let settled: Vec<PostOutcome> = outcomes.into_iter().filter_map(Result::ok).collect();
+    results::notify(app, &settled);
     Ok(more)
 }
 

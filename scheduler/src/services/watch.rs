@@ -144,6 +144,11 @@ impl Watch {
         Registry::register(&self.waiting, tenant)
     }
 
+    /// Wakes who waits for calls of this tenant.
+    pub(crate) fn wake_waiting(&self, tenant: TenantId) {
+        self.waiting.wake(&tenant);
+    }
+
     /// A watcher that is woken at every step of this session.
     pub fn session(&self, key: SessionKey) -> Watcher<SessionKey> {
         Registry::register(&self.sessions, key)

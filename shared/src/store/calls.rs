@@ -47,15 +47,8 @@ pub trait Calls: Send + Sync {
     /// A page of a tenant's calls that wait for a person or a client, the longest waiting first.
     async fn list_waiting_calls(&self, query: ListWaitingCalls) -> Result<Page<CallRecord>>;
 
-    /// Calls of external tools with these names that a claim with this token would get, the longest waiting first, at
-    /// most `limit`: those that nobody has, and those that have the token. Until they are claimed, others find them too.
-    async fn claimable_calls(
-        &self,
-        tenant: TenantId,
-        names: Vec<String>,
-        token: Uuid,
-        limit: u32,
-    ) -> Result<Vec<CallRecord>>;
+    /// Calls of external tools with these names that a claim would get, the longest waiting first.
+    async fn claimable_calls(&self, query: ClaimableCalls) -> Result<Page<CallRecord>>;
 
     /// Calls with [`is_lapsed`](CallRecord::is_lapsed), the longest lapsed first, at most `limit`.
     async fn lapsed_calls(&self, limit: u32) -> Result<Vec<(SessionKey, String)>>;
@@ -89,11 +82,8 @@ macro_rules! calls_methods {
                 query: $crate::store::ListWaitingCalls
             ) -> $crate::store::Page<$crate::tool::CallRecord>;
             read claimable_calls(
-                tenant: $crate::id::TenantId,
-                names: Vec<String>,
-                token: uuid::Uuid,
-                limit: u32
-            ) -> Vec<$crate::tool::CallRecord>;
+                query: $crate::store::ClaimableCalls
+            ) -> $crate::store::Page<$crate::tool::CallRecord>;
             read lapsed_calls(limit: u32) -> Vec<($crate::id::SessionKey, String)>;
             read read_inbox(query: $crate::store::ReadInbox) -> Vec<$crate::inbox::InboxItem>;
         }
@@ -189,6 +179,22 @@ pub struct ListWaitingCalls {
     /// Only those that wait for this; `Human` or `Tool`.
     pub on: Option<WaitingOn>,
     /// Only those behind this one, by when they were requested and their id.
+    pub after: Option<(Timestamp, String)>,
+    /// At most this many.
+    pub limit: u32,
+}
+
+/// A query for calls that a claim would get: those that have its token, if there are any, and otherwise those that nobody
+/// has. Until they are claimed, others find the latter, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimableCalls {
+    /// The owner.
+    pub tenant: TenantId,
+    /// The names of the tools.
+    pub names: Vec<String>,
+    /// The token.
+    pub token: Uuid,
+    /// Only those that nobody has, behind this one, by when they were requested and their id.
     pub after: Option<(Timestamp, String)>,
     /// At most this many.
     pub limit: u32,

@@ -11,15 +11,14 @@ use mainspring_shared::session::hot::HotRow;
 use mainspring_shared::session::transition::Grant;
 use mainspring_shared::store;
 use mainspring_shared::store::{
-    CallBegin, CallChange, CallStep, Calls, ListWaitingCalls, NewCall, Page, PostOutcome,
-    PostResult, ReadInbox, ReportOutcome,
+    CallBegin, CallChange, CallStep, Calls, ClaimableCalls, ListWaitingCalls, NewCall, Page,
+    PostOutcome, PostResult, ReadInbox, ReportOutcome,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{
     Approval, CallRecord, CallResult, answers, calls_of_round, cancelled_call, interrupted_call,
 };
 use serde::Serialize;
-use uuid::Uuid;
 
 use crate::db::{Conn, sql};
 use crate::fault::Result;
@@ -69,14 +68,8 @@ impl Calls for SqlStore {
         self.read(move |conn| Box::pin(waiting(conn, query))).await
     }
 
-    async fn claimable_calls(
-        &self,
-        tenant: TenantId,
-        names: Vec<String>,
-        token: Uuid,
-        limit: u32,
-    ) -> store::Result<Vec<CallRecord>> {
-        self.read(move |conn| Box::pin(claimable(conn, self.at, tenant, names, token, limit)))
+    async fn claimable_calls(&self, query: ClaimableCalls) -> store::Result<Page<CallRecord>> {
+        self.read(move |conn| Box::pin(claimable(conn, self.at, query)))
             .await
     }
 
@@ -367,32 +360,58 @@ pub(crate) async fn waiting(conn: &mut Conn, query: ListWaitingCalls) -> Result<
     Ok(page(&rows, query.limit, read))
 }
 
-/// Calls of external tools with these names that someone may take on.
+/// Calls of external tools that a claim would get.
 pub(crate) async fn claimable(
     conn: &mut Conn,
     at: Option<Timestamp>,
-    tenant: TenantId,
-    names: Vec<String>,
-    token: Uuid,
-    limit: u32,
-) -> Result<Vec<CallRecord>> {
+    query: ClaimableCalls,
+) -> Result<Page<CallRecord>> {
+    let ClaimableCalls {
+        tenant,
+        names,
+        token,
+        after,
+        limit,
+    } = query;
     let now = clock(conn, at).await?;
-    let mut found = Vec::new();
+    let read = |row: &Row| rows::call(row).map(|(_, call)| call);
+    if after.is_none() {
+        let held = statement(sql!("calls/held"))
+            .bind(tenant.0)
+            .bind(token)
+            .bind(i64::from(limit) + 1)
+            .fetch_all(conn)
+            .await?;
+        let mut held = page(&held, limit, read);
+        held.data.retain(|call| names.contains(&call.name));
+        if !held.data.is_empty() {
+            return Ok(held);
+        }
+    }
+    let (since, id) = after.map_or((i64::MIN, String::new()), |(at, id)| (at.0, id));
+    let mut found = Page {
+        data: Vec::new(),
+        more: false,
+    };
     // One name at a time, so that each is read in the order of its index.
     for name in names {
         let rows = statement(sql!("calls/claimable"))
             .bind(tenant.0)
             .bind(name)
             .bind(now.0)
-            .bind(limit)
-            .bind(token)
+            .bind(i64::from(limit) + 1)
+            .bind(since)
+            .bind(id.clone())
             .fetch_all(conn)
             .await?;
-        let read = |row: &Row| rows::call(row).map(|(_, call)| call);
-        found.extend(page(&rows, limit, read).data);
+        let of_name = page(&rows, limit, read);
+        found.more |= of_name.more;
+        found.data.extend(of_name.data);
     }
-    found.sort_by(|a, b| (a.requested_at, &a.call_id).cmp(&(b.requested_at, &b.call_id)));
-    found.truncate(limit as usize);
+    let order = |call: &CallRecord| (call.requested_at, call.call_id.clone());
+    found.data.sort_by_key(order);
+    found.more |= found.data.len() > limit as usize;
+    found.data.truncate(limit as usize);
     Ok(found)
 }
 

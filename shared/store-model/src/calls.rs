@@ -7,13 +7,11 @@ use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::session::transition::{self, Notify, settle};
 use mainspring_shared::store::{
-    CallBegin, CallChange, CallStep, Calls, Delivery, ListWaitingCalls, NewCall, Page, PostOutcome,
-    PostResult, ReadInbox, ReportOutcome, Result,
+    CallBegin, CallChange, CallStep, Calls, ClaimableCalls, Delivery, ListWaitingCalls, NewCall,
+    Page, PostOutcome, PostResult, ReadInbox, ReportOutcome, Result,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{Approval, CallRecord, answers, cancelled_call};
-
-use uuid::Uuid;
 
 use crate::memory::ModelStore;
 use crate::session::Session;
@@ -78,19 +76,25 @@ impl Calls for ModelStore {
         Ok(Page { data: found, more })
     }
 
-    async fn claimable_calls(
-        &self,
-        tenant: TenantId,
-        names: Vec<String>,
-        token: Uuid,
-        limit: u32,
-    ) -> Result<Vec<CallRecord>> {
+    async fn claimable_calls(&self, query: ClaimableCalls) -> Result<Page<CallRecord>> {
         let (state, now) = self.begin();
-        let is_meant =
-            |call: &CallRecord| call.is_claimable(token, now) && names.contains(&call.name);
-        let mut found = waiting(&state, tenant, is_meant);
-        found.truncate(limit as usize);
-        Ok(found)
+        let is_named = |call: &CallRecord| {
+            query.names.contains(&call.name) && call.is_claimable(query.token, now)
+        };
+        let mut found = waiting(&state, query.tenant, is_named);
+        let is_held = |call: &CallRecord| call.claimed_with(query.token).is_some();
+        if query.after.is_none() && found.iter().any(is_held) {
+            found.retain(is_held);
+        } else {
+            let is_behind = |call: &CallRecord| {
+                let place = (call.requested_at, call.call_id.clone());
+                query.after.as_ref().is_none_or(|after| place > *after)
+            };
+            found.retain(|call| !is_held(call) && is_behind(call));
+        }
+        let more = found.len() > query.limit as usize;
+        found.truncate(query.limit as usize);
+        Ok(Page { data: found, more })
     }
 
     async fn lapsed_calls(&self, limit: u32) -> Result<Vec<(SessionKey, String)>> {

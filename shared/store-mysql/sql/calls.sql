@@ -45,12 +45,23 @@ WHERE tenant = $1 AND asked_since >= $3
 ORDER BY asked_since, call_id
 LIMIT $5;
 
+-- name: calls/held
+-- Calls that were claimed with a token, by the index of those.
+SELECT tenant, session_id, {call}
+FROM tool_calls
+WHERE tenant = $1 AND held_with = $2
+  AND EXISTS (SELECT 1 FROM sessions s
+              WHERE s.tenant = $1 AND s.session_id = tool_calls.session_id)
+ORDER BY requested_at, call_id
+LIMIT $3;
+
 -- name: calls/claimable
--- Calls that someone may take on, by the index of those.
+-- Calls that nobody has, by the index of those that wait.
 SELECT tenant, session_id, {call}
 FROM tool_calls
 WHERE tenant = $1 AND claimable = $2 AND approval <> 'asked'
-  AND (claimed_until IS NULL OR claim = $5 OR (claimed_until <= $3 AND "repeat" <> 'once'))
+  AND requested_at >= $5 AND (requested_at > $5 OR call_id > $6)
+  AND (claimed_until IS NULL OR (claimed_until <= $3 AND "repeat" <> 'once'))
   AND EXISTS (SELECT 1 FROM sessions s
               WHERE s.tenant = $1 AND s.session_id = tool_calls.session_id)
 ORDER BY requested_at, call_id
@@ -60,8 +71,8 @@ LIMIT $4;
 -- Calls whose claim has lapsed, by the index of those.
 SELECT tenant, session_id, call_id
 FROM tool_calls
-WHERE lapses_at <= $1 AND "repeat" = 'once'
+WHERE once_until <= $1
   AND EXISTS (SELECT 1 FROM sessions s
               WHERE s.tenant = tool_calls.tenant AND s.session_id = tool_calls.session_id)
-ORDER BY lapses_at, tenant, session_id, call_id
+ORDER BY once_until, tenant, session_id, call_id
 LIMIT $2;

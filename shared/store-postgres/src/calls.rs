@@ -7,8 +7,8 @@ use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::InboxItem;
 use mainspring_shared::session::transition;
 use mainspring_shared::store::{
-    CallAnswer, Calls, ListWaitingCalls, Page, PostOutcome, PostResult, ReadInbox, ReportOutcome,
-    Result,
+    CallAnswer, Calls, ClaimableCalls, ListWaitingCalls, Page, PostOutcome, PostResult, ReadInbox,
+    ReportOutcome, Result,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{Approval, CallRecord, unknown_outcome};
@@ -55,14 +55,8 @@ impl Calls for PostgresStore {
         reads::waiting_calls(&self.pools.readers, &query).await
     }
 
-    async fn claimable_calls(
-        &self,
-        tenant: TenantId,
-        names: Vec<String>,
-        token: Uuid,
-        limit: u32,
-    ) -> Result<Vec<CallRecord>> {
-        reads::claimable_calls(&self.pools.claimers, self.at, tenant, &names, token, limit).await
+    async fn claimable_calls(&self, query: ClaimableCalls) -> Result<Page<CallRecord>> {
+        reads::claimable_calls(&self.pools.claimers, self.at, &query).await
     }
 
     async fn lapsed_calls(&self, limit: u32) -> Result<Vec<(SessionKey, String)>> {
@@ -256,8 +250,9 @@ fn stands(call: &CallRecord, answer: &CallAnswer) -> bool {
         | CallAnswer::Refuse(result)
         | CallAnswer::Report { result, .. } => call.result.as_ref() == Some(result),
         CallAnswer::Lapse => call.result.as_ref() == Some(&unknown_outcome()),
+        CallAnswer::GiveBack { .. } => call.claim.is_none() && call.result.is_none(),
         // Deciding them again changes nothing but the time.
-        CallAnswer::Claim { .. } | CallAnswer::Renew { .. } | CallAnswer::GiveBack { .. } => false,
+        CallAnswer::Claim { .. } | CallAnswer::Renew { .. } => false,
         CallAnswer::Approve => call.approval == Approval::Given,
         CallAnswer::Reply { question, reply } => {
             let asked = question

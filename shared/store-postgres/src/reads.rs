@@ -9,16 +9,16 @@ use mainspring_shared::session::fold::Fold;
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::step::Step;
 use mainspring_shared::store::{
-    AuditOptions, AuditPiece, Audited, FindMessages, FindSteps, FoundSteps, ListSends,
-    ListSessions, ListWaitingCalls, ModelUsage, Page, QueueStats, ReadInbox, ReadMessages, Reads,
-    Result, ScalingStats, SchemaFault, ServerInfo, SessionUsage, Violation, schema_fits,
+    AuditOptions, AuditPiece, Audited, ClaimableCalls, FindMessages, FindSteps, FoundSteps,
+    ListSends, ListSessions, ListWaitingCalls, ModelUsage, Page, QueueStats, ReadInbox,
+    ReadMessages, Reads, Result, ScalingStats, SchemaFault, ServerInfo, SessionUsage, Violation,
+    schema_fits,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::CallRecord;
 use mainspring_shared::usage::{Purpose, Usage};
 use serde_json::{Map, Value};
 use sqlx::postgres::PgRow;
-use uuid::Uuid;
 
 use crate::audit;
 use crate::audit_pieces;
@@ -401,26 +401,43 @@ pub(crate) async fn waiting_calls(
     }))
 }
 
-/// Calls of external tools that someone may take on.
+/// Calls of external tools that a claim would get.
 pub(crate) async fn claimable_calls(
     pool: &Pool,
     at: Option<Timestamp>,
-    tenant: TenantId,
-    names: &[String],
-    token: Uuid,
-    limit: u32,
-) -> Result<Vec<CallRecord>> {
+    query: &ClaimableCalls,
+) -> Result<Page<CallRecord>> {
+    let read = |row: &PgRow| Fields::new(row, "tool_calls").call();
+    let limit = i64::from(query.limit) + 1;
+    if query.after.is_none() {
+        let rows = fetch(pool, || {
+            sql!("calls/held")
+                .bind(query.tenant.0)
+                .bind(query.token)
+                .bind(limit)
+        });
+        let mut held = page(&rows.await?, query.limit, read);
+        held.data.retain(|call| query.names.contains(&call.name));
+        if !held.data.is_empty() {
+            return Ok(held);
+        }
+    }
+    let (since, id) = match &query.after {
+        Some((at, id)) => (at.0, id.as_str()),
+        None => (i64::MIN, ""),
+    };
     let rows = fetch(pool, || {
-        let names = names.iter().map(|name| text(name).into_owned());
+        let names = query.names.iter().map(|name| text(name).into_owned());
         sql!("calls/claimable")
             .bind(at.map(|at| at.0))
-            .bind(tenant.0)
+            .bind(query.tenant.0)
             .bind(names.collect::<Vec<_>>())
-            .bind(i64::from(limit))
-            .bind(token)
+            .bind(limit)
+            .bind(since)
+            .bind(text(id))
     })
     .await?;
-    Ok(page(&rows, limit, |row| Fields::new(row, "tool_calls").call()).data)
+    Ok(page(&rows, query.limit, read))
 }
 
 /// Calls whose claim has lapsed and that nobody else may make.

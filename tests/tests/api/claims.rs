@@ -226,6 +226,32 @@ async fn bound_keys_claim_and_list_their_own_calls_only() {
     assert!(claims(&two).await.is_empty());
     let mine = claims(&one).await;
     assert_eq!(mine[0]["call_id"], json!(call));
+    // Calls of others that have waited for longer are not in the way.
+    let mut last = String::new();
+    for user in ["1", "1", "2"] {
+        let body = json!({ "metadata": { "user": user } });
+        let made = ask(&api, ROOT, "POST", "/v1/sessions", &body).await.ok(201);
+        let made = made["id"].as_str().expect("an id").to_owned();
+        let path = format!("/v1/sessions/{made}/sends");
+        ask(&api, ROOT, "POST", &path, &json!({ "input": "go" }))
+            .await
+            .ok(202);
+        let claimed = world.claim(&made).await;
+        last = world.ask(&claimed, WaitingOn::Tool, false).await;
+    }
+    let renewal = json!({ "claims": [{ "call_id": call, "claim": mine[0]["claim"] }] });
+    let renewed = async |key: &str| {
+        let told = ask(&api, key, "POST", "/v1/calls:renew", &renewal)
+            .await
+            .ok(200);
+        told["claims"][0]["status"].clone()
+    };
+    assert_eq!(
+        (renewed(&two).await, renewed(&one).await),
+        (json!("unknown"), json!("held"))
+    );
+    let theirs = claims(&two).await;
+    assert_eq!(theirs[0]["call_id"], json!(last));
     // A name is the tenant's, and what has it may be outside a key's binding.
     let body = json!({ "key": "chat", "metadata": { "user": "2" } });
     let taken = ask(&api, &two, "POST", "/v1/sessions", &body).await;

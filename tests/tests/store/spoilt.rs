@@ -10,10 +10,10 @@ use futures::future::LocalBoxFuture;
 use mainspring_shared::id::{RunId, RunKey, TenantId, TimerId};
 use mainspring_shared::store::{
     AuditKind, AuditOptions, AuditPiece, AuditPlace, ClaimDeliveries, ClaimExtractions,
-    ClaimOutcome, ClaimRuns, ClaimSession, ClaimUnembedded, EXTRACT_AGAIN_MS, Error, FindSteps,
-    Inspect, ListAgents, ListDeliveries, ListErasures, ListKeys, ListMemories, ListPauses,
-    ListProviderKeys, ListRuns, ListSends, ListSessions, ListSkills, ListTenants, ListTimers,
-    ListWaitingCalls, ListWebhooks, Result, RetireBlobs, RetireDeliveries, RetireSends,
+    ClaimOutcome, ClaimRuns, ClaimSession, ClaimUnembedded, ClaimableCalls, EXTRACT_AGAIN_MS,
+    Error, FindSteps, Inspect, ListAgents, ListDeliveries, ListErasures, ListKeys, ListMemories,
+    ListPauses, ListProviderKeys, ListRuns, ListSends, ListSessions, ListSkills, ListTenants,
+    ListTimers, ListWaitingCalls, ListWebhooks, Result, RetireBlobs, RetireDeliveries, RetireSends,
     SweepOrphans, SweepReady,
 };
 use mainspring_shared::time::Timestamp;
@@ -206,8 +206,10 @@ methods! {
         now.list_waiting_calls(query).await.map(|_| true)
     };
     claimable_calls: |now, two| {
-        let names = vec!["look".to_owned()];
-        now.claimable_calls(two.sick, names, Uuid::nil(), LIMIT).await.map(|_| true)
+        let query = ClaimableCalls {
+            tenant: two.sick, names: vec!["look".to_owned()], token: Uuid::nil(), after: None, limit: LIMIT,
+        };
+        now.claimable_calls(query).await.map(|_| true)
     };
     lapsed_calls: |now, _two| now.lapsed_calls(LIMIT).await.map(|_| true);
     list_webhooks: |now, two| {

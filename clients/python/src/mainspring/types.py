@@ -1382,9 +1382,9 @@ class PostedResult(Model):
     """What the result was taken as an answer to."""
     call_id: str
     """The call."""
-    status: Literal["accepted", "already_settled", "not_waiting", "unknown", "locked"] | str
-    """`accepted`, `already_settled`, `not_waiting`, `claim_lost`: someone else has the call, `unknown`, or `locked`:
-    another transaction has held its session for long; nothing was stored, post it again later."""
+    status: Literal["accepted", "already_settled", "not_waiting", "claim_lost", "unknown", "locked"] | str
+    """How it was taken. `claim_lost`: someone else has the call. `locked`: another transaction has held its session for long;
+    nothing was stored, post it again later."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -2450,9 +2450,9 @@ class ToldClaim(Model):
     """The call."""
     claimed_until: datetime | None = None
     """Until when nobody else gets the call, if it is `held`."""
-    status: str
-    """`held`, `released`, `lost` (someone else has the call), `already_settled`, `not_waiting`, `unknown`, or `locked`:
-    another transaction has held its session for long; try again later."""
+    status: Literal["held", "released", "lost", "already_settled", "not_waiting", "unknown", "locked"] | str
+    """What became of a claim. `lost`: someone else has the call, or nobody. `locked`: another transaction has held its session
+    for long; try again later."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1456,10 +1456,10 @@ export interface Schemas {
     /** The call. */
     call_id: string;
     /**
-     * `accepted`, `already_settled`, `not_waiting`, `claim_lost`: someone else has the call, `unknown`, or `locked`:
-     * another transaction has held its session for long; nothing was stored, post it again later.
+     * How it was taken. `claim_lost`: someone else has the call. `locked`: another transaction has held its session for long;
+     * nothing was stored, post it again later.
      */
-    status: "accepted" | "already_settled" | "not_waiting" | "unknown" | "locked";
+    status: "accepted" | "already_settled" | "not_waiting" | "claim_lost" | "unknown" | "locked";
   };
   /** The outcomes of the posted results, in order. */
   PostedResults: {
@@ -2469,10 +2469,10 @@ export interface Schemas {
     /** Until when nobody else gets the call, if it is `held`. */
     claimed_until?: string | null;
     /**
-     * `held`, `released`, `lost` (someone else has the call), `already_settled`, `not_waiting`, `unknown`, or `locked`:
-     * another transaction has held its session for long; try again later.
+     * What became of a claim. `lost`: someone else has the call, or nobody. `locked`: another transaction has held its session
+     * for long; try again later.
      */
-    status: string;
+    status: "held" | "released" | "lost" | "already_settled" | "not_waiting" | "unknown" | "locked";
   };
   /** What became of claims, in order. */
   ToldClaims: {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::sent::Sent;
 use crate::access::{Caller, Needs};
-use crate::calls::{Asked, ResultBody, posted};
+use crate::calls::{Asked, Posted, ResultBody, posted};
 use crate::problem::Problem;
 use crate::router::Api;
 use crate::waiting;
@@ -297,14 +297,14 @@ async fn post(app: &Api, sent: &Sent, results: Vec<ResultBody>) -> Result<(), Pr
     if outcome
         .results
         .iter()
-        .any(|result| result.status == "locked")
+        .any(|result| result.status == Posted::Locked)
     {
         return Err(Error::locked().into());
     }
     if outcome
         .results
         .iter()
-        .any(|result| result.status == "unknown")
+        .any(|result| result.status == Posted::Unknown)
     {
         return Err(Error::new(Code::CallNotFound, "the send has no call with this id").into());
     }

@@ -24,7 +24,7 @@ use super::references;
 use super::view::Source;
 use crate::access::{Caller, Needs};
 use crate::bodies::SessionAsk;
-use crate::calls::{ResultBody, posted};
+use crate::calls::{Posted, ResultBody, posted};
 use crate::copies::{ForkBody, forked};
 use crate::problem::Problem;
 use crate::router::Api;
@@ -420,7 +420,7 @@ async fn answer(app: &Api, caller: &Caller, ask: Ask) -> Result<ResponseId, Prob
     if outcome
         .results
         .iter()
-        .any(|result| !["accepted", "already_settled"].contains(&result.status))
+        .any(|result| !matches!(result.status, Posted::Accepted | Posted::AlreadySettled))
     {
         return Err(Error::new(Code::SessionBusy, NOT_WAITING).into());
     }

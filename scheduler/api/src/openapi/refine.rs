@@ -281,17 +281,6 @@ fn members() -> Vec<(&'static str, &'static str, Value)> {
         ),
         ("TimerBody", "idempotency_key", json!({ "pattern": KEY })),
         ("SteerBody", "text", json!({ "pattern": "\\S" })),
-        (
-            "PostedResult",
-            "status",
-            words(&[
-                "accepted",
-                "already_settled",
-                "not_waiting",
-                "unknown",
-                "locked",
-            ]),
-        ),
         ("WaitingCall", "wants", words(&["answer", "permission"])),
         (
             "SendOptions",

@@ -13,8 +13,8 @@ use mainspring_shared::session::SessionRecord;
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, AdvanceOutcome, AdvanceRun, AppendCopies, AppendOutcome,
     AppendRound, Calls, CancelOutcome, ChangeTimer, ChangeTimerOutcome, ChangeWebhook,
-    ClaimDeliveries, ClaimOutcome, ClaimRuns, ClaimSession, ClaimedDeliveries, ClaimedRuns,
-    CompleteOutcome, CompleteSend, CopiesOutcome, CreateOutcome, CreateRunOutcome,
+    ClaimDeliveries, ClaimOutcome, ClaimRuns, ClaimSession, ClaimableCalls, ClaimedDeliveries,
+    ClaimedRuns, CompleteOutcome, CompleteSend, CopiesOutcome, CreateOutcome, CreateRunOutcome,
     CreateTimerOutcome, CreateWebhookOutcome, DeleteOutcome, DeletedSession, DeliverItem,
     DeliverOutcome, Erased, Error, FannedOut, Fired, FoldAtRest, FoldedAtRest, IdempotencyKey,
     ImportSession, KeyOutcome, Leases, ListDeliveries, ListOccurrences, ListRuns, ListSends,
@@ -172,12 +172,7 @@ placed! { Calls:
     fn read_round(key: SessionKey, send: SendId, round: i32) -> Vec<CallRecord> = at (key.tenant);
     fn get_calls(ids: Vec<(TenantId, String)>) -> Vec<Option<CallRecord>> = by (get_calls);
     fn list_waiting_calls(query: ListWaitingCalls) -> Page<CallRecord> = at (query.tenant);
-    fn claimable_calls(
-        tenant: TenantId,
-        names: Vec<String>,
-        token: Uuid,
-        limit: u32,
-    ) -> Vec<CallRecord> = at (tenant);
+    fn claimable_calls(query: ClaimableCalls) -> Page<CallRecord> = at (query.tenant);
     fn lapsed_calls(limit: u32) -> Vec<(SessionKey, String)> = by (everywhere::lapsed_calls);
     fn read_inbox(query: ReadInbox) -> Vec<InboxItem> = at (query.key.tenant);
 }

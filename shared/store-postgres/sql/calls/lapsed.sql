@@ -1,5 +1,5 @@
 -- Finds calls whose claim has lapsed at $1 and that nobody else may make, the longest lapsed first.
--- Index: tool_calls_claimed, sessions_pkey.
+-- Index: tool_calls_lapsing, sessions_pkey.
 SELECT c.tenant, c.session_id, c.call_id
 FROM tool_calls c
 WHERE c.waits_on = 'tool'

@@ -5,7 +5,8 @@ use std::time::Duration;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
-    CallAnswer, CallBegin, Claimed, Inspect, ListWaitingCalls, PostOutcome, PostResult,
+    CallAnswer, CallBegin, ClaimableCalls, Claimed, Inspect, ListWaitingCalls, PostOutcome,
+    PostResult,
 };
 use mainspring_shared::tool::{CallResult, Claim, Repeat, unknown_outcome};
 use uuid::Uuid;
@@ -60,14 +61,20 @@ async fn parked(store: &dyn Inspect, repeat: Repeat, begins: Vec<CallBegin>) -> 
     claimed
 }
 
+fn claimables(names: &[&str], who: u128) -> ClaimableCalls {
+    ClaimableCalls {
+        tenant: key(1).tenant,
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+        token: Uuid::from_u128(who),
+        after: None,
+        limit: 10,
+    }
+}
+
 async fn claimable(store: &dyn Inspect, ms: i64, names: &[&str]) -> Vec<String> {
-    let names = names.iter().map(|name| (*name).to_owned()).collect();
-    let found = store.at(time(ms));
-    let nobody = Uuid::nil();
-    let found = found
-        .claimable_calls(key(1).tenant, names, nobody, 10)
-        .await;
-    let found = found.expect("the store answers").into_iter();
+    let nobody = claimables(names, 0);
+    let found = store.at(time(ms)).claimable_calls(nobody).await;
+    let found = found.expect("the store answers").data.into_iter();
     found.map(|call| call.call_id).collect()
 }
 
@@ -91,12 +98,9 @@ pub async fn a_claimed_call_is_nobody_elses_until_the_claim_lapses(store: &dyn I
     assert!(claimable(store, 129, &["look"]).await.is_empty());
     assert_eq!(post(40, claim_by(2)).await, PostOutcome::ClaimLost);
     // A request whose response was lost is sent again, and finds what it got.
-    let names = vec!["look".to_owned()];
     let again = store.at(time(40));
-    let again = again
-        .claimable_calls(key(1).tenant, names, Uuid::from_u128(1), 10)
-        .await;
-    assert_eq!(again.expect("the store answers").len(), 1);
+    let again = again.claimable_calls(claimables(&["look"], 1)).await;
+    assert_eq!(again.expect("the store answers").data.len(), 1);
     assert_eq!(post(40, claim_by(1)).await, held(1, 140, 1));
     assert_eq!(claimable(store, 140, &["look"]).await, [id.as_str()]);
     assert!(lapsed(store, 140).await.is_empty(), "another may make it");
@@ -256,4 +260,50 @@ pub async fn what_waits_for_others_is_listed_by_pages(store: &dyn Inspect) {
         "it went with its session"
     );
     assert!(claimable(store, 40, &["look"]).await.is_empty());
+}
+
+pub async fn who_comes_again_finds_what_it_has_and_nothing_else(store: &dyn Inspect) {
+    let begins = (0..5).map(|_| waits(WaitingOn::Tool)).collect();
+    let claimed = parked(store, Repeat::Keyed, begins).await;
+    let ids: Vec<String> = (0..5).map(|place| call(&claimed, 0, place)).collect();
+    let claim = async |place: usize, who| post(store, 30, 1, &ids[place], claim_by(who)).await;
+    for place in 0..3 {
+        assert_eq!(claim(place, 7).await, held(7, 130, 1));
+    }
+    assert_eq!(claim(3, 8).await, held(8, 130, 1));
+    // Older ones are free again by now.
+    let later = store.at(time(200));
+    let page = async |query| {
+        let page = later.claimable_calls(query).await;
+        let page = page.expect("the store answers");
+        let ids: Vec<String> = page.data.iter().map(|call| call.call_id.clone()).collect();
+        (
+            ids,
+            page.more,
+            page.data
+                .last()
+                .map(|call| (call.requested_at, call.call_id.clone())),
+        )
+    };
+    let (own, more, _) = page(claimables(&["look"], 8)).await;
+    assert_eq!((own, more), (vec![ids[3].clone()], false));
+    let (other_tool, ..) = page(claimables(&["other"], 8)).await;
+    assert!(other_tool.is_empty());
+    // All others go through what nobody has, page by page.
+    let mut found = Vec::new();
+    let mut after = None;
+    loop {
+        let query = ClaimableCalls {
+            after: after.take(),
+            limit: 2,
+            ..claimables(&["look", "other"], 9)
+        };
+        let (ids, more, last) = page(query).await;
+        found.extend(ids);
+        after = last;
+        if !more {
+            break;
+        }
+    }
+    assert_eq!(found, ids);
 }

@@ -53,6 +53,7 @@ macro_rules! session_cases {
                 only_calls_that_wait_for_a_program_are_claimed,
                 of_claims_at_once_one_counts,
                 what_waits_for_others_is_listed_by_pages,
+                who_comes_again_finds_what_it_has_and_nothing_else,
             }
             calls {
                 a_round_stores_its_calls_as_they_begin,
