@@ -67,9 +67,9 @@ impl Attempts {
             asked,
         } = failed;
         let since = *self.failing_since.get_or_insert(now);
-        let late = self
-            .within
-            .is_some_and(|within| now + asked > since + within);
+        let late = self.within.is_some_and(|within| {
+            now.saturating_duration_since(since).saturating_add(asked) > within
+        });
         let often = self.limit.is_some_and(|limit| self.made >= limit);
         if !may_repeat || late || often || asked > self.pause_max {
             return Err(error);
@@ -134,6 +134,11 @@ mod tests {
         let mut pause = |asked| attempts.pause(failed(now, Duration::from_secs(asked)), error());
         assert_eq!(pause(9).ok(), Some(Duration::from_secs(9)));
         assert!(pause(11).is_err());
+        // What no clock reaches is too much, too.
+        let within = Some(Duration::from_secs(5));
+        let mut attempts = Attempts::new(None, within, Duration::MAX, Duration::from_millis(1));
+        let asked = Duration::from_secs(u64::MAX);
+        assert!(attempts.pause(failed(now, asked), error()).is_err());
     }
 
     #[test]

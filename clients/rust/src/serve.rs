@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use crate::api::ClaimCallsQuery;
 use crate::client::Client;
@@ -19,7 +19,7 @@ use crate::types::{
 
 const AWAY_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long one request waits for calls, and the end of the loop at most for its response.
+/// How long one request waits for calls, and the end of the loop for its response.
 const LOOK: &str = "2s";
 
 /// The most calls of a request.
@@ -169,10 +169,11 @@ impl Shared {
     }
 
     async fn run(self: Arc<Self>) -> Result<(), Error> {
-        let renewing = tokio::spawn(self.clone().renew());
-        let ended = self.clone().take_and_make().await;
-        renewing.abort();
-        ended
+        // Renewals end with the loop, however it ends: claims of nobody must lapse.
+        tokio::select! {
+            ended = self.clone().take_and_make() => ended,
+            () = self.renew() => Ok(()),
+        }
     }
 
     async fn take_and_make(self: Arc<Self>) -> Result<(), Error> {
@@ -181,10 +182,17 @@ impl Shared {
         let mut key = clock::key();
         let mut ended = Ok(());
         while !self.is_stopped() {
-            while making.try_join_next().is_some() {}
+            while let Some(made) = making.try_join_next() {
+                ended = ended.and(reported(made));
+            }
+            if ended.is_err() {
+                break;
+            }
             let room = self.concurrency.saturating_sub(making.len());
             if room == 0 {
-                making.join_next().await;
+                if let Some(made) = making.join_next().await {
+                    ended = ended.and(reported(made));
+                }
                 continue;
             }
             match self.claim(room, &key).await {
@@ -195,9 +203,11 @@ impl Shared {
                         break;
                     }
                     for call in calls {
-                        self.making()
-                            .insert(call.call_id.clone(), call.claim.clone());
-                        making.spawn(self.clone().make(call));
+                        let id = call.call_id.clone();
+                        // If it is under way, its claim had lapsed: what already runs is reported with the new one.
+                        if self.making().insert(id, call.claim.clone()).is_none() {
+                            making.spawn(self.clone().make(call));
+                        }
                     }
                 }
                 Err(error) if error.kind() == Some(Kind::Denied) => {
@@ -210,7 +220,9 @@ impl Shared {
                 }
             }
         }
-        while making.join_next().await.is_some() {}
+        while let Some(made) = making.join_next().await {
+            ended = ended.and(reported(made));
+        }
         ended
     }
 
@@ -245,9 +257,10 @@ impl Shared {
         }
     }
 
-    async fn renew(self: Arc<Self>) {
+    async fn renew(&self) {
+        let third = self.lease / 3;
         loop {
-            clock::sleep(self.lease / 3).await;
+            clock::sleep(third).await;
             let held: Vec<HeldClaim> = {
                 let making = self.making();
                 let held = making.iter();
@@ -262,8 +275,14 @@ impl Shared {
                     claims: claims.to_vec(),
                     lease: Some(self.lease()),
                 };
-                // The next turn tries again; a claim that lapses meanwhile may still be renewed.
-                if let Err(error) = self.client.api().renew_claims(&body).await {
+                let api = self.client.api();
+                // One that hangs must not keep the next one until claims have lapsed. A claim that lapses meanwhile may
+                // still be renewed.
+                let renewed = tokio::select! {
+                    renewed = api.renew_claims(&body) => renewed.map(drop),
+                    () = clock::sleep(third) => Err(Error::Unreachable("no answer in time".to_owned())),
+                };
+                if let Err(error) = renewed {
                     tracing::warn!(%error, "cannot renew claims");
                     break;
                 }
@@ -271,21 +290,24 @@ impl Shared {
         }
     }
 
-    async fn make(self: Arc<Self>, call: CallToMake) {
+    /// Makes a call and reports it. It fails if the key may not report, or the loop is stopped while nobody takes the report.
+    async fn make(self: Arc<Self>, call: CallToMake) -> Result<(), Error> {
+        let mut reported = Ok(());
         if let Some(tool) = self.tools.get(&call.name) {
             let result = Self::result(tool, &call).await;
-            if let Err(error) = self.report(&call, result).await {
+            reported = self.report(&call, result).await;
+            if let Err(error) = &reported {
                 tracing::warn!(call = call.call_id, %error, "a call could not be reported");
             }
         }
         self.making().remove(&call.call_id);
+        reported
     }
 
     async fn result(tool: &Tool, call: &CallToMake) -> ResultBody {
         let mut result = ResultBody {
             call_id: call.call_id.clone(),
             answers: Some(Asked::Answer),
-            claim: Some(call.claim.clone()),
             ..ResultBody::default()
         };
         let given = ToolCall::new(
@@ -304,10 +326,18 @@ impl Shared {
 
     /// Until the server has the result, or nobody wants it any longer.
     async fn report(&self, call: &CallToMake, mut result: ResultBody) -> Result<(), Error> {
+        let current = || self.making().get(&call.call_id).cloned();
         loop {
+            result.claim = current();
             match post(&self.client, &call.session_id, &result).await {
                 Ok(PostedResultStatus::Locked) => {}
-                Ok(_) => return Ok(()),
+                Ok(PostedResultStatus::ClaimLost) if result.claim != current() => continue,
+                Ok(status) => {
+                    if !matches!(status, PostedResultStatus::Accepted) {
+                        tracing::warn!(call = call.call_id, ?status, "a result came too late");
+                    }
+                    return Ok(());
+                }
                 Err(error) => match error.kind() {
                     Some(Kind::NotFound) => return Ok(()),
                     Some(Kind::Denied) => return Err(error),
@@ -325,4 +355,9 @@ impl Shared {
             clock::sleep(AWAY_PAUSE).await;
         }
     }
+}
+
+/// What became of a call's report. A panic of a tool is its result, and nothing else of it panics.
+fn reported(made: Result<Result<(), Error>, JoinError>) -> Result<(), Error> {
+    made.unwrap_or(Ok(()))
 }

@@ -141,6 +141,12 @@ export class ToolLoop {
       return;
     }
     for (const call of calls) {
+      const underWay = this.#running.get(call.call_id);
+      if (underWay) {
+        // Its claim had lapsed. What already runs is reported with the new one.
+        underWay.call = call;
+        continue;
+      }
       const done = this.#make(call).finally(() => this.#running.delete(call.call_id));
       this.#running.set(call.call_id, { call, done });
     }
@@ -159,10 +165,13 @@ export class ToolLoop {
 
   async #make(call: Call): Promise<void> {
     const context = { id: call.call_id, sendId: call.send_id, sessionId: call.session_id, attempt: call.attempt };
+    const current = () => this.#running.get(call.call_id)?.call.claim ?? call.claim;
     let result = await this.#tools.get(call.name)!.call(call.arguments, context);
     for (;;) {
       try {
-        await post(this.context.api, call, { ...result, answers: "answer", claim: call.claim });
+        const claim = current();
+        const status = await post(this.context.api, call, { ...result, answers: "answer", claim });
+        if (status === "claim_lost" && claim !== current()) continue;
         return;
       } catch (error) {
         // A result that is not taken now is posted again; one that never can be, as its error.

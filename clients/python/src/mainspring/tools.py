@@ -62,7 +62,7 @@ class Tool(Generic[P, R]):
 
     async def result(self, call: types.CallToMake, threads: ThreadPoolExecutor) -> types.ResultBody:
         """Makes a call: its outcome as it is posted. An exception is its error, of which the model reads the text."""
-        result: types.ResultBody = {"call_id": call.call_id, "claim": call.claim, "answers": "answer"}
+        result: types.ResultBody = {"call_id": call.call_id, "answers": "answer"}
         try:
             arguments = arguments_of(self.function, call.arguments, self._context)
             if self._context:
@@ -192,7 +192,11 @@ class AsyncToolLoop:
             await self._give_back(api, calls)
             return
         for call in calls:
+            is_under_way = call.call_id in self._making
             self._making[call.call_id] = call
+            if is_under_way:
+                # Its claim had lapsed. What already runs is reported with the new one.
+                continue
             task = asyncio.create_task(self._make(api, call))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -224,13 +228,17 @@ class AsyncToolLoop:
         except Exception:
             log.exception("%s could not be made", call.call_id)
         finally:
-            del self._making[call.call_id]
+            self._making.pop(call.call_id, None)
 
     async def _report(self, api: AsyncApi, call: types.CallToMake, result: types.ResultBody) -> None:
         """Until the server has the result, or nobody wants it any longer."""
         while True:
+            claim = self._making[call.call_id].claim
+            result["claim"] = claim
             try:
                 posted = (await api.post_tool_results(call.session_id, {"results": [result]})).results[0].status
+                if posted == "claim_lost" and claim != self._making[call.call_id].claim:
+                    continue
                 if posted == "claim_lost":
                     log.warning("the result of %s came too late: another loop has it", call.call_id)
                 if posted != "locked":
@@ -241,7 +249,7 @@ class AsyncToolLoop:
                 if "error" in result:
                     raise
                 error_text = f"the result was refused: {error.detail}"
-                result = {"call_id": call.call_id, "claim": call.claim, "answers": "answer", "error": error_text}
+                result = {"call_id": call.call_id, "answers": "answer", "error": error_text}
                 continue
             except (ApiError, Unreachable) as error:
                 log.warning("%s has a result that cannot be reported yet: %s", call.call_id, error)
