@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::database::{Bind, CELL_BYTES_MAX, Database, ID_BYTES_MAX, short_column, text_column};
 use crate::error::Error;
 use crate::left_out::LeftOut;
+use crate::parts::taken;
 use crate::session::{Session, System, read_time, time};
 use crate::source::Found;
 use crate::transcript::Transcript;
@@ -179,7 +180,8 @@ impl LangGraph {
     /// The value of the channel with the messages.
     async fn messages(&mut self, thread: &str, state: &mut Value) -> Result<Value, Error> {
         let channel = self.channel.clone();
-        let inline = state["channel_values"][&channel].take();
+        let values = state.get_mut("channel_values");
+        let inline = values.map_or(Value::Null, |values| taken(values, channel.as_str()));
         // `true` stands for a value that is a snapshot with later writes elsewhere.
         if self.layout == Layout::Inline || inline.is_array() {
             if inline.is_null() {

@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 
 use crate::archive::hex;
 use crate::error::Error;
+use crate::parts::taken;
 use crate::session::time;
 use crate::source::Found;
 
@@ -155,7 +156,7 @@ impl OpenAi {
                 Err(other) => refused(&id, other.to_string()),
             };
         }
-        let list = match conversation["items"].take() {
+        let list = match taken(&mut conversation, "items") {
             // A page of them.
             Value::Object(mut page) => page.remove("data").unwrap_or_default(),
             list => list,

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use mainspring_shared::blob::{BlobHash, BlobRef};
 use mainspring_shared::message::{ContentPart, FileSource, ImageSource};
 use serde_json::Value;
+use serde_json::value::Index;
 
 use crate::session::Blob;
 use crate::transcript::Transcript;
@@ -214,6 +215,11 @@ fn media(transcript: &mut Transcript, part: ContentPart) -> Vec<ContentPart> {
         data: decoded,
     });
     vec![part.naming(name)]
+}
+
+/// Takes a member or an item out of a value; null if there is none, whatever the value is.
+pub(crate) fn taken(value: &mut Value, at: impl Index) -> Value {
+    value.get_mut(at).map(Value::take).unwrap_or_default()
 }
 
 #[cfg(test)]

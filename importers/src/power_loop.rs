@@ -32,6 +32,9 @@ const PAGE: usize = 100;
 /// Bytes of a page, unless a single message has more.
 const PAGE_BYTES: u64 = 32 << 20;
 
+/// What a row weighs besides its texts, so that empty ones are bounded, too.
+const ROW_BYTES: u64 = 512;
+
 /// Maximum bytes of a note and of what a timer says, and the most of them in a session.
 const NOTE_BYTES_MAX: u64 = 64 << 10;
 const NOTES_MAX: u64 = 1_000;
@@ -272,6 +275,10 @@ impl Reading<'_> {
         let mut after = i64::MIN;
         let mut bytes = 0;
         while let Some((last, weight)) = self.page(&lengths, after).await? {
+            // A database may keep anything in a column, and say of it that it is larger than what it is a number of.
+            if after != i64::MIN && last <= after {
+                return Err(unreadable("seq"));
+            }
             bytes += weight;
             if bytes > SESSION_BYTES_MAX {
                 return Err(Error::shape("it has more than 256 MiB"));
@@ -308,7 +315,7 @@ impl Reading<'_> {
             let seq = row.int(0).ok().flatten();
             let seq = seq.ok_or_else(|| unreadable("seq"))?;
             let more = row.int(1).ok().flatten().unwrap_or(0);
-            let more = u64::try_from(more).unwrap_or(0);
+            let more = u64::try_from(more).unwrap_or(0) + ROW_BYTES;
             if page.is_some() && bytes + more > PAGE_BYTES {
                 break;
             }

@@ -25,6 +25,7 @@ use crate::output;
 struct Known {
     id: String,
     messages: i64,
+    closed: bool,
 }
 
 pub(super) async fn run(from: &ImportFrom, format: Format, client: Client) -> Result<(), Failure> {
@@ -135,6 +136,7 @@ impl Importing {
             let known = Known {
                 id: row["id"].as_str()?.to_owned(),
                 messages: row["messages"].as_i64()?,
+                closed: row["status"] == "closed",
             };
             Some((Session::source_in(&row["metadata"])?.to_owned(), known))
         });
@@ -145,43 +147,56 @@ impl Importing {
         self.report.left_out.merge(&session.left_out);
         if self.how.dry_run {
             self.report.contents(session, true);
-            self.report.add(Kind::Timers, true, session.timers.len());
+            if self.timers {
+                self.report.add(Kind::Timers, true, session.timers.len());
+            } else {
+                self.leave_timers(session);
+            }
             return Ok(());
         }
-        let made = match self.known.get(session.source()) {
-            Some(known) => {
-                if session.message_count() as i64 > known.messages {
-                    let (id, here) = (session.source(), &known.id);
-                    progress.note(&format!(
-                        "{id}: has grown since it was imported as {here}, which stays as it is"
-                    ));
-                    self.report
-                        .left_out
-                        .add_many("conversations that have grown since", 1);
-                }
-                Some((false, known.id.clone()))
+        let made = if let Some(known) = self.known.get(session.source()) {
+            if session.message_count() as i64 > known.messages {
+                let (id, here) = (session.source(), &known.id);
+                progress.note(&format!(
+                    "{id}: has grown since it was imported as {here}, which stays as it is"
+                ));
+                self.report
+                    .left_out
+                    .add_many("conversations that have grown since", 1);
             }
-            None => self.create(session, progress).await?,
+            // One that has grown here is in use.
+            let is_used = known.messages > session.message_count() as i64;
+            Some((false, known.id.clone(), known.closed || is_used))
+        } else {
+            let made = self.create(session, progress).await?;
+            made.map(|(is_new, id)| (is_new, id, false))
         };
-        let Some((is_new, id)) = made else {
+        let Some((is_new, id, is_closed)) = made else {
             return Ok(());
         };
         self.report.contents(session, is_new);
         if self.timers {
             self.timers(session, &id, is_new, progress).await?;
-        } else if !session.timers.is_empty() {
-            let count = session.timers.len() as u64;
-            self.report
-                .left_out
-                .add_many("timers, which were not wanted", count);
+        } else {
+            self.leave_timers(session);
         }
-        if is_new && session.closed {
+        // An import that was killed may have left it open. Who reopens it says so by its next message.
+        if session.closed && !is_closed {
             let request = Request::new(Method::PATCH, format!("/v1/sessions/{id}"));
             self.client
                 .ask(request.body(json!({ "closed": true })))
                 .await?;
         }
         Ok(())
+    }
+
+    fn leave_timers(&mut self, session: &Session) {
+        if !session.timers.is_empty() {
+            let count = session.timers.len() as u64;
+            self.report
+                .left_out
+                .add_many("timers, which were not wanted", count);
+        }
     }
 
     /// Creates the session; none if the server refuses it.

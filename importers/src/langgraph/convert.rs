@@ -160,4 +160,24 @@ mod tests {
         );
         assert_eq!(session.left_out.iter().count(), 4);
     }
+
+    #[test]
+    fn messages_of_any_shape_are_no_panic() {
+        for odd in [
+            json!([]),
+            json!([[], 7, null, "x", [[{}, {}, null]]]),
+            json!([{"type": "ai", "tool_calls": "x", "content": {"a": 1}}]),
+            json!([{"type": "ai", "tool_calls": ["x", null, []], "invalid_tool_calls": {}}]),
+            json!([{"type": "tool", "tool_call_id": 7, "content": [[], "x", {"type": 7}]}]),
+        ] {
+            let at = Timestamp(1_700_000_000_000);
+            let mut transcript = Transcript::new(Session::new(System::LangGraph, "1", at));
+            let read = messages(&mut transcript, &odd, at);
+            read.unwrap_or_else(|error| panic!("{odd}: {error}"));
+            let said = odd.as_array().map_or(0, Vec::len);
+            let kept = transcript.finish().messages;
+            // What has no role is the user's; a result that nothing asked for is left out.
+            assert!(kept.len() <= said, "{odd}: {kept:?}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use rmpv::Value as Packed;
 use serde_json::{Map, Number, Value};
 
 use crate::error::Error;
+use crate::parts::taken;
 
 /// The member with the name of the class that an object is of.
 pub(super) const CLASS: &str = "__class__";
@@ -87,10 +88,10 @@ fn extension(code: i8, bytes: &[u8], depth: usize) -> Result<Value, Error> {
     let mut inner = unpacked(bytes, depth)?;
     match code {
         // One argument, several, those by name, and one of a method: of times, sets, enumerations and the like.
-        0 | 1 | 3 => Ok(inner[2].take()),
+        0 | 1 | 3 => Ok(taken(&mut inner, 2)),
         2 | 4 | 5 => {
-            let class = inner[1].take();
-            match inner[2].take() {
+            let class = taken(&mut inner, 1);
+            match taken(&mut inner, 2) {
                 Value::Object(mut members) => {
                     members.insert(CLASS.to_owned(), class);
                     Ok(Value::Object(members))
@@ -145,6 +146,21 @@ mod tests {
 
     fn object(code: i8, parts: Vec<Packed>) -> Packed {
         Packed::Ext(code, packed(&Packed::Array(parts)))
+    }
+
+    #[test]
+    fn an_object_of_another_shape_is_nothing_and_no_panic() {
+        for code in 0..6 {
+            for inner in [
+                Packed::Nil,
+                Packed::from(7),
+                Packed::Array(vec!["a".into()]),
+            ] {
+                let odd = Packed::Ext(code, packed(&inner));
+                let read = read("msgpack", &packed(&odd)).expect("read");
+                assert_eq!(read, Value::Null, "{code} {inner}");
+            }
+        }
     }
 
     #[test]

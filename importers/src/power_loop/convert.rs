@@ -5,7 +5,7 @@ use mainspring_shared::session::fold::{Fold, FoldKind};
 use mainspring_shared::time::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::parts;
+use crate::parts::{self, taken};
 use crate::session::Session;
 use crate::transcript::{Answered, Called, Transcript};
 
@@ -221,11 +221,11 @@ impl Converting {
         let calls = list.into_iter().map(|mut call| {
             let of = |call: &Value, name: &str| call[name].as_str().unwrap_or_default().to_owned();
             let id = of(&call, "id");
-            let mut function = match call["function"].take() {
+            let mut function = match taken(&mut call, "function") {
                 function @ Value::Object(_) => function,
                 _ => call,
             };
-            let arguments = match function["arguments"].take() {
+            let arguments = match taken(&mut function, "arguments") {
                 Value::String(text) => Arguments::read(&text),
                 Value::Null => Arguments::read(""),
                 value => Arguments::from(value),

@@ -107,7 +107,7 @@ fn list(entries: Vec<Entry>) -> List {
         return List::default();
     };
     List {
-        next_id: last.id + 1,
+        next_id: last.id.saturating_add(1),
         version: entries.len() as i64,
         entries,
     }

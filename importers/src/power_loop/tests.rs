@@ -215,6 +215,33 @@ INSERT INTO messages (session_id, seq, role, content, tool_calls_json, created_a
     );
 }
 
+/// SQLite and JSON keep anything anywhere: each of these was an index into something that is no object.
+#[tokio::test]
+async fn calls_of_any_shape_leave_the_rest_as_it_is() {
+    for odd in [
+        r#"["x"]"#,
+        r#"[null, 7, [[]]]"#,
+        r#"[[{}, {}, null]]"#,
+        r#"[{"function": "x", "id": 7}]"#,
+        r#"[{"id": "c1", "function": {"arguments": []}}]"#,
+        r#"{"id": "c1"}"#,
+        r#""x""#,
+    ] {
+        let rows = format!(
+            "INSERT INTO sessions (session_id, created_at, updated_at) VALUES ('s', 1, 0);
+             INSERT INTO messages (session_id, seq, role, content, tool_calls_json, created_at) VALUES
+                ('s', 1, 'user', 'hello', NULL, 1), ('s', 2, 'assistant', 'here', '{odd}', 2),
+                ('s', 3, 'user', 'and then', NULL, 3);"
+        );
+        let (sessions, refused, _) = read(&rows).await;
+        assert!(refused.is_empty(), "{odd}: {refused:?}");
+        let told: Vec<_> = told(&sessions[0]);
+        for said in ["user hello", "assistant here", "user and then"] {
+            assert!(told.iter().any(|it| it == said), "{odd}: {told:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_database_of_something_else_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
