@@ -59,8 +59,21 @@ impl Agent {
     }
 
     /// What is published: its sends run in this pool, whose workers have its closures.
-    pub(crate) fn body(&self, pool: &str) -> NewAgentBody {
+    pub(crate) fn body(&self, pool: &str, is_own: impl Fn(&str) -> bool) -> NewAgentBody {
         let mut spec = self.spec.clone();
+        for entry in spec.tools.iter_mut().flatten() {
+            // A name of the program's own says nothing of where its workers are.
+            if let ToolEntry::Text(name) = entry
+                && is_own(name)
+            {
+                let tool = WorkerTool {
+                    name: std::mem::take(name),
+                    pool: Some(pool.to_owned()),
+                    ..WorkerTool::default()
+                };
+                *entry = mainspring_client::types::DeclaredTool::from(tool).into();
+            }
+        }
         let declared = self.tools.iter().map(|tool| {
             let declared = tool.declaration();
             let tool = WorkerTool {

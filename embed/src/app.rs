@@ -20,7 +20,7 @@ use mainspring_shared::queue::Queue;
 use mainspring_shared::store::Store;
 use mainspring_shared::time::Clock;
 use mainspring_tools::builtin::{self, Background, WorkspaceSettings};
-use mainspring_tools::http::{Caller, CallerSettings, WebhookPoster};
+use mainspring_tools::http::{Caller, CallerSettings, Vault, WebhookPoster};
 use mainspring_tools::mcp::Pool;
 use mainspring_tools::{Families, register_all};
 use mainspring_worker::hook::Hooks;
@@ -50,7 +50,7 @@ const MARGIN: Duration = Duration::from_secs(5);
 pub struct Mainspring {
     client: Client,
     lifecycle: Lifecycle,
-    roles: JoinSet<()>,
+    roles: JoinSet<Result<(), Error>>,
     patience: Duration,
 }
 
@@ -99,11 +99,17 @@ impl Mainspring {
     /// Takes nothing more, finishes the answers in flight, and leaves the rest to other processes or to the next one.
     pub async fn shutdown(mut self) -> Result<(), Error> {
         self.lifecycle.stop();
-        let all = async { while self.roles.join_next().await.is_some() {} };
-        match tokio::time::timeout(self.patience, all).await {
-            Ok(()) => Ok(()),
-            Err(_) => Err(Error::Unfinished),
-        }
+        let all = async {
+            let mut ended = Ok(());
+            while let Some(role) = self.roles.join_next().await {
+                let role = role.unwrap_or_else(|panic| Err(Error::setup(panic)));
+                ended = ended.and(role);
+            }
+            ended
+        };
+        tokio::time::timeout(self.patience, all)
+            .await
+            .unwrap_or(Err(Error::Unfinished))
     }
 }
 
@@ -167,13 +173,20 @@ pub(crate) async fn open(mut opening: Opening) -> Result<Mainspring, Error> {
         },
     };
     let (router, loops) = mainspring_api::embedded(parts, base.lifecycle.clone());
-    roles.spawn(loops);
+    roles.spawn(async {
+        loops.await;
+        Ok(())
+    });
     for parts in workers {
         let lifecycle = base.lifecycle.clone();
         roles.spawn(async move {
-            if let Err(error) = mainspring_worker::run(parts, lifecycle).await {
+            let ran = mainspring_worker::run(parts, lifecycle.clone()).await;
+            // Sends that nobody runs are not accepted: the door says that it is closed.
+            ran.map_err(|error| {
                 tracing::error!(%error, "a worker could not start");
-            }
+                lifecycle.stop();
+                Error::setup(error)
+            })
         });
     }
     let lifecycle = base.lifecycle;
@@ -191,7 +204,7 @@ pub(crate) async fn open(mut opening: Opening) -> Result<Mainspring, Error> {
     let bodies: Vec<_> = opening
         .agents
         .iter()
-        .map(|agent| agent.body(&pool))
+        .map(|agent| agent.body(&pool, |name| is_own(&opening, name)))
         .collect();
     for body in bodies {
         publish(app.client.clone(), body).await?;
@@ -210,6 +223,12 @@ fn publish(client: Client, body: NewAgentBody) -> BoxFuture<'static, Result<(), 
 fn closures(opening: &Opening) -> impl Iterator<Item = &mainspring_client::Tool> {
     let of_agents = opening.agents.iter().flat_map(|agent| &agent.tools);
     of_agents.chain(&opening.closures)
+}
+
+/// Whether a tool is of this program.
+fn is_own(opening: &Opening, name: &str) -> bool {
+    let is_worker_tool = || opening.tools.iter().any(|tool| tool.spec().name == name);
+    closures(opening).any(|closure| closure.name() == name) || is_worker_tool()
 }
 
 /// The pool of agents with closures; the default one if there are none.
@@ -311,11 +330,17 @@ fn providers(base: &Base, opening: &Opening) -> Result<Providers, Error> {
 }
 
 fn tools(base: &Base, opening: &Opening, memories: &Arc<Memories>) -> Result<Tools, Error> {
-    let caller = Caller::new(
-        &CallerSettings::default(),
-        base.clock.clone(),
-        base.entropy.clone(),
-    );
+    let sealer = sealer(opening)?.map(Arc::new);
+    let settings = CallerSettings {
+        vault: Vault::stored(
+            base.store.clone(),
+            sealer,
+            BTreeMap::new(),
+            base.clock.clone(),
+        ),
+        ..CallerSettings::default()
+    };
+    let caller = Caller::new(&settings, base.clock.clone(), base.entropy.clone());
     let pool = Pool::keeping(opening.mcp.clone(), &base.clock, Some(&base.store));
     register_all(Families {
         sources: vec![

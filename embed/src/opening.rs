@@ -86,7 +86,8 @@ impl Opening {
         self
     }
 
-    /// A closure that agents may name which are not made here: those of workflows, and those published elsewhere.
+    /// A closure that agents may name which are not made here: those of workflows, and those published elsewhere. Their sends
+    /// come here if they name this program's [`pool`](Self::pool), which then needs a name of yours.
     pub fn tool(mut self, tool: Closure) -> Self {
         self.closures.push(tool);
         self
@@ -187,7 +188,8 @@ impl Opening {
         self
     }
 
-    /// The key under which secrets are sealed in the database: for webhooks and tenants' keys of providers.
+    /// The key under which secrets are sealed in the database: those of webhooks and of HTTP tools, and tenants' keys of
+    /// providers.
     pub fn secrets_key(mut self, key: impl Into<String>) -> Self {
         let key: String = key.into();
         self.secrets_key = Some(Secret::new(key));
