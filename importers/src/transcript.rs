@@ -131,6 +131,11 @@ impl Transcript {
         let content = self.of_model(content);
         let mut message = self.message(Role::Assistant, content, at);
         for called in calls {
+            // No vendor takes it back.
+            if called.name.trim().is_empty() {
+                self.leave("calls without the name of a tool");
+                continue;
+            }
             let id = self.fresh(&called.id);
             let name = self.clean(called.name);
             let call = ToolCall::new(id, name, called.arguments);
