@@ -1,4 +1,4 @@
-//! Checks that run while the tests do: many of those mostly wait.
+//! Checks that run while others do that mostly wait.
 
 use std::fs::File;
 use std::process::Command;
@@ -8,22 +8,25 @@ use anyhow::Context as _;
 
 use crate::{packages, process, tools};
 
-/// Those that neither start servers nor measure time.
-const CHECKS: [&str; 2] = ["lint", "chart"];
+/// Beside the tests, those that neither start servers nor measure time.
+pub(crate) const BESIDE_TESTS: [&str; 2] = ["lint", "chart"];
 
-/// Runs them one after the other, each as a process that only gets the processor time which the tests leave. The output
+/// Beside the clients, which mostly wait for what they install. The program is the one that the tests use.
+pub(crate) const BESIDE_CLIENTS: [&str; 2] = ["versions --short", "package --untried --of-tests"];
+
+/// Runs checks one after the other, each as a process that only gets the processor time which others leave. The output
 /// of each is shown when it ends, in one piece. A failure does not keep the next one from running.
 #[expect(
     clippy::disallowed_methods,
     reason = "chores take the time that they take"
 )]
-pub(crate) fn run() -> anyhow::Result<()> {
+pub(crate) fn run(checks: &[&str]) -> anyhow::Result<()> {
     let mut first = Ok(());
-    for check in CHECKS {
+    for check in checks {
         let begin = Instant::now();
-        let result = quietly(check).context(check);
+        let result = quietly(check).with_context(|| (*check).to_owned());
         tools::say(&format!(
-            "xtask: {check} took {} s beside the tests",
+            "xtask: {check} took {} s in the background",
             begin.elapsed().as_secs()
         ));
         first = first.and(result);
@@ -32,13 +35,16 @@ pub(crate) fn run() -> anyhow::Result<()> {
 }
 
 fn quietly(check: &str) -> anyhow::Result<()> {
-    let path = packages::target()?.join(format!("xtask-{check}.log"));
+    let mut words = check.split(' ');
+    let name = words.next().unwrap_or_default();
+    let path = packages::target()?.join(format!("xtask-{name}.log"));
     let log = File::create(&path)?;
     let mut command = Command::new("nice");
     command
         .args(["-n", "19"])
         .arg(std::env::current_exe()?)
-        .arg(check)
+        .arg(name)
+        .args(words)
         .stdout(log.try_clone()?)
         .stderr(log);
     let result = process::run(&mut command);

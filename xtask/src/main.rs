@@ -85,8 +85,8 @@ Usage: cargo xtask COMMAND
                                    unless --untried. With --binary it packs that program instead, and compresses little
   release VERSION [--binary FILE]  checks the changelog, all versions and that everything is committed, does `package`
                                    and the registries' dry runs, and prints the commands that publish it
-  ci                               test --require-all with lint and chart beside it, clients, versions --short, and
-                                   `package --untried` of the program that the tests use";
+  ci                               test --require-all with lint and chart beside it; then clients, with versions --short
+                                   and package --untried of the program that the tests use beside them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -109,6 +109,7 @@ fn main() -> ExitCode {
         ["stand-in", rest @ ..] => {
             stand_in::Options::parse(rest).and_then(|options| stand_in::check(&options))
         }
+        ["package", "--untried", "--of-tests"] => package::check(),
         ["package", rest @ ..] => {
             package::Options::parse(rest).and_then(|options| package::run(&options))
         }
@@ -138,18 +139,22 @@ type Step = (&'static str, fn() -> anyhow::Result<()>);
     reason = "chores take the time that they take"
 )]
 fn ci() -> anyhow::Result<()> {
-    let steps: [Step; 4] = [
+    let steps: [Step; 2] = [
         ("test, lint and chart", || {
             test::run(&test::Options {
                 require_all: true,
                 // The first failure must not hide later ones.
                 cargo_arguments: vec!["--no-fail-fast".to_owned()],
-                beside: Some(background::run),
+                beside: Some(|| background::run(&background::BESIDE_TESTS)),
             })
         }),
-        ("clients", clients::check),
-        ("versions", || versions::check(true)),
-        ("package", package::check),
+        ("clients, versions and package", || {
+            let beside = || background::run(&background::BESIDE_CLIENTS);
+            let beside = std::thread::spawn(beside);
+            let clients = clients::check();
+            let beside = beside.join().map_err(|_| anyhow::anyhow!("a panic"))?;
+            clients.and(beside)
+        }),
     ];
     let mut times = Vec::new();
     for (name, step) in steps {

@@ -26,6 +26,18 @@ pub(crate) fn binary() -> anyhow::Result<PathBuf> {
     Ok(target()?.join("debug/mainspring"))
 }
 
+/// The same, and everything that `cargo test` builds, at once: no core waits at the end of the one for the other to begin.
+pub(crate) fn binary_and_tests() -> anyhow::Result<()> {
+    run(Command::new("cargo").args([
+        "build",
+        "--profile=test",
+        "--workspace",
+        "--bin=mainspring",
+        "--tests",
+        "--examples",
+    ]))
+}
+
 /// Finds a program; if it is missing, installs these system packages.
 pub(crate) fn needed(program: &str, packages: &[&str]) -> anyhow::Result<PathBuf> {
     if tools::program(program).is_none() {

@@ -98,8 +98,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             missing.join(", ")
         );
     }
-    // Built up front, because tests start the binary.
-    packages::binary()?;
+    // Built up front, because tests start the binary. Where checks run beside the tests, so are these: cargo holds the lock
+    // of its target folder only while it builds.
+    if options.beside.is_some() {
+        packages::binary_and_tests()?;
+    } else {
+        packages::binary()?;
+    }
     let mut command = Command::new("cargo");
     command
         .args(["test", "--workspace"])
@@ -148,9 +153,8 @@ fn tests(command: &mut Command) -> anyhow::Result<()> {
     repeated(process::run_noting(command, Failures::default().notes()))
 }
 
-/// The tests, and something else once they are built. Cargo holds the lock of its target folder only while it builds.
+/// The tests, which are built, and something else.
 fn with(command: &mut Command, other: fn() -> anyhow::Result<()>) -> anyhow::Result<()> {
-    process::run(Command::new("cargo").args(["test", "--workspace", "--no-run"]))?;
     let other = std::thread::spawn(other);
     let tests = process::run_noting(command, Failures::default().notes());
     let other = other.join().unwrap_or_else(|_| bail!("it panicked"));

@@ -220,8 +220,8 @@ INSERT INTO messages (session_id, seq, role, content, tool_calls_json, created_a
 async fn calls_of_any_shape_leave_the_rest_as_it_is() {
     for odd in [
         r#"["x"]"#,
-        r#"[null, 7, [[]]]"#,
-        r#"[[{}, {}, null]]"#,
+        "[null, 7, [[]]]",
+        "[[{}, {}, null]]",
         r#"[{"function": "x", "id": 7}]"#,
         r#"[{"id": "c1", "function": {"arguments": []}}]"#,
         r#"{"id": "c1"}"#,
