@@ -33,7 +33,7 @@ pub(crate) use self::sends::{SendsCommand, Verdict};
 pub(crate) use self::sessions::{PruneArgs, SessionsCommand};
 pub(crate) use self::skills::SkillsCommand;
 pub(crate) use self::tenants::{BindingArgs, KeysCommand, TenantsCommand, TermsArgs};
-pub(crate) use self::timers::{NewTimerArgs, TimersCommand};
+pub(crate) use self::timers::{RuleArgs, TimersCommand};
 pub(crate) use self::tools::{ImportToolsArgs, ToolsCommand};
 pub(crate) use self::webhooks::WebhooksCommand;
 
@@ -148,7 +148,7 @@ pub(crate) enum Command {
     /// Publishes agents under names, and lists, shows, compares and archives them
     #[command(subcommand)]
     Agents(AgentsCommand),
-    /// Lists, shows, creates, pauses, resumes and cancels timers
+    /// Lists, shows, creates, changes, fires, pauses, resumes and cancels timers
     #[command(subcommand)]
     Timers(TimersCommand),
     /// Publishes, lists, shows, reads, removes and checks skills

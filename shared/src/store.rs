@@ -130,8 +130,8 @@ pub use tenants::{
 };
 pub use timers::{
     ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Fired, FiredRun, FiredSend,
-    ListOccurrences, ListTimers, NewTimer, RefuseTimer, TIMER_QUEUED_MAX, TimerChange,
-    TimerDelivery, Timers, deliveries, refusal, run_refusal,
+    ListOccurrences, ListTimers, NewTimer, RefuseTimer, TIMER_QUEUED_MAX, TimerDelivery, Timers,
+    deliveries, refusal, run_refusal,
 };
 pub use tree::{ErasedStep, cancel_below, delete_whole, erase_step, one_by_one, prune_all};
 pub use watched::{Moment, Watched};

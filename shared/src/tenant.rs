@@ -24,7 +24,7 @@ use crate::id::{KeyId, TenantId};
 use crate::stored::Extra;
 use crate::time::Timestamp;
 
-pub use binding::{AGENTS_MAX, Binding, Narrowed, Outside, PAIRS_MAX};
+pub use binding::{AGENTS_MAX, Binding, Narrowed, Outside, PAIRS_MAX, SESSIONS_MAX};
 pub use erasure::{ErasureProgress, TenantErasure};
 pub use ledger::{
     Amount, LedgerAccount, LedgerLimits, LedgerRequest, LedgerRoom, LedgerSpent, Payer,

@@ -4,6 +4,7 @@
 //! database's clock alone. Each occurrence has one row with one final fate.
 
 mod calendar;
+mod change;
 pub mod schedule;
 mod transition;
 mod view;
@@ -22,6 +23,7 @@ use crate::time::{Span, Timestamp};
 use crate::workflow::run::RunOptions;
 
 pub use calendar::Calendar;
+pub use change::{ChangeRefused, TimerAmendment, TimerChange};
 pub use schedule::{Course, First, Schedule, ScheduleFault};
 pub use transition::{
     CAUGHT_UP_MAX, DELIVERIES_MAX, Event, IllegalEvent, LATE_MAX, Refusal, Step, transition,
@@ -153,6 +155,12 @@ impl TimerTarget {
 pub struct TimerRule {
     /// When it is due.
     pub schedule: Schedule,
+    /// When the schedule began, if that was after the timer was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// When the timer last got another rule: earlier occurrences followed others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amended_at: Option<Timestamp>,
     /// What to do with missed occurrences.
     pub catch_up: CatchUp,
     /// What to do with an occurrence while the previous one's send is still queued.
@@ -174,6 +182,8 @@ impl TimerRule {
     pub fn new(schedule: Schedule) -> Self {
         Self {
             schedule,
+            since: None,
+            amended_at: None,
             catch_up: CatchUp::Once,
             on_busy: Merge::Coalesce,
             max_occurrences: None,
@@ -218,8 +228,8 @@ pub struct TimerState {
     pub next_n: i64,
     /// When that one is due by the schedule; `None` if there is no next occurrence.
     pub due_at: Option<Timestamp>,
-    /// When to fire it: delayed by its jitter or by a failed delivery. Set exactly while the timer
-    /// is armed.
+    /// When to fire it: delayed by its jitter or by a failed delivery; before it is due if someone asked for that. Set
+    /// exactly while the timer is armed.
     pub fire_at: Option<Timestamp>,
     /// Failed deliveries of that occurrence.
     pub failures: i32,
@@ -277,10 +287,7 @@ pub struct TimerRecord {
 impl TimerRecord {
     /// When its next occurrences will fire, unless it is changed; at most `count`.
     pub fn upcoming(&self, count: usize) -> Vec<Timestamp> {
-        let (Some(due), Ok(course)) = (
-            self.state.due_at,
-            self.rule.schedule.course(self.created_at),
-        ) else {
+        let (Some(due), Ok(course)) = (self.state.due_at, self.course()) else {
             return Vec::new();
         };
         if !matches!(self.state.status, TimerStatus::Armed | TimerStatus::Paused) {
@@ -289,6 +296,12 @@ impl TimerRecord {
         let mut n = self.state.next_n;
         let mut next = Some(due);
         let mut coming = Vec::new();
+        // One more, before the next of its schedule.
+        let is_extra = |fire_at: &Timestamp| fire_at.0 + 1 < due.0;
+        if self.rule.schedule.is_recurring() && count > 0 {
+            coming.extend(self.state.fire_at.filter(is_extra));
+            n += coming.len() as i64;
+        }
         while let Some(due) = next.filter(|due| coming.len() < count && self.has(n, *due)) {
             let first = n == self.state.next_n;
             let fire_at = self.state.fire_at.filter(|_| first);
@@ -297,6 +310,12 @@ impl TimerRecord {
             next = course.next(due);
         }
         coming
+    }
+
+    /// Its schedule, ready to compute instants.
+    fn course(&self) -> Result<Course, ScheduleFault> {
+        let since = self.rule.since.unwrap_or(self.created_at);
+        self.rule.schedule.course(since)
     }
 
     /// Whether an occurrence with this number may be due at this time.
@@ -310,7 +329,7 @@ impl TimerRecord {
 pub struct Occurrence {
     /// Its number, counted from 1.
     pub n: i64,
-    /// When it was due, its jitter included.
+    /// When it was due, its jitter included; when it was fired if someone asked for it before.
     pub due_at: Timestamp,
     /// Its outcome.
     pub fate: Fate,
@@ -318,6 +337,8 @@ pub struct Occurrence {
     pub send_id: Option<SendId>,
     /// When it was settled, by the database's clock.
     pub fired_at: Timestamp,
+    /// Whether someone asked for it before it was due.
+    pub manual: bool,
 }
 
 /// The id of an occurrence's send: time-ordered like every other, and the same however often the

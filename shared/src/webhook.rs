@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::id::{TenantId, WebhookEventId, WebhookId};
+use crate::id::{RunId, SendId, TenantId, TimerId, WebhookEventId, WebhookId};
 use crate::named::named;
 use crate::time::Timestamp;
 
@@ -63,6 +63,8 @@ named! {
         RunFailed = "run.failed",
         /// A run was cancelled.
         RunCancelled = "run.cancelled",
+        /// A timer gave an occurrence up, and fires no more until it is resumed.
+        TimerDead = "timer.dead",
     }
 }
 
@@ -198,7 +200,7 @@ pub struct DeliveryRecord {
     pub event: WebhookEventId,
     /// Its type.
     pub event_type: String,
-    /// The send or run that it is about.
+    /// The send, run or timer that it is about.
     pub resource: Uuid,
     /// When it happened.
     pub event_at: Timestamp,
@@ -218,7 +220,39 @@ pub struct DeliveryRecord {
     pub settled_at: Option<Timestamp>,
 }
 
-/// The id of the event of step `n` of `source`, a session or a run, committed at `at`. Later events
+/// What an event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// A send.
+    Send(SendId),
+    /// A run.
+    Run(RunId),
+    /// A timer.
+    Timer(TimerId),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Send(id) => id.fmt(f),
+            Self::Run(id) => id.fmt(f),
+            Self::Timer(id) => id.fmt(f),
+        }
+    }
+}
+
+impl DeliveryRecord {
+    /// What its event is about.
+    pub fn subject(&self) -> Subject {
+        match self.event_type.split('.').next() {
+            Some("run") => Subject::Run(RunId(self.resource)),
+            Some("timer") => Subject::Timer(TimerId(self.resource)),
+            _ => Subject::Send(SendId(self.resource)),
+        }
+    }
+}
+
+/// The id of the event of step `n` of `source`, a session, a run or a timer, committed at `at`. Later events
 /// have greater ids, at millisecond resolution.
 pub fn event_id(tenant: TenantId, source: Uuid, n: i64, at: Timestamp) -> WebhookEventId {
     let mut hash = Sha256::new();

@@ -29,6 +29,13 @@ pub(crate) enum TimersCommand {
         /// The timer
         id: String,
     },
+    /// Changes what a timer says and when it is due; what is not given stays as it is
+    Set(ChangedTimerArgs),
+    /// Fires a timer's next occurrence now; the schedule of one that recurs goes on as it was
+    Fire {
+        /// The timer
+        id: String,
+    },
     /// Resumes a paused or dead timer
     Resume {
         /// The timer
@@ -55,6 +62,24 @@ pub(crate) struct NewTimerArgs {
     /// The session
     #[arg(long, value_name = "ID")]
     pub(crate) session: String,
+    #[command(flatten)]
+    pub(crate) rule: RuleArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChangedTimerArgs {
+    /// The timer
+    pub(crate) id: String,
+    /// The text to send from now on
+    #[arg(long)]
+    pub(crate) text: Option<String>,
+    #[command(flatten)]
+    pub(crate) rule: RuleArgs,
+}
+
+/// When a timer is due.
+#[derive(Debug, Args)]
+pub(crate) struct RuleArgs {
     /// Time of the only or first occurrence, like 2027-01-31T08:00:00Z
     #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<String>,

@@ -3,10 +3,10 @@
 use mainspring_runtime::OsEntropy;
 use mainspring_shared::entropy::Entropy;
 use reqwest::Method;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::lists;
-use crate::args::{Format, NewTimerArgs, TimersCommand};
+use crate::args::{Format, RuleArgs, TimersCommand};
 use crate::client::{Client, Request};
 use crate::failure::Failure;
 use crate::output::{self, Column};
@@ -52,8 +52,20 @@ pub(crate) async fn run(
         }
         TimersCommand::Create(args) => {
             let request = Request::post("/v1/timers")
-                .body(body(args))
+                .body(body(Some(&args.session), Some(&args.text), &args.rule))
                 .key(OsEntropy.random_id().simple().to_string());
+            output::object(format, &client.ask(request).await?)
+        }
+        TimersCommand::Set(args) => {
+            let request = Request::new(Method::PATCH, format!("/v1/timers/{}", args.id))
+                .body(body(None, args.text.as_ref(), &args.rule));
+            output::object(format, &client.ask(request).await?)
+        }
+        TimersCommand::Fire { id } => {
+            // With the number of the occurrence a repeat of the request fires nothing.
+            let timer = client.ask(Request::get(format!("/v1/timers/{id}"))).await?;
+            let n = timer["occurrences"].as_i64().map(|had| had + 1);
+            let request = Request::post(format!("/v1/timers/{id}/fire")).body(json!({ "n": n }));
             output::object(format, &client.ask(request).await?)
         }
         TimersCommand::Pause { id } => act(&client, format, id, "pause").await,
@@ -76,10 +88,10 @@ async fn act(client: &Client, format: Format, id: &str, verb: &str) -> Result<()
 }
 
 /// The body for the requested timer; the server decides what is not given.
-fn body(args: &NewTimerArgs) -> Value {
+fn body(session: Option<&String>, text: Option<&String>, args: &RuleArgs) -> Value {
     let texts = [
-        ("session_id", Some(&args.session)),
-        ("input", Some(&args.text)),
+        ("session_id", session),
+        ("input", text),
         ("at", args.at.as_ref()),
         ("after", args.after.as_ref()),
         ("every", args.every.as_ref()),

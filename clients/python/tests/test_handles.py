@@ -136,6 +136,32 @@ def test_a_timer_sends_and_starts_runs(dev: Dev) -> None:
         assert fired[0].send_id and client.send(fired[0].send_id).wait("30s").text == "hello"
 
 
+def test_a_timer_is_changed_and_fired_by_hand(dev: Dev) -> None:
+    with m.Client(dev.url) as client:
+        session = client.session()
+        hourly = client.timer(every="1h").send(session, "hello")
+        assert hourly.change({"every": "2h", "input": "good evening", "max_occurrences": 3}).every == "2h"
+        assert len(hourly.next) == 3
+        hourly.fire()
+        until = time.monotonic() + 30
+        while not (fired := list(hourly.occurrences())):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert fired[0].manual
+        assert fired[0].send_id and client.send(fired[0].send_id).wait("30s").text == "good evening"
+        assert len(hourly.get().next) == 2
+
+
+def test_a_token_is_for_one_session(dev: Dev) -> None:
+    with m.Client(dev.url) as client:
+        session, other = client.session(), client.session()
+        token = session.token(["read", "use"], "1m")
+        with m.Client(dev.url, key=token) as page:
+            assert page.session(id=session.id).send_and_wait("hello").text == "hello"
+            with pytest.raises(m.NotFound):
+                page.session(id=other.open()).send_and_wait("hello")
+
+
 def test_answers_are_of_their_type(dev: Dev) -> None:
     with m.Client(dev.url) as client:
         answer = client.session().send_and_wait("plan", output=Plan)

@@ -1240,6 +1240,28 @@ impl Api {
             .await
     }
 
+    /// Changes what a timer says and when it is due.
+    pub async fn change_timer(
+        &self,
+        id: &str,
+        body: &types::TimerChangeBody,
+    ) -> Result<types::TimerView, Error> {
+        self.caller
+            .read(&Call::new(Method::PATCH, format!("/v1/timers/{}", segment(id))).json(body))
+            .await
+    }
+
+    /// Fires a timer's next occurrence now.
+    pub async fn fire_timer(
+        &self,
+        id: &str,
+        body: &types::FireTimerBody,
+    ) -> Result<types::TimerView, Error> {
+        self.caller
+            .read(&Call::new(Method::POST, format!("/v1/timers/{}/fire", segment(id))).json(body))
+            .await
+    }
+
     /// A timer's occurrences with their outcomes, newest first.
     pub fn list_occurrences(
         &self,
@@ -1288,6 +1310,16 @@ impl Api {
                     .json(body)
                     .key(key),
             )
+            .await
+    }
+
+    /// Makes a token with which a page of a browser uses one session for a while.
+    pub async fn create_token(
+        &self,
+        body: &types::NewTokenBody,
+    ) -> Result<types::SessionToken, Error> {
+        self.caller
+            .read(&Call::new(Method::POST, "/v1/tokens").json(body))
             .await
     }
 

@@ -12,10 +12,11 @@ use crate::events::SendStream;
 use crate::pages::Pages;
 use crate::question::Question;
 use crate::send::{SendBuilder, text_of};
+use crate::span::Span;
 use crate::tool::Tool;
 use crate::types::{
     AcceptedSend, Agent, AgentSpec, DeclaredTool, Entry, ForkBody, Input, NewSessionBody,
-    SendAnywhereBody, SendBody, SendSession, SessionView,
+    NewTokenBody, Scope, SendAnywhereBody, SendBody, SendSession, SessionView,
 };
 
 /// A conversation. It is made with its first send, unless it has an id. Clones are the same session.
@@ -192,6 +193,16 @@ impl Session {
     /// What persons are asked by it and by the sessions below it.
     pub async fn questions(&self) -> Result<Vec<Question>, Error> {
         self.client.questions_of(&self.open().await?).await
+    }
+
+    /// A token with which a page uses this session, and nothing else, for a while. Each call makes another one.
+    pub async fn token(&self, scopes: &[Scope], ttl: Option<Span>) -> Result<String, Error> {
+        let body = NewTokenBody {
+            session_id: self.open().await?,
+            scopes: Some(scopes.to_vec()),
+            ttl,
+        };
+        Ok(self.client.api().create_token(&body).await?.token)
     }
 
     /// Deletes it with everything below it.

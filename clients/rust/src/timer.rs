@@ -9,7 +9,10 @@ use crate::flow::Workflow;
 use crate::pages::Pages;
 use crate::session::Session;
 use crate::span::Span;
-use crate::types::{CatchUp, Input, OccurrenceView, RunBody, SendOptions, TimerBody, TimerView};
+use crate::types::{
+    CatchUp, FireTimerBody, Input, OccurrenceView, RunBody, SendOptions, TimerBody,
+    TimerChangeBody, TimerView,
+};
 
 /// A schedule that does nothing yet.
 #[derive(Debug)]
@@ -133,6 +136,19 @@ impl TimerHandle {
     /// Goes on with the next occurrence.
     pub async fn resume(&self) -> Result<TimerView, Error> {
         self.client.api().resume_timer(&self.id).await
+    }
+
+    /// Changes what it says and when it is due; what is absent stays as it is.
+    pub async fn change(&self, change: &TimerChangeBody) -> Result<TimerView, Error> {
+        self.client.api().change_timer(&self.id, change).await
+    }
+
+    /// Fires its next occurrence now, once, however often the request has to be made. The schedule of a timer that recurs
+    /// goes on as it was.
+    pub async fn fire(&self) -> Result<TimerView, Error> {
+        let n = self.get().await?.occurrences + 1;
+        let body = FireTimerBody { n };
+        self.client.api().fire_timer(&self.id, &body).await
     }
 
     /// Ends it; it can still be read.

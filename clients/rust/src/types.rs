@@ -915,6 +915,10 @@ pub struct Binding {
     /// The memory namespace, with all below it; sessions whose agents use another namespace are outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// Sessions: no others exist, none can be created, and no agent can be named for them. Memories are out of reach unless
+    /// there is a namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<Vec<String>>,
 }
 
 /// A blob as rows and messages name it.
@@ -1574,6 +1578,14 @@ pub struct FileText {
     /// See its type.
     #[serde(rename = "type")]
     pub type_: FileTextType,
+}
+
+/// Which occurrence to fire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct FireTimerBody {
+    /// Its number: one more than the timer's `occurrences`. If the timer has had it, nothing is fired, so that a request may
+    /// be repeated.
+    pub n: i64,
 }
 
 /// A text that replaces a range of messages.
@@ -2732,6 +2744,19 @@ pub struct NewTenantBody {
     pub weight: Option<u32>,
 }
 
+/// A token to make.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct NewTokenBody {
+    /// What it allows, of `read`, `use` and `answer`, and no more than the key that makes it; `read` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Vec<Scope>>,
+    /// The only session that it reaches.
+    pub session_id: String,
+    /// How long it is accepted; `1h` if absent, at most `24h`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Span>,
+}
+
 /// A webhook to create.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct NewWebhookBody {
@@ -2960,12 +2985,14 @@ pub struct NotesSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OccurrenceView {
-    /// When it was due.
+    /// When it was due, or when someone asked for it before.
     pub due_at: String,
     /// Its outcome.
     pub fate: Fate,
     /// When, by the database's clock.
     pub fired_at: String,
+    /// Whether someone asked for it before it was due.
+    pub manual: bool,
     /// Its number, counted from 1.
     pub n: i64,
     /// The run that it started.
@@ -4531,6 +4558,23 @@ impl std::fmt::Display for SessionStatus {
     }
 }
 
+/// A token for one session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SessionToken {
+    /// From when on it is refused.
+    pub expires_at: String,
+    /// What it allows.
+    pub scopes: Vec<Scope>,
+    /// The only session that it reaches.
+    pub session_id: String,
+    /// What to send as `Authorization: Bearer …`. It is stored nowhere.
+    pub token: String,
+    /// Members that this release does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
 /// The cost of a session, as far as its sends are still stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -5111,6 +5155,45 @@ pub struct TimerBody {
     /// Nothing is due after this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
+}
+
+/// Changes of a timer; absent members stay as they are. A new schedule is given whole and counts from now; the same
+/// schedule once more changes nothing, except for `after` alone, which begins anew.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct TimerChangeBody {
+    /// How long from now: once, or with `every` the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Option<Span>>,
+    /// When it is due: once, or with `every` the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Option<String>>,
+    /// What to do with missed occurrences.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catch_up: Option<Option<CatchUp>>,
+    /// A cron expression: five fields starting with minutes, or six with seconds first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cron: Option<Option<String>>,
+    /// A fixed rate, at least `1s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every: Option<Option<Span>>,
+    /// See its type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Input>,
+    /// Each occurrence is delayed by less than this; at most `1d`; null: not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Option<Span>>,
+    /// Maximum number of occurrences, those that it had included; null: as many as there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_occurrences: Option<Option<u32>>,
+    /// What happens to an occurrence while the previous one's send has not started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_busy: Option<Option<Merge>>,
+    /// The calendar's time zone, such as `Europe/Berlin`; `UTC` when absent. Only with `cron`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<Option<String>>,
+    /// Nothing is due after this; null: for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Option<String>>,
 }
 
 /// The parameters of a timer's runs; they are validated when the timer is created.
@@ -5711,7 +5794,7 @@ pub struct WebhookDelivery {
     pub settled_at: Option<String>,
     /// The status of the delivery.
     pub status: DeliveryStatus,
-    /// The send or the run that it is about.
+    /// The send, the run or the timer that it is about.
     pub subject: String,
     /// When the event happened.
     pub timestamp: String,

@@ -42,7 +42,8 @@ pub struct WebhookEvent {
     pub event: String,
     /// When it happened, as RFC 3339 has it.
     pub timestamp: String,
-    /// A [`SendView`](crate::types::SendView) for `send.…`, a [`RunView`](crate::types::RunView) for `run.…`.
+    /// A [`SendView`](crate::types::SendView) for `send.…`, a [`RunView`](crate::types::RunView) for `run.…`, a
+    /// [`TimerView`](crate::types::TimerView) for `timer.…`.
     pub data: Value,
 }
 

@@ -17,7 +17,9 @@ const HEADER = "// Made by scripts/generate.mjs from docs/openapi.json. Do not e
 
 /** POSTs without an idempotency key that may be made twice: a repetition finds what the first one did. */
 const REPEATABLE = new Set([
-  "abortSession", "amendNode", "cancelNode", "cancelRun", "cancelSend", "createBlob", "eraseTenant", "pauseAgent",
+  "abortSession", "amendNode", "cancelNode", "cancelRun", "cancelSend", "createBlob",
+  "createToken", "eraseTenant",
+  "fireTimer", "pauseAgent",
   "pausePool", "pauseProvider", "pauseTenant", "pauseTimer", "pauseTool", "postToolResults", "previewAgent",
   "previewSessionContext", "pruneSession", "redeliverWebhook", "resumeAgent", "resumePool", "resumeProvider",
   "resumeSession", "resumeTenant", "resumeTimer", "resumeTool", "validateWorkflow",

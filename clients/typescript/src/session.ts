@@ -92,6 +92,12 @@ export class Session {
     return data.filter((call) => call.waiting_on === "human").map((call) => new Question(this.context, call));
   }
 
+  /** A token with which a page uses this session, and nothing else, for a while. Each call makes another one. */
+  async token(options: Omit<Schemas["NewTokenBody"], "session_id"> = {}): Promise<string> {
+    const { token } = await this.context.api.createToken({ body: { session_id: await this.open(), ...options } });
+    return token;
+  }
+
   /** Deletes it and everything below it. */
   async delete(): Promise<void> { await this.context.api.deleteSession({ id: await this.open() }); }
 

@@ -58,6 +58,18 @@ export class Timer {
   get(): Promise<Schemas["TimerView"]> { return this.#seen(this.context.api.getTimer({ id: this.id })); }
   pause(): Promise<Schemas["TimerView"]> { return this.#seen(this.context.api.pauseTimer({ id: this.id })); }
   resume(): Promise<Schemas["TimerView"]> { return this.#seen(this.context.api.resumeTimer({ id: this.id })); }
+  /** Changes what it says and when it is due; what is absent stays as it is. */
+  change(change: Schemas["TimerChangeBody"]): Promise<Schemas["TimerView"]> {
+    return this.#seen(this.context.api.changeTimer({ id: this.id, body: change }));
+  }
+  /**
+   * Fires its next occurrence now, once, however often the request has to be made. The schedule of a timer that recurs goes on
+   * as it was.
+   */
+  async fire(): Promise<Schemas["TimerView"]> {
+    const { occurrences } = await this.get();
+    return this.#seen(this.context.api.fireTimer({ id: this.id, body: { n: occurrences + 1 } }));
+  }
   cancel(): Promise<Schemas["TimerView"]> { return this.#seen(this.context.api.cancelTimer({ id: this.id })); }
 
   /** What became of each time that it was due: with the `send_id` or `run_id`. */

@@ -8,6 +8,7 @@ import { milliseconds, type Duration } from "./time.js";
 export type WebhookEvent = { id: string; timestamp: string } & (
   | { type: "send.completed" | "send.failed" | "send.cancelled" | "send.waiting"; data: Schemas["SendView"] }
   | { type: "run.completed" | "run.failed" | "run.cancelled"; data: Schemas["RunView"] }
+  | { type: "timer.dead"; data: Schemas["TimerView"] }
 );
 
 export interface VerifyOptions {

@@ -338,6 +338,25 @@ test("timers send and start runs", async () => {
   assert.equal((await daily.cancel()).status, "cancelled");
 });
 
+test("timers are changed and fired by hand", async () => {
+  const timer = await client.timer({ every: "1h" }).send(client.session(), "hello");
+  assert.equal((await timer.change({ every: "2h", max_occurrences: 3 })).every, "2h");
+  await timer.fire();
+  const [occurrence] = await until(async () => {
+    const some = await timer.occurrences().first(1);
+    return some.length > 0 && some;
+  });
+  assert.equal(occurrence!.manual, true);
+  assert.equal((await timer.get()).next.length, 2);
+});
+
+test("a token is for one session", async () => {
+  const [mine, other] = [client.session(), client.session()];
+  const page = new Client({ url: server.url, key: await mine.token({ scopes: ["read", "use"], ttl: "1m" }) });
+  assert.equal((await page.session({ id: await mine.open() }).sendAndWait("hello")).text, "hello");
+  await assert.rejects(page.session({ id: await other.open() }).sendAndWait("hello"), NotFound);
+});
+
 test("a webhook of the server verifies", async () => {
   let told: (event: webhooks.WebhookEvent) => void;
   const event = new Promise<webhooks.WebhookEvent>((resolve) => (told = resolve));

@@ -8,6 +8,7 @@ mod operations;
 mod rate;
 pub(crate) mod reach;
 mod scopes;
+mod tokens;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -35,6 +36,7 @@ pub use self::issuers::{Identity, Refused, Verifier};
 use self::keys::Keys;
 use self::rate::{Payer, Rate, Rates};
 pub(crate) use self::scopes::Needs;
+pub(crate) use self::tokens::Grant;
 use super::openai;
 use super::problem::Problem;
 
@@ -102,10 +104,12 @@ pub(crate) struct Caller {
     operates: bool,
     /// Its key, which has to stay valid while a response is streamed.
     key: Option<Arc<KeyRecord>>,
+    /// What its token reaches, if it sent one that was made with a key.
+    granted: Option<Arc<Binding>>,
     /// The fingerprint of the key's binding, if any, which separates idempotency keys. It is cached
     /// because a batch needs it for each item.
     fingerprint: OnceLock<String>,
-    /// The subject and the expiry of an issuer's token, if it sent one.
+    /// The subject and the expiry of its token, if it sent one.
     subject: Option<(Arc<str>, Timestamp)>,
     /// The request limits that this request counts towards.
     pub(crate) quotas: Vec<Quota>,
@@ -153,10 +157,16 @@ impl Caller {
         self.key.as_ref().map(|key| key.id)
     }
 
-    /// What its key is bound to: the part of its tenant that it can access, or none for the whole
+    /// What its key or token is bound to: the part of its tenant that it can access, or none for the whole
     /// tenant.
     pub(crate) fn binding(&self) -> Option<&Binding> {
-        self.key.as_ref()?.binding.as_ref()
+        let of_key = || self.key.as_ref()?.binding.as_ref();
+        self.granted.as_deref().or_else(of_key)
+    }
+
+    /// Whether it sent a token that was made with a key.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.granted.is_some()
     }
 
     /// Its key, if that has a limit on open sends.
@@ -205,6 +215,7 @@ impl Caller {
             scopes: Scopes::all(),
             operates: true,
             key: None,
+            granted: None,
             fingerprint: OnceLock::new(),
             subject: None,
             quotas: Vec::new(),
@@ -328,6 +339,11 @@ impl Gatekeeper {
         let needs = Needs::of(method, route);
         let mut caller = self.identify(app, needs, route, headers).await?;
         needs.check(&caller)?;
+        // What such a token begins must not go on for longer than it is accepted.
+        if caller.is_granted() && *method != Method::GET && route.starts_with("/v1/timers") {
+            let detail = "a token changes no timers, which would outlive it";
+            return Err(Error::new(Code::AuthForbidden, detail));
+        }
         if let Some(text) = headers.get(&TENANT) {
             let tenant = text.to_str().ok().and_then(|text| text.parse().ok());
             caller.tenant = self.other_tenant(app, &caller, tenant).await?;
@@ -378,6 +394,9 @@ impl Gatekeeper {
         {
             return Ok(Caller::operator(TenantId::DEFAULT));
         }
+        if let Some(grant) = Grant::open(&app.outside.webhooks, text) {
+            return self.granted(app, grant?).await;
+        }
         if let Access::Keys {
             issuers: Some(issuers),
             ..
@@ -410,8 +429,39 @@ impl Gatekeeper {
             operates: record.operates(),
             scopes: record.scopes.clone(),
             key: Some(record),
+            granted: None,
             fingerprint: OnceLock::new(),
             subject: None,
+            quotas: Vec::new(),
+        })
+    }
+
+    /// The caller that a token stands for that was made with a key. It has the limits of that key.
+    async fn granted(&self, app: &App, grant: Grant) -> Result<Caller, Error> {
+        let now = app.database_time().await;
+        if now >= grant.expires_at {
+            return Err(tokens::refused());
+        }
+        let key = if let Some(id) = grant.key {
+            let found = self.keys.find(app, id).await?;
+            let is_live = |key: &Arc<KeyRecord>| key.is_live(now) && key.tenant == grant.tenant;
+            Some(found.filter(is_live).ok_or_else(tokens::refused)?)
+        } else {
+            // Other tokens die with a key, which dies with its tenant.
+            let tenant = app.store.get_tenant(grant.tenant).await?;
+            if tenant.is_none_or(|tenant| tenant.erasing_at.is_some()) {
+                return Err(tokens::refused());
+            }
+            None
+        };
+        Ok(Caller {
+            tenant: grant.tenant,
+            operates: false,
+            scopes: grant.scopes,
+            key,
+            granted: Some(Arc::new(grant.binding)),
+            fingerprint: OnceLock::new(),
+            subject: Some((grant.by.into(), grant.expires_at)),
             quotas: Vec::new(),
         })
     }
@@ -431,6 +481,7 @@ impl Gatekeeper {
             operates: false,
             scopes: Scopes(scopes),
             key: None,
+            granted: None,
             fingerprint: OnceLock::new(),
             subject: Some((identity.subject.into(), identity.expires_at)),
             quotas: Vec::new(),

@@ -19,8 +19,8 @@ use futures::{FutureExt, StreamExt};
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::store::IdempotencyKey;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -358,6 +358,15 @@ pub(crate) trait JsonBody: DeserializeOwned + Send {
     fn checked(self, checks: &mut Checks) -> Self::Checked;
 }
 
+/// Deserializes a member that is present, whether null or not.
+pub(crate) fn given<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
+}
+
 /// A complete JSON body, parsed and checked. All faults are reported at once. While it is held, its
 /// bytes count towards the limit on all bodies.
 #[derive(Debug)]
@@ -473,7 +482,7 @@ mod tests {
         std::sync::Mutex::new(None);
 
     impl<'de> Deserialize<'de> for Patient {
-        fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
             serde::de::IgnoredAny::deserialize(from)?;
             let done = DONE.lock().expect("nobody panics under it").take();
             let done = done.expect("one test reads one");

@@ -48,6 +48,7 @@ mod skills;
 mod sse;
 mod tenants;
 mod timers;
+mod tokens;
 mod usage;
 mod validate;
 mod waiting;

@@ -18,7 +18,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::tenant::{Binding, Narrowed};
 use mainspring_shared::time::Timestamp;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -28,7 +28,7 @@ use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use crate::access::{Caller, refuse_held};
 use crate::extract::{
-    Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor, parameter, text,
+    Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor, given, parameter, text,
 };
 use crate::openapi::form;
 use crate::router::Api;
@@ -144,15 +144,6 @@ pub(super) struct MemoryChangeBody {
     #[schema(value_type = Option<String>, format = DateTime)]
     #[expect(clippy::option_option, reason = "null is not the same as absent")]
     expires_at: Option<Option<Timestamp>>,
-}
-
-/// Deserializes a member that is present, whether null or not.
-fn given<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    T::deserialize(deserializer).map(Some)
 }
 
 impl JsonBody for MemoryChangeBody {

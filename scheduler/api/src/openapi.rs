@@ -60,7 +60,7 @@ pub(super) async fn show() -> Result<Response, Problem> {
 }
 
 /// The tags of operations: the first segment of the path, and a description.
-const TAGS: [(&str, &str); 21] = [
+const TAGS: [(&str, &str); 22] = [
     (
         "agents",
         "Agents that are published under names, in versions.",
@@ -80,6 +80,7 @@ const TAGS: [(&str, &str); 21] = [
     ("memories", "What agents remember across sessions."),
     ("blobs", "Content stored by its SHA-256."),
     ("keys", "API keys of a tenant."),
+    ("tokens", "Tokens for pages of browsers."),
     ("provider-keys", "Tenants' own keys for model providers."),
     ("secrets", "Secrets of a tenant, for its HTTP tools."),
     ("tenants", "Tenants, for operators."),
@@ -122,6 +123,8 @@ const LINKS: [(&str, &[&str]); 5] = [
             "getTimer",
             "pauseTimer",
             "resumeTimer",
+            "fireTimer",
+            "changeTimer",
             "listOccurrences",
             "cancelTimer",
         ],
@@ -179,7 +182,7 @@ fn document() -> Value {
     document["paths"] = Value::Object(paths);
     document["components"]["securitySchemes"] = json!({ "key": {
         "type": "http", "scheme": "bearer",
-        "description": "An API key, `msk_…`. A server without keys takes requests without one.",
+        "description": "An API key, `msk_…`, or a token for one session, `mst_…`. A server without keys takes requests without one.",
     } });
     document["security"] = json!([{ "key": [] }, {}]);
     document["info"]["version"] = json!(env!("CARGO_PKG_VERSION"));

@@ -20,8 +20,8 @@ use crate::run::RenderMetrics;
 use crate::{
     a2a, ag_ui, again, agents, batch, below, blobs, calls, claims, context, copies, deliver,
     events, exports, gate, health, mcp, memories, messages, openai, openapi, operations, pauses,
-    problem, provider_keys, prune, runs, secrets, sends, sessions, skills, tenants, timers, usage,
-    waiting, webhooks, workflows,
+    problem, provider_keys, prune, runs, secrets, sends, sessions, skills, tenants, timers, tokens,
+    usage, waiting, webhooks, workflows,
 };
 
 /// The scheduler, and the limits of requests in flight. Derefs to the scheduler.
@@ -127,6 +127,7 @@ pub(crate) fn paths() -> OpenApiRouter<Arc<Api>> {
         .merge(sends::routes())
         .merge(again::routes())
         .merge(below::routes())
+        .merge(tokens::routes())
         .merge(events::routes())
         .merge(blobs::routes())
         .merge(calls::routes())

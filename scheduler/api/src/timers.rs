@@ -14,11 +14,14 @@ use mainspring_scheduler::error::Error;
 use mainspring_scheduler::services::agents::Resolver;
 use mainspring_scheduler::services::blobs;
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{SessionId, TenantId, TimerId};
+use mainspring_shared::id::{SessionId, SessionKey, TenantId, TimerId};
 use mainspring_shared::store::{
-    ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, ListOccurrences, ListTimers, TimerChange,
+    ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, ListOccurrences, ListTimers, RefuseTimer,
 };
-use mainspring_shared::timer::{Occurrence, OccurrenceView, TimerRecord, TimerStatus, TimerView};
+use mainspring_shared::timer::{
+    Merge, Occurrence, OccurrenceView, TimerChange, TimerRecord, TimerStatus, TimerTarget,
+    TimerView,
+};
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -33,6 +36,8 @@ use crate::openapi::form;
 use crate::router::Api;
 
 pub(super) use batch::{ResultsShape as TimerResultsShape, TimerBatchBody, Timers};
+use body::{FireTimerBody, TimerChangeBody};
+
 pub(super) use body::TimerBody;
 
 const ROUTE: &str = "POST /v1/timers";
@@ -61,9 +66,10 @@ pub(crate) fn not_found() -> Error {
 pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
-        .routes(routes!(show, cancel))
+        .routes(routes!(show, amend, cancel))
         .routes(routes!(pause))
         .routes(routes!(resume))
+        .routes(routes!(fire))
         .routes(routes!(occurrences))
 }
 
@@ -290,6 +296,71 @@ pub(super) async fn resume(
     change(&app, path, TimerChange::Resume).await
 }
 
+/// Fires a timer's next occurrence now
+///
+/// A timer that is due once has fired with it. The schedule of one that recurs goes on as it was, and this is one more
+/// occurrence; one that is late or waits for its jitter or a retry is fired itself. It is delivered as any other: it is merged if
+/// the last send has not started, and tried again if it is refused.
+#[utoipa::path(
+    post,
+    path = "/v1/timers/{id}/fire",
+    operation_id = "fireTimer",
+    request_body = FireTimerBody,
+    responses((status = 200, body = TimerView))
+)]
+pub(super) async fn fire(
+    State(app): State<Arc<Api>>,
+    TimerPath(tenant, id): TimerPath,
+    _: Query<NoQuery>,
+    json: Json<FireTimerBody>,
+) -> Result<Response, Problem> {
+    let next = read(&app, tenant, id).await?.state.next_n;
+    let n = json.value.filter(|n| *n <= next).ok_or_else(|| {
+        let why = format!("must be the number of an occurrence; the timer's next one is {next}");
+        Error::invalid("/n", why)
+    })?;
+    change(&app, TimerPath(tenant, id), TimerChange::Fire { n }).await
+}
+
+/// Changes what a timer says and when it is due
+///
+/// Its occurrences are counted on. A paused timer stays paused, and a dead one dead until it is resumed.
+#[utoipa::path(
+    patch,
+    path = "/v1/timers/{id}",
+    operation_id = "changeTimer",
+    request_body = TimerChangeBody,
+    responses((status = 200, body = TimerView))
+)]
+pub(super) async fn amend(
+    State(app): State<Arc<Api>>,
+    TimerPath(tenant, id): TimerPath,
+    _: Query<NoQuery>,
+    json: Json<TimerChangeBody>,
+) -> Result<Response, Problem> {
+    let mut amendment = json.value;
+    match read(&app, tenant, id).await?.target {
+        TimerTarget::Send { session, .. } => {
+            if let Some(input) = &mut amendment.input {
+                let to = SessionKey { tenant, session };
+                blobs::prepare_said(&app, to, id, input, "/input").await?;
+            }
+        }
+        TimerTarget::Run { .. } => {
+            let mut checks = Checks::new();
+            if amendment.input.is_some() {
+                checks.refuse("/input", "is not allowed for a timer that starts runs");
+            }
+            if amendment.on_busy == Some(Merge::Coalesce) {
+                checks.refuse("/on_busy", "must be enqueue for a timer that starts runs");
+            }
+            checks.finish()?;
+        }
+    }
+    let path = TimerPath(tenant, id);
+    change(&app, path, TimerChange::Amend(Box::new(amendment))).await
+}
+
 async fn change(
     app: &App,
     TimerPath(tenant, id): TimerPath,
@@ -312,6 +383,7 @@ async fn change(
             let detail = format!("the timer is {status}");
             Err(Error::new(Code::TimerNotArmed, detail).into())
         }
+        ChangeTimerOutcome::Refused(fault) => Err(Error::from(RefuseTimer::Schedule(fault)).into()),
         ChangeTimerOutcome::NotFound => Err(not_found().into()),
     }
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use mainspring_shared::blob::{BlobHash, SWEEP_GRACE};
 use mainspring_shared::id::{BootId, TenantId};
 use mainspring_shared::store::{
-    self, ChangeTimer, ListRuns, ListSessions, ListTimers, ROWS_ERASED_AT_ONCE, TimerChange,
+    self, ChangeTimer, ListRuns, ListSessions, ListTimers, ROWS_ERASED_AT_ONCE,
 };
-use mainspring_shared::timer::TimerStatus;
+use mainspring_shared::timer::{TimerChange, TimerStatus};
 use mainspring_shared::workflow::run::{RunAsk, RunStatus};
 
 use super::{Health, causes, jittered, pause};

@@ -3,7 +3,7 @@
 
 use mainspring_shared::blob::{self, BlobHash, BlobOwner, of_message};
 use mainspring_shared::error::{Class, Code, Coded as _};
-use mainspring_shared::id::{SessionKey, TenantId};
+use mainspring_shared::id::{SessionKey, TenantId, TimerId};
 use mainspring_shared::message::{ContentPart, Message};
 use mainspring_shared::store::{AcceptSend, NewTimer};
 use mainspring_shared::timer::TimerTarget;
@@ -32,11 +32,25 @@ pub async fn prepare_timer(app: &App, timer: &mut NewTimer, at: &str) -> Result<
     let TimerTarget::Send { session, input, .. } = &mut timer.target else {
         return Ok(());
     };
-    let at = format!("{at}/input");
-    prepare_parts(app, timer.tenant, (*session).into(), input, &at).await?;
+    let key = SessionKey {
+        tenant: timer.tenant,
+        session: *session,
+    };
+    prepare_said(app, key, timer.id, input, &format!("{at}/input")).await
+}
+
+/// Prepares what an existing or a new timer says to a session.
+pub async fn prepare_said(
+    app: &App,
+    to: SessionKey,
+    timer: TimerId,
+    input: &mut [ContentPart],
+    at: &str,
+) -> Result<(), Error> {
+    prepare_parts(app, to.tenant, to.session.into(), input, at).await?;
     let named = input.iter().filter_map(ContentPart::blob).collect();
-    let owner = BlobOwner::Timer(timer.id);
-    app.outside.blobs.hold(timer.tenant, owner, named).await?;
+    let owner = BlobOwner::Timer(timer);
+    app.outside.blobs.hold(to.tenant, owner, named).await?;
     Ok(())
 }
 

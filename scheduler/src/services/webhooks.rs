@@ -6,12 +6,15 @@ use std::sync::Arc;
 use mainspring_runtime::Sealer;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{RunId, RunKey, SendId, TenantId, WebhookId};
+use mainspring_shared::id::{RunKey, TenantId, WebhookId};
 use mainspring_shared::provider_key;
 use mainspring_shared::send::SendView;
 use mainspring_shared::store;
+use mainspring_shared::timer::TimerView;
 use mainspring_shared::tool::secret;
-use mainspring_shared::webhook::{DeliveryRecord, Poster, SigningKey, WebhookRecord, seal_context};
+use mainspring_shared::webhook::{
+    DeliveryRecord, Poster, SigningKey, Subject, WebhookRecord, seal_context,
+};
 use mainspring_shared::workflow::view::RunView;
 use serde::Serialize;
 use serde_json::Value;
@@ -150,7 +153,7 @@ struct Message<'m> {
     data: Value,
 }
 
-/// The body of a delivery: the send or the run as the API shows it now, along with its trace. None
+/// The body of a delivery: the send, the run or the timer as the API shows it now, along with its trace. None
 /// if it is gone.
 pub(crate) async fn body(
     app: &App,
@@ -158,22 +161,28 @@ pub(crate) async fn body(
 ) -> Result<Option<(Vec<u8>, Option<String>)>, store::Error> {
     let tenant = delivery.tenant;
     let mut traceparent = None;
-    let data = if delivery.event_type.starts_with("run.") {
-        let run = RunId(delivery.resource);
-        let found = app.store.get_runs(vec![RunKey { tenant, run }]).await?;
-        let mut record = found.into_iter().next().flatten();
-        if let Some(record) = &mut record {
-            traceparent = record.options.traceparent.take();
+    let data = match delivery.subject() {
+        Subject::Run(run) => {
+            let found = app.store.get_runs(vec![RunKey { tenant, run }]).await?;
+            let mut record = found.into_iter().next().flatten();
+            if let Some(record) = &mut record {
+                traceparent = record.options.traceparent.take();
+            }
+            record.map(|record| serde_json::to_value(RunView::from(record)))
         }
-        record.map(|record| serde_json::to_value(RunView::from(record)))
-    } else {
-        let id = SendId(delivery.resource);
-        let found = app.store.get_sends(vec![(tenant, id)]).await?;
-        let mut record = found.into_iter().next().flatten();
-        if let Some(record) = &mut record {
-            traceparent = record.options.traceparent.take();
+        Subject::Send(id) => {
+            let found = app.store.get_sends(vec![(tenant, id)]).await?;
+            let mut record = found.into_iter().next().flatten();
+            if let Some(record) = &mut record {
+                traceparent = record.options.traceparent.take();
+            }
+            record.map(|record| serde_json::to_value(SendView::from(record)))
         }
-        record.map(|record| serde_json::to_value(SendView::from(record)))
+        Subject::Timer(id) => {
+            let found = app.store.get_timers(vec![(tenant, id)]).await?;
+            let record = found.into_iter().next().flatten();
+            record.map(|record| serde_json::to_value(TimerView::from(record)))
+        }
     };
     let Some(Ok(data)) = data else {
         return Ok(None);

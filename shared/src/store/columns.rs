@@ -42,7 +42,7 @@ const LISTS: [(&str, &str); 14] = [
         "seq, send_id, role, content, tool_calls, tool_call_id, name, failed, round, \
          asked_at_seq, epoch, created_at",
     ),
-    ("occurrence", "n, due_at, fate, send_id, fired_at"),
+    ("occurrence", "n, due_at, fate, send_id, fired_at, manual"),
     ("projection", "from_seq, to_seq, send_id, version, digest"),
     (
         "run",
@@ -125,7 +125,10 @@ mod tests {
             "SELECT x.tenant, x.n, x.send_id, x.kind, x.epoch, x.boot, x.at, x.refs FROM steps x \
              WHERE refs = '{}'"
         );
-        assert_eq!(expand("{occurrence}"), "n, due_at, fate, send_id, fired_at");
+        assert_eq!(
+            expand("{occurrence}"),
+            "n, due_at, fate, send_id, fired_at, manual"
+        );
     }
 
     #[test]

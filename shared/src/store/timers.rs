@@ -10,7 +10,8 @@ use crate::id::BootId;
 use crate::id::{RunId, RunKey, SendId, SessionId, SessionKey, TenantId, TimerId};
 use crate::time::Timestamp;
 use crate::timer::{
-    Fate, FiredBy, Occurrence, Refusal, Step, TimerRecord, TimerRule, TimerStatus, TimerTarget,
+    ChangeRefused, Fate, FiredBy, Occurrence, Refusal, Step, TimerChange, TimerRecord, TimerRule,
+    TimerStatus, TimerTarget,
 };
 use async_trait::async_trait;
 use std::time::Duration;
@@ -24,7 +25,7 @@ pub trait Timers: Send + Sync {
         items: Vec<(NewTimer, Option<IdempotencyKey>)>,
     ) -> Result<Vec<CreateTimerOutcome>>;
 
-    /// Pauses, resumes and cancels timers. Asking for the state that a timer already has is not an error.
+    /// Changes timers. Asking for the state that a timer already has is not an error.
     async fn change_timers(&self, items: Vec<ChangeTimer>) -> Result<Vec<ChangeTimerOutcome>>;
 
     /// Fires due timers, oldest first, at most `limit`. Their occurrences, the sends for these and
@@ -120,30 +121,8 @@ pub enum RefuseTimer {
     Schedule(crate::timer::ScheduleFault),
 }
 
-/// A change requested for a timer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimerChange {
-    /// Pause it.
-    Pause,
-    /// Resume it.
-    Resume,
-    /// Cancel it.
-    Cancel,
-}
-
-impl TimerChange {
-    /// The corresponding event.
-    pub fn event(self) -> crate::timer::Event {
-        match self {
-            Self::Pause => crate::timer::Event::Pause,
-            Self::Resume => crate::timer::Event::Resume,
-            Self::Cancel => crate::timer::Event::Cancel,
-        }
-    }
-}
-
 /// A timer to change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ChangeTimer {
     /// The owner.
     pub tenant: TenantId,
@@ -162,8 +141,20 @@ pub enum ChangeTimerOutcome {
     Changed(Box<TimerRecord>),
     /// Its status does not allow this.
     Illegal(Box<TimerRecord>),
+    /// It would never be due again, or the schedule is invalid.
+    Refused(crate::timer::ScheduleFault),
     /// No such timer.
     NotFound,
+}
+
+impl ChangeTimerOutcome {
+    /// The outcome for a timer whose change was refused.
+    pub fn refused(timer: TimerRecord, why: ChangeRefused) -> Self {
+        match why {
+            ChangeRefused::Illegal => Self::Illegal(Box::new(timer)),
+            ChangeRefused::Schedule(fault) => Self::Refused(fault),
+        }
+    }
 }
 
 /// A query for timers, newest first.

@@ -10,7 +10,8 @@ use crate::id::{SessionKey, TenantId, WebhookEventId, WebhookId};
 use crate::send::{SendStatus, WaitingOn};
 use crate::step::{Step, StepKind};
 use crate::time::Timestamp;
-use crate::webhook::{DeliveryRecord, Disabled, Filter, WebhookRecord, event_id};
+use crate::timer::{self, TimerRecord, TimerStatus};
+use crate::webhook::{DeliveryRecord, Disabled, EventType, Filter, WebhookRecord, event_id};
 use crate::workflow::run::RunStatus;
 
 /// Maximum number of endpoints of a tenant.
@@ -18,7 +19,7 @@ pub const WEBHOOKS_MAX: u32 = 50;
 
 /// Webhooks: endpoints, and the delivery of events to them.
 ///
-/// A step that ends a send or a run, or parks a send for someone, records an event in the same
+/// A step that ends a send or a run, parks a send for someone, or ends a timer in failure records an event in the same
 /// transaction if the tenant has endpoints, so that the event exists exactly if the step does. A
 /// fan-out turns it into deliveries, one for each endpoint that wants it, and removes it, in one transaction.
 #[async_trait]
@@ -237,13 +238,13 @@ impl ChangeWebhook {
 pub struct WebhookNews {
     /// The owner.
     pub tenant: TenantId,
-    /// The session or run of the step.
+    /// The session or run of the step; a timer.
     pub source: Uuid,
-    /// The step's number.
+    /// The step's number; that of the next occurrence.
     pub n: i64,
     /// The event's type.
     pub event_type: String,
-    /// The send or the run that it is about.
+    /// The send, the run or the timer that it is about.
     pub resource: Uuid,
     /// When the step was committed.
     pub at: Timestamp,
@@ -286,6 +287,21 @@ impl WebhookNews {
             WaitingOn::Human | WaitingOn::Tool | WaitingOn::Recovery => true,
             WaitingOn::Agent | WaitingOn::Run | WaitingOn::Timer | WaitingOn::Retry => false,
         }
+    }
+
+    /// The event of a timer's step committed at `at`, if the timer is dead after it.
+    pub fn of_firing(timer: &TimerRecord, step: &timer::Step, at: Timestamp) -> Option<Self> {
+        if step.next.status != TimerStatus::Dead {
+            return None;
+        }
+        Some(Self {
+            tenant: timer.tenant,
+            source: timer.id.0,
+            n: step.next.next_n,
+            event_type: EventType::TimerDead.as_str().to_owned(),
+            resource: timer.id.0,
+            at,
+        })
     }
 
     /// The event of an advance committed at `at`, if it makes its run final.

@@ -19,6 +19,9 @@ pub const AGENTS_MAX: usize = 100;
 /// Maximum number of metadata pairs that a key may be bound to.
 pub const PAIRS_MAX: usize = 20;
 
+/// Maximum number of sessions that a key may be bound to.
+pub const SESSIONS_MAX: usize = 100;
+
 /// What a key is bound to. Anything outside does not exist for the key, and cannot be created with it. An absent member
 /// does not restrict the key.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, utoipa::ToSchema)]
@@ -31,6 +34,11 @@ pub struct Binding {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(required = false)]
     pub metadata: BTreeMap<String, String>,
+    /// Sessions: no others exist, none can be created, and no agent can be named for them. Memories are out of reach unless
+    /// there is a namespace.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[schema(value_type = Vec<String>, required = false)]
+    pub sessions: BTreeSet<SessionId>,
     /// The memory namespace, with all below it; sessions whose agents use another namespace are outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -54,6 +62,8 @@ pub enum Outside {
     },
     /// The agent's memory namespace is another one.
     Namespace,
+    /// The session is not one of those listed.
+    Session,
     /// A newer release bound the key to something that this one cannot evaluate.
     Unknown,
 }
@@ -73,6 +83,7 @@ impl fmt::Display for Outside {
             Self::Namespace => {
                 f.write_str("the agent's memory must be in the namespace of its binding")
             }
+            Self::Session => f.write_str("the session must be one of those of its binding"),
             Self::Unknown => f.write_str(
                 "its binding was created by a newer release, which this one cannot \
                              check",
@@ -89,13 +100,13 @@ impl Binding {
 
     /// Whether a published agent is inside.
     pub fn has_agent(&self, name: &AgentName) -> bool {
-        self.agents.is_empty() || self.agents.contains(name)
+        !self.names_agents() || self.agents.contains(name)
     }
 
     /// Whether only named agents may be used: a key that could define its own agents would not be
     /// bound to any.
     pub fn names_agents(&self) -> bool {
-        !self.agents.is_empty()
+        !self.agents.is_empty() || !self.sessions.is_empty()
     }
 
     /// Adds the required metadata to that of a new session. Fails if it has other values.
@@ -121,7 +132,10 @@ impl Binding {
         if !self.extra.is_empty() {
             return Err(Outside::Unknown);
         }
-        if self.names_agents()
+        if !self.sessions.is_empty() && !self.sessions.contains(&session) {
+            return Err(Outside::Session);
+        }
+        if !self.agents.is_empty()
             && !agent
                 .reference()
                 .is_some_and(|agent| self.agents.contains(&agent.name))
@@ -162,14 +176,16 @@ impl Binding {
 
     /// Whether a memory entry in this namespace is inside.
     pub fn covers(&self, namespace: &Namespace) -> bool {
-        let within = self.namespace.as_ref();
-        within.is_none_or(|within| within.covers(namespace))
+        match &self.namespace {
+            Some(within) => within.covers(namespace),
+            None => self.sessions.is_empty(),
+        }
     }
 
     /// The part of a namespace that is inside: all of it, the key's namespace, or nothing.
     pub fn narrow(&self, asked: Option<Namespace>) -> Option<Narrowed> {
         let Some(within) = &self.namespace else {
-            return Some(Narrowed(asked));
+            return self.sessions.is_empty().then_some(Narrowed(asked));
         };
         match asked {
             Some(asked) if within.covers(&asked) => Some(Narrowed(Some(asked))),
@@ -270,6 +286,21 @@ mod tests {
             let judged = judge(&published("support", Some(elsewhere)), &inside);
             assert_eq!(judged, Err(Outside::Namespace), "{elsewhere}");
         }
+    }
+
+    #[test]
+    fn a_binding_to_sessions_holds_them_and_nothing_else() {
+        let bound = binding(&json!({"sessions": [session()]}));
+        let support = published("support", Some("user/7"));
+        assert_eq!(bound.judge(&support, &Map::new(), session()), Ok(()));
+        let other = SessionId(uuid::Uuid::from_u128(2));
+        let judged = bound.judge(&support, &Map::new(), other);
+        assert_eq!(judged, Err(Outside::Session));
+        assert!(!bound.has_agent(&"support".parse().expect("a name")));
+        assert!(!bound.covers(&"user/7".parse().expect("a namespace")));
+        assert_eq!(bound.narrow(None), None);
+        let within = binding(&json!({"sessions": [session()], "namespace": "user/7"}));
+        assert!(within.covers(&"user/7/x".parse().expect("a namespace")));
     }
 
     #[test]

@@ -20,7 +20,7 @@ impl Calendar {
     pub fn new(timer: TimerId, rule: TimerRule, created_at: Timestamp) -> Self {
         Self {
             timer,
-            course: rule.schedule.course(created_at).ok(),
+            course: rule.schedule.course(rule.since.unwrap_or(created_at)).ok(),
             rule,
             last: None,
         }
@@ -32,13 +32,21 @@ impl Calendar {
     }
 
     /// Whether the occurrence is due at an instant of the schedule after the previous one, delayed
-    /// by exactly its jitter. If a dead timer is resumed after its schedule has ended, it delivers
+    /// by exactly its jitter, unless someone asked for it or the timer had another rule then. If a dead timer is resumed after its schedule has ended, it delivers
     /// its last occurrence once more: that one is due when the timer was resumed.
     pub fn allows(&mut self, occurrence: &Occurrence) -> bool {
         let Some(course) = &self.course else {
             return true;
         };
         let n = occurrence.n;
+        let had_another = self
+            .rule
+            .amended_at
+            .is_some_and(|at| occurrence.fired_at <= at);
+        if occurrence.manual || had_another {
+            self.last = None;
+            return true;
+        }
         let instant = Timestamp(occurrence.due_at.0 - self.rule.delay(self.timer, n));
         let before = self.last.replace((n, instant, occurrence.fate));
         let before = before.filter(|(last, ..)| last + 1 == n);
@@ -74,6 +82,7 @@ mod tests {
             fate,
             send_id: None,
             fired_at: Timestamp(due_at),
+            manual: false,
         }
     }
 

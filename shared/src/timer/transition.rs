@@ -40,6 +40,11 @@ pub enum Event {
     Resume,
     /// It is cancelled.
     Cancel,
+    /// Its next occurrence is to be fired now.
+    Fire {
+        /// The number of that occurrence.
+        n: i64,
+    },
 }
 
 /// A delivery that was refused.
@@ -89,6 +94,13 @@ pub fn transition(
         (TimerStatus::Armed, Event::Due { queued, refused }) => {
             Ok(due(timer, *queued, refused.as_ref(), now))
         }
+        // A repeat of what was done: whatever it is now, this occurrence has its fate.
+        (_, Event::Fire { n }) if *n < state.next_n => Ok(only(state.clone())),
+        (TimerStatus::Armed, Event::Fire { .. }) => Ok(only(TimerState {
+            // What is to be fired before it is due has been asked for: nothing else makes it so.
+            fire_at: state.due_at.map(|due| now.min(Timestamp(due.0 - 1))),
+            ..state.clone()
+        })),
         (TimerStatus::Armed, Event::Pause) => Ok(only(TimerState {
             status: TimerStatus::Paused,
             fire_at: None,
@@ -114,7 +126,7 @@ pub fn transition(
         (TimerStatus::Done | TimerStatus::Cancelled, Event::Resume) => illegal("resume"),
         (
             TimerStatus::Paused | TimerStatus::Done | TimerStatus::Cancelled | TimerStatus::Dead,
-            Event::Due { .. },
+            Event::Due { .. } | Event::Fire { .. },
         ) => illegal("fire"),
     }
 }
@@ -144,7 +156,7 @@ fn put_off(timer: &TimerRecord, n: i64, due: Timestamp) -> Timestamp {
 /// Revives a dead timer: it continues with its next occurrence or, without one, delivers its last
 /// one once more.
 fn revive(timer: &TimerRecord, now: Timestamp) -> TimerState {
-    let course = timer.rule.schedule.course(timer.created_at).ok();
+    let course = timer.course().ok();
     let state = &timer.state;
     let next = course.and_then(|course| course.next(now));
     let next = next.filter(|due| timer.has(state.next_n, *due));
@@ -237,10 +249,17 @@ fn due(
     let Some(due) = state.due_at else {
         return only(ended(state, TimerStatus::Done, now));
     };
-    let course = match timer.rule.schedule.course(timer.created_at) {
+    let course = match timer.course() {
         Ok(course) => course,
         // The schedule was valid when the timer was created, but this program does not understand it.
         Err(fault) => return only(unreadable(state, &fault, now)),
+    };
+    let manual = state.fire_at.is_some_and(|fire_at| fire_at < due);
+    // The schedule of a timer that recurs goes on as it was: this is one more.
+    let due = if timer.rule.schedule.is_recurring() {
+        due.min(now)
+    } else {
+        due
     };
     let (planned, last) = plan(timer, &course, due, now);
     let mut next = state.clone();
@@ -253,7 +272,16 @@ fn due(
             break;
         }
         if let Some(refused) = refused.filter(|refused| refused.n == n) {
-            return turned_away(timer, &next, instant, occurrences, refused, now);
+            let reached = if occurrences.is_empty() {
+                // As it was, also where someone asked for it before it was due.
+                next
+            } else {
+                TimerState {
+                    due_at: Some(instant),
+                    ..next
+                }
+            };
+            return turned_away(timer, &reached, occurrences, (refused, manual), now);
         }
         let (fate, send) = match (skip, waiting) {
             (true, _) => (Fate::Skipped, None),
@@ -265,10 +293,11 @@ fn due(
         }
         occurrences.push(Occurrence {
             n,
-            due_at: put_off(timer, n, instant),
+            due_at: due_or_asked(put_off(timer, n, instant), manual, now),
             fate,
             send_id: send,
             fired_at: now,
+            manual,
         });
         next.next_n = n + 1;
         next.last_send = send.or(next.last_send);
@@ -288,16 +317,21 @@ fn due(
     Step { next, occurrences }
 }
 
-/// The effect of a refused delivery: the timer retries later, or ends.
+/// When an occurrence was due, or when it was fired because someone asked for it.
+fn due_or_asked(due: Timestamp, manual: bool, now: Timestamp) -> Timestamp {
+    if manual { due.min(now) } else { due }
+}
+
+/// The effect of a refused delivery of the occurrence that a timer has reached: it retries later, or ends.
 fn turned_away(
     timer: &TimerRecord,
     reached: &TimerState,
-    instant: Timestamp,
     mut occurrences: Vec<Occurrence>,
-    refused: &Refusal,
+    (refused, manual): (&Refusal, bool),
     now: Timestamp,
 ) -> Step {
     let n = reached.next_n;
+    let due = reached.due_at.unwrap_or(now);
     // Occurrences delivered before this one reset the count.
     let failures = if occurrences.is_empty() {
         reached.failures + 1
@@ -307,7 +341,6 @@ fn turned_away(
     let failing = TimerState {
         failures,
         failure: Some(refused.failure.clone()),
-        due_at: Some(instant),
         ..reached.clone()
     };
     if refused.gone {
@@ -325,10 +358,11 @@ fn turned_away(
     }
     occurrences.push(Occurrence {
         n,
-        due_at: put_off(timer, n, instant),
+        due_at: due_or_asked(put_off(timer, n, due), manual, now),
         fate: Fate::Failed,
         send_id: None,
         fired_at: now,
+        manual,
     });
     let next = TimerState {
         next_n: n + 1,

@@ -182,7 +182,7 @@ fn members(schedule: Schedule) -> Members {
 pub struct OccurrenceView {
     /// Its number, counted from 1.
     pub n: i64,
-    /// When it was due.
+    /// When it was due, or when someone asked for it before.
     #[schema(value_type = String, format = DateTime)]
     pub due_at: Timestamp,
     /// Its outcome.
@@ -196,6 +196,8 @@ pub struct OccurrenceView {
     /// When, by the database's clock.
     #[schema(value_type = String, format = DateTime)]
     pub fired_at: Timestamp,
+    /// Whether someone asked for it before it was due.
+    pub manual: bool,
 }
 
 impl OccurrenceView {
@@ -209,6 +211,7 @@ impl OccurrenceView {
             send_id,
             run_id,
             fired_at: occurrence.fired_at,
+            manual: occurrence.manual,
         }
     }
 }

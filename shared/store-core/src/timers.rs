@@ -10,7 +10,7 @@ use mainspring_shared::store;
 use mainspring_shared::store::{
     AcceptOutcome, ChangeTimer, ChangeTimerOutcome, CreateRunOutcome, CreateTimerOutcome, Fired,
     FiredRun, FiredSend, IdempotencyKey, ListOccurrences, ListTimers, NewTimer, Page, RefuseTimer,
-    TimerDelivery, Timers, deliveries, refusal, run_refusal,
+    TimerDelivery, Timers, WebhookNews, deliveries, refusal, run_refusal,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{
@@ -27,7 +27,7 @@ use crate::reads::page;
 use crate::row::Row;
 use crate::rows::{Cells, json};
 use crate::store::{SqlStore, Tx};
-use crate::{hot, runs};
+use crate::{hot, runs, webhooks};
 
 #[async_trait]
 impl Timers for SqlStore {
@@ -189,10 +189,26 @@ async fn change_one(tx: &mut Tx, item: ChangeTimer) -> Result<ChangeTimerOutcome
     let Some(mut timer) = found.filter(mine) else {
         return Ok(ChangeTimerOutcome::NotFound);
     };
-    match transition(&timer, &item.change.event(), tx.now) {
-        Ok(step) if step.next == timer.state => {}
-        Ok(step) => take(tx, &mut timer, step).await?,
-        Err(_) => return Ok(ChangeTimerOutcome::Illegal(Box::new(timer))),
+    let next = match item.change.apply(&timer, tx.now) {
+        Ok(next) => next,
+        Err(why) => return Ok(ChangeTimerOutcome::refused(timer, why)),
+    };
+    if next.rule != timer.rule || next.target != timer.target {
+        statement(sql!("timers/amend"))
+            .bind(next.tenant.0)
+            .bind(next.id.0)
+            .bind(json(&next.target)?)
+            .bind(json(&next.rule)?)
+            .execute(tx.conn())
+            .await?;
+    }
+    if next != timer {
+        let step = Step {
+            next: next.state.clone(),
+            occurrences: Vec::new(),
+        };
+        timer = next;
+        take(tx, &mut timer, step).await?;
     }
     Ok(ChangeTimerOutcome::Changed(Box::new(timer)))
 }
@@ -225,6 +241,7 @@ async fn take(tx: &mut Tx, timer: &mut TimerRecord, step: Step) -> Result<()> {
             .bind(occurrence.fate.as_str())
             .bind(occurrence.send_id.map(|send| send.0))
             .bind(occurrence.fired_at.0)
+            .bind(occurrence.manual)
             .execute(tx.conn())
             .await?;
     }
@@ -372,6 +389,9 @@ async fn fire_one(
         step = less;
     }
     fired.count(&step, is_refused);
+    if let Some(news) = WebhookNews::of_firing(&timer, &step, now) {
+        webhooks::note(tx, &news).await?;
+    }
     take(tx, &mut timer, step).await
 }
 
@@ -515,5 +535,6 @@ pub(crate) fn occurrence(cells: &mut Cells<'_>) -> Result<Occurrence> {
             .get::<Option<Uuid>>("send_id")?
             .map(mainspring_shared::id::SendId),
         fired_at: cells.time("fired_at")?,
+        manual: cells.get("manual")?,
     })
 }

@@ -9,11 +9,12 @@ use mainspring_shared::session::Lifecycle;
 use mainspring_shared::store::{
     AcceptOutcome, ChangeTimer, ChangeTimerOutcome, CreateRunOutcome, CreateTimerOutcome, Fired,
     FiredRun, FiredSend, IdempotencyKey, ListOccurrences, ListTimers, NewTimer, Page, RefuseTimer,
-    Result, TimerChange, TimerDelivery, Timers, deliveries, refusal, run_refusal,
+    Result, TimerDelivery, Timers, WebhookNews, deliveries, refusal, run_refusal,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{
-    Event, Occurrence, Refusal, Step, TimerRecord, TimerState, TimerStatus, TimerTarget, transition,
+    Event, Occurrence, Refusal, Step, TimerChange, TimerRecord, TimerState, TimerStatus,
+    TimerTarget, transition,
 };
 
 use crate::memory::ModelStore;
@@ -35,7 +36,7 @@ impl Timers for ModelStore {
 
     async fn change_timers(&self, items: Vec<ChangeTimer>) -> Result<Vec<ChangeTimerOutcome>> {
         let (mut state, now) = self.begin();
-        let outcomes = items.into_iter().map(|item| change(&mut state, now, item));
+        let outcomes = items.iter().map(|item| change(&mut state, now, item));
         Ok(outcomes.collect())
     }
 
@@ -149,7 +150,7 @@ fn of_session(state: &State, tenant: TenantId, session: SessionId) -> impl Itera
     })
 }
 
-pub(crate) fn change(state: &mut State, now: Timestamp, item: ChangeTimer) -> ChangeTimerOutcome {
+pub(crate) fn change(state: &mut State, now: Timestamp, item: &ChangeTimer) -> ChangeTimerOutcome {
     let timer = state.timers.get_mut(&(item.tenant, item.id));
     let mine = |timer: &&mut Timer| {
         item.session
@@ -158,10 +159,9 @@ pub(crate) fn change(state: &mut State, now: Timestamp, item: ChangeTimer) -> Ch
     let Some(timer) = timer.filter(mine) else {
         return ChangeTimerOutcome::NotFound;
     };
-    match transition(&timer.record, &item.change.event(), now) {
-        Ok(step) if step.next == timer.record.state => {}
-        Ok(step) => timer.take(step, now),
-        Err(_) => return ChangeTimerOutcome::Illegal(Box::new(timer.record.clone())),
+    match item.change.apply(&timer.record, now) {
+        Ok(next) => timer.record = next,
+        Err(why) => return ChangeTimerOutcome::refused(timer.record.clone(), why),
     }
     ChangeTimerOutcome::Changed(Box::new(timer.record.clone()))
 }
@@ -178,7 +178,7 @@ pub(crate) fn cancel_all(state: &mut State, now: Timestamp, key: SessionKey) {
             session: None,
             change: TimerChange::Cancel,
         };
-        change(state, now, item);
+        change(state, now, &item);
         if let Some(timer) = state.timers.get_mut(&(key.tenant, id)) {
             timer.record.target = TimerTarget::emptied(key.session);
         }
@@ -263,6 +263,8 @@ fn fire_one(
         step = less;
     }
     fired.count(&step, is_refused);
+    let news = WebhookNews::of_firing(&record, &step, now);
+    state.webhooks.news.extend(news);
     if let Some(timer) = state.timers.get_mut(&key) {
         timer.take(step, now);
     }

@@ -19,7 +19,7 @@ use mainspring_shared::store::{
     RefuseTimer, Result,
 };
 use mainspring_shared::time::Timestamp;
-use mainspring_shared::timer::{Step, TimerRecord, TimerState, transition};
+use mainspring_shared::timer::{Step, TimerRecord, TimerState};
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
@@ -298,7 +298,7 @@ pub(crate) async fn change(
         });
         match changed.await {
             Ok(outcomes) => return Ok(outcomes),
-            // A repeat finds the timers in the requested state.
+            // A repeat finds the timers as it wants them.
             Err(fault) => match attempts.weigh(fault)? {
                 Verdict::Again | Verdict::Lost => {}
                 Verdict::BadData(error) => return Err(error),
@@ -325,7 +325,7 @@ async fn change_once(
         let timer = Fields::new(row, "timers").timer()?;
         timers.insert((timer.tenant, timer.id), timer);
     }
-    let mut changed = BTreeSet::new();
+    let (mut changed, mut amended) = (BTreeSet::new(), BTreeSet::new());
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
         let key = (item.tenant, item.id);
@@ -337,17 +337,28 @@ async fn change_once(
             outcomes.push(ChangeTimerOutcome::NotFound);
             continue;
         };
-        outcomes.push(match transition(timer, &item.change.event(), now) {
-            Ok(step) => {
-                if step.next != timer.state {
-                    timer.state = step.next;
-                    timer.updated_at = now;
+        outcomes.push(match item.change.apply(timer, now) {
+            Ok(next) => {
+                if next.rule != timer.rule || next.target != timer.target {
+                    amended.insert(key);
+                }
+                if next != *timer {
                     changed.insert(key);
+                    *timer = next;
                 }
                 ChangeTimerOutcome::Changed(Box::new(timer.clone()))
             }
-            Err(_) => ChangeTimerOutcome::Illegal(Box::new(timer.clone())),
+            Err(why) => ChangeTimerOutcome::refused(timer.clone(), why),
         });
+    }
+    for timer in amended.iter().filter_map(|key| timers.get(key)) {
+        sql!("timers/amend")
+            .bind(timer.tenant.0)
+            .bind(timer.id.0)
+            .bind(json(&timer.target))
+            .bind(json(&timer.rule))
+            .execute(&mut *tx)
+            .await?;
     }
     let steps: Vec<(TimerRecord, Step)> = timers
         .into_iter()

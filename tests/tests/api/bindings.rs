@@ -139,6 +139,8 @@ fn body_of(method: &str, path: &str, call: &str) -> Value {
             json!({ "items": [{ "role": "user", "content": "hi" }] })
         }
         ("POST", "/v1/runs/{id}/nodes/{path}/amend") => json!({ "output": "y" }),
+        ("PATCH", "/v1/timers/{id}") => json!({ "every": "2h" }),
+        ("POST", "/v1/timers/{id}/fire") => json!({ "n": 1 }),
         ("PATCH", "/v1/webhooks/{id}") => json!({ "events": ["send.failed"] }),
         _ => Value::Null,
     }

@@ -59,6 +59,7 @@ mod shares;
 mod skills;
 mod tenants;
 mod timers;
+mod tokens;
 mod waiting;
 mod webhooks;
 mod words;

@@ -483,6 +483,9 @@ class Binding(TypedDict, total=False):
     """Metadata that sessions must have, each member with exactly this text. Sessions that the key creates get it."""
     namespace: str | None
     """The memory namespace, with all below it; sessions whose agents use another namespace are outside."""
+    sessions: Sequence[str]
+    """Sessions: no others exist, none can be created, and no agent can be named for them. Memories are out of reach unless
+    there is a namespace."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -736,6 +739,13 @@ class FileText(TypedDict, total=False):
     """The text, at most 10 MiB."""
     type: Required[Literal["text"]]
     """See its type."""
+
+
+class FireTimerBody(TypedDict, total=False):
+    """Which occurrence to fire."""
+    n: Required[int]
+    """Its number: one more than the timer's `occurrences`. If the timer has had it, nothing is fired, so that a request may
+    be repeated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1237,6 +1247,16 @@ class NewTenantBody(TypedDict, total=False):
     """Scheduling weight relative to other tenants, from 1 to 1000."""
 
 
+class NewTokenBody(TypedDict, total=False):
+    """A token to make."""
+    scopes: Sequence[Scope] | None
+    """What it allows, of `read`, `use` and `answer`, and no more than the key that makes it; `read` if absent."""
+    session_id: Required[str]
+    """The only session that it reaches."""
+    ttl: Duration | None
+    """How long it is accepted; `1h` if absent, at most `24h`."""
+
+
 class NewWebhookBody(TypedDict, total=False):
     """A webhook to create."""
     events: Required[Sequence[str]]
@@ -1319,11 +1339,13 @@ class NotesSpec(TypedDict, total=False):
 class OccurrenceView(Model):
     """An occurrence as the API shows it."""
     due_at: datetime
-    """When it was due."""
+    """When it was due, or when someone asked for it before."""
     fate: Fate | str
     """Its outcome."""
     fired_at: datetime
     """When, by the database's clock."""
+    manual: bool
+    """Whether someone asked for it before it was due."""
     n: int
     """Its number, counted from 1."""
     run_id: str | None = None
@@ -2024,6 +2046,19 @@ class SessionLists(Model):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SessionToken(Model):
+    """A token for one session."""
+    expires_at: datetime
+    """From when on it is refused."""
+    scopes: list[Scope | str]
+    """What it allows."""
+    session_id: str
+    """The only session that it reaches."""
+    token: str
+    """What to send as `Authorization: Bearer …`. It is stored nowhere."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SessionUsageView(Model):
     """The cost of a session, as far as its sends are still stored."""
     own: UsageView
@@ -2369,6 +2404,33 @@ class TimerBody(TypedDict, total=False):
     """Nothing is due after this."""
 
 
+class TimerChangeBody(TypedDict, total=False):
+    """Changes of a timer; absent members stay as they are. A new schedule is given whole and counts from now; the same
+    schedule once more changes nothing, except for `after` alone, which begins anew."""
+    after: Duration | None
+    """How long from now: once, or with `every` the first time."""
+    at: datetime | str | None
+    """When it is due: once, or with `every` the first time."""
+    catch_up: CatchUp | None
+    """What to do with missed occurrences."""
+    cron: str | None
+    """A cron expression: five fields starting with minutes, or six with seconds first."""
+    every: Duration | None
+    """A fixed rate, at least `1s`."""
+    input: str | Sequence[InputPart]
+    """See its type."""
+    jitter: Duration | None
+    """Each occurrence is delayed by less than this; at most `1d`; null: not at all."""
+    max_occurrences: int | None
+    """Maximum number of occurrences, those that it had included; null: as many as there are."""
+    on_busy: Merge | None
+    """What happens to an occurrence while the previous one's send has not started."""
+    timezone: str | None
+    """The calendar's time zone, such as `Europe/Berlin`; `UTC` when absent. Only with `cron`."""
+    until: datetime | str | None
+    """Nothing is due after this; null: for good."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TimerRun(Model):
     """The parameters of a timer's runs; they are validated when the timer is created."""
@@ -2642,7 +2704,7 @@ class WebhookDelivery(Model):
     status: DeliveryStatus | str
     """The status of the delivery."""
     subject: str
-    """The send or the run that it is about."""
+    """The send, the run or the timer that it is about."""
     timestamp: datetime
     """When the event happened."""
     type: str

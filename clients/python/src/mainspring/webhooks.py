@@ -28,8 +28,8 @@ class WebhookEvent:
     type: str
     timestamp: datetime
     """When it happened."""
-    data: types.SendView | types.RunView | dict[str, Any]
-    """A send for `send.…`, a run for `run.…`."""
+    data: types.SendView | types.RunView | types.TimerView | dict[str, Any]
+    """A send for `send.…`, a run for `run.…`, a timer for `timer.…`."""
 
 
 def verify(
@@ -60,9 +60,14 @@ def _matches(signed: bytes, secret: str, signatures: str) -> bool:
     return any(hmac.compare_digest(own, each.encode()) for each in signatures.split())
 
 
-def _shown(message: dict[str, Any]) -> types.SendView | types.RunView | dict[str, Any]:
+def _shown(message: dict[str, Any]) -> types.SendView | types.RunView | types.TimerView | dict[str, Any]:
     data: dict[str, Any] = message["data"]
-    noun = message["type"].split(".")[0]
-    if noun == "send":
-        return types.SendView.from_dict(data)
-    return types.RunView.from_dict(data) if noun == "run" else data
+    match message["type"].split(".")[0]:
+        case "send":
+            return types.SendView.from_dict(data)
+        case "run":
+            return types.RunView.from_dict(data)
+        case "timer":
+            return types.TimerView.from_dict(data)
+        case _:
+            return data

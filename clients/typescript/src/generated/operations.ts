@@ -36,6 +36,8 @@ export interface Operations {
   changeSession(args: { id: string; body: Schemas["SessionChangeBody"] }, options?: RequestOptions): Promise<Schemas["SessionView"]>;
   /** Changes a tenant's name or limits; schedulers follow within seconds */
   changeTenant(args: { id: string; body: Schemas["TenantChangeBody"] }, options?: RequestOptions): Promise<Schemas["Tenant"]>;
+  /** Changes what a timer says and when it is due */
+  changeTimer(args: { id: string; body: Schemas["TimerChangeBody"] }, options?: RequestOptions): Promise<Schemas["TimerView"]>;
   /** Takes on calls of external tools: nobody else gets them while the claims last */
   claimCalls(args: { wait?: string; body: Schemas["ClaimBody"] }, options?: RequestOptions): Promise<Schemas["ClaimedCalls"]>;
   /** Refused: push notifications are not supported */
@@ -70,6 +72,8 @@ export interface Operations {
   createTimer(args: { body: Schemas["TimerBody"] }, options?: RequestOptions): Promise<Schemas["TimerView"]>;
   /** Creates or rejects each of up to 1000 timers */
   createTimers(args: { body: Schemas["TimerBatchBody"] }, options?: RequestOptions): Promise<Schemas["TimerBatchResults"]>;
+  /** Makes a token with which a page of a browser uses one session for a while */
+  createToken(args: { body: Schemas["NewTokenBody"] }, options?: RequestOptions): Promise<Schemas["SessionToken"]>;
   /** Creates a webhook; its secret is in this response only */
   createWebhook(args: { body: Schemas["NewWebhookBody"] }, options?: RequestOptions): Promise<Schemas["Webhook"]>;
   /** Refused: push notifications are not supported */
@@ -105,6 +109,8 @@ export interface Operations {
    * and a SHA-256 of the preceding lines
    */
   exportSession(args: { id: string; blobs?: boolean }, options?: RequestOptions): Promise<Response>;
+  /** Fires a timer's next occurrence now */
+  fireTimer(args: { id: string; body: Schemas["FireTimerBody"] }, options?: RequestOptions): Promise<Schemas["TimerView"]>;
   /** Creates a session with a copy of this transcript, up to a seq where every call has its result */
   forkSession(args: { id: string; body?: Schemas["ForkBody"] }, options?: RequestOptions): Promise<Schemas["SessionView"]>;
   /** The card of a published agent */
@@ -361,6 +367,7 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   changeOpenAiConversation: "POST /v1/conversations/{id} -j",
   changeSession: "PATCH /v1/sessions/{id} sj",
   changeTenant: "PATCH /v1/tenants/{id} sj",
+  changeTimer: "PATCH /v1/timers/{id} sj",
   claimCalls: "POST /v1/calls:claim kj",
   createA2aPushConfig: "POST /a2a/{agent}/tasks/{task}/pushNotificationConfigs -j",
   createBlob: "POST /v1/blobs sj application/octet-stream",
@@ -378,6 +385,7 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   createTenant: "POST /v1/tenants kj",
   createTimer: "POST /v1/timers kj",
   createTimers: "POST /v1/timers:batch kj",
+  createToken: "POST /v1/tokens sj",
   createWebhook: "POST /v1/webhooks kj",
   deleteA2aPushConfig: "DELETE /a2a/{agent}/tasks/{task}/pushNotificationConfigs/{config} sj",
   deleteMemory: "DELETE /v1/memories/{id} sv",
@@ -394,6 +402,7 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   eraseTenant: "POST /v1/tenants/{id}/erase sj",
   exportRun: "GET /v1/runs/{id}/export sj",
   exportSession: "GET /v1/sessions/{id}/export sr",
+  fireTimer: "POST /v1/timers/{id}/fire sj",
   forkSession: "POST /v1/sessions/{id}/fork kj",
   getA2aCard: "GET /a2a/{agent}/.well-known/agent-card.json sj",
   getA2aExtendedCard: "GET /a2a/{agent}/extendedAgentCard sj",

@@ -306,6 +306,11 @@ export interface Schemas {
     };
     /** The memory namespace, with all below it; sessions whose agents use another namespace are outside. */
     namespace?: string | null;
+    /**
+     * Sessions: no others exist, none can be created, and no agent can be named for them. Memories are out of reach unless
+     * there is a namespace.
+     */
+    sessions?: string[];
   };
   /** A blob as rows and messages name it. */
   BlobRef: {
@@ -549,6 +554,14 @@ export interface Schemas {
     /** The text, at most 10 MiB. */
     text: string;
     type: "text";
+  };
+  /** Which occurrence to fire. */
+  FireTimerBody: {
+    /**
+     * Its number: one more than the timer's `occurrences`. If the timer has had it, nothing is fired, so that a request may
+     * be repeated.
+     */
+    n: number;
   };
   /** A text that replaces a range of messages. */
   Fold: {
@@ -1112,6 +1125,15 @@ export interface Schemas {
      */
     weight: number;
   };
+  /** A token to make. */
+  NewTokenBody: {
+    /** What it allows, of `read`, `use` and `answer`, and no more than the key that makes it; `read` if absent. */
+    scopes?: Schemas["Scope"][] | null;
+    /** The only session that it reaches. */
+    session_id: string;
+    /** How long it is accepted; `1h` if absent, at most `24h`. */
+    ttl?: string | null;
+  };
   /** A webhook to create. */
   NewWebhookBody: {
     /** Event filters: types like `send.completed`, prefixes like `send.*`, or `*`. */
@@ -1188,12 +1210,14 @@ export interface Schemas {
   };
   /** An occurrence as the API shows it. */
   OccurrenceView: {
-    /** When it was due. */
+    /** When it was due, or when someone asked for it before. */
     due_at: string;
     /** Its outcome. */
     fate: Schemas["Fate"];
     /** When, by the database's clock. */
     fired_at: string;
+    /** Whether someone asked for it before it was due. */
+    manual: boolean;
     /** Its number, counted from 1. */
     n: number;
     /** The run that it started. */
@@ -2082,6 +2106,17 @@ export interface Schemas {
   };
   /** The status of a session. Derived from its hot row and its sends, never stored. */
   SessionStatus: "idle" | "queued" | "running" | "waiting" | "closed";
+  /** A token for one session. */
+  SessionToken: {
+    /** From when on it is refused. */
+    expires_at: string;
+    /** What it allows. */
+    scopes: Schemas["Scope"][];
+    /** The only session that it reaches. */
+    session_id: string;
+    /** What to send as `Authorization: Bearer …`. It is stored nowhere. */
+    token: string;
+  };
   /** The cost of a session, as far as its sends are still stored. */
   SessionUsageView: {
     /** Its own model calls. */
@@ -2392,6 +2427,31 @@ export interface Schemas {
     /** Nothing is due after this. */
     until?: string | null;
   };
+  /**
+   * Changes of a timer; absent members stay as they are. A new schedule is given whole and counts from now; the same
+   * schedule once more changes nothing, except for `after` alone, which begins anew.
+   */
+  TimerChangeBody: {
+    /** How long from now: once, or with `every` the first time. */
+    after?: string | null;
+    /** When it is due: once, or with `every` the first time. */
+    at?: string | null;
+    catch_up?: Schemas["CatchUp"] | null;
+    /** A cron expression: five fields starting with minutes, or six with seconds first. */
+    cron?: string | null;
+    /** A fixed rate, at least `1s`. */
+    every?: string | null;
+    input?: string | Schemas["InputPart"][];
+    /** Each occurrence is delayed by less than this; at most `1d`; null: not at all. */
+    jitter?: string | null;
+    /** Maximum number of occurrences, those that it had included; null: as many as there are. */
+    max_occurrences?: number | null;
+    on_busy?: Schemas["Merge"] | null;
+    /** The calendar's time zone, such as `Europe/Berlin`; `UTC` when absent. Only with `cron`. */
+    timezone?: string | null;
+    /** Nothing is due after this; null: for good. */
+    until?: string | null;
+  };
   /** The parameters of a timer's runs; they are validated when the timer is created. */
   TimerRun: {
     /** The version of the language it is written in. */
@@ -2655,7 +2715,7 @@ export interface Schemas {
     settled_at?: string | null;
     /** The status of the delivery. */
     status: Schemas["DeliveryStatus"];
-    /** The send or the run that it is about. */
+    /** The send, the run or the timer that it is about. */
     subject: string;
     /** When the event happened. */
     timestamp: string;

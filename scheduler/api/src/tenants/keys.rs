@@ -13,7 +13,8 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::{KeyId, TenantId};
 use mainspring_shared::store::{CreateKeyOutcome, ListKeys, NewKey, RotateKey};
 use mainspring_shared::tenant::{
-    AGENTS_MAX, Binding, KeyLimits, KeyRecord, PAIRS_MAX, Scope, Scopes, Secret, Token,
+    AGENTS_MAX, Binding, KeyLimits, KeyRecord, PAIRS_MAX, SESSIONS_MAX, Scope, Scopes, Secret,
+    Token,
 };
 use mainspring_shared::time::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -157,6 +158,10 @@ fn check_binding(checks: &mut Checks, binding: &Binding) {
     if binding.metadata.len() > PAIRS_MAX {
         let detail = format!("must have at most {PAIRS_MAX} members");
         checks.refuse("/binding/metadata", &detail);
+    }
+    if binding.sessions.len() > SESSIONS_MAX {
+        let detail = format!("must have at most {SESSIONS_MAX}");
+        checks.refuse("/binding/sessions", &detail);
     }
     let pairs = binding.metadata.iter();
     let pairs = pairs.map(|(name, text)| (name.clone(), Value::String(text.clone())));

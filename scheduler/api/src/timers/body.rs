@@ -11,7 +11,7 @@ use mainspring_shared::id::{SessionId, SessionKey, TenantId, TimerId};
 use mainspring_shared::store::{IdempotencyKey, NewTimer};
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::timer::{
-    CatchUp, First, Merge, Schedule, ScheduleFault, TimerRule, TimerTarget,
+    CatchUp, First, Merge, Schedule, ScheduleFault, TimerAmendment, TimerRule, TimerTarget,
 };
 use serde::Deserialize;
 
@@ -20,7 +20,7 @@ use super::super::input::{Input, input_schema};
 use super::super::runs::RunBody;
 use super::super::validate::{COUNT_MAX, Checks};
 use crate::access::reach::closed;
-use crate::extract::JsonBody;
+use crate::extract::{JsonBody, given};
 
 /// The longest delay of an occurrence.
 const JITTER_MAX: Duration = Duration::from_hours(24);
@@ -172,34 +172,63 @@ impl TimerBody {
     }
 
     fn rule(&self, checks: &mut Checks) -> TimerRule {
-        let schedule = self.schedule(checks);
-        let most = self.max_occurrences;
-        if most.is_some_and(|most| !(1..=COUNT_MAX).contains(&most)) {
-            checks.refuse(
-                "/max_occurrences",
-                &format!("must be from 1 to {COUNT_MAX}"),
-            );
-        }
-        let jitter = self.jitter.filter(|jitter| !jitter.0.is_zero());
-        if jitter.is_some_and(|jitter| jitter.0 > JITTER_MAX) {
-            checks.refuse("/jitter", "must be at most 1d");
-        }
+        let schedule = self.members().schedule(checks);
+        check_bounds(checks, self.max_occurrences, self.jitter);
         let catch_up = self.catch_up.unwrap_or(CatchUp::Once);
         let on_busy = self.on_busy.unwrap_or(match catch_up {
             CatchUp::All => Merge::Enqueue,
             CatchUp::Once | CatchUp::Skip => Merge::Coalesce,
         });
         TimerRule {
-            schedule,
             catch_up,
             on_busy,
             max_occurrences: self.max_occurrences,
             until: self.until,
-            jitter,
+            jitter: self.jitter.filter(|jitter| !jitter.0.is_zero()),
+            ..TimerRule::new(schedule)
         }
     }
 
-    fn schedule(&self, checks: &mut Checks) -> Schedule {
+    fn members(&self) -> Members<'_> {
+        Members {
+            at: self.at,
+            after: self.after,
+            every: self.every,
+            cron: self.cron.as_deref(),
+            timezone: self.timezone.as_deref(),
+        }
+    }
+}
+
+fn check_bounds(checks: &mut Checks, most: Option<u32>, jitter: Option<Span>) {
+    if most.is_some_and(|most| !(1..=COUNT_MAX).contains(&most)) {
+        checks.refuse(
+            "/max_occurrences",
+            &format!("must be from 1 to {COUNT_MAX}"),
+        );
+    }
+    if jitter.is_some_and(|jitter| jitter.0 > JITTER_MAX) {
+        checks.refuse("/jitter", "must be at most 1d");
+    }
+}
+
+/// The members that say when a timer is due.
+#[derive(Debug, Clone, Copy)]
+struct Members<'a> {
+    at: Option<Timestamp>,
+    after: Option<Span>,
+    every: Option<Span>,
+    cron: Option<&'a str>,
+    timezone: Option<&'a str>,
+}
+
+impl Members<'_> {
+    fn is_empty(self) -> bool {
+        let is_timed = self.at.is_some() || self.after.is_some() || self.every.is_some();
+        !is_timed && self.cron.is_none() && self.timezone.is_none()
+    }
+
+    fn schedule(self, checks: &mut Checks) -> Schedule {
         let first = match (self.at, self.after) {
             (Some(at), after) => {
                 if after.is_some() {
@@ -213,7 +242,7 @@ impl TimerBody {
         if self.timezone.is_some() && self.cron.is_none() {
             checks.refuse("/timezone", "is only allowed with cron");
         }
-        let schedule = if let Some(expression) = &self.cron {
+        let schedule = if let Some(expression) = self.cron {
             for (member, given) in [
                 ("/at", self.at.is_some()),
                 ("/after", self.after.is_some()),
@@ -228,8 +257,8 @@ impl TimerBody {
                 return Schedule::At(Timestamp(0));
             }
             Schedule::Cron {
-                expression: expression.clone(),
-                timezone: self.timezone.clone().unwrap_or_else(|| "UTC".to_owned()),
+                expression: expression.to_owned(),
+                timezone: self.timezone.unwrap_or("UTC").to_owned(),
             }
         } else if let Some(every) = self.every {
             Schedule::Every { every, first }
@@ -245,6 +274,107 @@ impl TimerBody {
         };
         check(checks, &schedule);
         schedule
+    }
+}
+
+/// Changes of a timer; absent members stay as they are. A new schedule is given whole and counts from now; the same
+/// schedule once more changes nothing, except for `after` alone, which begins anew.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TimerChangeBody {
+    /// What it says from its next send on: a text, or text parts. Not allowed for a timer that starts runs.
+    #[schema(schema_with = input_schema)]
+    input: Option<Input>,
+    /// When it is due: once, or with `every` the first time.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    at: Option<Timestamp>,
+    /// How long from now: once, or with `every` the first time.
+    #[schema(value_type = Option<String>)]
+    after: Option<Span>,
+    /// A fixed rate, at least `1s`.
+    #[schema(value_type = Option<String>)]
+    every: Option<Span>,
+    /// A cron expression: five fields starting with minutes, or six with seconds first.
+    cron: Option<String>,
+    /// The calendar's time zone, such as `Europe/Berlin`; `UTC` when absent. Only with `cron`.
+    timezone: Option<String>,
+    /// What to do with missed occurrences.
+    catch_up: Option<CatchUp>,
+    /// What happens to an occurrence while the previous one's send has not started.
+    on_busy: Option<Merge>,
+    /// Maximum number of occurrences, those that it had included; null: as many as there are.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u32>)]
+    #[expect(clippy::option_option, reason = "null is not the same as absent")]
+    max_occurrences: Option<Option<u32>>,
+    /// Nothing is due after this; null: for good.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    #[expect(clippy::option_option, reason = "null is not the same as absent")]
+    until: Option<Option<Timestamp>>,
+    /// Each occurrence is delayed by less than this; at most `1d`; null: not at all.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    #[expect(clippy::option_option, reason = "null is not the same as absent")]
+    jitter: Option<Option<Span>>,
+}
+
+impl JsonBody for TimerChangeBody {
+    type Checked = TimerAmendment;
+
+    fn checked(self, checks: &mut Checks) -> TimerAmendment {
+        if let Some(input) = &self.input {
+            checks.input(input);
+        }
+        let members = Members {
+            at: self.at,
+            after: self.after,
+            every: self.every,
+            cron: self.cron.as_deref(),
+            timezone: self.timezone.as_deref(),
+        };
+        let schedule = (!members.is_empty()).then(|| members.schedule(checks));
+        check_bounds(
+            checks,
+            self.max_occurrences.flatten(),
+            self.jitter.flatten(),
+        );
+        TimerAmendment {
+            schedule,
+            catch_up: self.catch_up,
+            on_busy: self.on_busy,
+            max_occurrences: self.max_occurrences,
+            until: self.until,
+            jitter: self
+                .jitter
+                .map(|jitter| jitter.filter(|jitter| !jitter.0.is_zero())),
+            input: self.input.map(|input| input.0),
+        }
+    }
+}
+
+/// Which occurrence to fire.
+#[derive(Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FireTimerBody {
+    /// Its number: one more than the timer's `occurrences`. If the timer has had it, nothing is fired, so that a request may
+    /// be repeated.
+    #[schema(value_type = i64, required = true)]
+    n: Option<i64>,
+}
+
+impl JsonBody for FireTimerBody {
+    type Checked = Option<i64>;
+
+    fn absent() -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn checked(self, checks: &mut Checks) -> Option<i64> {
+        if self.n.is_some_and(|n| n < 1) {
+            checks.refuse("/n", "must be at least 1");
+        }
+        self.n
     }
 }
 

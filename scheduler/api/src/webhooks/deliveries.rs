@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use mainspring_scheduler::error::Error;
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{RunId, SendId, WebhookEventId, WebhookId};
+use mainspring_shared::id::{WebhookEventId, WebhookId};
 use mainspring_shared::store::ListDeliveries;
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::webhook::{DeliveryRecord, DeliveryStatus};
@@ -33,7 +33,7 @@ pub(super) struct DeliveryView {
     id: WebhookEventId,
     /// The event's type.
     r#type: String,
-    /// The send or the run that it is about.
+    /// The send, the run or the timer that it is about.
     subject: String,
     /// When the event happened.
     #[schema(value_type = String, format = DateTime)]
@@ -56,15 +56,10 @@ pub(super) struct DeliveryView {
 
 impl From<DeliveryRecord> for DeliveryView {
     fn from(record: DeliveryRecord) -> Self {
-        let subject = if record.event_type.starts_with("run.") {
-            RunId(record.resource).to_string()
-        } else {
-            SendId(record.resource).to_string()
-        };
         Self {
             id: record.event,
+            subject: record.subject().to_string(),
             r#type: record.event_type,
-            subject,
             timestamp: record.event_at,
             status: record.status,
             attempts: record.attempts,

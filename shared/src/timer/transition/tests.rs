@@ -310,6 +310,70 @@ fn what_fell_into_a_pause_follows_the_rule() {
     assert_eq!(next_minutes(&timer), Some(40));
 }
 
+/// The state once the next occurrence was asked for.
+fn fire_now(timer: &TimerRecord, now: Timestamp) -> TimerState {
+    let event = Event::Fire {
+        n: timer.state.next_n,
+    };
+    transition(timer, &event, now).expect("is armed").next
+}
+
+#[test]
+fn what_is_fired_by_hand_is_one_more_of_a_schedule_and_the_only_one_of_a_single_shot() {
+    let mut recurring = timer(regular());
+    fire(&mut recurring, after(10));
+    recurring.state = fire_now(&recurring, after(13));
+    assert_eq!(
+        recurring.upcoming(3),
+        [after(13), after(20), after(30)],
+        "before it is fired"
+    );
+    let fired = fire(&mut recurring, after(14));
+    assert_eq!(fates(&fired), "2 fired @14");
+    assert!(fired[0].manual);
+    assert_eq!(next_minutes(&recurring), Some(20));
+    let fired = fire(&mut recurring, after(20));
+    assert_eq!(fates(&fired), "3 fired @20");
+    assert!(!fired[0].manual);
+    // Asked for once more, an occurrence that has its fate is left alone.
+    let again = transition(&recurring, &Event::Fire { n: 2 }, after(21));
+    assert_eq!(again.expect("a repeat").next, recurring.state);
+
+    let mut single = timer(once());
+    single.state = fire_now(&single, after(1));
+    assert_eq!(single.upcoming(3), [after(1)]);
+    assert_eq!(fates(&fire(&mut single, after(2))), "1 fired @2");
+    assert_eq!(single.state.status, TimerStatus::Done);
+    let again = transition(&single, &Event::Fire { n: 1 }, after(21));
+    assert_eq!(again.expect("a repeat").next, single.state);
+}
+
+#[test]
+fn what_waits_for_its_jitter_is_fired_itself() {
+    let mut timer = timer(TimerRule {
+        jitter: Some(minutes(9)),
+        ..regular()
+    });
+    assert!(timer.state.fire_at > Some(after(10)), "it is put off");
+    timer.state = fire_now(&timer, after(10));
+    assert_eq!(timer.upcoming(1), [Timestamp(after(10).0 - 1)]);
+    assert_eq!(fates(&fire(&mut timer, after(10))), "1 fired @10");
+    assert_eq!(timer.state.due_at, Some(after(20)));
+}
+
+#[test]
+fn what_is_fired_by_hand_and_refused_is_tried_again_and_leaves_the_schedule_alone() {
+    let mut timer = timer(regular());
+    timer.state = fire_now(&timer, after(1));
+    let step = transition(&timer, &refused(1, false), after(1)).expect("is armed");
+    assert_eq!(step.occurrences, []);
+    assert_eq!(step.next.due_at, Some(after(10)));
+    assert_eq!(step.next.fire_at, Some(after(1).after(BACKOFF)));
+    timer.state = step.next;
+    assert_eq!(fates(&fire(&mut timer, after(2))), "1 fired @2");
+    assert_eq!(next_minutes(&timer), Some(10));
+}
+
 #[test]
 fn jitter_puts_off_and_never_early() {
     let timer = timer(TimerRule {
@@ -350,6 +414,8 @@ fn every_status_answers_every_event() {
             ("pause", Event::Pause),
             ("resume", Event::Resume),
             ("cancel", Event::Cancel),
+            ("fire 1", Event::Fire { n: 1 }),
+            ("fire 0 once more", Event::Fire { n: 0 }),
         ];
         for (name, event) in events {
             let said = match transition(&timer, &event, after(10)) {
@@ -386,6 +452,8 @@ fn rules() -> impl Strategy<Value = TimerRule> {
             max_occurrences,
             until: None,
             jitter: jitter.map(|ms| Span(Duration::from_millis(ms))),
+            since: None,
+            amended_at: None,
         },
     )
 }
@@ -397,13 +465,24 @@ proptest! {
     #[test]
     fn occurrences_are_numbered_in_order_and_never_early(
         rule in rules(),
-        lateness in prop::collection::vec((0i64..4_000_000, prop::option::of(1i64..4)), 1..30),
+        lateness in prop::collection::vec(
+            (0i64..4_000_000, prop::option::of(1i64..4), prop::option::of(0i64..4_000_000)),
+            1..30,
+        ),
     ) {
         let mut timer = timer(rule);
         let mut n = 1;
-        for (late, refuse) in lateness {
+        let mut now = MADE;
+        for (late, refuse, asked) in lateness {
             let Some(fire_at) = timer.state.fire_at else { break };
-            let now = Timestamp(fire_at.0 + late);
+            let asked = asked.map(|wait| Timestamp(now.0 + wait)).filter(|at| *at < fire_at);
+            if let Some(at) = asked {
+                timer.state = fire_now(&timer, at);
+            }
+            now = asked.unwrap_or(Timestamp(fire_at.0 + late));
+            // Whoever asks may be refused, and be tried again before the schedule has it.
+            let manual = timer.state.fire_at < timer.state.due_at;
+            prop_assert!(manual || asked.is_none());
             let mut step = due(&timer, now);
             let whole = step.occurrences.clone();
             let refuse = refuse.map(|k| timer.state.next_n + k - 1);
@@ -418,6 +497,7 @@ proptest! {
             for occurrence in &step.occurrences {
                 prop_assert_eq!(occurrence.n, n);
                 prop_assert!(occurrence.due_at <= now, "{:?}", occurrence);
+                prop_assert_eq!(occurrence.manual, manual);
                 let sends = matches!(occurrence.fate, Fate::Fired | Fate::Merged);
                 prop_assert_eq!(occurrence.send_id.is_some(), sends);
                 n += 1;

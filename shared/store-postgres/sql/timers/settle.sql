@@ -2,17 +2,17 @@
 -- a second fate.
 -- Index: timers_pkey.
 WITH occurred AS (
-    INSERT INTO timer_occurrences (tenant, timer_id, n, due_at, fate, send_id, fired_at)
-    SELECT o.tenant, o.timer_id, o.n, o.due_at, o.fate, o.send_id, o.fired_at
+    INSERT INTO timer_occurrences (tenant, timer_id, n, due_at, fate, send_id, fired_at, manual)
+    SELECT o.tenant, o.timer_id, o.n, o.due_at, o.fate, o.send_id, o.fired_at, o.manual
     FROM unnest(
         $12::integer[], $13::uuid[], $14::bigint[], $15::bigint[], $16::text[], $17::uuid[],
-        $18::bigint[]
-    ) AS o (tenant, timer_id, n, due_at, fate, send_id, fired_at)
+        $18::bigint[], $19::boolean[]
+    ) AS o (tenant, timer_id, n, due_at, fate, send_id, fired_at, manual)
 )
 UPDATE timers t SET
     status = i.status, next_n = i.next_n, due_at = i.due_at, fire_at = i.fire_at,
     failures = i.failures, failure = i.failure, last_send = i.last_send,
-    last_fired_at = i.last_fired_at, ended_at = i.ended_at, updated_at = $19::bigint
+    last_fired_at = i.last_fired_at, ended_at = i.ended_at, updated_at = $20::bigint
 FROM unnest(
     $1::integer[], $2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[],
     $8::text[], $9::uuid[], $10::bigint[], $11::bigint[]

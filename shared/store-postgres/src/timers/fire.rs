@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mainspring_shared::id::{BootId, SendId, SessionKey};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, CreateRunOutcome, Fired, FiredRun, FiredSend, NewRun, Result,
-    TimerDelivery, deliveries, refusal, run_refusal,
+    TimerDelivery, WebhookNews, deliveries, refusal, run_refusal,
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{Event, Occurrence, Refusal, Step, TimerRecord, transition};
@@ -19,7 +19,7 @@ use crate::fault::Fault;
 use crate::ledger::{locked_out, now};
 use crate::retry::{Attempts, Pool, Verdict, sql};
 use crate::rows::{Fields, readable};
-use crate::runs;
+use crate::{runs, webhooks};
 
 /// Sends that one transaction accepts. Timers after those stay due.
 const SENDS_MAX: usize = 2_000;
@@ -83,6 +83,9 @@ async fn fire_once(
     deliver(&mut tx, boot, &mut claimed, &mut fired).await?;
     let steps: Vec<_> = claimed.into_iter().map(|c| (c.timer, c.step)).collect();
     settle(&mut tx, now, &steps).await?;
+    let news = steps.iter();
+    let news = news.filter_map(|(timer, step)| WebhookNews::of_firing(timer, step, now));
+    webhooks::note(&mut tx, news.collect()).await?;
     let next = sql!("timers/next")
         .bind(now.0)
         .fetch_optional(&mut *tx)
@@ -306,6 +309,7 @@ pub(super) async fn settle(
                 .map(|(_, o)| o.fired_at.0)
                 .collect::<Vec<_>>(),
         )
+        .bind(occurred.iter().map(|(_, o)| o.manual).collect::<Vec<_>>())
         .bind(now.0)
         .execute(tx)
         .await?;

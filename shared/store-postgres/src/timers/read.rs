@@ -56,6 +56,7 @@ impl Fields<'_> {
             fate: self.name("fate", Fate::parse)?,
             send_id: self.maybe_send_id("send_id")?,
             fired_at: self.time("fired_at")?,
+            manual: self.take("manual")?,
         })
     }
 }

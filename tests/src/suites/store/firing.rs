@@ -3,12 +3,12 @@
 use mainspring_shared::error::Code;
 use mainspring_shared::id::TenantId;
 use mainspring_shared::store::{
-    AcceptOutcome, ClaimRuns, Inspect, ListOccurrences, NewTimer, SessionPatch, TimerChange,
+    AcceptOutcome, ClaimRuns, Inspect, ListOccurrences, NewTimer, SessionPatch,
 };
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::timer::{
-    CatchUp, DELIVERIES_MAX, Fate, First, Merge, Schedule, TimerRule, TimerRun, TimerStatus,
-    TimerTarget,
+    CatchUp, DELIVERIES_MAX, Fate, First, Merge, Schedule, TimerChange, TimerRule, TimerRun,
+    TimerStatus, TimerTarget,
 };
 use mainspring_shared::workflow::run::{DSL_VERSION, RunOptions, RunStatus};
 use serde_json::json;

@@ -4,12 +4,12 @@ use mainspring_shared::agent::SendOptions;
 use mainspring_shared::id::{SessionId, TenantId, TimerId};
 use mainspring_shared::store::{
     ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Fired, IdempotencyKey, Inspect,
-    ListOccurrences, ListTimers, NewTimer, RefuseTimer, SessionPatch, TimerChange,
+    ListOccurrences, ListTimers, NewTimer, RefuseTimer, SessionPatch,
 };
 use mainspring_shared::time::Span;
 use mainspring_shared::timer::{
-    Fate, Merge, Occurrence, Schedule, ScheduleFault, TimerRecord, TimerRule, TimerStatus,
-    TimerTarget,
+    Fate, Merge, Occurrence, Schedule, ScheduleFault, TimerAmendment, TimerChange, TimerRecord,
+    TimerRule, TimerStatus, TimerTarget,
 };
 use uuid::Uuid;
 
@@ -260,6 +260,78 @@ pub async fn paused_timers_wait_and_ended_ones_stay_ended(store: &dyn Inspect) {
     sound(store, 9_000).await;
 }
 
+pub async fn a_timer_is_fired_by_hand_once_for_each_occurrence(store: &dyn Inspect) {
+    session(store, 1).await;
+    arm(store, 0, timing(1, 1, every(10_000))).await;
+    let asked = change(store, 500, 1, TimerChange::Fire { n: 1 }).await;
+    let ChangeTimerOutcome::Changed(asked) = asked else {
+        panic!("{asked:?}");
+    };
+    assert_eq!(*asked, read(store, 1).await);
+    assert_eq!(asked.state.fire_at, Some(time(500)));
+    let fired = fire(store, 600).await;
+    assert_eq!(
+        (fired.sends.len(), fired.next_due_at),
+        (1, Some(time(10_000)))
+    );
+    // Whoever asks once more because the response was lost gets what there is.
+    let again = change(store, 700, 1, TimerChange::Fire { n: 1 }).await;
+    assert!(matches!(again, ChangeTimerOutcome::Changed(t) if *t == read(store, 1).await));
+    assert_eq!(fire(store, 800).await.served, 0);
+    fire(store, 10_000).await;
+    let history = history(store, 1).await;
+    let shown: Vec<_> = history
+        .iter()
+        .map(|one| (one.n, one.due_at, one.manual))
+        .collect();
+    assert_eq!(shown, [(1, time(600), true), (2, time(10_000), false)]);
+    sound(store, 10_000).await;
+}
+
+pub async fn an_amended_timer_follows_its_new_rules(store: &dyn Inspect) {
+    session(store, 1).await;
+    arm(store, 0, timing(1, 1, every(10_000))).await;
+    fire(store, 10_000).await;
+    let amendment = TimerAmendment {
+        schedule: Some(every(2_000).schedule),
+        input: Some(words(77)),
+        on_busy: Some(Merge::Enqueue),
+        max_occurrences: Some(Some(3)),
+        ..TimerAmendment::default()
+    };
+    let amend = TimerChange::Amend(Box::new(amendment));
+    let changed = change(store, 11_000, 1, amend.clone()).await;
+    let ChangeTimerOutcome::Changed(changed) = changed else {
+        panic!("{changed:?}");
+    };
+    assert_eq!(*changed, read(store, 1).await);
+    assert!(matches!(&changed.target, TimerTarget::Send { input, .. } if *input == words(77)));
+    let again = change(store, 11_500, 1, amend).await;
+    assert_eq!(
+        again,
+        ChangeTimerOutcome::Changed(changed),
+        "it is so already"
+    );
+    for ms in [13_000, 15_000] {
+        assert_eq!(fire(store, ms).await.sends.len(), 1, "{ms}");
+    }
+    assert_eq!(read(store, 1).await.state.status, TimerStatus::Done);
+    let late = TimerChange::Amend(Box::default());
+    let refused = change(store, 16_000, 1, late).await;
+    assert!(
+        matches!(refused, ChangeTimerOutcome::Illegal(_)),
+        "{refused:?}"
+    );
+    arm(store, 16_000, timing(2, 1, every(10_000))).await;
+    let over = TimerAmendment {
+        until: Some(Some(time(17_000))),
+        ..TimerAmendment::default()
+    };
+    let refused = change(store, 16_000, 2, TimerChange::Amend(Box::new(over))).await;
+    assert_eq!(refused, ChangeTimerOutcome::Refused(ScheduleFault::Never));
+    sound(store, 16_000).await;
+}
+
 pub async fn another_sessions_timer_is_not_found(store: &dyn Inspect) {
     session(store, 1).await;
     arm(store, 0, once(1, 1, 50)).await;
@@ -269,7 +341,7 @@ pub async fn another_sessions_timer_is_not_found(store: &dyn Inspect) {
         session: Some(key(2).session),
         change: TimerChange::Cancel,
     };
-    let changed = store.at(time(1)).change_timers(vec![item]).await;
+    let changed = store.at(time(1)).change_timers(vec![item.clone()]).await;
     assert_eq!(
         changed.expect("the store answers"),
         [ChangeTimerOutcome::NotFound]
@@ -277,16 +349,14 @@ pub async fn another_sessions_timer_is_not_found(store: &dyn Inspect) {
     let other = ChangeTimer {
         tenant: TenantId(2),
         session: None,
-        ..item
+        ..item.clone()
     };
     let mine = ChangeTimer {
         session: Some(key(1).session),
         ..item
     };
-    let changed = store
-        .at(time(1))
-        .change_timers(vec![other, mine, mine])
-        .await;
+    let items = vec![other, mine.clone(), mine];
+    let changed = store.at(time(1)).change_timers(items).await;
     let changed = changed.expect("the store answers");
     assert_eq!(changed[0], ChangeTimerOutcome::NotFound);
     assert_eq!(changed[1], changed[2]);

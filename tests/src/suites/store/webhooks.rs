@@ -7,8 +7,10 @@ use mainspring_shared::send::WaitingOn;
 use mainspring_shared::store::{
     AfterSend, ChangeWebhook, ClaimDeliveries, ClaimedDeliveries, ClaimedDelivery,
     CreateWebhookOutcome, DeliveryEnd, FannedOut, IdempotencyKey, Inspect, ListDeliveries,
-    ListWebhooks, NewSecret, NewWebhook, ParkUntil, RetireDeliveries, SettleDelivery, WEBHOOKS_MAX,
+    ListWebhooks, NewSecret, NewWebhook, ParkUntil, RetireDeliveries, SessionPatch, SettleDelivery,
+    WEBHOOKS_MAX,
 };
+use mainspring_shared::timer::TimerStatus;
 use mainspring_shared::webhook::{DeliveryRecord, DeliveryStatus, Filter, WebhookRecord, event_id};
 use mainspring_shared::workflow::run::RunStatus;
 use serde_json::json;
@@ -16,6 +18,7 @@ use uuid::Uuid;
 
 use super::prelude::*;
 use super::runs::{advance, advance_of, read_run, under_way};
+use super::timers;
 
 const TENANT: TenantId = TenantId::DEFAULT;
 
@@ -353,6 +356,31 @@ pub async fn the_end_of_a_run_is_told_once(store: &dyn Inspect) {
     let delivery = one(listed(store, 1).await);
     assert_eq!(delivery.event_type, "run.completed");
     assert_eq!(delivery.resource, record.key.run.0);
+}
+
+pub async fn a_timer_that_gives_up_is_told_once(store: &dyn Inspect) {
+    endpoint(store, 1, &["timer.*"]).await;
+    timers::session(store, 1).await;
+    let closed = SessionPatch {
+        closed: Some(true),
+        ..SessionPatch::default()
+    };
+    timers::arm(store, 0, timers::once(1, 1, 1_000)).await;
+    let patched = store.at(time(10)).update_session(key(1), closed).await;
+    patched.expect("the store answers");
+    for ms in [1_000, 100_000, 200_000, 1_000_000, 2_000_000] {
+        timers::fire(store, ms).await;
+        fan_out(store, ms + 1).await;
+        assert_eq!(listed(store, 1).await, [], "{ms}: it is tried again");
+    }
+    timers::fire(store, 3_000_000).await;
+    assert_eq!(timers::read(store, 1).await.state.status, TimerStatus::Dead);
+    fan_out(store, 3_000_001).await;
+    fan_out(store, 3_000_002).await;
+    let delivery = one(listed(store, 1).await);
+    assert_eq!(delivery.event_type, "timer.dead");
+    assert_eq!(delivery.resource, timers::timer_id(1).0);
+    assert_eq!(delivery.event_at, time(3_000_000));
 }
 
 pub async fn a_claimed_delivery_is_due_again_when_its_lease_ends(store: &dyn Inspect) {

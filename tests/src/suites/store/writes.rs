@@ -21,8 +21,9 @@ use mainspring_shared::store::{
     ClaimRuns, ClaimUnembedded, Claimed, DeliveryEnd, Dump, EXTRACT_ROUND, EraseMemories,
     FoldAtRest, IdempotencyKey, ImportSession, Inspect, NewBoot, ParkUntil, PostResult,
     PruneSession, PruneTo, ReleaseLoss, ReleaseSession, ReserveMoney, RetireSends, Role, RotateKey,
-    SessionPatch, SetEmbedding, SettleDelivery, TenantPatch, TimerChange, WriteList,
+    SessionPatch, SetEmbedding, SettleDelivery, TenantPatch, WriteList,
 };
+use mainspring_shared::timer::TimerChange;
 use mainspring_shared::tool::CallResult;
 use mainspring_shared::webhook::event_id;
 use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk};

@@ -14,11 +14,11 @@ use mainspring_shared::id::{SessionKey, TimerId};
 use mainspring_shared::message::{ContentPart, plain_text};
 use mainspring_shared::store::{
     ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, Error, IdempotencyKey, ListTimers,
-    NewTimer, RefuseTimer, Store, TimerChange,
+    NewTimer, RefuseTimer, Store,
 };
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::timer::{
-    First, Schedule, TimerRecord, TimerRule, TimerStatus, TimerTarget, wake_text,
+    First, Schedule, TimerChange, TimerRecord, TimerRule, TimerStatus, TimerTarget, wake_text,
 };
 use mainspring_shared::tool::Repeat;
 use serde::Deserialize;
@@ -337,7 +337,8 @@ impl Tool for CancelWakeup {
                     | TimerStatus::Dead => format!("{id} is cancelled."),
                 })
             }
-            Some(ChangeTimerOutcome::NotFound) | None => unknown(),
+            // A cancellation is never refused.
+            Some(ChangeTimerOutcome::NotFound | ChangeTimerOutcome::Refused(_)) | None => unknown(),
         })
     }
 }

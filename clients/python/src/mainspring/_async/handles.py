@@ -288,6 +288,13 @@ class AsyncSession:
         """What persons are asked by it and by the sessions below it."""
         return await self._client.questions_of(await self.open())
 
+    async def token(self, scopes: Sequence[types.Scope] = ("read",), ttl: Duration | None = None) -> str:
+        """A token with which a page uses this session, and nothing else, for a while. Each call makes another one."""
+        body: types.NewTokenBody = {"session_id": await self.open(), "scopes": list(scopes)}
+        if ttl is not None:
+            body["ttl"] = ttl
+        return (await self._client.api.create_token(body)).token
+
     async def delete(self) -> None:
         """Deletes it with everything below it."""
         await self._client.api.delete_session(await self.open())
@@ -368,6 +375,20 @@ class AsyncTimer:
     async def resume(self) -> types.TimerView:
         """Goes on with the next occurrence."""
         return await self._client.api.resume_timer(self.id)
+
+    async def change(self, change: types.TimerChangeBody) -> types.TimerView:
+        """Changes what it says and when it is due; what is not given stays as it is."""
+        view = await self._client.api.change_timer(self.id, change)
+        self.next = view.next
+        return view
+
+    async def fire(self) -> types.TimerView:
+        """Fires its next occurrence now, once, however often the request has to be made.
+
+        The schedule of a timer that recurs goes on as it was.
+        """
+        n = (await self.get()).occurrences + 1
+        return await self._client.api.fire_timer(self.id, {"n": n})
 
     async def cancel(self) -> types.TimerView:
         """Ends it; it can still be read."""

@@ -521,6 +521,14 @@ class Api:
         """A timer with its next five times."""
         return self._caller.call(Call("GET", f"/v1/timers/{segment(id)}", as_model(types.TimerView)))
 
+    def change_timer(self, id: str, body: types.TimerChangeBody) -> types.TimerView:
+        """Changes what a timer says and when it is due."""
+        return self._caller.call(Call("PATCH", f"/v1/timers/{segment(id)}", as_model(types.TimerView), body=body))
+
+    def fire_timer(self, id: str, body: types.FireTimerBody) -> types.TimerView:
+        """Fires a timer's next occurrence now."""
+        return self._caller.call(Call("POST", f"/v1/timers/{segment(id)}/fire", as_model(types.TimerView), body=body))
+
     def list_occurrences(self, id: str, *, limit: int | None = None, cursor: str | None = None) -> Pages[types.OccurrenceView]:
         """A timer's occurrences with their outcomes, newest first."""
         return Pages(self._caller, Call("GET", f"/v1/timers/{segment(id)}/occurrences", as_page(types.OccurrenceView), query={"limit": limit, "cursor": cursor}))
@@ -536,6 +544,10 @@ class Api:
     def create_timers(self, body: types.TimerBatchBody, *, key: str | None = None) -> types.TimerBatchResults:
         """Creates or rejects each of up to 1000 timers."""
         return self._caller.call(Call("POST", "/v1/timers:batch", as_model(types.TimerBatchResults), body=body, key=key, takes_key=True))
+
+    def create_token(self, body: types.NewTokenBody) -> types.SessionToken:
+        """Makes a token with which a page of a browser uses one session for a while."""
+        return self._caller.call(Call("POST", "/v1/tokens", as_model(types.SessionToken), body=body))
 
     def list_tools(self) -> Pages[types.ToolView]:
         """The names that agents can use in `tools`, as published by live and recent workers."""

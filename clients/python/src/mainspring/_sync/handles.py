@@ -289,6 +289,13 @@ class Session:
         """What persons are asked by it and by the sessions below it."""
         return self._client.questions_of(self.open())
 
+    def token(self, scopes: Sequence[types.Scope] = ("read",), ttl: Duration | None = None) -> str:
+        """A token with which a page uses this session, and nothing else, for a while. Each call makes another one."""
+        body: types.NewTokenBody = {"session_id": self.open(), "scopes": list(scopes)}
+        if ttl is not None:
+            body["ttl"] = ttl
+        return (self._client.api.create_token(body)).token
+
     def delete(self) -> None:
         """Deletes it with everything below it."""
         self._client.api.delete_session(self.open())
@@ -369,6 +376,20 @@ class Timer:
     def resume(self) -> types.TimerView:
         """Goes on with the next occurrence."""
         return self._client.api.resume_timer(self.id)
+
+    def change(self, change: types.TimerChangeBody) -> types.TimerView:
+        """Changes what it says and when it is due; what is not given stays as it is."""
+        view = self._client.api.change_timer(self.id, change)
+        self.next = view.next
+        return view
+
+    def fire(self) -> types.TimerView:
+        """Fires its next occurrence now, once, however often the request has to be made.
+
+        The schedule of a timer that recurs goes on as it was.
+        """
+        n = (self.get()).occurrences + 1
+        return self._client.api.fire_timer(self.id, {"n": n})
 
     def cancel(self) -> types.TimerView:
         """Ends it; it can still be read."""

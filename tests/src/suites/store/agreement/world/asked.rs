@@ -4,11 +4,10 @@ use mainspring_shared::agent::SendOptions;
 use mainspring_shared::id::{TenantId, TimerId};
 use mainspring_shared::list::{Bounds, Change, List, ListName, NewEntry, WhenFull};
 use mainspring_shared::store::{
-    ChangeTimer, ImportSession, Inspect, ListOccurrences, ListTimers, NewTimer, TimerChange,
-    WriteList,
+    ChangeTimer, ImportSession, Inspect, ListOccurrences, ListTimers, NewTimer, WriteList,
 };
 use mainspring_shared::time::Span;
-use mainspring_shared::timer::{Schedule, TimerRule, TimerTarget};
+use mainspring_shared::timer::{Schedule, TimerAmendment, TimerChange, TimerRule, TimerTarget};
 use uuid::Uuid;
 
 use super::super::op::{Agent, Noted, Op, Timing};
@@ -43,6 +42,23 @@ fn rule(timing: &Timing) -> TimerRule {
     }
 }
 
+fn amendment(pick: u8) -> TimerAmendment {
+    let every = Schedule::Every {
+        every: Span(small::millis(1_000 * i64::from(pick % 4 + 1))),
+        first: None,
+    };
+    TimerAmendment {
+        schedule: pick.is_multiple_of(2).then_some(every),
+        max_occurrences: pick
+            .is_multiple_of(3)
+            .then(|| Some(u32::from(pick % 5) + 1)),
+        input: pick
+            .is_multiple_of(7)
+            .then(|| small::words(u128::from(pick))),
+        ..TimerAmendment::default()
+    }
+}
+
 impl World<'_> {
     pub(super) async fn timer_step(&mut self, op: Op) -> Result<(), String> {
         let scheduler = small::boot(small::SCHEDULER);
@@ -74,10 +90,17 @@ impl World<'_> {
                         TimerChange::Pause,
                         TimerChange::Resume,
                         TimerChange::Cancel,
+                        TimerChange::Fire {
+                            n: i64::from(pick % 3) + 1,
+                        },
+                        TimerChange::Amend(Box::new(amendment(pick))),
                         TimerChange::Resume,
-                    ][usize::from(change % 4)],
+                    ][usize::from(change % 6)]
+                    .clone(),
                 };
-                both!(self, |store| store.at(self.at()).change_timers(vec![item]));
+                both!(self, |store| store
+                    .at(self.at())
+                    .change_timers(vec![item.clone()]));
             }
             Op::Fire(limit) => {
                 both!(self, |store| store
