@@ -6,11 +6,13 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::sync::Arc;
 
 use mainspring::types::{Repeat, SendOptions};
 use mainspring::{Agent, Mainspring, Tool, ToolCall};
 use rustix::process::{Signal, getpid, kill_process};
 use serde::Deserialize;
+use tokio::sync::Notify;
 
 /// What the program is told.
 #[derive(Debug, Deserialize)]
@@ -21,7 +23,7 @@ struct Told {
     repeat: Repeat,
     /// The file to which the tool writes the id of each of its calls.
     calls: String,
-    /// Whether the process kills itself within the first call.
+    /// Whether the process kills itself within the first call, once it has said what it sent.
     dies: bool,
     sends: Vec<ToSend>,
     looks: Vec<String>,
@@ -46,8 +48,10 @@ async fn main() -> Result<(), Failed> {
     let told: Told = serde_json::from_str(&std::env::args().nth(1).ok_or("tell it what to do")?)?;
     let mut agent =
         Agent::new(if told.tools { "shop" } else { "plain" }).prompt("You help customers.");
+    let said = Arc::new(Notify::new());
     if told.tools {
-        agent = agent.tool(stock(told.calls, told.dies).repeat(told.repeat));
+        let dies = told.dies.then(|| said.clone());
+        agent = agent.tool(stock(told.calls, dies).repeat(told.repeat));
     }
     let name = if told.tools { "shop" } else { "plain" };
     let app = Mainspring::open(&told.url).agent(agent).await?;
@@ -67,6 +71,7 @@ async fn main() -> Result<(), Failed> {
         say(&format!("sent {} {}", one.key, send.id()))?;
         sent.push((one.key, send));
     }
+    said.notify_one();
     for (key, send) in sent {
         say(&format!("answer {key} {}", send.wait().await?.text))?;
     }
@@ -78,17 +83,21 @@ async fn main() -> Result<(), Failed> {
     Ok(())
 }
 
-fn stock(calls: String, dies: bool) -> Tool {
+/// The tool. The process kills itself in its first call when it is given what tells it that its sends are printed: a call may
+/// begin before the program knows that its send was accepted.
+fn stock(calls: String, dies: Option<Arc<Notify>>) -> Tool {
     Tool::with_call(
         "stock",
         "Pieces of an article in stock.",
         move |asked: Article, call: ToolCall| {
             let noted = note(&calls, &call.id);
-            if dies {
-                // Nothing comes after this.
-                let _ = kill_process(getpid(), Signal::KILL);
-            }
+            let dies = dies.clone();
             async move {
+                if let Some(said) = dies {
+                    said.notified().await;
+                    // Nothing comes after this.
+                    let _ = kill_process(getpid(), Signal::KILL);
+                }
                 noted?;
                 Ok::<_, Failed>(format!("12 of {}", asked.article))
             }
