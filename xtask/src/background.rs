@@ -9,10 +9,7 @@ use anyhow::Context as _;
 use crate::{packages, process, tools};
 
 /// Beside the tests, those that neither start servers nor measure time.
-pub(crate) const BESIDE_TESTS: [&str; 2] = ["lint", "chart"];
-
-/// Beside the clients, which mostly wait for what they install. The program is the one that the tests use.
-pub(crate) const BESIDE_CLIENTS: [&str; 2] = ["versions --short", "package --untried --of-tests"];
+pub(crate) const BESIDE_TESTS: [&[&str]; 2] = [&["lint"], &["chart"]];
 
 /// Runs checks one after the other, each as a process that only gets the processor time which others leave. The output
 /// of each is shown when it ends, in one piece. A failure does not keep the next one from running.
@@ -20,13 +17,14 @@ pub(crate) const BESIDE_CLIENTS: [&str; 2] = ["versions --short", "package --unt
     clippy::disallowed_methods,
     reason = "chores take the time that they take"
 )]
-pub(crate) fn run(checks: &[&str]) -> anyhow::Result<()> {
+pub(crate) fn run(checks: &[&[&str]]) -> anyhow::Result<()> {
     let mut first = Ok(());
     for check in checks {
         let begin = Instant::now();
-        let result = quietly(check).with_context(|| (*check).to_owned());
+        let name = check.first().copied().unwrap_or_default();
+        let result = quietly(name, check).with_context(|| name.to_owned());
         tools::say(&format!(
-            "xtask: {check} took {} s in the background",
+            "xtask: {name} took {} s in the background",
             begin.elapsed().as_secs()
         ));
         first = first.and(result);
@@ -34,17 +32,14 @@ pub(crate) fn run(checks: &[&str]) -> anyhow::Result<()> {
     first
 }
 
-fn quietly(check: &str) -> anyhow::Result<()> {
-    let mut words = check.split(' ');
-    let name = words.next().unwrap_or_default();
+fn quietly(name: &str, check: &[&str]) -> anyhow::Result<()> {
     let path = packages::target()?.join(format!("xtask-{name}.log"));
     let log = File::create(&path)?;
     let mut command = Command::new("nice");
     command
         .args(["-n", "19"])
         .arg(std::env::current_exe()?)
-        .arg(name)
-        .args(words)
+        .args(check)
         .stdout(log.try_clone()?)
         .stderr(log);
     let result = process::run(&mut command);

@@ -106,16 +106,6 @@ pub(crate) fn run(options: &Options<'_>) -> anyhow::Result<()> {
     })
 }
 
-/// Packs the program that the tests use. What is published is made of another program in the same
-/// way, and is installed and started, too, which needs more rights than a check has everywhere.
-pub(crate) fn check() -> anyhow::Result<()> {
-    let binary = packages::binary()?;
-    run(&Options {
-        is_untried: true,
-        ..Options::of(&binary)
-    })
-}
-
 /// The packages, each with the name of its file.
 #[derive(Debug)]
 struct Packages {
