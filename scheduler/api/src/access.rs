@@ -104,12 +104,12 @@ pub(crate) struct Caller {
     operates: bool,
     /// Its key, which has to stay valid while a response is streamed.
     key: Option<Arc<KeyRecord>>,
-    /// What its token reaches, if it sent one that was made with a key.
+    /// What its token reaches, if it sent one for one session.
     granted: Option<Arc<Binding>>,
     /// The fingerprint of the key's binding, if any, which separates idempotency keys. It is cached
     /// because a batch needs it for each item.
     fingerprint: OnceLock<String>,
-    /// The subject and the expiry of its token, if it sent one.
+    /// The subject and the expiry of its token by this machine's clock, if it sent one.
     subject: Option<(Arc<str>, Timestamp)>,
     /// The request limits that this request counts towards.
     pub(crate) quotas: Vec<Quota>,
@@ -164,9 +164,9 @@ impl Caller {
         self.granted.as_deref().or_else(of_key)
     }
 
-    /// Whether it sent a token that was made with a key.
-    pub(crate) fn is_granted(&self) -> bool {
-        self.granted.is_some()
+    /// From when on its token is refused, if it sent one of an issuer.
+    pub(crate) fn until(&self) -> Option<Timestamp> {
+        self.subject.as_ref().map(|(_, until)| *until)
     }
 
     /// Its key, if that has a limit on open sends.
@@ -339,11 +339,6 @@ impl Gatekeeper {
         let needs = Needs::of(method, route);
         let mut caller = self.identify(app, needs, route, headers).await?;
         needs.check(&caller)?;
-        // What such a token begins must not go on for longer than it is accepted.
-        if caller.is_granted() && *method != Method::GET && route.starts_with("/v1/timers") {
-            let detail = "a token changes no timers, which would outlive it";
-            return Err(Error::new(Code::AuthForbidden, detail));
-        }
         if let Some(text) = headers.get(&TENANT) {
             let tenant = text.to_str().ok().and_then(|text| text.parse().ok());
             caller.tenant = self.other_tenant(app, &caller, tenant).await?;
@@ -436,24 +431,27 @@ impl Gatekeeper {
         })
     }
 
-    /// The caller that a token stands for that was made with a key. It has the limits of that key.
+    /// The caller that a token for one session stands for. It has the limits of the key that the token was made with.
     async fn granted(&self, app: &App, grant: Grant) -> Result<Caller, Error> {
         let now = app.database_time().await;
         if now >= grant.expires_at {
             return Err(tokens::refused());
         }
-        let key = if let Some(id) = grant.key {
+        let mut key = None;
+        if let Some(id) = grant.key {
             let found = self.keys.find(app, id).await?;
-            let is_live = |key: &Arc<KeyRecord>| key.is_live(now) && key.tenant == grant.tenant;
-            Some(found.filter(is_live).ok_or_else(tokens::refused)?)
-        } else {
-            // Other tokens die with a key, which dies with its tenant.
+            let found = found.filter(|key| key.is_live(now));
+            key = Some(found.ok_or_else(tokens::refused)?);
+        }
+        // A tenant's own key dies with it. An operator's, and what is no key, do not.
+        if key.as_ref().is_none_or(|key| key.tenant != grant.tenant) {
             let tenant = app.store.get_tenant(grant.tenant).await?;
             if tenant.is_none_or(|tenant| tenant.erasing_at.is_some()) {
                 return Err(tokens::refused());
             }
-            None
-        };
+        }
+        // Streams end by the clock of the machine that they are on.
+        let until = app.clock.now().after(grant.expires_at.since(now));
         Ok(Caller {
             tenant: grant.tenant,
             operates: false,
@@ -461,7 +459,7 @@ impl Gatekeeper {
             key,
             granted: Some(Arc::new(grant.binding)),
             fingerprint: OnceLock::new(),
-            subject: Some((grant.by.into(), grant.expires_at)),
+            subject: Some((grant.by.into(), until)),
             quotas: Vec::new(),
         })
     }

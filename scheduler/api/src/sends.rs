@@ -291,12 +291,12 @@ pub(super) async fn list(
     caller: Caller,
     Query(query): Query<SendsQuery>,
 ) -> Result<Response, Problem> {
-    let (session, status) = (query.session_id, query.status);
     let begin = Begin {
         cursor: query.cursor,
         limit: query.limit.0,
     };
     let inside = Inside::of(&app, &caller);
+    let (session, status) = (inside.session(query.session_id), query.status);
     let read = async |before: Option<SendId>, limit: u32| {
         let query = ListSends {
             tenant: caller.tenant,

@@ -180,12 +180,12 @@ pub(super) async fn list(
     caller: Caller,
     Query(query): Query<TimersQuery>,
 ) -> Result<Response, Problem> {
-    let (session, status) = (query.session_id, query.status);
     let begin = Begin {
         cursor: query.cursor,
         limit: query.limit.0,
     };
     let inside = Inside::of(&app, &caller);
+    let (session, status) = (inside.session(query.session_id), query.status);
     let read = async |before: Option<TimerId>, limit: u32| {
         let query = ListTimers {
             tenant: caller.tenant,

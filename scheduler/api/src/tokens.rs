@@ -8,9 +8,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use mainspring_scheduler::error::Error;
-use mainspring_shared::error::Code;
 use mainspring_shared::id::{SessionId, SessionKey};
-use mainspring_shared::tenant::{Binding, Scope, Scopes};
+use mainspring_shared::tenant::{Binding, Right, Scope, Scopes};
 use mainspring_shared::time::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa_axum::router::OpenApiRouter;
@@ -28,8 +27,12 @@ const TTL_DEFAULT: Duration = Duration::from_hours(1);
 
 const TTL_MAX: Duration = Duration::from_hours(24);
 
-/// What a page may be allowed.
-const SCOPES: [Scope; 3] = [Scope::Read, Scope::Use, Scope::Answer];
+/// What a page may be allowed, with what its maker must be.
+const SCOPES: [(Scope, Right); 3] = [
+    (Scope::Read, Right::Read),
+    (Scope::Use, Right::Use),
+    (Scope::Answer, Right::Answer),
+];
 
 /// A token to make.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
@@ -66,7 +69,7 @@ impl JsonBody for NewTokenBody {
             checks.refuse("/scopes", "must have at least one");
         }
         for (n, scope) in scopes.iter().enumerate() {
-            if !SCOPES.contains(scope) {
+            if !SCOPES.iter().any(|(known, _)| known == scope) {
                 checks.refuse(&format!("/scopes/{n}"), "must be read, use or answer");
             }
         }
@@ -106,8 +109,8 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
 
 /// Makes a token with which a page of a browser uses one session for a while
 ///
-/// It is void as soon as the key that it was made with is revoked. It makes no other tokens. A repeated request makes another
-/// one.
+/// It is void as soon as the key that it was made with is revoked, and is not accepted for longer than a token that it was
+/// made with. A repeated request makes another one.
 #[utoipa::path(
     post,
     path = "/v1/tokens",
@@ -126,15 +129,10 @@ pub(super) async fn create(
         scopes,
         ttl,
     } = json.value;
-    if caller.is_granted() {
-        let detail = "a token makes no other tokens: make it with an API key";
-        return Err(Error::new(Code::AuthForbidden, detail).into());
-    }
-    if let Some(right) = scopes
-        .rights()
-        .find(|right| caller.require(*right).is_err())
-    {
-        return Err(Error::lacking(right).into());
+    for (scope, right) in SCOPES {
+        if scopes.0.contains(&scope) {
+            caller.require(right)?;
+        }
     }
     let tenant = caller.tenant;
     let session = session.parse().map_err(|_| Error::session_not_found())?;
@@ -146,6 +144,9 @@ pub(super) async fn create(
     if !found.as_ref().is_some_and(is_inside) {
         return Err(Error::session_not_found().into());
     }
+    let now = app.database_time().await;
+    // A token of an issuer has no key with which others would end: they end with it.
+    let left = caller.until().map(|until| until.since(app.clock.now()));
     let grant = Grant {
         tenant,
         key: caller.key_id(),
@@ -155,7 +156,7 @@ pub(super) async fn create(
             sessions: BTreeSet::from([session]),
             ..caller.binding().cloned().unwrap_or_default()
         },
-        expires_at: app.database_time().await.after(ttl),
+        expires_at: now.after(left.map_or(ttl, |left| left.min(ttl))),
     };
     let view = TokenView {
         token: grant.seal(&app.outside.webhooks, app.entropy.as_ref())?,

@@ -51,17 +51,6 @@ pub enum Right {
 }
 
 impl Right {
-    /// Every right.
-    pub const ALL: [Self; 7] = [
-        Self::Read,
-        Self::Use,
-        Self::Define,
-        Self::Publish,
-        Self::Answer,
-        Self::Manage,
-        Self::Administer,
-    ];
-
     /// The scopes that include it, besides `admin`. The first is the one to ask for.
     pub const fn scopes(self) -> &'static [Scope] {
         match self {
@@ -92,11 +81,6 @@ impl Scopes {
     pub fn allow(&self, right: Right) -> bool {
         let has = |scope| self.0.contains(scope);
         has(&Scope::Admin) || right.scopes().iter().any(has)
-    }
-
-    /// What they include.
-    pub fn rights(&self) -> impl Iterator<Item = Right> {
-        Right::ALL.into_iter().filter(|right| self.allow(*right))
     }
 
     /// Whether they are an operator's, if the key belongs to the first tenant.

@@ -44,7 +44,8 @@ impl Calendar {
             .amended_at
             .is_some_and(|at| occurrence.fired_at <= at);
         if occurrence.manual || had_another {
-            self.last = None;
+            let known = (n, occurrence.due_at, occurrence.fate);
+            self.last = (!had_another).then_some(known);
             return true;
         }
         let instant = Timestamp(occurrence.due_at.0 - self.rule.delay(self.timer, n));

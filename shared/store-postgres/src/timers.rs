@@ -351,12 +351,13 @@ async fn change_once(
             Err(why) => ChangeTimerOutcome::refused(timer.clone(), why),
         });
     }
-    for timer in amended.iter().filter_map(|key| timers.get(key)) {
+    if !amended.is_empty() {
+        let all = || amended.iter().filter_map(|key| timers.get(key));
         sql!("timers/amend")
-            .bind(timer.tenant.0)
-            .bind(timer.id.0)
-            .bind(json(&timer.target))
-            .bind(json(&timer.rule))
+            .bind(all().map(|timer| timer.tenant.0).collect::<Vec<i32>>())
+            .bind(all().map(|timer| timer.id.0).collect::<Vec<Uuid>>())
+            .bind(all().map(|timer| json(&timer.target)).collect::<Vec<_>>())
+            .bind(all().map(|timer| json(&timer.rule)).collect::<Vec<_>>())
             .execute(&mut *tx)
             .await?;
     }

@@ -253,8 +253,18 @@ async fn what_lies_outside_of_a_keys_binding_is_not_found_by_any_request() {
     let (_, blue) = tenant(&api, "blue", &["admin"]).await;
     publish(&api, &blue, "other").await;
     let resources = Resources::of(&api, &blue, "other", "2").await;
+    publish(&api, &blue, "third").await;
+    let own = json!({ "agent": "third" });
+    let own = made(&api, &blue, "/v1/sessions", &own).await;
+    let one = bound(&api, &blue, &json!({ "sessions": [own] })).await;
+    let shown = ask(&api, &one, "GET", &format!("/v1/sessions/{own}"), &NONE).await;
+    assert_eq!(shown.ok(200)["id"], json!(own));
+    let delete = ask(&api, &blue, "DELETE", &format!("/v1/sessions/{own}"), &NONE).await;
+    assert!(delete.status < 300, "{}", delete.text);
     let key = bound(&api, &blue, &everything()).await;
-    finds_nothing(&api, &key, &resources, true).await;
+    for key in [&one, &key] {
+        finds_nothing(&api, key, &resources, true).await;
+    }
     // Nothing has changed, and nobody else lost anything.
     let (_, send) = &resources.0[1];
     let own = ask(&api, &blue, "GET", &format!("/v1/sends/{send}"), &NONE).await;

@@ -10,6 +10,7 @@ use crate::bindings::operations;
 use crate::client::Answer;
 use crate::copies::resealed;
 use crate::issuers::trusting;
+use crate::webhooks::sealing;
 use crate::world::{Scheduler, World, nothing};
 
 const NONE: Value = Value::Null;
@@ -21,6 +22,8 @@ struct Row {
     /// One of each of these scopes.
     scopes: Vec<Vec<String>>,
     is_operators: bool,
+    /// Whether it takes a key, and no token for one session.
+    is_by_key: bool,
     is_closed_to_bound: bool,
 }
 
@@ -40,6 +43,10 @@ fn rows() -> Vec<Row> {
             Some(needed) => (needed, true),
             None => (needed, false),
         };
+        let (needed, is_by_key) = match needed.strip_suffix(" (key)") {
+            Some(needed) => (needed, true),
+            None => (needed, false),
+        };
         let needed = needed.trim_end_matches(" (*)").split(", and ");
         let scopes = needed.map(|needed| {
             let names = needed
@@ -52,6 +59,7 @@ fn rows() -> Vec<Row> {
             path: path.to_owned(),
             scopes: scopes.collect(),
             is_operators,
+            is_by_key,
             is_closed_to_bound: bound == "no",
         }
     });
@@ -194,7 +202,7 @@ fn every_defence_of_the_threat_model_has_its_tests() {
 
 #[tokio::test]
 async fn every_operation_admits_the_keys_that_the_table_names() {
-    let world = World::new().await;
+    let world = sealing().await;
     let api = trusting(&world).await;
     let (_, blue) = tenant(&api, "blue", &["admin"]).await;
     ask(
@@ -227,6 +235,13 @@ async fn every_operation_admits_the_keys_that_the_table_names() {
     let bound = json!({ "scopes": every, "binding": { "agents": ["mine"] } });
     let bound = ask(&api, &blue, "POST", "/v1/keys", &bound).await.ok(201);
     let bound = bound["key"].as_str().expect("the token");
+    let session = json!({ "agent": "mine" });
+    let session = ask(&api, &blue, "POST", "/v1/sessions", &session).await;
+    let of_page = ["read", "use", "answer"];
+    let token = json!({ "session_id": session.ok(201)["id"], "scopes": of_page });
+    let token = ask(&api, &blue, "POST", "/v1/tokens", &token).await.ok(201);
+    let token = token["token"].as_str().expect("the token");
+    let mut by_key = 0;
     for row in rows() {
         let none = row.ask(&api, None).await;
         assert_refused(&none, 401, "auth.missing", &row.path);
@@ -241,7 +256,17 @@ async fn every_operation_admits_the_keys_that_the_table_names() {
         } else {
             row.check(&answer, &every, false, "a bound key");
         }
+        let answer = row.ask(&api, Some(token)).await;
+        if row.is_by_key {
+            by_key += 1;
+            assert_refused(&answer, 403, "auth.forbidden", &row.path);
+        } else if row.is_closed_to_bound && row.admits(&of_page, false) {
+            answer.problem(403, "auth.binding");
+        } else {
+            row.check(&answer, &of_page, false, "a token for one session");
+        }
     }
+    assert!(by_key >= 8, "{by_key}");
 }
 
 /// Requests that define an agent, and such that name a published one, by method and path.

@@ -1,8 +1,12 @@
 //! Tokens with which pages of browsers use one session.
 
+use std::time::Duration;
+
+use mainspring_shared::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::access::{ROOT, ask, locked, tenant};
+use crate::issuers::trusting;
 use crate::webhooks::sealing;
 use crate::world::{Scheduler, World};
 
@@ -58,6 +62,22 @@ async fn a_token_reaches_its_session_and_nothing_else() {
         let refused = ask(&api, token, "POST", &sends, &body).await;
         refused.problem(403, "auth.binding");
     }
+    // Lists show what is inside on full pages, although everything else is newer.
+    for _ in 0..3 {
+        ask(
+            &api,
+            &key,
+            "POST",
+            &format!("/v1/sessions/{other}/sends"),
+            &said,
+        )
+        .await
+        .ok(202);
+    }
+    let listed = ask(&api, token, "GET", "/v1/sends?limit=1", &NONE)
+        .await
+        .ok(200);
+    assert_eq!(listed["data"][0]["id"], sent["id"]);
     let agents = ask(&api, token, "GET", "/v1/agents", &NONE).await.ok(200);
     assert_eq!(agents["data"], json!([]));
     let memories = ask(&api, token, "GET", "/v1/memories", &NONE).await.ok(200);
@@ -153,6 +173,20 @@ async fn the_root_key_makes_tokens_too_and_nobody_does_without_a_key_to_seal_the
     ask(&api, &token, "GET", &format!("/v1/sessions/{mine}"), &NONE)
         .await
         .ok(200);
+    // Made for another tenant, it is of that one.
+    let (blue, key) = tenant(&api, "blue", &["read", "send"]).await;
+    let theirs = session(&api, &key).await;
+    let operator = json!({ "scopes": ["admin", "operate"] });
+    let operator = ask(&api, ROOT, "POST", "/v1/keys", &operator).await.ok(201);
+    for maker in [ROOT, operator["key"].as_str().expect("the key")] {
+        let made = api.call("POST", "/v1/tokens");
+        let made = made.json(&json!({ "session_id": theirs }));
+        let made = made.header("authorization", &format!("Bearer {maker}"));
+        let made = made.header("mainspring-tenant", &blue).send().await.ok(201);
+        let made = made["token"].as_str().expect("a token");
+        let path = format!("/v1/sessions/{theirs}");
+        ask(&api, made, "GET", &path, &NONE).await.ok(200);
+    }
     for operators in ["/v1/tenants", "/v1/workers", "/v1/keys"] {
         let refused = ask(&api, &token, "GET", operators, &NONE).await;
         assert!(
@@ -167,4 +201,25 @@ async fn the_root_key_makes_tokens_too_and_nobody_does_without_a_key_to_seal_the
     let body = json!({ "session_id": mine });
     let refused = ask(&api, ROOT, "POST", "/v1/tokens", &body).await;
     refused.problem(409, "secret.no_seal");
+}
+
+#[tokio::test]
+async fn a_token_that_was_made_with_an_issuers_ends_with_it() {
+    let world = sealing().await;
+    let api = trusting(&world).await;
+    let (_, key) = tenant(&api, "blue", &["read", "send"]).await;
+    let mine = session(&api, &key).await;
+    let body = json!({ "session_id": mine, "ttl": "12h" });
+    let of_key = ask(&api, &key, "POST", "/v1/tokens", &body).await.ok(201);
+    let of_issuer = ask(&api, "blue.read.60", "POST", "/v1/tokens", &body).await;
+    let of_issuer = of_issuer.ok(201);
+    let ends = |made: &Value| -> Timestamp {
+        serde_json::from_value(made["expires_at"].clone()).expect("a time")
+    };
+    let between = ends(&of_key).since(ends(&of_issuer));
+    assert!(between > Duration::from_hours(11), "{between:?}");
+    let token = of_issuer["token"].as_str().expect("a token");
+    ask(&api, token, "GET", &format!("/v1/sessions/{mine}"), &NONE)
+        .await
+        .ok(200);
 }

@@ -162,16 +162,16 @@ const OPERATIONS: &[Operation] = &[
     row("POST", "/v1/tenants/{id}/resume", Needs::OPERATOR_ADMIN, Reach::Closed),
     row("GET", "/v1/tenants/{id}/usage", Needs::OPERATOR_ADMIN, Reach::Closed),
     row("GET", "/v1/timers", Needs::READ, Reach::Handler),
-    row("POST", "/v1/timers", Needs::START, Reach::Handler),
+    row("POST", "/v1/timers", Needs::START.by_key(), Reach::Handler),
     row("GET", "/v1/timers/{id}", Needs::READ, Reach::Timer),
-    row("DELETE", "/v1/timers/{id}", Needs::USE, Reach::Timer),
+    row("DELETE", "/v1/timers/{id}", Needs::USE.by_key(), Reach::Timer),
     row("GET", "/v1/timers/{id}/occurrences", Needs::READ, Reach::Timer),
-    row("PATCH", "/v1/timers/{id}", Needs::USE, Reach::Timer),
-    row("POST", "/v1/timers/{id}/fire", Needs::USE, Reach::Timer),
-    row("POST", "/v1/timers/{id}/pause", Needs::USE, Reach::Timer),
-    row("POST", "/v1/timers/{id}/resume", Needs::USE, Reach::Timer),
-    row("POST", "/v1/timers:batch", Needs::START, Reach::Handler),
-    row("POST", "/v1/tokens", Needs::READ, Reach::Handler),
+    row("PATCH", "/v1/timers/{id}", Needs::USE.by_key(), Reach::Timer),
+    row("POST", "/v1/timers/{id}/fire", Needs::USE.by_key(), Reach::Timer),
+    row("POST", "/v1/timers/{id}/pause", Needs::USE.by_key(), Reach::Timer),
+    row("POST", "/v1/timers/{id}/resume", Needs::USE.by_key(), Reach::Timer),
+    row("POST", "/v1/timers:batch", Needs::START.by_key(), Reach::Handler),
+    row("POST", "/v1/tokens", Needs::READ.by_key(), Reach::Handler),
     row("GET", "/v1/tools", Needs::READ, Reach::Free),
     row("POST", "/v1/tools/{name}/pause", Needs::MANAGE, Reach::Closed),
     row("POST", "/v1/tools/{name}/resume", Needs::MANAGE, Reach::Closed),
@@ -207,6 +207,7 @@ mod tests {
 
     use mainspring_shared::tenant::{Right, Scope};
 
+    use super::super::scopes::Who;
     use super::*;
 
     #[test]
@@ -254,9 +255,11 @@ mod tests {
             if needs.may_define {
                 needed += " (*)";
             }
-            if needs.operator {
-                needed += ", and an operator";
-            }
+            needed += match needs.who {
+                Who::Anyone => "",
+                Who::Keys => " (key)",
+                Who::Operators => ", and an operator",
+            };
             let reach = match reach {
                 Reach::Free => "yes",
                 Reach::Session => "of its sessions",

@@ -171,6 +171,14 @@ impl<'a> Inside<'a> {
         }
     }
 
+    /// The session that a list is asked for, or else the only one of which it can show anything: the others are not read.
+    pub(crate) fn session(&self, asked: Option<SessionId>) -> Option<SessionId> {
+        asked.or_else(|| {
+            let mut bound = self.caller.binding()?.sessions.iter().copied();
+            bound.next().filter(|_| bound.next().is_none())
+        })
+    }
+
     /// Rows, and whether each is shown. Rows without a session lie outside every binding.
     pub(crate) async fn mark<T>(
         &self,

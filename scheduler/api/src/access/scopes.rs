@@ -9,6 +9,17 @@ use mainspring_shared::tenant::Right;
 use super::Caller;
 use super::operations::Operation;
 
+/// Who may make a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// Everyone.
+    Anyone,
+    /// Everyone but a token for one session.
+    Keys,
+    /// Operators of the system.
+    Operators,
+}
+
 /// What a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Needs {
@@ -16,8 +27,8 @@ pub(crate) struct Needs {
     pub(super) rights: &'static [Right],
     /// Whether its body may define an agent, or change one, for which the key must allow that, too.
     pub(super) may_define: bool,
-    /// Whether only an operator of the system may make it.
-    pub(super) operator: bool,
+    /// Who may make it, if they have the rights.
+    pub(super) who: Who,
     /// Whether its path names a tenant. Everyone except operators is told that no such tenant
     /// exists, even for their own, so that the response does not depend on which ids exist.
     names_tenant: bool,
@@ -45,12 +56,12 @@ impl Needs {
     pub(super) const MANAGE: Self = Self::all_of(&[Right::Manage]);
     pub(super) const ADMIN: Self = Self::all_of(&[Right::Administer]);
     pub(super) const OPERATOR_READ: Self = Self {
-        operator: true,
+        who: Who::Operators,
         ..Self::READ
     };
     /// What changing the system requires, and acting for another tenant.
     pub(crate) const OPERATOR_ADMIN: Self = Self {
-        operator: true,
+        who: Who::Operators,
         ..Self::ADMIN
     };
 
@@ -58,8 +69,16 @@ impl Needs {
         Self {
             rights,
             may_define: false,
-            operator: false,
+            who: Who::Anyone,
             names_tenant: false,
+        }
+    }
+
+    /// The same, for what outlives a token that was made with a key.
+    pub(super) const fn by_key(self) -> Self {
+        Self {
+            who: Who::Keys,
+            ..self
         }
     }
 
@@ -79,7 +98,7 @@ impl Needs {
 
     /// Whether the request changes who may do what, or concerns the whole system.
     pub(super) fn administers(self) -> bool {
-        self.operator || self.rights.contains(&Right::Administer)
+        self.who == Who::Operators || self.rights.contains(&Right::Administer)
     }
 
     /// Checks that the caller has it.
@@ -90,7 +109,13 @@ impl Needs {
         for right in self.rights {
             caller.require(*right)?;
         }
-        if self.operator && !caller.operates {
+        if self.who == Who::Keys && caller.granted.is_some() {
+            return Err(Error::new(
+                Code::AuthForbidden,
+                "a token for one session cannot do what would outlive it: use an API key",
+            ));
+        }
+        if self.who == Who::Operators && !caller.operates {
             return Err(Error::new(
                 Code::AuthForbidden,
                 "only the root key and operators' keys, which have the scope operate, can \

@@ -61,6 +61,6 @@ impl Grant {
 
 /// The response to a token that is not, or no longer, one.
 pub(super) fn refused() -> Error {
-    let detail = "the token is unknown or expired, or the key that it was made with is";
+    let detail = "the token is unknown or expired, or was made with a key that is gone";
     Error::new(Code::AuthInvalid, detail)
 }
