@@ -16,6 +16,7 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::Timestamp;
 use mainspring_store_model::ModelStore;
+use tokio::sync::Notify;
 
 use crate::world::World;
 
@@ -30,6 +31,26 @@ pub(crate) struct Faulty {
     /// Number of calls left that fail, by method, and whether they fail because of an unreadable
     /// row.
     failing: Mutex<BTreeMap<&'static str, (usize, bool)>>,
+    /// Methods whose next call waits.
+    held: Mutex<BTreeMap<&'static str, Arc<Held>>>,
+}
+
+/// A call that waits in front of the database.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    reached: Notify,
+    released: Notify,
+}
+
+impl Held {
+    /// Waits until there is such a call.
+    pub(crate) async fn reached(&self) {
+        self.reached.notified().await;
+    }
+
+    pub(crate) fn release(&self) {
+        self.released.notify_one();
+    }
 }
 
 impl Faulty {
@@ -40,6 +61,7 @@ impl Faulty {
             locked: AtomicUsize::new(0),
             calls: Mutex::default(),
             failing: Mutex::default(),
+            held: Mutex::default(),
         }
     }
 
@@ -61,6 +83,26 @@ impl Faulty {
     pub(crate) fn corrupt_next(&self, name: &'static str, calls: usize) {
         let mut failing = self.failing.lock().expect("nobody panics under it");
         failing.insert(name, (calls, true));
+    }
+
+    /// Makes the next call of a method wait until it is released.
+    pub(crate) fn hold_next(&self, name: &'static str) -> Arc<Held> {
+        let held = Arc::<Held>::default();
+        let mut all = self.held.lock().expect("nobody panics under it");
+        all.insert(name, held.clone());
+        held
+    }
+
+    fn taken(&self, name: &str) -> Option<Arc<Held>> {
+        let mut all = self.held.lock().expect("nobody panics under it");
+        all.remove(name)
+    }
+
+    async fn wait(&self, name: &str) {
+        if let Some(held) = self.taken(name) {
+            held.reached.notify_one();
+            held.released.notified().await;
+        }
     }
 
     pub(crate) fn set_unavailable(&self, away: bool) {
@@ -149,6 +191,7 @@ macro_rules! pass_on {
     ) -> $out:ty; $($rest:tt)*) => {
         pass_on! { @ $noun [$($done)*
             async fn $name(&self $(, $arg: $type)*) -> Result<$out> {
+                self.wait(stringify!($name)).await;
                 self.inner(stringify!($name))?.$name($($arg),*).await
             }
         ] $($rest)* }

@@ -11,6 +11,7 @@ use mainspring_shared::id::TenantId;
 use mainspring_shared::message::Message;
 use mainspring_shared::send::{SendRecord, SendStatus, SendView, StopReason};
 use mainspring_shared::session::SessionRecord;
+use mainspring_shared::step::StepKind;
 use mainspring_shared::store::ReadMessages;
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::tool::{ASK_PERSON, DeclaredTool, ExternalTool, ToolEntry};
@@ -85,11 +86,11 @@ impl Source {
         own.or(self.agent.output_schema.as_ref())
     }
 
-    /// What is stored of the response.
+    /// What is stored of the response. The send may have ended since it was read: how is read with the step that ended it.
     pub(super) async fn heard(&self, app: &App) -> Result<Stored, Error> {
         let mut listener = self.listener();
         let mut encoder = Encoder::new(self.id, None);
-        let view = SendView::from(self.send.clone());
+        let (tenant, id) = (self.send.key.tenant, self.send.id);
         let mut after = self.send.first_step - 1;
         loop {
             let steps = app.store.read_steps(self.send.key, after, STEPS).await?;
@@ -102,7 +103,12 @@ impl Source {
                 let messages = self
                     .messages(app, step.refs.first_seq, step.refs.messages)
                     .await?;
-                for event in expand(&step, &messages, Some(&view)) {
+                let ended = match step.kind {
+                    StepKind::Finished => app.watch.read_send(tenant, id).await?,
+                    _ => None,
+                };
+                let view = ended.map(SendView::from);
+                for event in expand(&step, &messages, view.as_ref()) {
                     for heard in listener.hear(event.name, &event.data) {
                         encoder.tell(&heard);
                         if let Heard::Over(over) = heard {

@@ -1,9 +1,11 @@
 //! Streams of responses.
 
+use mainspring_shared::error::Code;
 use serde_json::{Value, json};
 
 use super::{begin, claim, claim_queued};
 use crate::client::{Event, Events};
+use crate::faulty::Faulty;
 use crate::world::{Scheduler, World};
 
 async fn until_end(stream: &mut Events) -> Vec<Event> {
@@ -161,4 +163,24 @@ async fn a_cancelled_response_ends_as_incomplete() {
         (last.name.as_str(), &last.data["response"]["status"]),
         ("response.incomplete", &json!("cancelled"))
     );
+}
+
+#[tokio::test]
+async fn a_send_that_fails_while_its_response_is_read_has_not_completed() {
+    let (world, store) = Faulty::world().await;
+    let api = world.ready().await;
+    let begun = begin(&api, json!({ "model": "demo", "input": "hello" })).await;
+    let claimed = claim(&world, &api, &begun).await;
+    let path = format!("/v1/responses/{}", begun["id"].as_str().expect("an id"));
+    let held = store.hold_next("read_steps");
+    let reading = tokio::spawn(api.call("GET", &path).send());
+    held.reached().await;
+    world
+        .fail(&claimed, Code::LlmRefused, "the model refuses")
+        .await;
+    held.release();
+    let read = reading.await.expect("joins").ok(200);
+    assert_eq!(read["status"], "failed", "{read}");
+    assert!(read["completed_at"].is_number(), "{read}");
+    assert_eq!(api.get(&path).await.ok(200), read);
 }
