@@ -29,6 +29,7 @@ use utoipa_axum::routes;
 use self::fault::Refusal;
 use self::stream::Form;
 use crate::access::Caller;
+use crate::codes::{AgentNotFound, Starts};
 use crate::extract::json_body;
 use crate::faces::base;
 use crate::faces::rpc::{self, Fault, RpcMessage};
@@ -117,7 +118,7 @@ impl Door {
     get,
     path = "/a2a/{agent}/.well-known/agent-card.json",
     operation_id = "getA2aCard",
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), AgentNotFound)
 )]
 pub(super) async fn card(door: Door) -> Result<Response, Problem> {
     match door.found().await {
@@ -131,7 +132,7 @@ pub(super) async fn card(door: Door) -> Result<Response, Problem> {
     get,
     path = "/a2a/{agent}/extendedAgentCard",
     operation_id = "getA2aExtendedCard",
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), AgentNotFound)
 )]
 pub(super) async fn extended(_: Door) -> Response {
     Refusal::of(fault::NO_EXTENDED_CARD, "there is no extended card").into_response()
@@ -143,7 +144,7 @@ pub(super) async fn extended(_: Door) -> Response {
     path = "/a2a/{agent}",
     operation_id = "postA2a",
     request_body = RpcMessage,
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), Starts)
 )]
 pub(super) async fn post(
     door: Door,
@@ -241,7 +242,7 @@ fn answered(result: Result<Value, Refusal>) -> Response {
     path = "/a2a/{agent}/message:send",
     operation_id = "sendA2aMessage",
     request_body = A2aBody,
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), Starts)
 )]
 pub(super) async fn send(door: Door, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
     let params = json(&door, &headers, body).await?;
@@ -271,7 +272,7 @@ pub(super) struct A2aBody {
     path = "/a2a/{agent}/message:stream",
     operation_id = "streamA2aMessage",
     request_body = A2aBody,
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), Starts)
 )]
 pub(super) async fn stream(
     door: Door,
@@ -295,7 +296,7 @@ pub(super) async fn stream(
     get,
     path = "/a2a/{agent}/tasks",
     operation_id = "listA2aTasks",
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), AgentNotFound)
 )]
 pub(super) async fn list(door: Door, uri: axum::http::Uri) -> Response {
     let done = async {
@@ -353,7 +354,7 @@ impl FromRequestParts<Arc<Api>> for TaskPath {
     get,
     path = "/a2a/{agent}/tasks/{task}",
     operation_id = "getA2aTask",
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), AgentNotFound)
 )]
 pub(super) async fn show(
     door: Door,
@@ -384,7 +385,7 @@ pub(super) async fn show(
     post,
     path = "/a2a/{agent}/tasks/{task}",
     operation_id = "actOnA2aTask",
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), AgentNotFound)
 )]
 pub(super) async fn act(
     door: Door,
@@ -411,7 +412,7 @@ pub(super) async fn act(
     get,
     path = "/a2a/{agent}/tasks/{task}/pushNotificationConfigs",
     operation_id = "listA2aPushConfigs",
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), AgentNotFound)
 )]
 pub(super) async fn list_configs(_: Door) -> Response {
     no_push().into_response()
@@ -422,7 +423,7 @@ pub(super) async fn list_configs(_: Door) -> Response {
     post,
     path = "/a2a/{agent}/tasks/{task}/pushNotificationConfigs",
     operation_id = "createA2aPushConfig",
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), AgentNotFound)
 )]
 pub(super) async fn create_config(_: Door) -> Response {
     no_push().into_response()
@@ -433,7 +434,7 @@ pub(super) async fn create_config(_: Door) -> Response {
     get,
     path = "/a2a/{agent}/tasks/{task}/pushNotificationConfigs/{config}",
     operation_id = "getA2aPushConfig",
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), AgentNotFound)
 )]
 pub(super) async fn show_config(_: Door) -> Response {
     no_push().into_response()
@@ -444,7 +445,7 @@ pub(super) async fn show_config(_: Door) -> Response {
     delete,
     path = "/a2a/{agent}/tasks/{task}/pushNotificationConfigs/{config}",
     operation_id = "deleteA2aPushConfig",
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), AgentNotFound)
 )]
 pub(super) async fn delete_config(_: Door) -> Response {
     no_push().into_response()

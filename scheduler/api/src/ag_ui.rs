@@ -28,6 +28,7 @@ use self::input::RunInput;
 use self::stream::Run;
 use crate::access::Caller;
 use crate::calls::ResultBody;
+use crate::codes::Starts;
 use crate::extract::{json_body, parse};
 use crate::faces::asks;
 use crate::faces::sent::Sent;
@@ -71,7 +72,7 @@ struct RunAgentInput {
     path = "/ag-ui/{agent}",
     operation_id = "runAgUi",
     request_body = RunAgentInput,
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), Starts)
 )]
 pub(super) async fn run(
     State(app): State<Arc<Api>>,

@@ -20,6 +20,7 @@ use super::idempotency;
 use super::problem::Problem;
 use super::sends::accept;
 use crate::access::Caller;
+use crate::codes::{SendNotFound, SendNotRetryable, Starts};
 use crate::extract::{Json, Key, Nothing, Query, SendPath, SendWaitQuery};
 use crate::router::Api;
 
@@ -37,7 +38,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     path = "/v1/sends/{id}/retry",
     operation_id = "retrySend",
     params(SendWaitQuery, Key),
-    responses((status = 200, body = AcceptedSend), (status = 202, body = AcceptedSend))
+    responses((status = 200, body = AcceptedSend), (status = 202, body = AcceptedSend), Starts, SendNotFound, SendNotRetryable)
 )]
 pub(super) async fn retry(
     State(app): State<Arc<Api>>,

@@ -32,6 +32,7 @@ use super::respond::{self, Begin, List};
 use super::tenants::{sends, spending};
 use super::validate::Checks;
 use crate::access::Caller;
+use crate::codes::{AgentNotFound, BudgetNoPrice};
 use crate::extract::{
     Json, JsonBody, Key, Limit, NoQuery, Nothing, PageQuery, Query, cursor, text,
 };
@@ -128,7 +129,7 @@ impl JsonBody for NewAgentBody {
     operation_id = "publishAgent",
     params(Key),
     request_body = NewAgentBody,
-    responses((status = 200, body = AgentVersionView), (status = 201, body = AgentVersionView))
+    responses((status = 200, body = AgentVersionView), (status = 201, body = AgentVersionView), BudgetNoPrice)
 )]
 pub(super) async fn publish(
     State(app): State<Arc<Api>>,
@@ -282,7 +283,7 @@ async fn own(
     get,
     path = "/v1/agents/{name}",
     operation_id = "getAgent",
-    responses((status = 200, body = NamedAgentView))
+    responses((status = 200, body = NamedAgentView), AgentNotFound)
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
@@ -311,7 +312,7 @@ async fn read_version(app: &App, key: AgentKey, n: i32) -> Result<AgentVersion, 
     delete,
     path = "/v1/agents/{name}",
     operation_id = "archiveAgent",
-    responses((status = 200, body = NamedAgentView))
+    responses((status = 200, body = NamedAgentView), AgentNotFound)
 )]
 pub(super) async fn archive(
     State(app): State<Arc<Api>>,
@@ -330,7 +331,7 @@ pub(super) async fn archive(
     path = "/v1/agents/{name}/versions",
     operation_id = "listAgentVersions",
     params(PageQuery),
-    responses((status = 200, body = List<AgentVersionView>))
+    responses((status = 200, body = List<AgentVersionView>), AgentNotFound)
 )]
 pub(super) async fn versions(
     State(app): State<Arc<Api>>,
@@ -360,7 +361,7 @@ pub(super) async fn versions(
     get,
     path = "/v1/agents/{name}/versions/{n}",
     operation_id = "getAgentVersion",
-    responses((status = 200, body = AgentVersionView))
+    responses((status = 200, body = AgentVersionView), AgentNotFound)
 )]
 pub(super) async fn version(
     State(app): State<Arc<Api>>,
@@ -394,7 +395,7 @@ impl JsonBody for AliasBody {
     path = "/v1/agents/{name}/aliases/{alias}",
     operation_id = "setAgentAlias",
     request_body = AliasBody,
-    responses((status = 200, body = NamedAgentView))
+    responses((status = 200, body = NamedAgentView), AgentNotFound)
 )]
 pub(super) async fn point(
     State(app): State<Arc<Api>>,
@@ -410,7 +411,7 @@ pub(super) async fn point(
     delete,
     path = "/v1/agents/{name}/aliases/{alias}",
     operation_id = "removeAgentAlias",
-    responses((status = 200, body = NamedAgentView))
+    responses((status = 200, body = NamedAgentView), AgentNotFound)
 )]
 pub(super) async fn drop_alias(
     State(app): State<Arc<Api>>,

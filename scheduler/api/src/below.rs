@@ -18,6 +18,7 @@ use utoipa_axum::routes;
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use crate::access::Caller;
+use crate::codes::SessionNotFound;
 use crate::extract::{Limit, NoQuery, Query, SessionPath, cursor};
 use crate::openapi::form;
 use crate::router::Api;
@@ -52,7 +53,7 @@ pub(crate) struct ChildrenQuery {
     path = "/v1/sessions/{id}/children",
     operation_id = "listChildren",
     params(ChildrenQuery),
-    responses((status = 200, body = List<SessionView>))
+    responses((status = 200, body = List<SessionView>), SessionNotFound)
 )]
 pub(super) async fn children(
     State(app): State<Arc<Api>>,
@@ -149,7 +150,7 @@ impl From<Entry> for EntryView {
     get,
     path = "/v1/sessions/{id}/lists",
     operation_id = "getSessionLists",
-    responses((status = 200, body = SessionLists))
+    responses((status = 200, body = SessionLists), SessionNotFound)
 )]
 pub(super) async fn lists(
     State(app): State<Arc<Api>>,

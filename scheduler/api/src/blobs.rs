@@ -21,6 +21,7 @@ use utoipa_axum::routes;
 use super::problem::Problem;
 use super::respond;
 use crate::access::Caller;
+use crate::codes::{BlobCorrupt, BlobNotFound, BlobTooLarge, BlobUnavailable, LimitBytes};
 use crate::extract::{NoQuery, Query, read_body};
 use crate::router::Api;
 
@@ -41,7 +42,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     path = "/v1/blobs",
     operation_id = "createBlob",
     request_body(content = String, content_type = "application/octet-stream"),
-    responses((status = 201, body = BlobRef), (status = 200, body = BlobRef))
+    responses((status = 201, body = BlobRef), (status = 200, body = BlobRef), BlobTooLarge, BlobUnavailable, LimitBytes)
 )]
 pub(super) async fn put(
     State(app): State<Arc<Api>>,
@@ -112,8 +113,7 @@ fn media_type(headers: &HeaderMap) -> Result<String, Error> {
         (status = 200, body = String, content_type = "application/octet-stream"),
         (status = 206, body = String, content_type = "application/octet-stream"),
         (status = 304),
-        (status = 416)
-    )
+        (status = 416), BlobCorrupt, BlobNotFound, BlobUnavailable)
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,

@@ -29,6 +29,7 @@ use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
 use crate::access::Caller;
+use crate::codes::{BlobCorrupt, BlobNotFound, BlobUnavailable, CallNotFound, SessionNotFound};
 use crate::extract::{Json, JsonBody, NoQuery, Query, SessionPath};
 use crate::router::Api;
 
@@ -228,7 +229,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     path = "/v1/sessions/{id}/tool-results",
     operation_id = "postToolResults",
     request_body = ResultsBody,
-    responses((status = 200, body = PostedResults))
+    responses((status = 200, body = PostedResults), CallNotFound, SessionNotFound)
 )]
 pub(super) async fn post_results(
     State(app): State<Arc<Api>>,
@@ -487,7 +488,7 @@ fn reply(checks: &mut Checks, place: usize, posted: &ResultBody, call: &CallReco
     get,
     path = "/v1/sessions/{id}/calls/{call_id}/output",
     operation_id = "getCallOutput",
-    responses((status = 200, body = String))
+    responses((status = 200, body = String), BlobCorrupt, BlobNotFound, BlobUnavailable, CallNotFound, SessionNotFound)
 )]
 pub(super) async fn output(
     State(app): State<Arc<Api>>,

@@ -19,6 +19,7 @@ use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
 use crate::access::Caller;
+use crate::codes::{AgentNotFound, SessionNotFound};
 use crate::extract::{Json, JsonBody, NoQuery, Query, SessionPath, text};
 use crate::router::Api;
 
@@ -70,7 +71,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     path = "/v1/sessions/{id}/context",
     operation_id = "getSessionContext",
     params(ContextQuery),
-    responses((status = 200, body = Preview))
+    responses((status = 200, body = Preview), SessionNotFound)
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
@@ -92,7 +93,7 @@ pub(super) async fn show(
     path = "/v1/sessions/{id}/context",
     operation_id = "previewSessionContext",
     request_body = ContextBody,
-    responses((status = 200, body = Preview))
+    responses((status = 200, body = Preview), AgentNotFound, SessionNotFound)
 )]
 pub(super) async fn imagine(
     State(app): State<Arc<Api>>,

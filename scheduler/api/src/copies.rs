@@ -36,6 +36,7 @@ use super::problem::Problem;
 use super::sessions::{answer_creation, too_slow};
 use super::validate::Checks;
 use crate::access::Caller;
+use crate::codes::{BlobTooLarge, BlobUnavailable, Starts};
 use crate::extract::{
     Chunks, Json, JsonBody, Key, NoQuery, Query, SessionPath, expect_kind, refuse_encoded, weigh,
 };
@@ -95,7 +96,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     operation_id = "forkSession",
     params(Key),
     request_body = Option<ForkBody>,
-    responses((status = 201, body = mainspring_shared::session::SessionView))
+    responses((status = 201, body = mainspring_shared::session::SessionView), Starts)
 )]
 pub(super) async fn fork(
     State(app): State<Arc<Api>>,
@@ -388,7 +389,7 @@ async fn stage(
     operation_id = "importSession",
     params(Key),
     request_body(content = String, content_type = LINES),
-    responses((status = 201, body = mainspring_shared::session::SessionView))
+    responses((status = 201, body = mainspring_shared::session::SessionView), Starts, BlobTooLarge, BlobUnavailable)
 )]
 pub(super) async fn import(
     State(app): State<Arc<Api>>,

@@ -18,6 +18,7 @@ use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
+use crate::codes::SessionNotFound;
 use crate::extract::{FromText, Limit, Query, SessionPath, cursor, text};
 use crate::openapi::form;
 use crate::router::Api;
@@ -113,7 +114,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     path = "/v1/sessions/{id}/inbox",
     operation_id = "listInbox",
     params(InboxQuery),
-    responses((status = 200, body = List<InboxItem>))
+    responses((status = 200, body = List<InboxItem>), SessionNotFound)
 )]
 pub(super) async fn inbox(
     State(app): State<Arc<Api>>,

@@ -16,6 +16,7 @@ use utoipa_axum::routes;
 
 use super::gate::Admission;
 use super::problem::Problem;
+use crate::codes::{SendNotFound, SessionNotFound};
 use crate::extract::{FromText, LastEventId, Query, SendPath, SessionPath, text};
 use crate::openapi::form;
 use crate::router::Api;
@@ -36,8 +37,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     params(EventsQuery, LastEventId),
     responses(
         (status = 200, body = crate::openapi::SendEvent, content_type = "text/event-stream"),
-        (status = 204, description = "The send has ended, and nothing follows the last event read"),
-    )
+        (status = 204, description = "The send has ended, and nothing follows the last event read"), SendNotFound)
 )]
 pub(super) async fn of_send(
     State(app): State<Arc<Api>>,
@@ -73,7 +73,7 @@ pub(super) async fn of_send(
     path = "/v1/sessions/{id}/events",
     operation_id = "streamSession",
     params(EventsQuery, LastEventId),
-    responses((status = 200, body = crate::openapi::SendEvent, content_type = "text/event-stream"))
+    responses((status = 200, body = crate::openapi::SendEvent, content_type = "text/event-stream"), SessionNotFound)
 )]
 pub(super) async fn of_session(
     State(app): State<Arc<Api>>,

@@ -29,6 +29,7 @@ use super::copies::{LINES, PAGE, lists};
 use super::gate::Admission;
 use super::problem::Problem;
 use super::router::exported_bytes_max;
+use crate::codes::{BlobUnavailable, SessionNotFound};
 use crate::extract::{Query, SessionPath, text};
 use crate::router::Api;
 
@@ -55,7 +56,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     path = "/v1/sessions/{id}/export",
     operation_id = "exportSession",
     params(ExportQuery),
-    responses((status = 200, body = String, content_type = LINES))
+    responses((status = 200, body = String, content_type = LINES), BlobUnavailable, SessionNotFound)
 )]
 pub(super) async fn export(
     State(app): State<Arc<Api>>,

@@ -14,6 +14,7 @@ mod browsers;
 mod calls;
 mod choice;
 mod claims;
+mod codes;
 mod connections;
 mod context;
 mod copies;

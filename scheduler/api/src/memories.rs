@@ -27,6 +27,7 @@ use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use crate::access::{Caller, refuse_held};
+use crate::codes::{MemoryNotFound, TenantHeld};
 use crate::extract::{
     Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor, given, parameter, text,
 };
@@ -306,7 +307,7 @@ async fn search(
     get,
     path = "/v1/memories/{id}",
     operation_id = "getMemory",
-    responses((status = 200, body = MemoryEntry))
+    responses((status = 200, body = MemoryEntry), MemoryNotFound)
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
@@ -324,7 +325,7 @@ pub(super) async fn show(
     path = "/v1/memories/{id}",
     operation_id = "changeMemory",
     request_body = MemoryChangeBody,
-    responses((status = 200, body = MemoryEntry))
+    responses((status = 200, body = MemoryEntry), MemoryNotFound)
 )]
 pub(super) async fn change(
     State(app): State<Arc<Api>>,
@@ -360,7 +361,7 @@ pub(super) async fn change(
     delete,
     path = "/v1/memories/{id}",
     operation_id = "deleteMemory",
-    responses((status = 204))
+    responses((status = 204), MemoryNotFound, TenantHeld)
 )]
 pub(super) async fn remove(
     State(app): State<Arc<Api>>,
@@ -399,7 +400,7 @@ pub(super) struct ErasedView {
     path = "/v1/memories",
     operation_id = "eraseMemories",
     params(EraseQuery),
-    responses((status = 200, body = ErasedView))
+    responses((status = 200, body = ErasedView), TenantHeld)
 )]
 pub(super) async fn erase(
     State(app): State<Arc<Api>>,

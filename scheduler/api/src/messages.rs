@@ -16,6 +16,7 @@ use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::respond::{self, Begin, List};
+use crate::codes::SessionNotFound;
 use crate::extract::{FromText, Limit, Query, SessionPath, text};
 use crate::openapi::form;
 use crate::router::Api;
@@ -130,7 +131,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     path = "/v1/sessions/{id}/messages",
     operation_id = "listMessages",
     params(MessagesQuery),
-    responses((status = 200, body = List<Entry>))
+    responses((status = 200, body = List<Entry>), SessionNotFound)
 )]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,

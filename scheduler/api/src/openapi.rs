@@ -1,6 +1,7 @@
 //! The OpenAPI document. Paths and schemas come from the annotations of the handlers.
 
 mod events;
+mod examples;
 pub(crate) mod form;
 mod operation;
 mod parameters;
@@ -19,7 +20,7 @@ use self::operation::{BYTES, Operation, ResponseContent};
 use super::copies::LINES;
 use super::problem::Problem;
 use super::skills::ARCHIVE;
-use super::{faces, openai, respond, router};
+use super::{codes, faces, openai, respond, router};
 use crate::router::Api;
 
 /// The prefix of the schema names of pages.
@@ -175,9 +176,14 @@ fn document() -> Value {
         document["components"]["schemas"][name]["additionalProperties"] = json!(false);
     }
     let mut paths = Map::new();
+    let mut examples = examples::all();
     for operation in Operation::all(&described) {
+        let mut says = describe(&operation);
+        if let Some(example) = examples.remove(&operation.id) {
+            example.add_to(&mut says);
+        }
         let item = paths.entry(&operation.path).or_insert_with(|| json!({}));
-        item[&operation.method] = describe(&operation);
+        item[&operation.method] = says;
     }
     document["paths"] = Value::Object(paths);
     document["components"]["securitySchemes"] = json!({ "key": {
@@ -185,6 +191,7 @@ fn document() -> Value {
         "description": "An API key, `msk_…`, or a token for one session, `mst_…`. A server without keys takes requests without one.",
     } });
     document["security"] = json!([{ "key": [] }, {}]);
+    document["x-common-codes"] = json!(codes::COMMON);
     document["info"]["version"] = json!(env!("CARGO_PKG_VERSION"));
     document["servers"] = json!([{ "url": "/", "description": "Where this was read." }]);
     let tags = TAGS.iter();
@@ -232,9 +239,18 @@ fn describe(operation: &Operation) -> Value {
     } else {
         json!({ "application/problem+json": { "schema": named("Problem") } })
     };
+    for (status, codes) in &operation.problems {
+        let names: Vec<String> = codes.iter().map(|code| format!("`{code}`")).collect();
+        let says = json!({
+            "description": format!("A problem: {}", names.join(", ")),
+            "x-codes": codes,
+            "content": problem,
+        });
+        responses.insert(status.clone(), says);
+    }
     responses.insert(
         "default".to_owned(),
-        json!({ "description": "A problem", "content": problem }),
+        json!({ "description": "A problem that any operation may give: one of `x-common-codes`", "content": problem }),
     );
     let mut described = json!({
         "operationId": operation.id,
@@ -250,9 +266,6 @@ fn describe(operation: &Operation) -> Value {
             json!({ BYTES: { "schema": { "type": "string", "format": "binary" } } })
         } else {
             let mut content = json!({ "application/json": { "schema": named(name) } });
-            if let Some(example) = example(name) {
-                content["application/json"]["example"] = example;
-            }
             if name == "SkillBody" {
                 let binary = json!({ "type": "string", "format": "binary" });
                 content[ARCHIVE] = json!({ "schema": binary });
@@ -277,40 +290,6 @@ fn openai_error() -> Value {
             "type": "object", "required": ["message", "type", "param", "code"],
             "properties": { "message": text, "type": text, "param": maybe, "code": maybe },
         } },
-    })
-}
-
-/// A working example of a body.
-fn example(body: &str) -> Option<Value> {
-    Some(match body {
-        "NewSessionBody" => json!({ "agent": { "system_prompt": "Be brief.", "tools": ["core"] } }),
-        "NewAgentBody" => json!({
-            "name": "reviewer",
-            "spec": { "system_prompt": "You review code.", "tools": ["explore"] },
-        }),
-        "AliasBody" => json!({ "version": 1 }),
-        "SendBody" => json!({ "input": "hello" }),
-        "SendAnywhereBody" => {
-            json!({ "input": "hello", "session": { "agent": { "system_prompt": "Be brief." } } })
-        }
-        "BatchBody" => json!({ "sends": [{ "input": "one" }, { "input": "two" }] }),
-        "OpenAiResponseBody" => {
-            json!({ "model": "demo", "input": "hello", "background": true })
-        }
-        "SkillBody" => json!({ "files": {
-            "SKILL.md": "---\nname: greeting\ndescription: How to greet people.\n---\nSay hello.\n",
-        } }),
-        "PruneBody" => json!({ "keep_last": 100, "dry_run": true }),
-        "NewRunBody" => json!({
-            "spec": {
-                "name": "hello",
-                "root": {
-                    "type": "agent", "id": "greet", "input": "hello",
-                    "spec": { "name": "greeter", "system_prompt": "Be brief.", "tools": [] },
-                },
-            },
-        }),
-        _ => return None,
     })
 }
 

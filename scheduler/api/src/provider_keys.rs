@@ -19,6 +19,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::Caller;
+use crate::codes::{ProviderKeyNoSeal, ProviderKeyNotFound, ProviderKeyTooMany};
 use crate::extract::{Json, JsonBody, Limit, NoQuery, Nothing, Query};
 use crate::openapi::form;
 use crate::problem::Problem;
@@ -179,7 +180,7 @@ async fn keys(app: &Api, query: ListProviderKeys) -> Result<(Vec<ProviderKeyReco
     path = "/v1/provider-keys/{provider}",
     operation_id = "setProviderKey",
     request_body = ProviderKeyBody,
-    responses((status = 200, body = ProviderKeyView))
+    responses((status = 200, body = ProviderKeyView), ProviderKeyNoSeal, ProviderKeyTooMany)
 )]
 pub(super) async fn set(
     State(app): State<Arc<Api>>,
@@ -222,7 +223,7 @@ pub(super) async fn set(
     delete,
     path = "/v1/provider-keys/{provider}",
     operation_id = "deleteProviderKey",
-    responses((status = 204))
+    responses((status = 204), ProviderKeyNotFound)
 )]
 pub(super) async fn delete(
     State(app): State<Arc<Api>>,

@@ -15,6 +15,7 @@ use super::problem::Problem;
 use super::respond;
 use super::validate::{COUNT_MAX, Checks};
 use crate::access::refuse_held;
+use crate::codes::{SessionNotFound, TenantHeld};
 use crate::extract::{Json, JsonBody, NoQuery, Query, SessionPath};
 use crate::router::Api;
 
@@ -78,7 +79,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     path = "/v1/sessions/{id}/prune",
     operation_id = "pruneSession",
     request_body = PruneBody,
-    responses((status = 200, body = Pruned))
+    responses((status = 200, body = Pruned), SessionNotFound, TenantHeld)
 )]
 pub(super) async fn prune(
     State(app): State<Arc<Api>>,

@@ -33,6 +33,7 @@ use super::validate::{Checks, NUL, has_nul};
 use super::workflows;
 use crate::access::Caller;
 use crate::access::reach::Inside;
+use crate::codes::{RunNotFound, SpecInvalid, Starts, WorkflowNotResumable};
 use crate::extract::{
     Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, WaitQuery, cursor, no_id, session_id, text,
 };
@@ -195,7 +196,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     operation_id = "createRun",
     params(WaitQuery, Key),
     request_body = NewRunBody,
-    responses((status = 200, body = RunView), (status = 202, body = RunView))
+    responses((status = 200, body = RunView), (status = 202, body = RunView), Starts, SpecInvalid)
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
@@ -349,7 +350,7 @@ pub(super) async fn list(
     path = "/v1/runs/{id}",
     operation_id = "getRun",
     params(WaitQuery),
-    responses((status = 200, body = RunView))
+    responses((status = 200, body = RunView), RunNotFound)
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
@@ -429,7 +430,7 @@ impl JsonBody for RetryRunBody {
     operation_id = "cancelRun",
     params(WaitQuery),
     request_body = Option<CancelRunBody>,
-    responses((status = 200, body = RunView), (status = 202, body = RunView))
+    responses((status = 200, body = RunView), (status = 202, body = RunView), RunNotFound, WorkflowNotResumable)
 )]
 pub(super) async fn cancel(
     State(app): State<Arc<Api>>,
@@ -459,7 +460,7 @@ pub(super) async fn cancel(
     operation_id = "retryRun",
     params(WaitQuery),
     request_body = Option<RetryRunBody>,
-    responses((status = 200, body = RunView), (status = 202, body = RunView))
+    responses((status = 200, body = RunView), (status = 202, body = RunView), Starts, RunNotFound, WorkflowNotResumable)
 )]
 pub(super) async fn retry(
     State(app): State<Arc<Api>>,
@@ -504,7 +505,7 @@ pub(super) async fn asked(
     get,
     path = "/v1/runs/{id}/export",
     operation_id = "exportRun",
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), RunNotFound)
 )]
 pub(super) async fn export(
     State(app): State<Arc<Api>>,

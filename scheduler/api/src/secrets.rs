@@ -19,6 +19,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::Caller;
+use crate::codes::{SecretNoSeal, SecretNotFound, SecretTooMany};
 use crate::extract::{Json, JsonBody, Limit, NoQuery, Nothing, Query};
 use crate::openapi::form;
 use crate::problem::Problem;
@@ -187,7 +188,7 @@ pub(super) async fn list(
     get,
     path = "/v1/secrets/{name}",
     operation_id = "getSecret",
-    responses((status = 200, body = SecretView))
+    responses((status = 200, body = SecretView), SecretNotFound)
 )]
 pub(super) async fn get(
     State(app): State<Arc<Api>>,
@@ -211,7 +212,7 @@ pub(super) async fn get(
     path = "/v1/secrets/{name}",
     operation_id = "setSecret",
     request_body = SecretBody,
-    responses((status = 200, body = SecretView))
+    responses((status = 200, body = SecretView), SecretNoSeal, SecretTooMany)
 )]
 pub(super) async fn set(
     State(app): State<Arc<Api>>,
@@ -261,7 +262,7 @@ pub(super) async fn set(
     delete,
     path = "/v1/secrets/{name}",
     operation_id = "deleteSecret",
-    responses((status = 204))
+    responses((status = 204), SecretNotFound)
 )]
 pub(super) async fn delete(
     State(app): State<Arc<Api>>,

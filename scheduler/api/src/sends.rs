@@ -29,6 +29,7 @@ use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use crate::access::Caller;
 use crate::access::reach::Inside;
+use crate::codes::{SendNotCancellable, SendNotFound, Starts};
 use crate::extract::{
     Json, JsonBody, Key, Limit, Nothing, Query, SendPath, SendWaitQuery, SessionPath, cursor,
     session_id, text,
@@ -52,7 +53,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     operation_id = "createSendInSession",
     params(SendWaitQuery, Key),
     request_body = SendBody,
-    responses((status = 200, body = AcceptedSend), (status = 202, body = AcceptedSend))
+    responses((status = 200, body = AcceptedSend), (status = 202, body = AcceptedSend), Starts)
 )]
 pub(super) async fn create_in_session(
     State(app): State<Arc<Api>>,
@@ -98,7 +99,7 @@ pub(super) async fn create_in_session(
     operation_id = "createSend",
     params(SendWaitQuery, Key),
     request_body = SendAnywhereBody,
-    responses((status = 200, body = AcceptedSend), (status = 202, body = AcceptedSend))
+    responses((status = 200, body = AcceptedSend), (status = 202, body = AcceptedSend), Starts)
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
@@ -320,7 +321,7 @@ pub(super) async fn list(
     path = "/v1/sends/{id}",
     operation_id = "getSend",
     params(SendWaitQuery),
-    responses((status = 200, body = SendView))
+    responses((status = 200, body = SendView), SendNotFound)
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
@@ -342,7 +343,7 @@ pub(super) async fn show(
     path = "/v1/sends/{id}/cancel",
     operation_id = "cancelSend",
     params(SendWaitQuery),
-    responses((status = 200, body = SendView), (status = 202, body = SendView))
+    responses((status = 200, body = SendView), (status = 202, body = SendView), SendNotCancellable, SendNotFound)
 )]
 pub(super) async fn cancel(
     State(app): State<Arc<Api>>,

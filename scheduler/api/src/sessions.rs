@@ -26,6 +26,9 @@ use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::sends;
 use crate::access::{Caller, refuse_held};
+use crate::codes::{
+    AgentNotFound, BudgetNoPrice, SessionNotFound, SessionNotWaiting, Starts, TenantHeld,
+};
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, Query, SessionPath, cursor, text};
 use crate::openapi::form;
 use crate::router::Api;
@@ -46,7 +49,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     operation_id = "createSession",
     params(Key),
     request_body = Option<NewSessionBody>,
-    responses((status = 200, body = SessionView), (status = 201, body = SessionView))
+    responses((status = 200, body = SessionView), (status = 201, body = SessionView), Starts)
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
@@ -244,7 +247,7 @@ pub(super) async fn list(
     get,
     path = "/v1/sessions/{id}",
     operation_id = "getSession",
-    responses((status = 200, body = SessionView))
+    responses((status = 200, body = SessionView), SessionNotFound)
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
@@ -265,7 +268,7 @@ pub(super) async fn show(
     path = "/v1/sessions/{id}",
     operation_id = "changeSession",
     request_body = SessionChangeBody,
-    responses((status = 200, body = SessionView))
+    responses((status = 200, body = SessionView), AgentNotFound, BudgetNoPrice, SessionNotFound)
 )]
 pub(super) async fn change(
     State(app): State<Arc<Api>>,
@@ -286,7 +289,7 @@ pub(super) async fn change(
     delete,
     path = "/v1/sessions/{id}",
     operation_id = "deleteSession",
-    responses((status = 204))
+    responses((status = 204), SessionNotFound, TenantHeld)
 )]
 pub(super) async fn remove(
     State(app): State<Arc<Api>>,
@@ -306,7 +309,7 @@ pub(super) async fn remove(
     post,
     path = "/v1/sessions/{id}/resume",
     operation_id = "resumeSession",
-    responses((status = 202, body = SendView))
+    responses((status = 202, body = SendView), SessionNotFound, SessionNotWaiting)
 )]
 pub(super) async fn resume(
     State(app): State<Arc<Api>>,
@@ -323,7 +326,7 @@ pub(super) async fn resume(
     post,
     path = "/v1/sessions/{id}/abort",
     operation_id = "abortSession",
-    responses((status = 200, body = SendView))
+    responses((status = 200, body = SendView), SessionNotFound, SessionNotWaiting)
 )]
 pub(super) async fn abort(
     State(app): State<Arc<Api>>,

@@ -30,6 +30,7 @@ pub(crate) use self::body::{ARCHIVE, SkillBody};
 use super::problem::Problem;
 use super::respond;
 use crate::access::Caller;
+use crate::codes::{SkillInvalid, SkillNotFound};
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, Query};
 use crate::openapi::form;
 use crate::router::Api;
@@ -225,7 +226,7 @@ pub(super) struct RemoveQuery {
     operation_id = "publishSkill",
     params(Key),
     request_body = SkillBody,
-    responses((status = 200, body = SkillView), (status = 201, body = SkillView))
+    responses((status = 200, body = SkillView), (status = 201, body = SkillView), SkillInvalid)
 )]
 pub(super) async fn publish(
     State(app): State<Arc<Api>>,
@@ -296,7 +297,7 @@ pub(super) async fn list(
     get,
     path = "/v1/skills/{name}",
     operation_id = "getSkill",
-    responses((status = 200, body = SkillView))
+    responses((status = 200, body = SkillView), SkillNotFound)
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
@@ -322,7 +323,7 @@ pub(super) async fn show(
     path = "/v1/skills/{name}",
     operation_id = "deleteSkill",
     params(RemoveQuery),
-    responses((status = 204))
+    responses((status = 204), SkillNotFound)
 )]
 pub(super) async fn remove(
     State(app): State<Arc<Api>>,
@@ -349,7 +350,7 @@ pub(super) async fn remove(
     get,
     path = "/v1/skills/{name}/files/{*path}",
     operation_id = "getSkillFile",
-    responses((status = 200, body = String))
+    responses((status = 200, body = String), SkillNotFound)
 )]
 pub(super) async fn file(
     State(app): State<Arc<Api>>,

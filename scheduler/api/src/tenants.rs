@@ -32,6 +32,7 @@ use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use crate::access::{no_tenant, refuse_held};
+use crate::codes::{TenantHeld, TenantNameTaken, TenantNotEmpty};
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor};
 use crate::openapi::form;
 use crate::router::Api;
@@ -325,7 +326,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     operation_id = "createTenant",
     params(Key),
     request_body = NewTenantBody,
-    responses((status = 201, body = TenantView))
+    responses((status = 201, body = TenantView), TenantNameTaken)
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
@@ -414,7 +415,7 @@ pub(super) async fn show(
     path = "/v1/tenants/{id}",
     operation_id = "changeTenant",
     request_body = TenantChangeBody,
-    responses((status = 200, body = TenantView))
+    responses((status = 200, body = TenantView), TenantNameTaken)
 )]
 pub(super) async fn change(
     State(app): State<Arc<Api>>,
@@ -447,7 +448,7 @@ pub(super) async fn change(
     delete,
     path = "/v1/tenants/{id}",
     operation_id = "deleteTenant",
-    responses((status = 204))
+    responses((status = 204), TenantHeld, TenantNotEmpty)
 )]
 pub(super) async fn remove(
     State(app): State<Arc<Api>>,

@@ -31,6 +31,7 @@ use super::respond::{self, Begin, List};
 use super::validate::Checks;
 use crate::access::Caller;
 use crate::access::reach::{Inside, session_of};
+use crate::codes::{SpecInvalid, Starts, TimerInvalidSchedule, TimerNotArmed, TimerNotFound};
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, PageQuery, Query, cursor, text};
 use crate::openapi::form;
 use crate::router::Api;
@@ -80,7 +81,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     operation_id = "createTimer",
     params(Key),
     request_body = TimerBody,
-    responses((status = 201, body = TimerView))
+    responses((status = 201, body = TimerView), Starts, SpecInvalid, TimerInvalidSchedule)
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
@@ -206,7 +207,7 @@ pub(super) async fn list(
     get,
     path = "/v1/timers/{id}",
     operation_id = "getTimer",
-    responses((status = 200, body = TimerView))
+    responses((status = 200, body = TimerView), TimerNotFound)
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
@@ -222,7 +223,7 @@ pub(super) async fn show(
     path = "/v1/timers/{id}/occurrences",
     operation_id = "listOccurrences",
     params(PageQuery),
-    responses((status = 200, body = List<OccurrenceView>))
+    responses((status = 200, body = List<OccurrenceView>), TimerNotFound)
 )]
 pub(super) async fn occurrences(
     State(app): State<Arc<Api>>,
@@ -253,7 +254,7 @@ pub(super) async fn occurrences(
     delete,
     path = "/v1/timers/{id}",
     operation_id = "cancelTimer",
-    responses((status = 200, body = TimerView))
+    responses((status = 200, body = TimerView), TimerNotFound)
 )]
 pub(super) async fn cancel(
     State(app): State<Arc<Api>>,
@@ -269,7 +270,7 @@ pub(super) async fn cancel(
     post,
     path = "/v1/timers/{id}/pause",
     operation_id = "pauseTimer",
-    responses((status = 200, body = TimerView))
+    responses((status = 200, body = TimerView), TimerNotArmed, TimerNotFound)
 )]
 pub(super) async fn pause(
     State(app): State<Arc<Api>>,
@@ -285,7 +286,7 @@ pub(super) async fn pause(
     post,
     path = "/v1/timers/{id}/resume",
     operation_id = "resumeTimer",
-    responses((status = 200, body = TimerView))
+    responses((status = 200, body = TimerView), TimerNotArmed, TimerNotFound)
 )]
 pub(super) async fn resume(
     State(app): State<Arc<Api>>,
@@ -306,7 +307,7 @@ pub(super) async fn resume(
     path = "/v1/timers/{id}/fire",
     operation_id = "fireTimer",
     request_body = FireTimerBody,
-    responses((status = 200, body = TimerView))
+    responses((status = 200, body = TimerView), Starts, TimerNotArmed, TimerNotFound)
 )]
 pub(super) async fn fire(
     State(app): State<Arc<Api>>,
@@ -330,7 +331,7 @@ pub(super) async fn fire(
     path = "/v1/timers/{id}",
     operation_id = "changeTimer",
     request_body = TimerChangeBody,
-    responses((status = 200, body = TimerView))
+    responses((status = 200, body = TimerView), TimerInvalidSchedule, TimerNotArmed, TimerNotFound)
 )]
 pub(super) async fn amend(
     State(app): State<Arc<Api>>,

@@ -16,6 +16,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::{Caller, Grant};
+use crate::codes::{SecretNoSeal, SessionNotFound};
 use crate::extract::{Json, JsonBody, NoQuery, Query};
 use crate::problem::Problem;
 use crate::respond;
@@ -116,7 +117,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     path = "/v1/tokens",
     operation_id = "createToken",
     request_body = NewTokenBody,
-    responses((status = 201, body = TokenView))
+    responses((status = 201, body = TokenView), SecretNoSeal, SessionNotFound)
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,

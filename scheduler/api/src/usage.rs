@@ -15,6 +15,7 @@ use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::respond;
+use crate::codes::SessionNotFound;
 use crate::extract::{NoQuery, Query, SessionPath};
 use crate::router::Api;
 
@@ -122,7 +123,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     get,
     path = "/v1/sessions/{id}/usage",
     operation_id = "getSessionUsage",
-    responses((status = 200, body = SessionUsageView))
+    responses((status = 200, body = SessionUsageView), SessionNotFound)
 )]
 pub(super) async fn of_session(
     State(app): State<Arc<Api>>,

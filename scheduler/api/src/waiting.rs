@@ -21,6 +21,7 @@ use utoipa_axum::routes;
 
 use super::problem::Problem;
 use super::respond::{self, List};
+use crate::codes::SessionNotFound;
 use crate::extract::{NoQuery, Query, SessionPath};
 use crate::router::Api;
 
@@ -137,7 +138,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     get,
     path = "/v1/sessions/{id}/calls",
     operation_id = "listWaitingCalls",
-    responses((status = 200, body = List<WaitingCall>))
+    responses((status = 200, body = List<WaitingCall>), SessionNotFound)
 )]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,

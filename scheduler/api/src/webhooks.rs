@@ -23,6 +23,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::{Caller, no_tenant};
+use crate::codes::{WebhookNoKey, WebhookNotFound, WebhookTooMany};
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor};
 use crate::openapi::form;
 use crate::problem::Problem;
@@ -260,7 +261,7 @@ fn check_url(app: &Api, url: &str) -> Result<(), Error> {
     operation_id = "createWebhook",
     params(Key),
     request_body = NewWebhookBody,
-    responses((status = 201, body = WebhookView))
+    responses((status = 201, body = WebhookView), WebhookNoKey, WebhookTooMany)
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
@@ -365,7 +366,7 @@ pub(super) async fn list(
     get,
     path = "/v1/webhooks/{id}",
     operation_id = "getWebhook",
-    responses((status = 200, body = WebhookView))
+    responses((status = 200, body = WebhookView), WebhookNotFound)
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
@@ -384,7 +385,7 @@ pub(super) async fn show(
     path = "/v1/webhooks/{id}",
     operation_id = "updateWebhook",
     request_body = WebhookChangeBody,
-    responses((status = 200, body = WebhookView))
+    responses((status = 200, body = WebhookView), WebhookNotFound)
 )]
 pub(super) async fn change(
     State(app): State<Arc<Api>>,
@@ -422,7 +423,7 @@ pub(super) async fn change(
     delete,
     path = "/v1/webhooks/{id}",
     operation_id = "deleteWebhook",
-    responses((status = 204))
+    responses((status = 204), WebhookNotFound)
 )]
 pub(super) async fn delete(
     State(app): State<Arc<Api>>,
@@ -445,7 +446,7 @@ pub(super) async fn delete(
     path = "/v1/webhooks/{id}/rotate",
     operation_id = "rotateWebhook",
     request_body = Option<RotateWebhookBody>,
-    responses((status = 200, body = WebhookView))
+    responses((status = 200, body = WebhookView), WebhookNoKey, WebhookNotFound)
 )]
 pub(super) async fn rotate(
     State(app): State<Arc<Api>>,

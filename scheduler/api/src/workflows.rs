@@ -18,6 +18,7 @@ use utoipa_axum::routes;
 use super::problem::Problem;
 use super::respond;
 use super::validate::Checks;
+use crate::codes::SpecInvalid;
 use crate::extract::{Json, JsonBody, NoQuery, Query, parse, run_blocking};
 use crate::router::Api;
 
@@ -96,7 +97,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     path = "/v1/workflows:validate",
     operation_id = "validateWorkflow",
     request_body = ValidateBody,
-    responses((status = 200, body = SpecSummary))
+    responses((status = 200, body = SpecSummary), SpecInvalid)
 )]
 pub(super) async fn check_spec(
     State(_app): State<Arc<Api>>,

@@ -7,6 +7,8 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
+use crate::described;
+
 /// Long enough for a slow machine; a test that takes this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -156,9 +158,14 @@ impl Call {
             let (status, headers) = head(&mut reader).await;
             answer(&mut reader, status, headers, !self.head.starts_with("HEAD")).await
         };
-        tokio::time::timeout(PATIENCE, work)
+        let answer = tokio::time::timeout(PATIENCE, work)
             .await
-            .expect("an answer in time")
+            .expect("an answer in time");
+        let mut words = self.head.split(' ');
+        if let (Some(method), Some(target)) = (words.next(), words.next()) {
+            described::check(method, target, &answer);
+        }
+        answer
     }
 
     /// Announces a body of this length, sends none, and reads the response.

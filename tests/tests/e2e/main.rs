@@ -8,6 +8,7 @@ mod commands;
 mod conversation;
 mod crowd;
 mod daily_report;
+mod examples;
 mod fake_model;
 mod hostile;
 mod inbox;

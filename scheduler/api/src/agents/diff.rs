@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::{AgentPath, NewAgentBody, no_version, read_agent, read_version};
 use crate::access::Caller;
+use crate::codes::AgentNotFound;
 use crate::extract::{Json, NoQuery, Query, parameter, push};
 use crate::problem::Problem;
 use crate::respond;
@@ -67,7 +68,7 @@ pub(super) struct AgentChange {
     path = "/v1/agents/{name}/diff",
     operation_id = "diffAgent",
     params(DiffQuery),
-    responses((status = 200, body = AgentDiff))
+    responses((status = 200, body = AgentDiff), AgentNotFound)
 )]
 pub(super) async fn diff(
     State(app): State<Arc<Api>>,

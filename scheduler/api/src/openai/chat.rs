@@ -24,6 +24,7 @@ use super::listen::{Called, Heard, Kind, Listener, Over};
 use super::stream::Writer;
 use super::view::{self, Source, Stored};
 use crate::access::Caller;
+use crate::codes::{SendNotFound, Starts};
 use crate::extract::{Json, NoQuery, Query};
 use crate::gate::Admission;
 use crate::problem::Problem;
@@ -43,7 +44,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Api>> {
     path = "/v1/chat/completions",
     operation_id = "createOpenAiChatCompletion",
     request_body = ChatBody,
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), Starts)
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
@@ -60,7 +61,7 @@ pub(super) async fn create(
     get,
     path = "/v1/chat/completions/{id}",
     operation_id = "getOpenAiChatCompletion",
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), SendNotFound)
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,

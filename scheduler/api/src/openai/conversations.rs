@@ -27,6 +27,7 @@ use super::pages::{ItemsQuery, Params, page};
 use super::{ids, items, once, references, settings};
 use crate::access::{Caller, refuse_held};
 use crate::bodies::SessionAsk;
+use crate::codes::{SessionNotFound, Starts, TenantHeld};
 use crate::extract::{Json, JsonBody, NoQuery, Nothing, Query};
 use crate::idempotency;
 use crate::problem::Problem;
@@ -132,7 +133,7 @@ fn shown(session: &SessionRecord) -> Value {
     path = "/v1/conversations",
     operation_id = "createOpenAiConversation",
     request_body = Option<ConversationBody>,
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), Starts)
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
@@ -177,7 +178,7 @@ pub(super) async fn create(
     get,
     path = "/v1/conversations/{id}",
     operation_id = "getOpenAiConversation",
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), SessionNotFound)
 )]
 pub(super) async fn show(
     ConversationPath(session): ConversationPath,
@@ -210,7 +211,7 @@ impl JsonBody for ChangeBody {
     path = "/v1/conversations/{id}",
     operation_id = "changeOpenAiConversation",
     request_body = ChangeBody,
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), SessionNotFound)
 )]
 pub(super) async fn change(
     State(app): State<Arc<Api>>,
@@ -244,7 +245,7 @@ pub(super) async fn change(
     delete,
     path = "/v1/conversations/{id}",
     operation_id = "deleteOpenAiConversation",
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), SessionNotFound, TenantHeld)
 )]
 pub(super) async fn remove(
     State(app): State<Arc<Api>>,
@@ -267,7 +268,7 @@ pub(super) async fn remove(
     path = "/v1/conversations/{id}/items",
     operation_id = "listOpenAiItems",
     params(ItemsQuery),
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), SessionNotFound)
 )]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
@@ -311,7 +312,7 @@ impl JsonBody for ItemsBody {
     path = "/v1/conversations/{id}/items",
     operation_id = "addOpenAiItems",
     request_body = ItemsBody,
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), Starts)
 )]
 pub(super) async fn add(
     State(app): State<Arc<Api>>,
@@ -376,7 +377,7 @@ pub(super) async fn add(
     get,
     path = "/v1/conversations/{id}/items/{item_id}",
     operation_id = "getOpenAiItem",
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), SessionNotFound)
 )]
 pub(super) async fn item(
     State(app): State<Arc<Api>>,

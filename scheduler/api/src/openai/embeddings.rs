@@ -16,6 +16,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::Caller;
+use crate::codes::AgentNotFound;
 use crate::extract::{Json, JsonBody, NoQuery, Query};
 use crate::problem::Problem;
 use crate::respond;
@@ -102,7 +103,7 @@ impl JsonBody for EmbeddingBody {
     path = "/v1/embeddings",
     operation_id = "createOpenAiEmbedding",
     request_body = EmbeddingBody,
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), AgentNotFound)
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,

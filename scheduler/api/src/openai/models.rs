@@ -17,6 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::access::Caller;
+use crate::codes::AgentNotFound;
 use crate::extract::{NoQuery, Query};
 use crate::problem::Problem;
 use crate::respond;
@@ -57,7 +58,7 @@ pub(super) async fn list(
     get,
     path = "/v1/models/{*id}",
     operation_id = "getOpenAiModel",
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), AgentNotFound)
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,

@@ -25,6 +25,10 @@ use super::pages::{ItemsQuery, Params, page};
 use super::stream;
 use super::view::Source;
 use crate::access::{Caller, refuse_held};
+use crate::codes::{
+    CallNotFound, IdempotencyMismatch, SendNotCancellable, SendNotFound, SessionBusy, Starts,
+    TenantHeld,
+};
 use crate::extract::{Json, NoQuery, Nothing, Query};
 use crate::gate::Admission;
 use crate::problem::Problem;
@@ -49,7 +53,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Api>> {
     path = "/v1/responses",
     operation_id = "createOpenAiResponse",
     request_body = ResponseBody,
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), Starts, CallNotFound, IdempotencyMismatch, SendNotFound)
 )]
 pub(super) async fn create(
     State(app): State<Arc<Api>>,
@@ -78,7 +82,7 @@ pub(super) struct ShowQuery {
     path = "/v1/responses/{id}",
     operation_id = "getOpenAiResponse",
     params(ShowQuery),
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), SendNotFound)
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
@@ -103,7 +107,7 @@ pub(super) async fn show(
     post,
     path = "/v1/responses/{id}/cancel",
     operation_id = "cancelOpenAiResponse",
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), SendNotCancellable, SendNotFound)
 )]
 pub(super) async fn cancel_one(
     State(app): State<Arc<Api>>,
@@ -123,7 +127,7 @@ pub(super) async fn cancel_one(
     delete,
     path = "/v1/responses/{id}",
     operation_id = "deleteOpenAiResponse",
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), SendNotFound, SessionBusy, TenantHeld)
 )]
 pub(super) async fn remove(
     State(app): State<Arc<Api>>,
@@ -166,7 +170,7 @@ pub(super) async fn remove(
     path = "/v1/responses/{id}/input_items",
     operation_id = "listOpenAiInputItems",
     params(ItemsQuery),
-    responses((status = 200, body = Value))
+    responses((status = 200, body = Value), SendNotFound)
 )]
 pub(super) async fn input_items(
     State(app): State<Arc<Api>>,

@@ -1,5 +1,8 @@
 //! The operations of the API, as described by the annotations of their handlers.
 
+use std::collections::BTreeMap;
+
+use mainspring_shared::error::Code;
 use serde_json::Value;
 
 use super::super::copies::LINES;
@@ -36,6 +39,8 @@ pub(super) struct Operation {
     pub(super) body: Option<(String, bool)>,
     pub(super) answers: Vec<String>,
     pub(super) content: ResponseContent,
+    /// The codes of its own problems, by their statuses.
+    pub(super) problems: BTreeMap<String, Vec<Code>>,
 }
 
 impl Operation {
@@ -57,9 +62,11 @@ impl Operation {
     fn of(path: &str, method: &str, described: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let parameters = described["parameters"].as_array().into_iter().flatten();
-        let answers = described["responses"].as_object();
-        let content = answers.and_then(|answers| answers.values().next());
-        Self {
+        let responses = described["responses"].as_object().into_iter().flatten();
+        let (answers, problems): (Vec<_>, Vec<_>) =
+            responses.partition(|(name, _)| Code::parse(name).is_none());
+        let content = answers.first().map(|(_, answer)| &answer["content"]);
+        let mut operation = Self {
             method: method.to_owned(),
             // `{*` is how the router marks a parameter that may contain slashes.
             path: path.replace("{*", "{"),
@@ -67,13 +74,24 @@ impl Operation {
             summary: text(&described["summary"]),
             parameters: parameters.cloned().collect(),
             body: body(&described["requestBody"]),
+            content: response_content(content.unwrap_or(&Value::Null)),
             answers: answers
-                .into_iter()
-                .flatten()
-                .map(|(status, _)| status.clone())
+                .iter()
+                .map(|(status, _)| (*status).clone())
                 .collect(),
-            content: response_content(content.map_or(&Value::Null, |answer| &answer["content"])),
+            problems: BTreeMap::new(),
+        };
+        let codes = problems.into_iter();
+        let codes: Vec<Code> = codes.filter_map(|(name, _)| Code::parse(name)).collect();
+        let repeats = operation.has_parameter("Idempotency-Key");
+        for code in codes
+            .into_iter()
+            .chain(repeats.then_some(Code::IdempotencyMismatch))
+        {
+            let status = code.http_status().to_string();
+            operation.problems.entry(status).or_default().push(code);
         }
+        operation
     }
 }
 

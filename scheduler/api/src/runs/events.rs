@@ -19,6 +19,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::RunPath;
+use crate::codes::RunNotFound;
 use crate::events::EventsQuery;
 use crate::extract::{LastEventId, Query};
 use crate::gate::Admission;
@@ -45,8 +46,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     params(EventsQuery, LastEventId),
     responses(
         (status = 200, body = crate::openapi::RunEvent, content_type = "text/event-stream"),
-        (status = 204, description = "The run has ended, and nothing follows the last event read"),
-    )
+        (status = 204, description = "The run has ended, and nothing follows the last event read"), RunNotFound)
 )]
 pub(crate) async fn of_run(
     State(app): State<Arc<Api>>,

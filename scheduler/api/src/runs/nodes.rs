@@ -26,6 +26,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{RunPath, asked};
+use crate::codes::{
+    IdempotencyMismatch, RunNotFound, Starts, WorkflowNodeNotFound, WorkflowNotResumable,
+};
 use crate::extract::{Json, JsonBody, Limit, NoQuery, Nothing, Query, WaitQuery, cursor};
 use crate::idempotency;
 use crate::openapi::form;
@@ -105,7 +108,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
     path = "/v1/runs/{id}/nodes",
     operation_id = "listNodes",
     params(NodesQuery),
-    responses((status = 200, body = List<NodeView>))
+    responses((status = 200, body = List<NodeView>), RunNotFound)
 )]
 pub(crate) async fn list(
     State(app): State<Arc<Api>>,
@@ -205,7 +208,7 @@ async fn find(app: &App, key: RunKey, path: &str) -> Result<NodeRecord, Error> {
     path = "/v1/runs/{id}/nodes/{path}/cancel",
     operation_id = "cancelNode",
     params(WaitQuery),
-    responses((status = 200, body = mainspring_shared::workflow::view::RunView), (status = 202, body = mainspring_shared::workflow::view::RunView))
+    responses((status = 200, body = mainspring_shared::workflow::view::RunView), (status = 202, body = mainspring_shared::workflow::view::RunView), RunNotFound, WorkflowNodeNotFound, WorkflowNotResumable)
 )]
 pub(crate) async fn cancel(
     State(app): State<Arc<Api>>,
@@ -227,7 +230,7 @@ pub(crate) async fn cancel(
     path = "/v1/runs/{id}/nodes/{path}/retry",
     operation_id = "retryNode",
     params(WaitQuery),
-    responses((status = 200, body = mainspring_shared::workflow::view::RunView), (status = 202, body = mainspring_shared::workflow::view::RunView))
+    responses((status = 200, body = mainspring_shared::workflow::view::RunView), (status = 202, body = mainspring_shared::workflow::view::RunView), Starts, RunNotFound, WorkflowNodeNotFound, WorkflowNotResumable)
 )]
 pub(crate) async fn retry(
     State(app): State<Arc<Api>>,
@@ -272,7 +275,7 @@ impl JsonBody for AmendBody {
     operation_id = "amendNode",
     params(WaitQuery),
     request_body = AmendBody,
-    responses((status = 200, body = mainspring_shared::workflow::view::RunView), (status = 202, body = mainspring_shared::workflow::view::RunView))
+    responses((status = 200, body = mainspring_shared::workflow::view::RunView), (status = 202, body = mainspring_shared::workflow::view::RunView), Starts, RunNotFound, WorkflowNodeNotFound, WorkflowNotResumable)
 )]
 pub(crate) async fn amend(
     State(app): State<Arc<Api>>,
@@ -315,7 +318,7 @@ impl JsonBody for SteerBody {
     path = "/v1/runs/{id}/nodes/{path}/steer",
     operation_id = "steerNode",
     request_body = SteerBody,
-    responses((status = 202, body = NodeView))
+    responses((status = 202, body = NodeView), IdempotencyMismatch, RunNotFound, WorkflowNodeNotFound, WorkflowNotResumable)
 )]
 pub(crate) async fn steer(
     State(app): State<Arc<Api>>,

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TenantPath;
 use crate::access::no_tenant;
+use crate::codes::TenantHeld;
 use crate::extract::{Json, JsonBody, NoQuery, Query};
 use crate::problem::Problem;
 use crate::respond;
@@ -95,7 +96,7 @@ impl JsonBody for EraseTenantBody {
     path = "/v1/tenants/{id}/erase",
     operation_id = "eraseTenant",
     request_body = EraseTenantBody,
-    responses((status = 202, body = ErasureView))
+    responses((status = 202, body = ErasureView), TenantHeld)
 )]
 pub(super) async fn begin(
     State(app): State<Arc<Api>>,

@@ -25,6 +25,7 @@ use utoipa_axum::routes;
 use super::{name, requests_per_second, sends};
 use crate::access::{Caller, no_tenant};
 use crate::bodies::object;
+use crate::codes::KeyNotFound;
 use crate::extract::{Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, cursor};
 use crate::openapi::form;
 use crate::problem::Problem;
@@ -347,7 +348,7 @@ pub(super) async fn list(
     get,
     path = "/v1/keys/{id}",
     operation_id = "getKey",
-    responses((status = 200, body = KeyView))
+    responses((status = 200, body = KeyView), KeyNotFound)
 )]
 pub(super) async fn show(
     State(app): State<Arc<Api>>,
@@ -381,7 +382,7 @@ async fn admit_change(app: &App, caller: &Caller, id: KeyId) -> Result<(), Error
     path = "/v1/keys/{id}/rotate",
     operation_id = "rotateKey",
     request_body = Option<RotateBody>,
-    responses((status = 200, body = KeyView))
+    responses((status = 200, body = KeyView), KeyNotFound)
 )]
 pub(super) async fn rotate(
     State(app): State<Arc<Api>>,
@@ -414,7 +415,7 @@ pub(super) async fn rotate(
     delete,
     path = "/v1/keys/{id}",
     operation_id = "revokeKey",
-    responses((status = 204))
+    responses((status = 204), KeyNotFound)
 )]
 pub(super) async fn revoke(
     State(app): State<Arc<Api>>,

@@ -18,6 +18,7 @@ use utoipa_axum::routes;
 
 use super::{WebhookPath, no_webhook};
 use crate::access::Caller;
+use crate::codes::{WebhookDeliveryNotFound, WebhookNotFound};
 use crate::extract::{Json, Limit, NoQuery, Nothing, Query, cursor, text};
 use crate::openapi::form;
 use crate::problem::Problem;
@@ -125,7 +126,7 @@ pub(super) struct DeliveriesQuery {
     path = "/v1/webhooks/{id}/deliveries",
     operation_id = "listWebhookDeliveries",
     params(DeliveriesQuery),
-    responses((status = 200, body = List<DeliveryView>))
+    responses((status = 200, body = List<DeliveryView>), WebhookNotFound)
 )]
 pub(super) async fn list(
     State(app): State<Arc<Api>>,
@@ -159,7 +160,7 @@ pub(super) async fn list(
     post,
     path = "/v1/webhooks/{id}/deliveries/{delivery_id}/redeliver",
     operation_id = "redeliverWebhook",
-    responses((status = 202, body = DeliveryView))
+    responses((status = 202, body = DeliveryView), WebhookDeliveryNotFound, WebhookNotFound)
 )]
 pub(super) async fn redeliver(
     State(app): State<Arc<Api>>,
