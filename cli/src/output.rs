@@ -125,7 +125,7 @@ fn trimmed(table: &Table) -> String {
 }
 
 /// The time of this machine's clock, which is accurate enough for relative times.
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     SystemClock::new().now()
 }
 

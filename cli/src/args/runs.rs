@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use mainspring_shared::time::Span;
 
-use super::PageArgs;
+use super::{CreatedArgs, PageArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
@@ -38,6 +38,8 @@ pub(crate) enum RunsCommand {
         /// Only those in this state
         #[arg(long, value_parser = ["queued", "running", "waiting", "completed", "failed", "cancelled"])]
         status: Option<String>,
+        #[command(flatten)]
+        created: CreatedArgs,
         #[command(flatten)]
         page: PageArgs,
     },

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use mainspring_shared::time::Span;
 
-use super::PageArgs;
+use super::{CreatedArgs, PageArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SendsCommand {
@@ -15,6 +15,8 @@ pub(crate) enum SendsCommand {
         /// Only those in this state
         #[arg(long, value_parser = ["queued", "running", "waiting", "completed", "failed", "cancelled"])]
         status: Option<String>,
+        #[command(flatten)]
+        created: CreatedArgs,
         #[command(flatten)]
         page: PageArgs,
     },

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{AgentArgs, PageArgs};
+use super::{AgentArgs, CreatedArgs, PageArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionsCommand {
@@ -19,6 +19,8 @@ pub(crate) enum SessionsCommand {
         /// Only those with this metadata, NAME=TEXT
         #[arg(long, value_name = "NAME=TEXT", value_parser = pair)]
         metadata: Vec<(String, String)>,
+        #[command(flatten)]
+        created: CreatedArgs,
         #[command(flatten)]
         page: PageArgs,
     },

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::PageArgs;
+use super::{CreatedArgs, PageArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TimersCommand {
@@ -14,6 +14,8 @@ pub(crate) enum TimersCommand {
         /// Only those in this state
         #[arg(long, value_parser = ["armed", "paused", "done", "cancelled", "dead"])]
         status: Option<String>,
+        #[command(flatten)]
+        created: CreatedArgs,
         #[command(flatten)]
         page: PageArgs,
     },

@@ -5,10 +5,19 @@ use std::time::Duration;
 use mainspring_shared::time::Span;
 use serde_json::Value;
 
-use crate::args::{Format, WorkersCommand};
+use crate::args::{CreatedArgs, Format, WorkersCommand};
 use crate::client::{Client, PAGE_MAX, Request};
 use crate::failure::{Exit, Failure};
 use crate::output;
+
+impl CreatedArgs {
+    /// A request for those only that were created then.
+    pub(super) fn of(&self, request: Request) -> Request {
+        request
+            .query("created_from", self.since.as_ref())
+            .query("created_before", self.before.as_ref())
+    }
+}
 
 /// Fetches pages until there are enough rows.
 pub(super) async fn rows(

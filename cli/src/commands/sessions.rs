@@ -40,6 +40,7 @@ pub(crate) async fn run(
             status,
             agent,
             metadata,
+            created,
             page,
         } => {
             let mut request = Request::get("/v1/sessions")
@@ -48,7 +49,7 @@ pub(crate) async fn run(
             for (name, text) in metadata {
                 request = request.query(&format!("metadata.{name}"), Some(text));
             }
-            let rows = lists::rows(&client, &request, page.limit).await?;
+            let rows = lists::rows(&client, &created.of(request), page.limit).await?;
             output::list(format, &COLUMNS, &rows)
         }
         SessionsCommand::Create {

@@ -38,12 +38,13 @@ pub(crate) async fn run(
         TimersCommand::List {
             session,
             status,
+            created,
             page,
         } => {
             let request = Request::get("/v1/timers")
                 .query("session_id", session.as_ref())
                 .query("status", status.as_ref());
-            let rows = lists::rows(&client, &request, page.limit).await?;
+            let rows = lists::rows(&client, &created.of(request), page.limit).await?;
             output::list(format, &COLUMNS, &rows)
         }
         TimersCommand::Show { id } => {

@@ -1589,6 +1589,10 @@ pub struct ListRunsQuery {
     pub session_id: Option<String>,
     /// Only those with this status.
     pub status: Option<types::RunStatus>,
+    /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
+    pub created_from: Option<String>,
+    /// Only those that were created before this time.
+    pub created_before: Option<String>,
 }
 
 /// What `create_run` may be asked for besides.
@@ -1671,6 +1675,10 @@ pub struct ListSendsQuery {
     pub session_id: Option<String>,
     /// Only those with this status.
     pub status: Option<types::SendStatus>,
+    /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
+    pub created_from: Option<String>,
+    /// Only those that were created before this time.
+    pub created_before: Option<String>,
 }
 
 /// What `create_send` may be asked for besides.
@@ -1720,6 +1728,10 @@ pub struct ListSessionsQuery {
     pub metadata: Option<Map<String, Value>>,
     /// Only the one that was created with this `key`; the other filters do not count.
     pub key: Option<String>,
+    /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
+    pub created_from: Option<String>,
+    /// Only those that were created before this time.
+    pub created_before: Option<String>,
 }
 
 /// What `list_children` may be asked for besides.
@@ -1821,6 +1833,10 @@ pub struct ListTimersQuery {
     pub session_id: Option<String>,
     /// Only those with this status.
     pub status: Option<types::TimerStatus>,
+    /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
+    pub created_from: Option<String>,
+    /// Only those that were created before this time.
+    pub created_before: Option<String>,
 }
 
 /// What `list_occurrences` may be asked for besides.

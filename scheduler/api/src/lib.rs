@@ -18,6 +18,7 @@ mod codes;
 mod connections;
 mod context;
 mod copies;
+mod created;
 mod deliver;
 mod events;
 mod exports;

@@ -18,6 +18,7 @@ use mainspring_scheduler::services::runs;
 use mainspring_shared::error::Code;
 use mainspring_shared::id::{RunId, RunKey, SessionId};
 use mainspring_shared::store::{CreateRunOutcome, IdempotencyKey, ListRuns, NewRun};
+use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::TimerRun;
 use mainspring_shared::workflow::run::{DSL_VERSION, RunAsk, RunOptions, RunRecord, RunStatus};
 use mainspring_shared::workflow::spec::Spec;
@@ -34,6 +35,7 @@ use super::workflows;
 use crate::access::Caller;
 use crate::access::reach::Inside;
 use crate::codes::{RunNotFound, SpecInvalid, Starts, WorkflowNotResumable};
+use crate::created::Created;
 use crate::extract::{
     Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, WaitQuery, cursor, no_id, session_id, text,
 };
@@ -308,6 +310,14 @@ pub(super) struct RunsQuery {
     #[serde(default, deserialize_with = "text")]
     #[param(value_type = Option<RunStatus>)]
     status: Option<RunStatus>,
+    /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
+    #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<form::Time>, inline)]
+    created_from: Option<Timestamp>,
+    /// Only those that were created before this time.
+    #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<form::Time>, inline)]
+    created_before: Option<Timestamp>,
 }
 
 /// Runs, newest first
@@ -324,10 +334,15 @@ pub(super) async fn list(
     Query(query): Query<RunsQuery>,
 ) -> Result<Response, Problem> {
     let (session, status) = (query.session_id, query.status);
+    let created = Created {
+        from: query.created_from,
+        before: query.created_before,
+    };
     let begin = Begin {
         cursor: query.cursor,
         limit: query.limit.0,
     };
+    let begin = created.begin(begin, RunId);
     let inside = Inside::of(&app, &caller);
     let read = async |before: Option<RunId>, limit: u32| {
         let query = ListRuns {
@@ -337,9 +352,10 @@ pub(super) async fn list(
             before,
             limit,
         };
-        let page = app.store.list_runs(query).await?;
+        let mut page = app.store.list_runs(query).await?;
+        let more = created.keep(&mut page.data, page.more, |run| run.key.run.0);
         let rows = inside.mark(page.data, |run| run.session).await?;
-        Ok((rows, page.more))
+        Ok((rows, more))
     };
     respond::page_of_some(&app, begin, read, |run| run.key.run, RunView::from).await
 }

@@ -18,6 +18,7 @@ use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::ContentPart;
 use mainspring_shared::send::{SendStatus, SendView};
 use mainspring_shared::store::{AcceptSend, IdempotencyKey, ListSends, Target};
+use mainspring_shared::time::Timestamp;
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -30,6 +31,7 @@ use super::validate::Checks;
 use crate::access::Caller;
 use crate::access::reach::Inside;
 use crate::codes::{SendNotCancellable, SendNotFound, Starts};
+use crate::created::Created;
 use crate::extract::{
     Json, JsonBody, Key, Limit, Nothing, Query, SendPath, SendWaitQuery, SessionPath, cursor,
     session_id, text,
@@ -277,6 +279,14 @@ pub(super) struct SendsQuery {
     #[serde(default, deserialize_with = "text")]
     #[param(value_type = Option<SendStatus>)]
     status: Option<SendStatus>,
+    /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
+    #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<form::Time>, inline)]
+    created_from: Option<Timestamp>,
+    /// Only those that were created before this time.
+    #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<form::Time>, inline)]
+    created_before: Option<Timestamp>,
 }
 
 /// Sends, newest first
@@ -292,10 +302,15 @@ pub(super) async fn list(
     caller: Caller,
     Query(query): Query<SendsQuery>,
 ) -> Result<Response, Problem> {
+    let created = Created {
+        from: query.created_from,
+        before: query.created_before,
+    };
     let begin = Begin {
         cursor: query.cursor,
         limit: query.limit.0,
     };
+    let begin = created.begin(begin, SendId);
     let inside = Inside::of(&app, &caller);
     let (session, status) = (inside.session(query.session_id), query.status);
     let read = async |before: Option<SendId>, limit: u32| {
@@ -306,11 +321,12 @@ pub(super) async fn list(
             before,
             limit,
         };
-        let page = app.store.list_sends(query).await?;
+        let mut page = app.store.list_sends(query).await?;
+        let more = created.keep(&mut page.data, page.more, |send| send.id.0);
         let rows = inside
             .mark(page.data, |send| Some(send.key.session))
             .await?;
-        Ok((rows, page.more))
+        Ok((rows, more))
     };
     respond::page_of_some(&app, begin, read, |send| send.id, SendView::from).await
 }

@@ -17,6 +17,7 @@ use mainspring_shared::id::{SessionId, SessionKey, TenantId};
 use mainspring_shared::send::SendView;
 use mainspring_shared::session::{SessionRecord, SessionStatus, SessionView};
 use mainspring_shared::store::{CreateOutcome, IdempotencyKey, ListSessions, UpdateOutcome};
+use mainspring_shared::time::Timestamp;
 use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -29,6 +30,7 @@ use crate::access::{Caller, refuse_held};
 use crate::codes::{
     AgentNotFound, BudgetNoPrice, SessionNotFound, SessionNotWaiting, Starts, TenantHeld,
 };
+use crate::created::Created;
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, Query, SessionPath, cursor, text};
 use crate::openapi::form;
 use crate::router::Api;
@@ -178,6 +180,14 @@ pub(super) struct SessionsQuery {
     /// Only the one that was created with this `key`; the other filters do not count.
     #[param(value_type = Option<form::Key>, inline)]
     key: Option<String>,
+    /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
+    #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<form::Time>, inline)]
+    created_from: Option<Timestamp>,
+    /// Only those that were created before this time.
+    #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<form::Time>, inline)]
+    created_before: Option<Timestamp>,
 }
 
 /// Sessions, newest first
@@ -193,10 +203,15 @@ pub(super) async fn list(
     caller: Caller,
     Query(query): Query<SessionsQuery>,
 ) -> Result<Response, Problem> {
+    let created = Created {
+        from: query.created_from,
+        before: query.created_before,
+    };
     let begin = Begin {
         cursor: query.cursor,
         limit: query.limit.0,
     };
+    let begin = created.begin(begin, SessionId);
     if let Some(name) = query.key {
         let name = IdempotencyKey::session(caller.tenant, name);
         let found = match app.store.keyed_resource(name).await? {
@@ -230,13 +245,15 @@ pub(super) async fn list(
             before,
             limit,
         };
-        let page = app.store.list_sessions(wanted).await?;
+        let mut page = app.store.list_sessions(wanted).await?;
+        let id = |session: &SessionRecord| session.key.session.0;
+        let more = created.keep(&mut page.data, page.more, id);
         let rows = page.data.into_iter().map(|session| {
             let binding = caller.binding();
             let is_shown = binding.is_none_or(|binding| binding.holds(&session));
             (session, is_shown)
         });
-        Ok((rows.collect(), page.more))
+        Ok((rows.collect(), more))
     };
     let place = |session: &SessionRecord| session.key.session;
     respond::page_of_some(&app, begin, read, place, SessionView::from).await

@@ -18,6 +18,7 @@ use mainspring_shared::id::{SessionId, SessionKey, TenantId, TimerId};
 use mainspring_shared::store::{
     ChangeTimer, ChangeTimerOutcome, CreateTimerOutcome, ListOccurrences, ListTimers, RefuseTimer,
 };
+use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::{
     Merge, Occurrence, OccurrenceView, TimerChange, TimerRecord, TimerStatus, TimerTarget,
     TimerView,
@@ -32,6 +33,7 @@ use super::validate::Checks;
 use crate::access::Caller;
 use crate::access::reach::{Inside, session_of};
 use crate::codes::{SpecInvalid, Starts, TimerInvalidSchedule, TimerNotArmed, TimerNotFound};
+use crate::created::Created;
 use crate::extract::{Json, Key, Limit, NoQuery, Nothing, PageQuery, Query, cursor, text};
 use crate::openapi::form;
 use crate::router::Api;
@@ -166,6 +168,14 @@ pub(super) struct TimersQuery {
     #[serde(default, deserialize_with = "text")]
     #[param(value_type = Option<TimerStatus>)]
     status: Option<TimerStatus>,
+    /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
+    #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<form::Time>, inline)]
+    created_from: Option<Timestamp>,
+    /// Only those that were created before this time.
+    #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<form::Time>, inline)]
+    created_before: Option<Timestamp>,
 }
 
 /// Timers, newest first
@@ -181,10 +191,15 @@ pub(super) async fn list(
     caller: Caller,
     Query(query): Query<TimersQuery>,
 ) -> Result<Response, Problem> {
+    let created = Created {
+        from: query.created_from,
+        before: query.created_before,
+    };
     let begin = Begin {
         cursor: query.cursor,
         limit: query.limit.0,
     };
+    let begin = created.begin(begin, TimerId);
     let inside = Inside::of(&app, &caller);
     let (session, status) = (inside.session(query.session_id), query.status);
     let read = async |before: Option<TimerId>, limit: u32| {
@@ -195,9 +210,10 @@ pub(super) async fn list(
             before,
             limit,
         };
-        let page = app.store.list_timers(query).await?;
+        let mut page = app.store.list_timers(query).await?;
+        let more = created.keep(&mut page.data, page.more, |timer| timer.id.0);
         let rows = inside.mark(page.data, session_of).await?;
-        Ok((rows, page.more))
+        Ok((rows, more))
     };
     respond::page_of_some(&app, begin, read, |timer| timer.id, TimerView::from).await
 }

@@ -23,6 +23,8 @@ mod clocks;
 mod connections;
 mod context;
 mod copies;
+mod created;
+mod described;
 mod doors;
 mod events;
 mod failing_runs;

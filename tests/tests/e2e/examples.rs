@@ -10,6 +10,8 @@ use anyhow::{Context as _, Result, ensure};
 use axum::Router;
 use axum::routing::post;
 use mainspring_benches::process::Program;
+use mainspring_runtime::SystemClock;
+use mainspring_shared::time::Clock as _;
 use mainspring_tests::faults::{beside, binary, blocking};
 use regex::{Captures, Regex};
 use reqwest::{Client, Method, Response};
@@ -248,7 +250,7 @@ impl Asked {
             if step.until.as_ref().is_none_or(has) {
                 return Ok((status, answer));
             }
-            tokio::time::sleep(BETWEEN).await;
+            SystemClock::new().sleep(BETWEEN).await;
         }
         anyhow::bail!("{:?} does not come", step.until)
     }
@@ -273,12 +275,11 @@ impl Asked {
         };
         let response = call.send().await?;
         let status = response.status().as_u16();
-        let answer = match step.events {
-            Some(count) => events(response, count).await?.into(),
-            None => {
-                let text = response.text().await?;
-                serde_json::from_str(&text).unwrap_or(Value::String(text))
-            }
+        let answer = if let Some(count) = step.events {
+            events(response, count).await?.into()
+        } else {
+            let text = response.text().await?;
+            serde_json::from_str(&text).unwrap_or(Value::String(text))
         };
         Ok((status, answer))
     }

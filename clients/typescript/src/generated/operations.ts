@@ -235,19 +235,19 @@ export interface Operations {
   /** The providers for which the tenant has its own key */
   listProviderKeys(args?: { limit?: number; cursor?: string }, options?: RequestOptions): Promise<{ data: (Schemas["ProviderKey"])[]; next_cursor: string | null }>;
   /** Runs, newest first */
-  listRuns(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["RunStatus"] }, options?: RequestOptions): Promise<{ data: (Schemas["RunView"])[]; next_cursor: string | null }>;
+  listRuns(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["RunStatus"]; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<{ data: (Schemas["RunView"])[]; next_cursor: string | null }>;
   /** The tenant's secrets, without their values */
   listSecrets(args?: { limit?: number; cursor?: string }, options?: RequestOptions): Promise<{ data: (Schemas["Secret"])[]; next_cursor: string | null }>;
   /** Sends, newest first */
-  listSends(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["SendStatus"] }, options?: RequestOptions): Promise<{ data: (Schemas["SendView"])[]; next_cursor: string | null }>;
+  listSends(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["SendStatus"]; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<{ data: (Schemas["SendView"])[]; next_cursor: string | null }>;
   /** Sessions, newest first */
-  listSessions(args?: { limit?: number; cursor?: string; status?: Schemas["SessionStatus"]; agent?: string; metadata?: Record<string, string>; key?: string }, options?: RequestOptions): Promise<{ data: (Schemas["SessionView"])[]; next_cursor: string | null }>;
+  listSessions(args?: { limit?: number; cursor?: string; status?: Schemas["SessionStatus"]; agent?: string; metadata?: Record<string, string>; key?: string; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<{ data: (Schemas["SessionView"])[]; next_cursor: string | null }>;
   /** Skills by name */
   listSkills(args?: { limit?: number; cursor?: string }, options?: RequestOptions): Promise<Schemas["SkillList"]>;
   /** Tenants, by number */
   listTenants(args?: { limit?: number; cursor?: string }, options?: RequestOptions): Promise<{ data: (Schemas["Tenant"])[]; next_cursor: string | null }>;
   /** Timers, newest first */
-  listTimers(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["TimerStatus"] }, options?: RequestOptions): Promise<{ data: (Schemas["TimerView"])[]; next_cursor: string | null }>;
+  listTimers(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["TimerStatus"]; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<{ data: (Schemas["TimerView"])[]; next_cursor: string | null }>;
   /** The names that agents can use in `tools`, as published by live and recent workers */
   listTools(args?: Record<string, never>, options?: RequestOptions): Promise<{ data: (Schemas["ToolView"])[]; next_cursor: string | null }>;
   /** Calls of the session, and of the sessions below it, that wait for a person or a client */

@@ -16,11 +16,11 @@ use mainspring_shared::id::SessionId;
 use mainspring_shared::memory::Namespace;
 use mainspring_shared::send::SendStatus;
 use mainspring_shared::session::SessionStatus;
-use mainspring_shared::time::Span;
+use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::timer::TimerStatus;
 use mainspring_shared::webhook::DeliveryStatus;
 use mainspring_shared::workflow::run::RunStatus;
-use serde::de::value::MapDeserializer;
+use serde::de::value::{Error as ValueError, MapDeserializer, StrDeserializer};
 use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use utoipa::openapi::{RefOr, Schema};
@@ -177,6 +177,7 @@ macro_rules! from_text {
 from_text! {
     Span, "must be a duration like 30s", |text: &str| text.parse().ok();
     bool, "must be true or false", |text: &str| text.parse().ok();
+    Timestamp, "must be a time like 2030-01-31T08:00:00Z", time;
     EventId, "must be an event's id, like 12.0", |text: &str| text.parse().ok();
     Namespace, "must be a path like user/42", |text: &str| text.parse().ok();
     SessionId, "must be a session's id", |text: &str| text.parse().ok();
@@ -185,6 +186,11 @@ from_text! {
     SessionStatus, "must be idle, queued, running, waiting or closed", Self::parse;
     TimerStatus, "must be armed, paused, done, cancelled or dead", Self::parse;
     DeliveryStatus, "must be pending, delivered or dead", Self::parse;
+}
+
+fn time(text: &str) -> Option<Timestamp> {
+    let text: StrDeserializer<'_, ValueError> = text.into_deserializer();
+    Timestamp::deserialize(text).ok()
 }
 
 /// Deserializes a parameter with `FromText`.

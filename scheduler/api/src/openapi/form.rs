@@ -44,6 +44,7 @@ macro_rules! forms {
 }
 
 forms! {
+    Time: string().format(Some(utoipa::openapi::SchemaFormat::KnownFormat(utoipa::openapi::KnownFormat::DateTime))).build().into();
     SessionId: text(&id("ses"));
     SendId: text(&id("snd"));
     RunId: text(&id("run"));

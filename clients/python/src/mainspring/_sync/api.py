@@ -267,9 +267,9 @@ class Api:
         """Waiting and running sends by pool."""
         return Pages(self._caller, Call("GET", "/v1/queue", as_page(types.PoolView)))
 
-    def list_runs(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.RunStatus | None = None) -> Pages[types.RunView]:
+    def list_runs(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.RunStatus | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> Pages[types.RunView]:
         """Runs, newest first."""
-        return Pages(self._caller, Call("GET", "/v1/runs", as_page(types.RunView), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status}))
+        return Pages(self._caller, Call("GET", "/v1/runs", as_page(types.RunView), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "created_from": created_from, "created_before": created_before}))
 
     def create_run(self, body: types.NewRunBody, *, wait: Duration | None = None, key: str | None = None) -> types.RunView:
         """Starts a workflow: 202, or 200 if it ends within `wait`; 422 with all problems of its spec."""
@@ -331,9 +331,9 @@ class Api:
         """Sets a secret, in the place of the one before."""
         return self._caller.call(Call("PUT", f"/v1/secrets/{segment(name)}", as_model(types.Secret), body=body))
 
-    def list_sends(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.SendStatus | None = None) -> Pages[types.SendView]:
+    def list_sends(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.SendStatus | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> Pages[types.SendView]:
         """Sends, newest first."""
-        return Pages(self._caller, Call("GET", "/v1/sends", as_page(types.SendView), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status}))
+        return Pages(self._caller, Call("GET", "/v1/sends", as_page(types.SendView), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "created_from": created_from, "created_before": created_before}))
 
     def create_send(self, body: types.SendAnywhereBody, *, wait: Duration | None = None, key: str | None = None) -> types.AcceptedSend:
         """Accepts a send to a session that exists or is created with it."""
@@ -355,9 +355,9 @@ class Api:
         """Accepts or rejects each of up to 1000 sends."""
         return self._caller.call(Call("POST", "/v1/sends:batch", as_model(types.BatchResults), body=body, key=key, takes_key=True))
 
-    def list_sessions(self, *, limit: int | None = None, cursor: str | None = None, status: types.SessionStatus | None = None, agent: str | None = None, metadata: Mapping[str, str] | None = None, key: str | None = None) -> Pages[types.SessionView]:
+    def list_sessions(self, *, limit: int | None = None, cursor: str | None = None, status: types.SessionStatus | None = None, agent: str | None = None, metadata: Mapping[str, str] | None = None, key: str | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> Pages[types.SessionView]:
         """Sessions, newest first."""
-        return Pages(self._caller, Call("GET", "/v1/sessions", as_page(types.SessionView), query={"limit": limit, "cursor": cursor, "status": status, "agent": agent, "metadata": metadata, "key": key}))
+        return Pages(self._caller, Call("GET", "/v1/sessions", as_page(types.SessionView), query={"limit": limit, "cursor": cursor, "status": status, "agent": agent, "metadata": metadata, "key": key, "created_from": created_from, "created_before": created_before}))
 
     def create_session(self, body: types.NewSessionBody | None = None, *, key: str | None = None) -> types.SessionView:
         """Creates a session, or returns the one with its `key`."""
@@ -505,9 +505,9 @@ class Api:
         """A tenant's usage by day, from sends that are still stored."""
         return self._caller.call(Call("GET", f"/v1/tenants/{segment(id)}/usage", as_model(types.TenantUsageView), query={"days": days}))
 
-    def list_timers(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.TimerStatus | None = None) -> Pages[types.TimerView]:
+    def list_timers(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.TimerStatus | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> Pages[types.TimerView]:
         """Timers, newest first."""
-        return Pages(self._caller, Call("GET", "/v1/timers", as_page(types.TimerView), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status}))
+        return Pages(self._caller, Call("GET", "/v1/timers", as_page(types.TimerView), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "created_from": created_from, "created_before": created_before}))
 
     def create_timer(self, body: types.TimerBody, *, key: str | None = None) -> types.TimerView:
         """Creates a timer."""
