@@ -260,6 +260,7 @@ class Generator:
             f'"""Every operation of the API."""\n\n{NOTE}',
             "from __future__ import annotations\n",
             "from collections.abc import Mapping",
+            "from datetime import datetime",
             "from typing import Any, Literal\n",
             "from .. import types",
             "from .._decode import Duration",

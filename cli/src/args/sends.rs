@@ -17,6 +17,9 @@ pub(crate) enum SendsCommand {
         status: Option<String>,
         #[command(flatten)]
         created: CreatedArgs,
+        /// Does this to each of them that it can be done to; at least one other option has to name which
+        #[arg(long, value_name = "ACTION", value_parser = ["cancel", "retry", "resume"])]
+        then: Option<String>,
         #[command(flatten)]
         page: PageArgs,
     },

@@ -21,6 +21,9 @@ pub(crate) enum SessionsCommand {
         metadata: Vec<(String, String)>,
         #[command(flatten)]
         created: CreatedArgs,
+        /// Does this to each of them that it can be done to; at least one other option has to name which
+        #[arg(long, value_name = "ACTION", value_parser = ["delete"])]
+        then: Option<String>,
         #[command(flatten)]
         page: PageArgs,
     },

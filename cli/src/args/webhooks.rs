@@ -64,6 +64,9 @@ pub(crate) enum WebhooksCommand {
         /// Only those with this status
         #[arg(long, value_parser = ["pending", "delivered", "dead"])]
         status: Option<String>,
+        /// Does this to each of them that it can be done to; at least one other option has to name which
+        #[arg(long, value_name = "ACTION", value_parser = ["redeliver"])]
+        then: Option<String>,
         #[command(flatten)]
         page: PageArgs,
     },

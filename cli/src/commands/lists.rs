@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::args::{CreatedArgs, Format, WorkersCommand};
 use crate::client::{Client, PAGE_MAX, Request};
 use crate::failure::{Exit, Failure};
-use crate::output;
+use crate::output::{self, Column};
 
 impl CreatedArgs {
     /// A request for those only that were created then.
@@ -16,6 +16,14 @@ impl CreatedArgs {
         request
             .query("created_from", self.since.as_ref())
             .query("created_before", self.before.as_ref())
+    }
+}
+
+/// Asks for a list, or for something to be done to all that it shows.
+pub(super) fn request(list: &str, then: Option<&str>) -> Request {
+    match then {
+        None => Request::get(list),
+        Some(action) => Request::post(format!("{list}:{action}")),
     }
 }
 
@@ -44,6 +52,61 @@ pub(super) async fn rows(
             return Ok(rows);
         }
     }
+}
+
+/// Shows a list, or what became of those that it was to act on.
+pub(super) async fn show(
+    client: &Client,
+    (request, acts): (Request, bool),
+    limit: u32,
+    format: Format,
+    columns: &[Column],
+) -> Result<(), Failure> {
+    if acts {
+        return acted(client, &request, limit, format).await;
+    }
+    let rows = rows(client, &request, limit).await?;
+    output::list(format, columns, &rows)
+}
+
+/// Acts on what a list with these parameters shows, piece by piece, until there is nothing more or enough was acted on.
+async fn acted(
+    client: &Client,
+    request: &Request,
+    limit: u32,
+    format: Format,
+) -> Result<(), Failure> {
+    let limit = limit as usize;
+    let mut rows: Vec<Value> = Vec::new();
+    let mut cursor: Option<String> = None;
+    while rows.len() < limit {
+        let piece = (limit - rows.len()).min(PAGE_MAX as usize);
+        let question = request
+            .clone()
+            .query("limit", Some(piece))
+            .query("cursor", cursor.as_ref());
+        let mut answer = client.ask(question).await?;
+        if let Value::Array(more) = answer["results"].take() {
+            rows.extend(more);
+        }
+        cursor = answer["next_cursor"].as_str().map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    let failed = rows.iter().filter(|row| row["done"] != true).count();
+    for row in &mut rows {
+        row["problem"] = row["problem"]["detail"].take();
+    }
+    let columns = [("ID", "id"), ("DONE", "done"), ("PROBLEM", "problem")];
+    output::list(format, &columns, &rows)?;
+    if failed > 0 {
+        let text = format!("{failed} of {} were not done", rows.len());
+        return Err(
+            Failure::new(Exit::Conflict, text).next("the list says why; the others are done")
+        );
+    }
+    Ok(())
 }
 
 /// The rows of a list that is not paged.

@@ -40,13 +40,14 @@ pub(crate) async fn run(
             session,
             status,
             created,
+            then,
             page,
         } => {
-            let request = Request::get("/v1/runs")
+            let request = lists::request("/v1/runs", then.as_deref())
                 .query("session_id", session.as_ref())
                 .query("status", status.as_ref());
-            let rows = lists::rows(&client, &created.of(request), page.limit).await?;
-            output::list(format, &RUNS, &rows)
+            let asked = (created.of(request), then.is_some());
+            lists::show(&client, asked, page.limit, format, &RUNS).await
         }
         RunsCommand::Show { id, wait } => {
             let mut request = Request::get(format!("/v1/runs/{id}"));

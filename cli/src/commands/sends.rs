@@ -29,13 +29,14 @@ pub(crate) async fn run(
             session,
             status,
             created,
+            then,
             page,
         } => {
-            let request = Request::get("/v1/sends")
+            let request = lists::request("/v1/sends", then.as_deref())
                 .query("session_id", session.as_ref())
                 .query("status", status.as_ref());
-            let rows = lists::rows(&client, &created.of(request), page.limit).await?;
-            output::list(format, &COLUMNS, &rows)
+            let asked = (created.of(request), then.is_some());
+            lists::show(&client, asked, page.limit, format, &COLUMNS).await
         }
         SendsCommand::Show { id, wait } => {
             let mut request = Request::get(format!("/v1/sends/{id}"));

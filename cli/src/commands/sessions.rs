@@ -41,16 +41,17 @@ pub(crate) async fn run(
             agent,
             metadata,
             created,
+            then,
             page,
         } => {
-            let mut request = Request::get("/v1/sessions")
+            let mut request = lists::request("/v1/sessions", then.as_deref())
                 .query("status", status.as_ref())
                 .query("agent", agent.as_ref());
             for (name, text) in metadata {
                 request = request.query(&format!("metadata.{name}"), Some(text));
             }
-            let rows = lists::rows(&client, &created.of(request), page.limit).await?;
-            output::list(format, &COLUMNS, &rows)
+            let asked = (created.of(request), then.is_some());
+            lists::show(&client, asked, page.limit, format, &COLUMNS).await
         }
         SessionsCommand::Create {
             name,

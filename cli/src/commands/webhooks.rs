@@ -89,11 +89,16 @@ pub(crate) async fn run(
             let request = Request::new(Method::DELETE, format!("/v1/webhooks/{id}"));
             client.ask(request).await.map(drop)
         }
-        WebhooksCommand::Deliveries { id, status, page } => {
-            let request = Request::get(format!("/v1/webhooks/{id}/deliveries"));
-            let request = request.query("status", status.as_ref());
-            let rows = lists::rows(&client, &request, page.limit).await?;
-            output::list(format, &DELIVERY_COLUMNS, &rows)
+        WebhooksCommand::Deliveries {
+            id,
+            status,
+            then,
+            page,
+        } => {
+            let list = format!("/v1/webhooks/{id}/deliveries");
+            let request = lists::request(&list, then.as_deref());
+            let asked = (request.query("status", status.as_ref()), then.is_some());
+            lists::show(&client, asked, page.limit, format, &DELIVERY_COLUMNS).await
         }
         WebhooksCommand::Redeliver { id, delivery } => {
             let path = format!("/v1/webhooks/{id}/deliveries/{delivery}/redeliver");

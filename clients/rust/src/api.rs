@@ -654,6 +654,20 @@ impl Api {
             .await
     }
 
+    /// Cancels the runs that a list with the same parameters shows, of those that have not ended.
+    pub async fn cancel_runs(&self, query: &CancelRunsQuery) -> Result<types::ActedResults, Error> {
+        self.caller
+            .read(&Call::new(Method::POST, "/v1/runs:cancel").query(query))
+            .await
+    }
+
+    /// Retries the runs that a list with the same parameters shows, of those that failed or were cancelled.
+    pub async fn retry_runs(&self, query: &RetryRunsQuery) -> Result<types::ActedResults, Error> {
+        self.caller
+            .read(&Call::new(Method::POST, "/v1/runs:retry").query(query))
+            .await
+    }
+
     /// Metrics for autoscaling.
     pub async fn get_scaling(&self, pool: &str) -> Result<types::ScalingStats, Error> {
         self.caller
@@ -776,6 +790,33 @@ impl Api {
                     .json(body)
                     .key(key),
             )
+            .await
+    }
+
+    /// Cancels the sends that a list with the same parameters shows, of those that have not ended.
+    pub async fn cancel_sends(
+        &self,
+        query: &CancelSendsQuery,
+    ) -> Result<types::ActedResults, Error> {
+        self.caller
+            .read(&Call::new(Method::POST, "/v1/sends:cancel").query(query))
+            .await
+    }
+
+    /// Resumes the sends that a list with the same parameters shows, of those that wait for recovery.
+    pub async fn resume_sends(
+        &self,
+        query: &ResumeSendsQuery,
+    ) -> Result<types::ActedResults, Error> {
+        self.caller
+            .read(&Call::new(Method::POST, "/v1/sends:resume").query(query))
+            .await
+    }
+
+    /// Sends again what a list of sends with the same parameters shows, of those that failed or were cancelled.
+    pub async fn retry_sends(&self, query: &RetrySendsQuery) -> Result<types::ActedResults, Error> {
+        self.caller
+            .read(&Call::new(Method::POST, "/v1/sends:retry").query(query))
             .await
     }
 
@@ -1031,6 +1072,16 @@ impl Api {
                 Method::GET,
                 format!("/v1/sessions/{}/usage", segment(id)),
             ))
+            .await
+    }
+
+    /// Deletes the sessions that a list with the same parameters shows.
+    pub async fn delete_sessions(
+        &self,
+        query: &DeleteSessionsQuery,
+    ) -> Result<types::ActedResults, Error> {
+        self.caller
+            .read(&Call::new(Method::POST, "/v1/sessions:delete").query(query))
             .await
     }
 
@@ -1433,6 +1484,23 @@ impl Api {
             .await
     }
 
+    /// Delivers again what the list with the same parameters shows, each event under the same id.
+    pub async fn redeliver_webhooks(
+        &self,
+        id: &str,
+        query: &RedeliverWebhooksQuery,
+    ) -> Result<types::ActedResults, Error> {
+        self.caller
+            .read(
+                &Call::new(
+                    Method::POST,
+                    format!("/v1/webhooks/{}/deliveries:redeliver", segment(id)),
+                )
+                .query(query),
+            )
+            .await
+    }
+
     /// Replaces a webhook's secret; the new one is in this response only.
     pub async fn rotate_webhook(
         &self,
@@ -1655,6 +1723,40 @@ pub struct RetryRunQuery {
     pub wait: Option<Span>,
 }
 
+/// What `cancel_runs` may be asked for besides.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct CancelRunsQuery {
+    /// Maximum number of items on the page.
+    pub limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    pub cursor: Option<String>,
+    /// Only those of this session.
+    pub session_id: Option<String>,
+    /// Only those with this status.
+    pub status: Option<types::RunStatus>,
+    /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
+    pub created_from: Option<String>,
+    /// Only those that were created before this time.
+    pub created_before: Option<String>,
+}
+
+/// What `retry_runs` may be asked for besides.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct RetryRunsQuery {
+    /// Maximum number of items on the page.
+    pub limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    pub cursor: Option<String>,
+    /// Only those of this session.
+    pub session_id: Option<String>,
+    /// Only those with this status.
+    pub status: Option<types::RunStatus>,
+    /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
+    pub created_from: Option<String>,
+    /// Only those that were created before this time.
+    pub created_before: Option<String>,
+}
+
 /// What `list_secrets` may be asked for besides.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ListSecretsQuery {
@@ -1711,6 +1813,57 @@ pub struct RetrySendQuery {
     /// How long to wait for the end, such as `30s`. The answer comes earlier, with the status `waiting`, while the
     /// send is `waiting_on` `human`, `tool` or `recovery`: only someone outside lets it continue.
     pub wait: Option<Span>,
+}
+
+/// What `cancel_sends` may be asked for besides.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct CancelSendsQuery {
+    /// Maximum number of items on the page.
+    pub limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    pub cursor: Option<String>,
+    /// Only those of this session.
+    pub session_id: Option<String>,
+    /// Only those with this status.
+    pub status: Option<types::SendStatus>,
+    /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
+    pub created_from: Option<String>,
+    /// Only those that were created before this time.
+    pub created_before: Option<String>,
+}
+
+/// What `resume_sends` may be asked for besides.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ResumeSendsQuery {
+    /// Maximum number of items on the page.
+    pub limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    pub cursor: Option<String>,
+    /// Only those of this session.
+    pub session_id: Option<String>,
+    /// Only those with this status.
+    pub status: Option<types::SendStatus>,
+    /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
+    pub created_from: Option<String>,
+    /// Only those that were created before this time.
+    pub created_before: Option<String>,
+}
+
+/// What `retry_sends` may be asked for besides.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct RetrySendsQuery {
+    /// Maximum number of items on the page.
+    pub limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    pub cursor: Option<String>,
+    /// Only those of this session.
+    pub session_id: Option<String>,
+    /// Only those with this status.
+    pub status: Option<types::SendStatus>,
+    /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
+    pub created_from: Option<String>,
+    /// Only those that were created before this time.
+    pub created_before: Option<String>,
 }
 
 /// What `list_sessions` may be asked for besides.
@@ -1790,6 +1943,27 @@ pub struct CreateSendInSessionQuery {
     pub wait: Option<Span>,
 }
 
+/// What `delete_sessions` may be asked for besides.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct DeleteSessionsQuery {
+    /// Maximum number of items on the page.
+    pub limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    pub cursor: Option<String>,
+    /// Only those with this status.
+    pub status: Option<types::SessionStatus>,
+    /// Only those whose agent has this name.
+    pub agent: Option<String>,
+    /// `metadata[NAME]=TEXT`, or `metadata.NAME=TEXT`: only those whose metadata say so.
+    pub metadata: Option<Map<String, Value>>,
+    /// Only the one that was created with this `key`; the other filters do not count.
+    pub key: Option<String>,
+    /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
+    pub created_from: Option<String>,
+    /// Only those that were created before this time.
+    pub created_before: Option<String>,
+}
+
 /// What `list_skills` may be asked for besides.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ListSkillsQuery {
@@ -1860,6 +2034,17 @@ pub struct ListWebhooksQuery {
 /// What `list_webhook_deliveries` may be asked for besides.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ListWebhookDeliveriesQuery {
+    /// Maximum number of items on the page.
+    pub limit: Option<i64>,
+    /// The `next_cursor` of the page before.
+    pub cursor: Option<String>,
+    /// Only those with this status.
+    pub status: Option<types::DeliveryStatus>,
+}
+
+/// What `redeliver_webhooks` may be asked for besides.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct RedeliverWebhooksQuery {
     /// Maximum number of items on the page.
     pub limit: Option<i64>,
     /// The `next_cursor` of the page before.

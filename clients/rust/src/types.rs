@@ -472,6 +472,36 @@ pub struct AcceptedSend {
     pub inbox_item: Option<InboxItem>,
 }
 
+/// What became of one of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ActedResult {
+    /// Whether it was done.
+    pub done: bool,
+    /// See its type.
+    pub id: String,
+    /// Why it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<Problem>,
+    /// Members that this release does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// What became of those that a request acted on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ActedResults {
+    /// The `cursor` of the request that goes on; null if there are no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+    /// One for each, newest first.
+    pub results: Vec<ActedResult>,
+    /// Members that this release does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
 /// A member that differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -21,6 +21,10 @@ fn lowest(at: Timestamp) -> Uuid {
 }
 
 impl Created {
+    pub(crate) fn is_some(self) -> bool {
+        self.from.is_some() || self.before.is_some()
+    }
+
     /// Where a page begins of a list whose cursor names the last item of the page before; newer ones come first.
     pub(crate) fn begin<C: Copy + Ord>(self, begin: Begin<C>, id: impl Fn(Uuid) -> C) -> Begin<C> {
         let end = self.before.map(|at| id(lowest(at)));

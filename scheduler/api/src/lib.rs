@@ -2,6 +2,7 @@
 
 mod a2a;
 mod access;
+mod acts;
 mod ag_ui;
 mod again;
 mod agents;

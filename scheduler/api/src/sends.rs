@@ -16,7 +16,7 @@ use mainspring_scheduler::services::watch::read_and_wait;
 use mainspring_scheduler::services::{blobs, cancel};
 use mainspring_shared::id::{SendId, SessionId, SessionKey, TenantId};
 use mainspring_shared::message::ContentPart;
-use mainspring_shared::send::{SendStatus, SendView};
+use mainspring_shared::send::{SendRecord, SendStatus, SendView};
 use mainspring_shared::store::{AcceptSend, IdempotencyKey, ListSends, Target};
 use mainspring_shared::time::Timestamp;
 use serde::Deserialize;
@@ -302,33 +302,55 @@ pub(super) async fn list(
     caller: Caller,
     Query(query): Query<SendsQuery>,
 ) -> Result<Response, Problem> {
-    let created = Created {
-        from: query.created_from,
-        before: query.created_before,
-    };
-    let begin = Begin {
-        cursor: query.cursor,
-        limit: query.limit.0,
-    };
-    let begin = created.begin(begin, SendId);
     let inside = Inside::of(&app, &caller);
-    let (session, status) = (inside.session(query.session_id), query.status);
-    let read = async |before: Option<SendId>, limit: u32| {
+    let begin = query.begin();
+    let read = async |before, limit| query.read(&inside, before, limit).await;
+    respond::page_of_some(&app, begin, read, |send| send.id, SendView::from).await
+}
+
+impl SendsQuery {
+    fn created(&self) -> Created {
+        Created {
+            from: self.created_from,
+            before: self.created_before,
+        }
+    }
+
+    pub(super) fn begin(&self) -> Begin<SendId> {
+        let begin = Begin {
+            cursor: self.cursor,
+            limit: self.limit.0,
+        };
+        self.created().begin(begin, SendId)
+    }
+
+    pub(super) fn is_filtered(&self) -> bool {
+        self.session_id.is_some() || self.status.is_some() || self.created().is_some()
+    }
+
+    /// The sends before one, whether each is shown, and whether there are more.
+    pub(super) async fn read(
+        &self,
+        inside: &Inside<'_>,
+        before: Option<SendId>,
+        limit: u32,
+    ) -> Result<(Vec<(SendRecord, bool)>, bool), Error> {
         let query = ListSends {
-            tenant: caller.tenant,
-            session,
-            status,
+            tenant: inside.tenant(),
+            session: inside.session(self.session_id),
+            status: self.status,
             before,
             limit,
         };
-        let mut page = app.store.list_sends(query).await?;
-        let more = created.keep(&mut page.data, page.more, |send| send.id.0);
+        let mut page = inside.app().store.list_sends(query).await?;
+        let more = self
+            .created()
+            .keep(&mut page.data, page.more, |send| send.id.0);
         let rows = inside
             .mark(page.data, |send| Some(send.key.session))
             .await?;
         Ok((rows, more))
-    };
-    respond::page_of_some(&app, begin, read, |send| send.id, SendView::from).await
+    }
 }
 
 /// A send, at once or after its end

@@ -27,6 +27,7 @@ use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::sends;
 use crate::access::{Caller, refuse_held};
+use crate::acts::{self, ActedShape};
 use crate::codes::{
     AgentNotFound, BudgetNoPrice, SessionNotFound, SessionNotWaiting, Starts, TenantHeld,
 };
@@ -42,6 +43,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(show, change, remove))
         .routes(routes!(resume))
         .routes(routes!(abort))
+        .routes(routes!(remove_many))
 }
 
 /// Creates a session, or returns the one with its `key`
@@ -203,16 +205,7 @@ pub(super) async fn list(
     caller: Caller,
     Query(query): Query<SessionsQuery>,
 ) -> Result<Response, Problem> {
-    let created = Created {
-        from: query.created_from,
-        before: query.created_before,
-    };
-    let begin = Begin {
-        cursor: query.cursor,
-        limit: query.limit.0,
-    };
-    let begin = created.begin(begin, SessionId);
-    if let Some(name) = query.key {
+    if let Some(name) = query.key.clone() {
         let name = IdempotencyKey::session(caller.tenant, name);
         let found = match app.store.keyed_resource(name).await? {
             Some(session) => {
@@ -227,36 +220,97 @@ pub(super) async fn list(
         let found = found.filter(is_inside).map(SessionView::from);
         return respond::json(StatusCode::OK, &List::whole(found.into_iter().collect()));
     }
-    let mut metadata = query.metadata;
-    if let Some(binding) = caller.binding() {
-        // The database leaves out most sessions outside the binding. Those that it finds are
-        // checked below.
-        for (name, text) in &binding.metadata {
-            let asked = metadata.entry(name.clone());
-            asked.or_insert_with(|| text.clone());
+    let begin = query.begin();
+    let read = async |before, limit| query.read(&app, &caller, before, limit).await;
+    let place = |session: &SessionRecord| session.key.session;
+    respond::page_of_some(&app, begin, read, place, SessionView::from).await
+}
+
+impl SessionsQuery {
+    fn created(&self) -> Created {
+        Created {
+            from: self.created_from,
+            before: self.created_before,
         }
     }
-    let read = async |before: Option<SessionId>, limit: u32| {
+
+    fn begin(&self) -> Begin<SessionId> {
+        let begin = Begin {
+            cursor: self.cursor,
+            limit: self.limit.0,
+        };
+        self.created().begin(begin, SessionId)
+    }
+
+    /// The sessions before one, whether each is shown, and whether there are more.
+    async fn read(
+        &self,
+        app: &App,
+        caller: &Caller,
+        before: Option<SessionId>,
+        limit: u32,
+    ) -> Result<(Vec<(SessionRecord, bool)>, bool), Error> {
+        let mut metadata = self.metadata.clone();
+        if let Some(binding) = caller.binding() {
+            // The database leaves out most sessions outside the binding. Those that it finds are
+            // checked below.
+            for (name, text) in &binding.metadata {
+                let asked = metadata.entry(name.clone());
+                asked.or_insert_with(|| text.clone());
+            }
+        }
         let wanted = ListSessions {
             tenant: caller.tenant,
-            status: query.status,
-            agent: query.agent.clone(),
-            metadata: metadata.clone(),
+            status: self.status,
+            agent: self.agent.clone(),
+            metadata,
             before,
             limit,
         };
         let mut page = app.store.list_sessions(wanted).await?;
         let id = |session: &SessionRecord| session.key.session.0;
-        let more = created.keep(&mut page.data, page.more, id);
+        let more = self.created().keep(&mut page.data, page.more, id);
         let rows = page.data.into_iter().map(|session| {
             let binding = caller.binding();
             let is_shown = binding.is_none_or(|binding| binding.holds(&session));
             (session, is_shown)
         });
         Ok((rows.collect(), more))
+    }
+}
+
+/// Deletes the sessions that a list with the same parameters shows
+///
+/// Each in a step of its own, with what is below it, up to `limit` of them. Without a filter nothing is deleted.
+#[utoipa::path(
+    post,
+    path = "/v1/sessions:delete",
+    operation_id = "deleteSessions",
+    params(SessionsQuery),
+    responses((status = 200, body = ActedShape), TenantHeld)
+)]
+pub(super) async fn remove_many(
+    State(app): State<Arc<Api>>,
+    caller: Caller,
+    Query(query): Query<SessionsQuery>,
+    _: Json<Nothing>,
+) -> Result<Response, Problem> {
+    if query.key.is_some() {
+        return Err(Error::invalid("?key", "names one session: delete it by its id").into());
+    }
+    let (status, agent) = (query.status.is_some(), query.agent.is_some());
+    let others = query.created().is_some() || !query.metadata.is_empty();
+    acts::refuse_all(status || agent || others)?;
+    refuse_held(&app, caller.tenant).await?;
+    let boot = app.boot_id()?;
+    let read = async |before, limit| query.read(&app, &caller, before, limit).await;
+    let act = async |session: SessionRecord| {
+        // It may have been deleted with another one.
+        deleting::delete(&app, boot, session.key).await?;
+        Ok(())
     };
     let place = |session: &SessionRecord| session.key.session;
-    respond::page_of_some(&app, begin, read, place, SessionView::from).await
+    acts::on(&app, query.begin(), read, place, |_| true, act).await
 }
 
 /// A session

@@ -7,6 +7,7 @@ mod world;
 
 mod a2a;
 mod access;
+mod acts;
 mod ag_ui;
 mod again;
 mod agent_money;

@@ -242,10 +242,12 @@ impl Asked {
             let (status, answer) = self.ask_once(step, request).await?;
             let has = |until: &String| {
                 let (pointer, text) = until.split_once('=').unwrap_or((until, ""));
-                match answer.pointer(pointer) {
-                    None | Some(Value::Null) => false,
-                    Some(found) => *found != 0 && (text.is_empty() || found == text),
-                }
+                let found = answer.pointer(pointer).unwrap_or(&Value::Null);
+                let shown = match found {
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                !["null", "0"].contains(&shown.as_str()) && (text.is_empty() || shown == text)
             };
             if step.until.as_ref().is_none_or(has) {
                 return Ok((status, answer));

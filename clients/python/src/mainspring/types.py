@@ -191,6 +191,26 @@ class A2aBody(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ActedResult(Model):
+    """What became of one of them."""
+    done: bool
+    """Whether it was done."""
+    id: str
+    """See its type."""
+    problem: Problem | None = None
+    """Why it was not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActedResults(Model):
+    """What became of those that a request acted on."""
+    next_cursor: str | None = None
+    """The `cursor` of the request that goes on; null if there are no more."""
+    results: list[ActedResult]
+    """One for each, newest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AgentChange(Model):
     """A member that differs."""
     after: Any = None

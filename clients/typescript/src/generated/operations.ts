@@ -24,8 +24,12 @@ export interface Operations {
   cancelOpenAiResponse(args: { id: string }, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** Cancels a run and everything below it */
   cancelRun(args: { id: string; wait?: string; body?: Schemas["CancelRunBody"] }, options?: RequestOptions): Promise<Schemas["RunView"]>;
+  /** Cancels the runs that a list with the same parameters shows, of those that have not ended */
+  cancelRuns(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["RunStatus"]; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<Schemas["ActedResults"]>;
   /** Cancels a send: at once, or at its worker's next safe point */
   cancelSend(args: { id: string; wait?: string }, options?: RequestOptions): Promise<Schemas["SendView"]>;
+  /** Cancels the sends that a list with the same parameters shows, of those that have not ended */
+  cancelSends(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["SendStatus"]; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<Schemas["ActedResults"]>;
   /** Cancels a timer; sends that it created continue */
   cancelTimer(args: { id: string }, options?: RequestOptions): Promise<Schemas["TimerView"]>;
   /** Replaces the text, the metadata or the end of an entry */
@@ -90,6 +94,8 @@ export interface Operations {
   deleteSecret(args: { name: string }, options?: RequestOptions): Promise<void>;
   /** Cancels its open sends and removes its transcript */
   deleteSession(args: { id: string }, options?: RequestOptions): Promise<void>;
+  /** Deletes the sessions that a list with the same parameters shows */
+  deleteSessions(args?: { limit?: number; cursor?: string; status?: Schemas["SessionStatus"]; agent?: string; metadata?: Record<string, string>; key?: string; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<Schemas["ActedResults"]>;
   /** Takes a skill from the list; sessions keep the version that they have */
   deleteSkill(args: { name: string; versions?: boolean }, options?: RequestOptions): Promise<void>;
   /** Deletes a tenant without sessions and runs, and revokes its keys */
@@ -288,6 +294,8 @@ export interface Operations {
   publishSkill(args: { body: Schemas["SkillBody"] | Body }, options?: RequestOptions): Promise<Schemas["SkillView"]>;
   /** Delivers an event again, under the same id */
   redeliverWebhook(args: { id: string; delivery_id: string }, options?: RequestOptions): Promise<Schemas["WebhookDelivery"]>;
+  /** Delivers again what the list with the same parameters shows, each event under the same id */
+  redeliverWebhooks(args: { id: string; limit?: number; cursor?: string; status?: Schemas["DeliveryStatus"] }, options?: RequestOptions): Promise<Schemas["ActedResults"]>;
   /** Gives claims back: the calls were not made and go to the next program */
   releaseClaims(args: { body: Schemas["ReleaseBody"] }, options?: RequestOptions): Promise<Schemas["ToldClaims"]>;
   /** Removes an alias of an agent */
@@ -302,6 +310,8 @@ export interface Operations {
   resumePool(args: { name: string }, options?: RequestOptions): Promise<void>;
   /** Resumes what waits because of a paused provider */
   resumeProvider(args: { name: string }, options?: RequestOptions): Promise<void>;
+  /** Resumes the sends that a list with the same parameters shows, of those that wait for recovery */
+  resumeSends(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["SendStatus"]; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<Schemas["ActedResults"]>;
   /** Resumes a send that waits for recovery */
   resumeSession(args: { id: string }, options?: RequestOptions): Promise<Schemas["SendView"]>;
   /** Resumes what waits because of a paused tenant */
@@ -314,8 +324,12 @@ export interface Operations {
   retryNode(args: { id: string; path: string; wait?: string }, options?: RequestOptions): Promise<Schemas["RunView"]>;
   /** Runs again what failed, was cancelled or was never reached */
   retryRun(args: { id: string; wait?: string; body?: Schemas["RetryRunBody"] }, options?: RequestOptions): Promise<Schemas["RunView"]>;
+  /** Retries the runs that a list with the same parameters shows, of those that failed or were cancelled */
+  retryRuns(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["RunStatus"]; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<Schemas["ActedResults"]>;
   /** Sends the same once more to the same session, if it failed or was cancelled */
   retrySend(args: { id: string; wait?: string }, options?: RequestOptions): Promise<Schemas["AcceptedSend"]>;
+  /** Sends again what a list of sends with the same parameters shows, of those that failed or were cancelled */
+  retrySends(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["SendStatus"]; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<Schemas["ActedResults"]>;
   /** Revokes a key: it is refused everywhere within seconds, and streams under it end */
   revokeKey(args: { id: string }, options?: RequestOptions): Promise<void>;
   /** Replaces a key's secret; the new token is in this response only */
@@ -361,7 +375,9 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   cancelNode: "POST /v1/runs/{id}/nodes/{path}/cancel sj",
   cancelOpenAiResponse: "POST /v1/responses/{id}/cancel -j",
   cancelRun: "POST /v1/runs/{id}/cancel sj",
+  cancelRuns: "POST /v1/runs:cancel -j",
   cancelSend: "POST /v1/sends/{id}/cancel sj",
+  cancelSends: "POST /v1/sends:cancel -j",
   cancelTimer: "DELETE /v1/timers/{id} sj",
   changeMemory: "PATCH /v1/memories/{id} sj",
   changeOpenAiConversation: "POST /v1/conversations/{id} -j",
@@ -394,6 +410,7 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   deleteProviderKey: "DELETE /v1/provider-keys/{provider} sv",
   deleteSecret: "DELETE /v1/secrets/{name} sv",
   deleteSession: "DELETE /v1/sessions/{id} sv",
+  deleteSessions: "POST /v1/sessions:delete -j",
   deleteSkill: "DELETE /v1/skills/{name} sv",
   deleteTenant: "DELETE /v1/tenants/{id} sv",
   deleteWebhook: "DELETE /v1/webhooks/{id} sv",
@@ -490,6 +507,7 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   publishAgent: "POST /v1/agents kj",
   publishSkill: "POST /v1/skills kj application/zip",
   redeliverWebhook: "POST /v1/webhooks/{id}/deliveries/{delivery_id}/redeliver sj",
+  redeliverWebhooks: "POST /v1/webhooks/{id}/deliveries:redeliver -j",
   releaseClaims: "POST /v1/calls:release -j",
   removeAgentAlias: "DELETE /v1/agents/{name}/aliases/{alias} sj",
   renewClaims: "POST /v1/calls:renew -j",
@@ -497,13 +515,16 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   resumeMcp: "GET /mcp sj",
   resumePool: "POST /v1/pools/{name}/resume sv",
   resumeProvider: "POST /v1/providers/{name}/resume sv",
+  resumeSends: "POST /v1/sends:resume -j",
   resumeSession: "POST /v1/sessions/{id}/resume sj",
   resumeTenant: "POST /v1/tenants/{id}/resume sv",
   resumeTimer: "POST /v1/timers/{id}/resume sj",
   resumeTool: "POST /v1/tools/{name}/resume sv",
   retryNode: "POST /v1/runs/{id}/nodes/{path}/retry -j",
   retryRun: "POST /v1/runs/{id}/retry -j",
+  retryRuns: "POST /v1/runs:retry -j",
   retrySend: "POST /v1/sends/{id}/retry kj",
+  retrySends: "POST /v1/sends:retry -j",
   revokeKey: "DELETE /v1/keys/{id} sv",
   rotateKey: "POST /v1/keys/{id}/rotate -j",
   rotateWebhook: "POST /v1/webhooks/{id}/rotate -j",

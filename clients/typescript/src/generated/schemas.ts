@@ -21,6 +21,20 @@ export interface Schemas {
      */
     inbox_item?: Schemas["InboxItem"];
   };
+  /** What became of one of them. */
+  ActedResult: {
+    /** Whether it was done. */
+    done: boolean;
+    id: string;
+    problem?: Schemas["Problem"] | null;
+  };
+  /** What became of those that a request acted on. */
+  ActedResults: {
+    /** The `cursor` of the request that goes on; null if there are no more. */
+    next_cursor?: string | null;
+    /** One for each, newest first. */
+    results: Schemas["ActedResult"][];
+  };
   /** A member that differs. */
   AgentChange: {
     /** The new value; absent if it was removed. */

@@ -171,6 +171,14 @@ impl<'a> Inside<'a> {
         }
     }
 
+    pub(crate) fn app(&self) -> &App {
+        self.app
+    }
+
+    pub(crate) fn tenant(&self) -> TenantId {
+        self.caller.tenant
+    }
+
     /// The session that a list is asked for, or else the only one of which it can show anything: the others are not read.
     pub(crate) fn session(&self, asked: Option<SessionId>) -> Option<SessionId> {
         asked.or_else(|| {

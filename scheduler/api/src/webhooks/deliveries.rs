@@ -6,9 +6,10 @@ use axum::extract::{FromRequestParts, Path, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
+use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_shared::error::Code;
-use mainspring_shared::id::{WebhookEventId, WebhookId};
+use mainspring_shared::id::{TenantId, WebhookEventId, WebhookId};
 use mainspring_shared::store::ListDeliveries;
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::webhook::{DeliveryRecord, DeliveryStatus};
@@ -18,6 +19,7 @@ use utoipa_axum::routes;
 
 use super::{WebhookPath, no_webhook};
 use crate::access::Caller;
+use crate::acts::{self, ActedShape};
 use crate::codes::{WebhookDeliveryNotFound, WebhookNotFound};
 use crate::extract::{Json, Limit, NoQuery, Nothing, Query, cursor, text};
 use crate::openapi::form;
@@ -100,6 +102,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Api>> {
     OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(redeliver))
+        .routes(routes!(redeliver_many))
 }
 
 /// Which deliveries, newest event first.
@@ -134,25 +137,70 @@ pub(super) async fn list(
     WebhookPath(id): WebhookPath,
     Query(query): Query<DeliveriesQuery>,
 ) -> Result<Response, Problem> {
-    let (tenant, status) = (caller.tenant, query.status);
+    let tenant = caller.tenant;
     let found = app.store.get_webhook(tenant, id).await?;
     found.ok_or_else(no_webhook)?;
-    let begin = Begin {
-        cursor: query.cursor,
-        limit: query.limit.0,
-    };
-    let read = async |before: Option<WebhookEventId>, limit: u32| {
+    let read = async |before, limit| query.read(&app, (tenant, id), before, limit).await;
+    respond::page(&app, query.begin(), read, |it| it.event, DeliveryView::from).await
+}
+
+impl DeliveriesQuery {
+    fn begin(&self) -> Begin<WebhookEventId> {
+        Begin {
+            cursor: self.cursor,
+            limit: self.limit.0,
+        }
+    }
+
+    async fn read(
+        &self,
+        app: &App,
+        (tenant, webhook): (TenantId, WebhookId),
+        before: Option<WebhookEventId>,
+        limit: u32,
+    ) -> Result<(Vec<DeliveryRecord>, bool), Error> {
         let query = ListDeliveries {
             tenant,
-            webhook: id,
-            status,
+            webhook,
+            status: self.status,
             before,
             limit,
         };
         let page = app.store.list_deliveries(query).await?;
         Ok((page.data, page.more))
+    }
+}
+
+/// Delivers again what the list with the same parameters shows, each event under the same id
+///
+/// Each in a step of its own, up to `limit` of them. Without a filter nothing is.
+#[utoipa::path(
+    post,
+    path = "/v1/webhooks/{id}/deliveries:redeliver",
+    operation_id = "redeliverWebhooks",
+    params(DeliveriesQuery),
+    responses((status = 200, body = ActedShape), WebhookNotFound)
+)]
+pub(super) async fn redeliver_many(
+    State(app): State<Arc<Api>>,
+    caller: Caller,
+    WebhookPath(id): WebhookPath,
+    Query(query): Query<DeliveriesQuery>,
+    _: Json<Nothing>,
+) -> Result<Response, Problem> {
+    acts::refuse_all(query.status.is_some())?;
+    let tenant = caller.tenant;
+    let found = app.store.get_webhook(tenant, id).await?;
+    found.ok_or_else(no_webhook)?;
+    let read = async |before, limit| {
+        let (rows, more) = query.read(&app, (tenant, id), before, limit).await?;
+        Ok((rows.into_iter().map(|row| (row, true)).collect(), more))
     };
-    respond::page(&app, begin, read, |it| it.event, DeliveryView::from).await
+    let act = async |delivery: DeliveryRecord| {
+        let again = app.store.redeliver(tenant, id, delivery.event).await?;
+        again.map(drop).ok_or_else(no_delivery)
+    };
+    acts::on(&app, query.begin(), read, |it| it.event, |_| true, act).await
 }
 
 /// Delivers an event again, under the same id

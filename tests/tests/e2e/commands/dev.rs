@@ -81,6 +81,32 @@ fn a_send_that_fails_or_is_cancelled_ends_the_command_so() {
 }
 
 #[test]
+fn what_a_list_shows_is_acted_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dev = Serving::dev(folder.path(), &[]);
+    let sleeping = ["one", "two"].map(|name| {
+        let sent = ask(&dev.url, &["send", &format!("{name} !sleep 1h")]);
+        sent.stdout.trim().to_owned()
+    });
+    let [one, two] = &sleeping;
+    let everything = ask(&dev.url, &["sends", "list", "--then", "cancel"]);
+    assert_eq!(everything.code, 2, "{}", everything.stderr);
+    let list = ["sends", "list", "--since", "1h"];
+    let acted = json(&dev.url, &[&list[..], &["--then", "cancel"]].concat());
+    let done = serde_json::json!([
+        { "id": two, "done": true, "problem": null }, { "id": one, "done": true, "problem": null },
+    ]);
+    assert_eq!(acted, done);
+    for id in &sleeping {
+        assert_eq!(ask(&dev.url, &["sends", "tail", id]).code, 8);
+    }
+    let retry = [&list[..], &["--status", "cancelled", "--then", "retry"]].concat();
+    assert_eq!(json(&dev.url, &retry), done);
+    let sends = json(&dev.url, &list);
+    assert_eq!(sends.as_array().map(Vec::len), Some(4), "{sends}");
+}
+
+#[test]
 fn a_closed_session_takes_nothing_and_a_deleted_one_is_gone() {
     let folder = tempfile::tempdir().expect("a folder");
     let dev = Serving::dev(folder.path(), &[]);

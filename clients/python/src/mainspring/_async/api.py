@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Literal
 
 from .. import types
@@ -311,6 +312,14 @@ class AsyncApi:
         """Runs again what failed, was cancelled or was never reached."""
         return await self._caller.call(Call("POST", f"/v1/runs/{segment(id)}/retry", as_model(types.RunView), query={"wait": wait}, body=body, repeatable=False))
 
+    async def cancel_runs(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.RunStatus | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> types.ActedResults:
+        """Cancels the runs that a list with the same parameters shows, of those that have not ended."""
+        return await self._caller.call(Call("POST", "/v1/runs:cancel", as_model(types.ActedResults), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "created_from": created_from, "created_before": created_before}))
+
+    async def retry_runs(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.RunStatus | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> types.ActedResults:
+        """Retries the runs that a list with the same parameters shows, of those that failed or were cancelled."""
+        return await self._caller.call(Call("POST", "/v1/runs:retry", as_model(types.ActedResults), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "created_from": created_from, "created_before": created_before}))
+
     async def get_scaling(self, pool: str) -> types.ScalingStats:
         """Metrics for autoscaling."""
         return await self._caller.call(Call("GET", f"/v1/scaling/{segment(pool)}", as_model(types.ScalingStats)))
@@ -354,6 +363,18 @@ class AsyncApi:
     async def create_sends(self, body: types.BatchBody, *, key: str | None = None) -> types.BatchResults:
         """Accepts or rejects each of up to 1000 sends."""
         return await self._caller.call(Call("POST", "/v1/sends:batch", as_model(types.BatchResults), body=body, key=key, takes_key=True))
+
+    async def cancel_sends(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.SendStatus | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> types.ActedResults:
+        """Cancels the sends that a list with the same parameters shows, of those that have not ended."""
+        return await self._caller.call(Call("POST", "/v1/sends:cancel", as_model(types.ActedResults), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "created_from": created_from, "created_before": created_before}))
+
+    async def resume_sends(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.SendStatus | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> types.ActedResults:
+        """Resumes the sends that a list with the same parameters shows, of those that wait for recovery."""
+        return await self._caller.call(Call("POST", "/v1/sends:resume", as_model(types.ActedResults), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "created_from": created_from, "created_before": created_before}))
+
+    async def retry_sends(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.SendStatus | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> types.ActedResults:
+        """Sends again what a list of sends with the same parameters shows, of those that failed or were cancelled."""
+        return await self._caller.call(Call("POST", "/v1/sends:retry", as_model(types.ActedResults), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "created_from": created_from, "created_before": created_before}))
 
     def list_sessions(self, *, limit: int | None = None, cursor: str | None = None, status: types.SessionStatus | None = None, agent: str | None = None, metadata: Mapping[str, str] | None = None, key: str | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> AsyncPages[types.SessionView]:
         """Sessions, newest first."""
@@ -440,6 +461,10 @@ class AsyncApi:
     async def get_session_usage(self, id: str) -> types.SessionUsageView:
         """The cost of its model calls, and of those of the sessions below it, by model."""
         return await self._caller.call(Call("GET", f"/v1/sessions/{segment(id)}/usage", as_model(types.SessionUsageView)))
+
+    async def delete_sessions(self, *, limit: int | None = None, cursor: str | None = None, status: types.SessionStatus | None = None, agent: str | None = None, metadata: Mapping[str, str] | None = None, key: str | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> types.ActedResults:
+        """Deletes the sessions that a list with the same parameters shows."""
+        return await self._caller.call(Call("POST", "/v1/sessions:delete", as_model(types.ActedResults), query={"limit": limit, "cursor": cursor, "status": status, "agent": agent, "metadata": metadata, "key": key, "created_from": created_from, "created_before": created_before}))
 
     async def import_session(self, body: bytes, *, key: str | None = None) -> types.SessionView:
         """Creates a session from an archive."""
@@ -588,6 +613,10 @@ class AsyncApi:
     async def redeliver_webhook(self, id: str, delivery_id: str) -> types.WebhookDelivery:
         """Delivers an event again, under the same id."""
         return await self._caller.call(Call("POST", f"/v1/webhooks/{segment(id)}/deliveries/{segment(delivery_id)}/redeliver", as_model(types.WebhookDelivery)))
+
+    async def redeliver_webhooks(self, id: str, *, limit: int | None = None, cursor: str | None = None, status: types.DeliveryStatus | None = None) -> types.ActedResults:
+        """Delivers again what the list with the same parameters shows, each event under the same id."""
+        return await self._caller.call(Call("POST", f"/v1/webhooks/{segment(id)}/deliveries:redeliver", as_model(types.ActedResults), query={"limit": limit, "cursor": cursor, "status": status}))
 
     async def rotate_webhook(self, id: str, body: types.RotateWebhookBody | None = None) -> types.Webhook:
         """Replaces a webhook's secret; the new one is in this response only."""
