@@ -12,7 +12,6 @@ use mainspring_shared::store::{
 };
 use mainspring_shared::time::Timestamp;
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use crate::claim::{GrantsToRelease, started};
 use crate::columns::{
@@ -23,7 +22,7 @@ use crate::fault::Fault;
 use crate::group::{FastPath, Group, drive};
 use crate::park::{Written, read_written};
 use crate::retry::{PgQuery, Pool, sql};
-use crate::rows::{Fields, key_columns};
+use crate::rows::Fields;
 use crate::webhooks::watching;
 
 pub(crate) async fn complete(
@@ -71,32 +70,28 @@ impl Group for Complete<'_> {
         }
         let rows = bind(self.at, items, &watched);
         let rows = rows.fetch_all(&mut *connection).await?;
-        let mut completed: Vec<Option<Box<Completed>>> = items.iter().map(|_| None).collect();
-        let mut outcomes: Vec<CompleteOutcome> =
-            items.iter().map(|_| CompleteOutcome::LeaseLost).collect();
-        let mut unseen = Vec::new();
+        let lost = |_| Some(CompleteOutcome::LeaseLost);
+        let mut outcomes: Vec<Option<CompleteOutcome>> = items.iter().map(lost).collect();
         for row in &rows {
             let mut fields = Fields::new(row, "sends");
             let ord = fields.ord()?;
-            let Some((mut made, kept)) = read(&mut fields, items[ord].key)? else {
-                outcomes[ord] = CompleteOutcome::Undelivered;
+            let unseen: bool = fields.take("unseen")?;
+            if unseen {
+                outcomes[ord] = None;
+                continue;
+            }
+            let Some(mut made) = read(&mut fields, items[ord].key)? else {
+                outcomes[ord] = Some(CompleteOutcome::Undelivered);
                 continue;
             };
             // The send has ended: an unreadable next send must not fail the call.
             match next(&mut fields) {
-                Ok(Some(next)) => made.next = Some(next),
-                Ok(None) if kept => unseen.push(ord),
-                Ok(None) => {}
+                Ok(next) => made.next = next,
                 Err(error) => self.give_back(items[ord], &error),
             }
-            completed[ord] = Some(Box::new(made));
+            outcomes[ord] = Some(CompleteOutcome::Completed(Box::new(made)));
         }
-        self.take_next(connection, items, &unseen, &mut completed)
-            .await?;
-        let outcomes = outcomes.into_iter().zip(completed);
-        let outcomes =
-            outcomes.map(|(other, made)| Some(made.map_or(other, CompleteOutcome::Completed)));
-        Ok(outcomes.collect())
+        Ok(outcomes)
     }
 
     /// The send is final if its last step under this grant says so. If a lost response said
@@ -112,9 +107,7 @@ impl Group for Complete<'_> {
             .map(|item| (item.key, item.lease, item.send_id));
         let written = read_written(connection, asked).await?;
         let mut outcomes: Vec<Option<CompleteOutcome>> = Vec::with_capacity(items.len());
-        let mut completed: Vec<Option<Box<Completed>>> = items.iter().map(|_| None).collect();
-        let mut unseen = Vec::new();
-        for (index, (written, item)) in written.into_iter().zip(items).enumerate() {
+        for (written, item) in written.into_iter().zip(items) {
             let written = written.unwrap_or_default();
             let final_step = written
                 .step
@@ -127,30 +120,21 @@ impl Group for Complete<'_> {
             let mut made = completed_as(step, item.result.status);
             if !written.held {
                 made.enqueue = written.enqueue.filter(|_| item.then == AfterSend::Release);
-            } else if written.is_active {
+            } else {
                 match running(connection, item, written).await {
                     Ok(next) => made.next = next,
                     Err(Fault::Row(error)) => self.give_back(item, &error),
                     Err(fault) => return Err(fault),
                 }
-            } else {
-                unseen.push(index);
             }
-            completed[index] = Some(Box::new(made));
-            outcomes.push(None);
-        }
-        self.take_next(connection, items, &unseen, &mut completed)
-            .await?;
-        for (outcome, made) in outcomes.iter_mut().zip(completed) {
-            if let Some(made) = made {
-                *outcome = Some(CompleteOutcome::Completed(made));
-            }
+            outcomes.push(Some(CompleteOutcome::Completed(Box::new(made))));
         }
         Ok(outcomes)
     }
 
+    /// The lease still stands: others kept changing what the next send is.
     fn unsettled(&self, _: &CompleteSend) -> Result<CompleteOutcome> {
-        Ok(CompleteOutcome::LeaseLost)
+        Ok(CompleteOutcome::Locked)
     }
 
     fn session(&self, item: &Self::Item) -> Option<SessionKey> {
@@ -198,64 +182,6 @@ impl Complete<'_> {
         );
         self.grants_to_release
             .remember([(item.key, item.lease.token.0)]);
-    }
-
-    /// Starts the next sends that the statement counted but did not see in its snapshot. A lost
-    /// connection is returned as a fault, to be read back; on other faults the ended sends stand
-    /// and the leases are released.
-    async fn take_next(
-        &self,
-        connection: &mut PgConnection,
-        items: &[&CompleteSend],
-        unseen: &[usize],
-        completed: &mut [Option<Box<Completed>>],
-    ) -> std::result::Result<(), Fault> {
-        let taken = self.look_again(connection, items, unseen, completed).await;
-        let Err(fault) = taken else { return Ok(()) };
-        if fault.is_loss() {
-            return Err(fault);
-        }
-        let error = Error::from(fault);
-        for index in unseen {
-            self.give_back(items[*index], &error);
-        }
-        Ok(())
-    }
-
-    /// Starts the next sends that the statement counted but did not see in its snapshot.
-    async fn look_again(
-        &self,
-        connection: &mut PgConnection,
-        items: &[&CompleteSend],
-        unseen: &[usize],
-        completed: &mut [Option<Box<Completed>>],
-    ) -> std::result::Result<(), Fault> {
-        if unseen.is_empty() {
-            return Ok(());
-        }
-        let picked = || unseen.iter().map(|index| items[*index]);
-        let (tenants, sessions) = key_columns(picked().map(|item| item.key));
-        let boots: Vec<Uuid> = picked().map(|item| item.lease.boot.0).collect();
-        let tokens: Vec<Uuid> = picked().map(|item| item.lease.token.0).collect();
-        let rows = sql!("leases/take_next")
-            .bind(self.at.map(|at| at.0))
-            .bind(tenants)
-            .bind(sessions)
-            .bind(boots)
-            .bind(tokens)
-            .fetch_all(connection)
-            .await?;
-        for row in &rows {
-            let mut fields = Fields::new(row, "sends");
-            let index = unseen[fields.ord()?];
-            let next = next(&mut fields)?;
-            let enqueue = fields.ready_session(items[index].key)?;
-            if let Some(made) = &mut completed[index] {
-                made.next = next;
-                made.enqueue = enqueue;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -447,9 +373,8 @@ fn unfinished(written: &Written) -> Option<CompleteOutcome> {
     }
 }
 
-/// Reads a completed item without its next send, and whether the lease was kept for one. `None` if
-/// a signal prevented the end.
-fn read(fields: &mut Fields<'_>, key: SessionKey) -> Result<Option<(Completed, bool)>> {
+/// Reads a completed item without its next send. `None` if a signal prevented the end.
+fn read(fields: &mut Fields<'_>, key: SessionKey) -> Result<Option<Completed>> {
     let undelivered: bool = fields.take("undelivered")?;
     if undelivered {
         return Ok(None);
@@ -458,17 +383,15 @@ fn read(fields: &mut Fields<'_>, key: SessionKey) -> Result<Option<(Completed, b
     let first_seq = fields.take("first_seq")?;
     let step = fields.take("step")?;
     let at = fields.time("now")?;
-    let kept = fields.take("kept")?;
     let enqueue = fields.ready_session(key)?;
-    let completed = Completed {
+    Ok(Some(Completed {
         status,
         first_seq,
         step,
         at,
         next: None,
         enqueue,
-    };
-    Ok(Some((completed, kept)))
+    }))
 }
 
 /// Reads the session's next send, if it has one.
@@ -542,7 +465,7 @@ mod tests {
     fn the_longest_statement_differs_only_in_the_projections() {
         let longest = body(WITH_PROJECTIONS);
         let begin = longest.find(",\nnew_projection AS (");
-        let end = longest.find("\nSELECT\n    e.ord,");
+        let end = longest.find("\nSELECT\n    coalesce(e.ord");
         let (begin, end) = begin.zip(end).expect("they stand between these");
         let rest = format!("{}{}", &longest[..begin], &longest[end..]);
         assert_eq!(rest, body(WITH_CALLS));
@@ -552,7 +475,7 @@ mod tests {
     fn the_two_statements_differ_only_in_the_calls_and_items() {
         let with_calls = body(WITH_CALLS);
         let begin = with_calls.find(",\n-- `change` and `delivery` are materialized");
-        let end = with_calls.find("\nSELECT\n    e.ord,");
+        let end = with_calls.find("\nSELECT\n    coalesce(e.ord");
         let (begin, end) = begin.zip(end).expect("the calls stand between these");
         let rest = format!("{}{}", &with_calls[..begin], &with_calls[end..]);
         assert_eq!(rest, body(ALONE));

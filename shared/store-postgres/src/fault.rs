@@ -43,13 +43,6 @@ impl From<Fault> for Error {
     }
 }
 
-impl Fault {
-    /// Whether the outcome of the work is unknown.
-    pub(crate) fn is_loss(&self) -> bool {
-        matches!(self, Self::Driver(error) if kind(error) == Kind::Lost)
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Conflict,

@@ -206,8 +206,6 @@ pub(crate) struct Written {
     pub(crate) counters: Counters,
     /// The signals for the pending inbox items.
     pub(crate) for_items: i32,
-    /// Whether a send has started.
-    pub(crate) is_active: bool,
     /// The session, if it is ready.
     pub(crate) enqueue: Option<ReadySession>,
     /// The send's last step under the grant, except `resumed`.
@@ -227,7 +225,6 @@ impl Default for Written {
                 context_version: 0,
             },
             for_items: 0,
-            is_active: false,
             enqueue: None,
             step: None,
         }
@@ -278,7 +275,6 @@ fn written(
         context_version: fields.take("context_version")?,
     };
     let for_items = fields.take("for_items")?;
-    let active: i16 = fields.take("active")?;
     let enqueue = fields.ready_session(key)?;
     let n: Option<i64> = fields.take("n")?;
     let step = match n {
@@ -298,7 +294,6 @@ fn written(
         is_last: held && writes == lease.write + 1,
         counters,
         for_items,
-        is_active: active != 0,
         enqueue,
         step,
     })

@@ -33,6 +33,40 @@ hot AS MATERIALIZED (
     ORDER BY h.tenant, h.session_id
     FOR UPDATE OF h
 ),
+own AS MATERIALIZED (
+    SELECT h.ord, h.tenant, h.session_id, s.position
+    FROM hot h
+    JOIN sends s ON s.tenant = h.tenant AND s.session_id = h.session_id AND s.send_id = h.send_id
+    WHERE h.pending > 0 AND NOT h.releases AND NOT h.undelivered AND s.status = 'running'
+    FOR UPDATE OF s
+),
+head AS MATERIALIZED (
+    SELECT o.ord, o.tenant, o.session_id, n.send_id
+    FROM own o
+    CROSS JOIN LATERAL (
+        SELECT s.send_id FROM sends s
+        WHERE s.tenant = o.tenant AND s.session_id = o.session_id
+          AND s.finished_at IS NULL AND s.position > o.position
+        ORDER BY s.position
+        LIMIT 1
+    ) n
+),
+started AS (
+    UPDATE sends s SET
+        status = 'running',
+        agent_version = coalesce(s.agent_version, (
+            SELECT x.agent_version FROM sessions x
+            WHERE x.tenant = k.tenant AND x.session_id = k.session_id
+        )),
+        alarm_at = s.deadline_at,
+        started_at = coalesce(s.started_at, c.now)
+    FROM head k CROSS JOIN clock c
+    WHERE s.tenant = k.tenant AND s.session_id = k.session_id AND s.send_id = k.send_id
+      AND s.status = 'queued'
+    RETURNING
+        k.ord,
+        {s.send}
+),
 ended AS (
     UPDATE sends s SET
         status = CASE
@@ -52,45 +86,18 @@ ended AS (
         attempts = CASE WHEN h.undelivered THEN s.attempts ELSE h.attempts END,
         alarm_at = CASE WHEN h.undelivered THEN s.alarm_at END,
         finished_at = CASE WHEN NOT h.undelivered THEN c.now END
-    FROM hot h CROSS JOIN clock c
+    FROM hot h LEFT JOIN started t ON t.ord = h.ord CROSS JOIN clock c
     WHERE s.tenant = h.tenant AND s.session_id = h.session_id AND s.send_id = h.send_id
       AND s.status = 'running'
+      AND (h.pending = 0 OR h.releases OR h.undelivered OR t.ord IS NOT NULL)
     RETURNING
         h.ord, h.boot, h.send_id, h.refs, h.tenant, h.session_id, h.epoch, h.next_seq,
         h.next_step, h.pending, h.ready_since, h.pool, h.priority, h.context_version, h.undelivered,
         CASE WHEN h.undelivered THEN 0 ELSE h.messages END AS messages,
         CASE WHEN h.undelivered THEN 0 ELSE h.signals & 2 END AS signals,
-        h.undelivered OR (h.pending > 0 AND NOT h.releases) AS kept,
+        h.undelivered OR t.ord IS NOT NULL AS kept,
         CASE WHEN NOT h.undelivered THEN h.spent END AS spent,
         s.status, s.stop_reason, s.position, c.now
-),
-head AS MATERIALIZED (
-    SELECT e.ord, e.tenant, e.session_id, e.pending, n.send_id
-    FROM ended e
-    CROSS JOIN LATERAL (
-        SELECT s.send_id FROM sends s
-        WHERE s.tenant = e.tenant AND s.session_id = e.session_id
-          AND s.finished_at IS NULL AND s.position > e.position
-        ORDER BY s.position
-        LIMIT 1
-    ) n
-    WHERE e.kept AND NOT e.undelivered
-),
-started AS (
-    UPDATE sends s SET
-        status = 'running',
-        agent_version = coalesce(s.agent_version, (
-            SELECT x.agent_version FROM sessions x
-            WHERE x.tenant = k.tenant AND x.session_id = k.session_id
-        )),
-        alarm_at = s.deadline_at,
-        started_at = coalesce(s.started_at, c.now)
-    FROM head k CROSS JOIN clock c
-    WHERE s.tenant = k.tenant AND s.session_id = k.session_id AND s.send_id = k.send_id
-      AND s.status = 'queued'
-    RETURNING
-        k.ord,
-        {s.send}
 ),
 moved AS (
     UPDATE session_hot h SET
@@ -199,8 +206,9 @@ new_projection AS (
         digest = excluded.digest
 )
 SELECT
-    e.ord, e.undelivered, e.status AS stored_status, e.next_seq AS first_seq, e.next_step AS step,
-    e.now, e.kept, CASE WHEN NOT e.kept AND e.pending > 0 THEN e.now END AS ready_since, e.pool,
+    coalesce(e.ord, o.ord) AS ord, e.ord IS NULL AS unseen, e.undelivered,
+    e.status AS stored_status, e.next_seq AS first_seq, e.next_step AS step, e.now,
+    CASE WHEN NOT e.kept AND e.pending > 0 THEN e.now END AS ready_since, e.pool,
     e.priority,
     {t.send},
     (
@@ -209,4 +217,4 @@ SELECT
     ) AS spec,
     e.next_seq + e.messages AS next_seq,
     e.pending - (t.ord IS NOT NULL)::integer AS pending, e.signals, e.context_version
-FROM ended e LEFT JOIN started t ON t.ord = e.ord
+FROM ended e LEFT JOIN started t ON t.ord = e.ord FULL JOIN own o ON o.ord = e.ord

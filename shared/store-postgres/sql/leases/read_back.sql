@@ -11,7 +11,7 @@ SELECT
         FROM inbox n
         WHERE n.tenant = i.tenant AND n.session_id = i.session_id AND n.fate = 'pending'
     ) AS for_items,
-    h.active, h.ready_since, h.pool, h.priority, t.n, t.kind, t.at, t.refs
+    h.ready_since, h.pool, h.priority, t.n, t.kind, t.at, t.refs
 FROM unnest($1::integer[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bigint[], $6::uuid[])
     WITH ORDINALITY AS i (tenant, session_id, token, send_id, epoch, boot, ord)
 JOIN session_hot h ON h.tenant = i.tenant AND h.session_id = i.session_id
