@@ -350,8 +350,15 @@ fn turned_away(
     if failures < DELIVERIES_MAX {
         let factor = 4_u32.saturating_pow(failures.saturating_sub(1).unsigned_abs());
         let wait = BACKOFF.saturating_mul(factor).min(BACKOFF_MAX);
+        let again = now.after(wait);
+        // One that was asked for is the schedule's again once it is due, and then not early either.
+        let fire_at = if manual && again >= due {
+            again.max(put_off(timer, n, due))
+        } else {
+            again
+        };
         let next = TimerState {
-            fire_at: Some(now.after(wait)),
+            fire_at: Some(fire_at),
             ..failing
         };
         return Step { next, occurrences };

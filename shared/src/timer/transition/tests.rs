@@ -362,6 +362,22 @@ fn what_waits_for_its_jitter_is_fired_itself() {
 }
 
 #[test]
+fn what_was_refused_before_it_was_due_is_not_early_with_the_schedule() {
+    let mut timer = timer(TimerRule {
+        jitter: Some(minutes(9)),
+        ..regular()
+    });
+    let put_off = timer.state.fire_at.expect("is armed");
+    assert!(put_off > after(10).after(BACKOFF), "{put_off:?}");
+    timer.state = fire_now(&timer, after(10));
+    let step = transition(&timer, &refused(1, false), after(10)).expect("is armed");
+    assert_eq!(step.next.fire_at, Some(put_off));
+    timer.state = step.next;
+    let fired = fire(&mut timer, put_off);
+    assert_eq!((fired[0].due_at, fired[0].manual), (put_off, false));
+}
+
+#[test]
 fn what_is_fired_by_hand_and_refused_is_tried_again_and_leaves_the_schedule_alone() {
     let mut timer = timer(regular());
     timer.state = fire_now(&timer, after(1));
