@@ -2,6 +2,7 @@
 
 mod agents;
 mod imports;
+mod lists;
 mod memories;
 mod pauses;
 mod provider_keys;
@@ -19,10 +20,11 @@ mod webhooks;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use mainspring_shared::time::{Span, Timestamp};
+use mainspring_shared::time::Span;
 
 pub(crate) use self::agents::{AgentsCommand, ApplyArgs};
 pub(crate) use self::imports::{ImportArgs, ImportFrom};
+pub(crate) use self::lists::{CreatedArgs, PageArgs};
 pub(crate) use self::memories::MemoriesCommand;
 pub(crate) use self::pauses::{PauseArgs, PausedArgs, PausedKind};
 pub(crate) use self::provider_keys::ProviderKeysCommand;
@@ -36,7 +38,6 @@ pub(crate) use self::tenants::{BindingArgs, KeysCommand, TenantsCommand, TermsAr
 pub(crate) use self::timers::{RuleArgs, TimersCommand};
 pub(crate) use self::tools::{ImportToolsArgs, ToolsCommand};
 pub(crate) use self::webhooks::WebhooksCommand;
-use crate::output;
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 success, 1 failure, 2 invalid command or request, 3 not found, 4 conflict,
@@ -504,35 +505,6 @@ pub(crate) struct ChatArgs {
     pub(crate) session: Option<String>,
     #[command(flatten)]
     pub(crate) agent: AgentArgs,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct PageArgs {
-    /// Maximum number of items
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) limit: u32,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct CreatedArgs {
-    /// Only those that were created at this time or later: 2030-01-31T08:00:00Z, or 2h ago
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) since: Option<String>,
-    /// Only those that were created before this time
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    pub(crate) before: Option<String>,
-}
-
-/// A time as the API takes it, or a duration before now.
-fn time(text: &str) -> Result<String, String> {
-    if text.contains('T') {
-        return Ok(text.to_owned());
-    }
-    let Span(ago) = text
-        .parse()
-        .map_err(|_| "takes a time like 2030-01-31T08:00:00Z, or a duration before now like 2h")?;
-    let ago = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
-    Ok(Timestamp(output::now().0.saturating_sub(ago).max(0)).to_string())
 }
 
 #[derive(Debug, Args)]

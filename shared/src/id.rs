@@ -7,6 +7,13 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
+use crate::time::Timestamp;
+
+/// The lowest id of a time; ids of earlier times are lower, since they begin with the milliseconds.
+pub fn first_id(at: Timestamp) -> Uuid {
+    Uuid::from_u128(u128::from(at.0.max(0).unsigned_abs()) << 80)
+}
+
 /// The owner of everything a request can reach; the first column of every key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -3,7 +3,12 @@
 //! Each is acted on in a step of its own, so that what a request had done when it broke off stays done, and the same request does
 //! the rest: it no longer finds the others, or finds that nothing is left to do for them.
 
+mod runs;
+mod sends;
+mod sessions;
+
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -13,9 +18,19 @@ use mainspring_scheduler::App;
 use mainspring_scheduler::error::Error;
 use mainspring_shared::error::Code;
 use serde::Serialize;
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::problem::{Problem, ProblemDocument};
 use crate::respond::{self, Begin};
+use crate::router::Api;
+
+/// The routes of this module.
+pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
+    OpenApiRouter::new()
+        .merge(sends::routes())
+        .merge(runs::routes())
+        .merge(sessions::routes())
+}
 
 /// Rows per read.
 const PIECE: u32 = 32;

@@ -1,12 +1,11 @@
 //! Lists of what was created between two times, which ids say: they are in the order of time, and begin with its milliseconds.
 
+use mainspring_shared::id::first_id;
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
 
+use crate::extract::Limit;
 use crate::respond::Begin;
-
-/// The bits of an id after its time.
-const RANDOM_BITS: u32 = 80;
 
 /// When the items of a list were created: from a time on, and before one.
 #[derive(Debug, Clone, Copy)]
@@ -15,28 +14,26 @@ pub(crate) struct Created {
     pub(crate) before: Option<Timestamp>,
 }
 
-/// The lowest id of this time.
-fn lowest(at: Timestamp) -> Uuid {
-    Uuid::from_u128((at.0.max(0) as u128) << RANDOM_BITS)
-}
-
 impl Created {
     pub(crate) fn is_some(self) -> bool {
         self.from.is_some() || self.before.is_some()
     }
 
     /// Where a page begins of a list whose cursor names the last item of the page before; newer ones come first.
-    pub(crate) fn begin<C: Copy + Ord>(self, begin: Begin<C>, id: impl Fn(Uuid) -> C) -> Begin<C> {
-        let end = self.before.map(|at| id(lowest(at)));
-        Begin {
-            cursor: [begin.cursor, end].into_iter().flatten().min(),
-            ..begin
-        }
+    pub(crate) fn begin<C: Ord>(
+        self,
+        cursor: Option<C>,
+        Limit(limit): Limit,
+        id: impl Fn(Uuid) -> C,
+    ) -> Begin<C> {
+        let end = self.before.map(|at| id(first_id(at)));
+        let cursor = [cursor, end].into_iter().flatten().min();
+        Begin { cursor, limit }
     }
 
     /// Leaves the rows of a page that are not too old, and says whether there may be more of them.
     pub(crate) fn keep<T>(self, rows: &mut Vec<T>, more: bool, id: impl Fn(&T) -> Uuid) -> bool {
-        let Some(from) = self.from.map(lowest) else {
+        let Some(from) = self.from.map(first_id) else {
             return more;
         };
         let fit = rows.iter().position(|row| id(row) < from);
@@ -53,16 +50,16 @@ mod tests {
 
     /// Ids of these times, newest first, as lists have them.
     fn ids() -> Vec<Uuid> {
-        let of = |at: i64| Uuid::from_u128(((at as u128) << RANDOM_BITS) | 7);
+        let of = |at: i64| Uuid::from_u128(first_id(Timestamp(at)).as_u128() | 7);
         AT.into_iter().rev().map(of).collect()
     }
 
     fn page(created: Created, cursor: Option<Uuid>) -> (Vec<u128>, bool) {
-        let begin = created.begin(Begin { cursor, limit: 10 }, |id| id);
+        let begin = created.begin(cursor, Limit(10), |id| id);
         let mut rows = ids();
         rows.retain(|id| begin.cursor.is_none_or(|cursor| *id < cursor));
         let more = created.keep(&mut rows, true, |id| *id);
-        let times = rows.iter().map(|id| id.as_u128() >> RANDOM_BITS);
+        let times = rows.iter().map(|id| id.as_u128() >> 80);
         (times.collect(), more)
     }
 

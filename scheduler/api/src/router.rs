@@ -18,7 +18,7 @@ use crate::access::{Access, Gatekeeper};
 use crate::gate::Places;
 use crate::run::RenderMetrics;
 use crate::{
-    a2a, ag_ui, again, agents, batch, below, blobs, calls, claims, context, copies, deliver,
+    a2a, acts, ag_ui, again, agents, batch, below, blobs, calls, claims, context, copies, deliver,
     events, exports, gate, health, mcp, memories, messages, openai, openapi, operations, pauses,
     problem, provider_keys, prune, runs, secrets, sends, sessions, skills, tenants, timers, tokens,
     usage, waiting, webhooks, workflows,
@@ -126,6 +126,7 @@ pub(crate) fn paths() -> OpenApiRouter<Arc<Api>> {
         .merge(messages::routes())
         .merge(sends::routes())
         .merge(again::routes())
+        .merge(acts::routes())
         .merge(below::routes())
         .merge(tokens::routes())
         .merge(events::routes())

@@ -34,7 +34,6 @@ use super::validate::{Checks, NUL, has_nul};
 use super::workflows;
 use crate::access::Caller;
 use crate::access::reach::Inside;
-use crate::acts::{self, ActedShape};
 use crate::codes::{RunNotFound, SpecInvalid, Starts, WorkflowNotResumable};
 use crate::created::Created;
 use crate::extract::{
@@ -190,8 +189,6 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(export))
         .routes(routes!(cancel))
         .routes(routes!(retry))
-        .routes(routes!(cancel_many))
-        .routes(routes!(retry_many))
 }
 
 /// Starts a workflow: 202, or 200 if it ends within `wait`; 422 with all problems of its spec
@@ -350,20 +347,16 @@ impl RunsQuery {
         }
     }
 
-    fn begin(&self) -> Begin<RunId> {
-        let begin = Begin {
-            cursor: self.cursor,
-            limit: self.limit.0,
-        };
-        self.created().begin(begin, RunId)
+    pub(super) fn begin(&self) -> Begin<RunId> {
+        self.created().begin(self.cursor, self.limit, RunId)
     }
 
-    fn is_filtered(&self) -> bool {
+    pub(super) fn is_filtered(&self) -> bool {
         self.session_id.is_some() || self.status.is_some() || self.created().is_some()
     }
 
     /// The runs before one, whether each is shown, and whether there are more.
-    async fn read(
+    pub(super) async fn read(
         &self,
         inside: &Inside<'_>,
         before: Option<RunId>,
@@ -383,62 +376,6 @@ impl RunsQuery {
         let rows = inside.mark(page.data, |run| run.session).await?;
         Ok((rows, more))
     }
-}
-
-/// Cancels the runs that a list with the same parameters shows, of those that have not ended
-///
-/// Each in a step of its own, up to `limit` of them. Without a filter nothing is cancelled.
-#[utoipa::path(
-    post,
-    path = "/v1/runs:cancel",
-    operation_id = "cancelRuns",
-    params(RunsQuery),
-    responses((status = 200, body = ActedShape))
-)]
-async fn cancel_many(
-    State(app): State<Arc<Api>>,
-    caller: Caller,
-    Query(query): Query<RunsQuery>,
-    _: Json<Nothing>,
-) -> Result<Response, Problem> {
-    let ask = |_: &RunRecord| RunAsk::Cancel { reason: None };
-    act_on(&app, &caller, &query, |status| !status.is_final(), ask).await
-}
-
-/// Retries the runs that a list with the same parameters shows, of those that failed or were cancelled
-///
-/// Each in a step of its own, up to `limit` of them. Without a filter nothing is retried.
-#[utoipa::path(
-    post,
-    path = "/v1/runs:retry",
-    operation_id = "retryRuns",
-    params(RunsQuery),
-    responses((status = 200, body = ActedShape))
-)]
-async fn retry_many(
-    State(app): State<Arc<Api>>,
-    caller: Caller,
-    Query(query): Query<RunsQuery>,
-    _: Json<Nothing>,
-) -> Result<Response, Problem> {
-    let ask = |_: &RunRecord| RunAsk::Retry { max_tokens: None };
-    let fits = |status| matches!(status, RunStatus::Failed | RunStatus::Cancelled);
-    act_on(&app, &caller, &query, fits, ask).await
-}
-
-async fn act_on(
-    app: &Api,
-    caller: &Caller,
-    query: &RunsQuery,
-    fits: impl Fn(RunStatus) -> bool,
-    ask: impl Fn(&RunRecord) -> RunAsk,
-) -> Result<Response, Problem> {
-    acts::refuse_all(query.is_filtered())?;
-    let inside = Inside::of(app, caller);
-    let read = async |before, limit| query.read(&inside, before, limit).await;
-    let act = async |run: RunRecord| runs::ask(app, run.key, ask(&run), None).await.map(drop);
-    let place = |run: &RunRecord| run.key.run;
-    acts::on(app, query.begin(), read, place, |run| fits(run.status), act).await
 }
 
 /// A run, at once or after its end

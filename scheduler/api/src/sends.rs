@@ -317,11 +317,7 @@ impl SendsQuery {
     }
 
     pub(super) fn begin(&self) -> Begin<SendId> {
-        let begin = Begin {
-            cursor: self.cursor,
-            limit: self.limit.0,
-        };
-        self.created().begin(begin, SendId)
+        self.created().begin(self.cursor, self.limit, SendId)
     }
 
     pub(super) fn is_filtered(&self) -> bool {

@@ -27,7 +27,6 @@ use super::problem::Problem;
 use super::respond::{self, Begin, List};
 use super::sends;
 use crate::access::{Caller, refuse_held};
-use crate::acts::{self, ActedShape};
 use crate::codes::{
     AgentNotFound, BudgetNoPrice, SessionNotFound, SessionNotWaiting, Starts, TenantHeld,
 };
@@ -43,7 +42,6 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(show, change, remove))
         .routes(routes!(resume))
         .routes(routes!(abort))
-        .routes(routes!(remove_many))
 }
 
 /// Creates a session, or returns the one with its `key`
@@ -181,7 +179,7 @@ pub(super) struct SessionsQuery {
     metadata: BTreeMap<String, String>,
     /// Only the one that was created with this `key`; the other filters do not count.
     #[param(value_type = Option<form::Key>, inline)]
-    key: Option<String>,
+    pub(super) key: Option<String>,
     /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
     #[serde(default, deserialize_with = "text")]
     #[param(value_type = Option<form::Time>, inline)]
@@ -234,16 +232,17 @@ impl SessionsQuery {
         }
     }
 
-    fn begin(&self) -> Begin<SessionId> {
-        let begin = Begin {
-            cursor: self.cursor,
-            limit: self.limit.0,
-        };
-        self.created().begin(begin, SessionId)
+    pub(super) fn begin(&self) -> Begin<SessionId> {
+        self.created().begin(self.cursor, self.limit, SessionId)
+    }
+
+    pub(super) fn is_filtered(&self) -> bool {
+        let is_named = self.status.is_some() || self.agent.is_some();
+        is_named || self.created().is_some() || !self.metadata.is_empty()
     }
 
     /// The sessions before one, whether each is shown, and whether there are more.
-    async fn read(
+    pub(super) async fn read(
         &self,
         app: &App,
         caller: &Caller,
@@ -277,40 +276,6 @@ impl SessionsQuery {
         });
         Ok((rows.collect(), more))
     }
-}
-
-/// Deletes the sessions that a list with the same parameters shows
-///
-/// Each in a step of its own, with what is below it, up to `limit` of them. Without a filter nothing is deleted.
-#[utoipa::path(
-    post,
-    path = "/v1/sessions:delete",
-    operation_id = "deleteSessions",
-    params(SessionsQuery),
-    responses((status = 200, body = ActedShape), TenantHeld)
-)]
-pub(super) async fn remove_many(
-    State(app): State<Arc<Api>>,
-    caller: Caller,
-    Query(query): Query<SessionsQuery>,
-    _: Json<Nothing>,
-) -> Result<Response, Problem> {
-    if query.key.is_some() {
-        return Err(Error::invalid("?key", "names one session: delete it by its id").into());
-    }
-    let (status, agent) = (query.status.is_some(), query.agent.is_some());
-    let others = query.created().is_some() || !query.metadata.is_empty();
-    acts::refuse_all(status || agent || others)?;
-    refuse_held(&app, caller.tenant).await?;
-    let boot = app.boot_id()?;
-    let read = async |before, limit| query.read(&app, &caller, before, limit).await;
-    let act = async |session: SessionRecord| {
-        // It may have been deleted with another one.
-        deleting::delete(&app, boot, session.key).await?;
-        Ok(())
-    };
-    let place = |session: &SessionRecord| session.key.session;
-    acts::on(&app, query.begin(), read, place, |_| true, act).await
 }
 
 /// A session

@@ -195,11 +195,7 @@ pub(super) async fn list(
         from: query.created_from,
         before: query.created_before,
     };
-    let begin = Begin {
-        cursor: query.cursor,
-        limit: query.limit.0,
-    };
-    let begin = created.begin(begin, TimerId);
+    let begin = created.begin(query.cursor, query.limit, TimerId);
     let inside = Inside::of(&app, &caller);
     let (session, status) = (inside.session(query.session_id), query.status);
     let read = async |before: Option<TimerId>, limit: u32| {

@@ -5,14 +5,13 @@ mod idle;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use mainspring_shared::id::{BootId, RunId, SendId, SessionId, SessionKey, TenantId};
+use mainspring_shared::id::{BootId, RunId, SendId, SessionId, SessionKey, TenantId, first_id};
 use mainspring_shared::store::{
     self, ListRuns, ListTenants, ReadNodes, RetireDeliveries, RetireSends,
 };
 use mainspring_shared::time::{Span, Timestamp};
 use mainspring_shared::workflow::nodes::Lifecycle;
 use mainspring_shared::workflow::run::{DETACHED, RunRecord};
-use uuid::Uuid;
 
 use super::{Health, causes, jittered, pause};
 use crate::app::App;
@@ -214,7 +213,7 @@ async fn runs(
     let before = Timestamp(app.store.now().await?.0 - keep.as_millis() as i64);
     let query = ListRuns {
         tenant,
-        before: Some(progress.run.unwrap_or_else(|| first_of(before))),
+        before: Some(progress.run.unwrap_or_else(|| RunId(first_id(before)))),
         status: None,
         session: None,
         limit: RUNS,
@@ -255,11 +254,6 @@ async fn runs(
         return Ok(0);
     }
     app.store.forget_runs(old).await
-}
-
-/// The smallest run id with this creation time; ids start with their creation time.
-fn first_of(at: Timestamp) -> RunId {
-    RunId(Uuid::from_u128(u128::from(at.0.unsigned_abs()) << 80))
 }
 
 /// Whether a leaf's session is detached from its run.

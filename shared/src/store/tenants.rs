@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{IdempotencyKey, Page, ReadySession, Result};
-use crate::id::{KeyId, SendId, TenantId};
+use crate::id::{KeyId, SendId, TenantId, first_id};
 use crate::tenant::{Limits, Pools, Retention, Tenant};
 use crate::time::Timestamp;
 use crate::usage::Usage;
@@ -240,14 +240,9 @@ impl TenantUsageQuery {
     pub fn accepted(tenant: TenantId, from: Timestamp, until: Timestamp) -> Self {
         Self {
             tenant,
-            from: Self::first_id(from),
-            until: Self::first_id(until),
+            from: first_id(from),
+            until: first_id(until),
         }
-    }
-
-    /// The lowest id of a time; ids of earlier times are lower.
-    pub fn first_id(at: Timestamp) -> Uuid {
-        Uuid::from_u128(u128::from(at.0.max(0).unsigned_abs()) << 80)
     }
 }
 

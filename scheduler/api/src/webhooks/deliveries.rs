@@ -188,10 +188,10 @@ pub(super) async fn redeliver_many(
     Query(query): Query<DeliveriesQuery>,
     _: Json<Nothing>,
 ) -> Result<Response, Problem> {
-    acts::refuse_all(query.status.is_some())?;
     let tenant = caller.tenant;
     let found = app.store.get_webhook(tenant, id).await?;
     found.ok_or_else(no_webhook)?;
+    acts::refuse_all(query.status.is_some())?;
     let read = async |before, limit| {
         let (rows, more) = query.read(&app, (tenant, id), before, limit).await?;
         Ok((rows.into_iter().map(|row| (row, true)).collect(), more))

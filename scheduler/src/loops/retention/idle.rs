@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use mainspring_shared::id::{SessionId, TenantId};
+use mainspring_shared::id::{SessionId, TenantId, first_id};
 use mainspring_shared::session::{SessionRecord, SessionStatus};
 use mainspring_shared::store::{self, ListSends, ListSessions, ListTimers, ReadMessages};
 use mainspring_shared::time::Timestamp;
 use mainspring_shared::timer::TimerStatus;
-use uuid::Uuid;
 
 use super::Progress;
 use crate::app::App;
@@ -38,7 +37,11 @@ pub(super) async fn sweep(
         status: None,
         agent: None,
         metadata: std::collections::BTreeMap::new(),
-        before: Some(progress.session.unwrap_or_else(|| first_of(before))),
+        before: Some(
+            progress
+                .session
+                .unwrap_or_else(|| SessionId(first_id(before))),
+        ),
         limit: SESSIONS,
     };
     let page = app.store.list_sessions(query).await?;
@@ -56,13 +59,6 @@ pub(super) async fn sweep(
     }
     progress.session = last.filter(|_| page.more);
     Ok(removed)
-}
-
-/// The smallest session id with this creation time; ids start with their creation time.
-fn first_of(at: Timestamp) -> SessionId {
-    SessionId(Uuid::from_u128(
-        u128::from(at.0.max(0).unsigned_abs()) << 80,
-    ))
 }
 
 /// Whether nothing has happened in a session since `before`, nothing is pending, and nothing keeps

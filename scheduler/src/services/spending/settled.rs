@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use mainspring_shared::id::{SendId, TenantId};
+use mainspring_shared::id::{SendId, TenantId, first_id};
 use mainspring_shared::store::{Result, Store, TenantUsage, TenantUsageQuery};
 use mainspring_shared::time::Timestamp;
 use uuid::Uuid;
@@ -81,14 +81,14 @@ impl Settled {
             known => (None, known),
         };
         let mut settled = known.unwrap_or(Self {
-            until: TenantUsageQuery::first_id(from),
+            until: first_id(from),
             usage: TenantUsage::default(),
             summed: time,
         });
         // Determined before summing, so that a send that ends in the meantime is among those read
         // each time.
         let open = book.first_open(settled.until).await?;
-        let young = TenantUsageQuery::first_id(Timestamp(now.0.saturating_sub(SKEW_MS)));
+        let young = first_id(Timestamp(now.0.saturating_sub(SKEW_MS)));
         let until = open.map_or(young, |open| open.min(young));
         if until > settled.until {
             let more = book.used(settled.until, until).await?;
@@ -130,7 +130,7 @@ mod tests {
     }
 
     fn id(at: i64) -> Uuid {
-        TenantUsageQuery::first_id(Timestamp(at))
+        first_id(Timestamp(at))
     }
 
     impl Book for Sends {
