@@ -120,6 +120,15 @@ impl Request {
         self
     }
 
+    /// Asks a list for what has these metadata.
+    #[must_use]
+    pub(crate) fn metadata(mut self, metadata: &[(String, String)]) -> Self {
+        let named = metadata.iter();
+        let named = named.map(|(name, text)| (format!("metadata.{name}"), text.clone()));
+        self.query.extend(named);
+        self
+    }
+
     #[must_use]
     pub(crate) fn body(mut self, body: Value) -> Self {
         self.body = Some(body);

@@ -271,6 +271,10 @@ impl Run {
         self.propagate();
     }
 
+    fn is_paused(&self) -> bool {
+        self.record.options.paused_at.is_some()
+    }
+
     /// Updates the run's own record.
     fn update_record(&mut self) {
         self.record.counts.live = self.leaves.live;
@@ -287,7 +291,8 @@ impl Run {
             self.finish(root);
             return;
         }
-        let busy = self.leaves.live > self.leaves.live_people || !self.leaves.ready.is_empty();
+        let may_start = !self.leaves.ready.is_empty() && !self.is_paused();
+        let busy = self.leaves.live > self.leaves.live_people || may_start;
         self.record.status = if busy {
             RunStatus::Running
         } else {

@@ -14,7 +14,7 @@ pub mod prompt;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::budget::Budget;
 use crate::id::RunId;
@@ -417,6 +417,10 @@ pub struct SendOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub model_options: Option<ModelOptions>,
+    /// What the sender notes about it. Not part of any request to a model.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schema(value_type = Object, required = false)]
+    pub metadata: Map<String, Value>,
     /// Orders sessions in the queue, never sends inside one.
     #[serde(default)]
     pub priority: Priority,
@@ -496,9 +500,10 @@ impl SendOptions {
             tool_choice,
             parallel_tool_calls,
             model_options,
-            // Limits, the form of the answer, and when the send runs, are the sender's.
+            // Limits, the form of the answer, notes, and when the send runs, are the sender's.
             budget: _,
             output_schema: _,
+            metadata: _,
             priority: _,
             deadline: _,
             delay: _,

@@ -3,7 +3,7 @@
 pub mod machine;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::agent::{AgentRef, SendOptions};
 use crate::budget::{Held, Spent};
@@ -272,6 +272,10 @@ pub struct SendView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub agent_ref: Option<AgentRef>,
+    /// What its sender noted about it; absent if nothing.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schema(value_type = Object, required = false)]
+    pub metadata: Map<String, Value>,
     /// What was recalled from the memory for it; absent if its agent recalls nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
@@ -294,6 +298,24 @@ pub struct SendView {
     pub warnings: Vec<ToolFault>,
 }
 
+/// The options that a send is shown with.
+#[derive(Debug, Clone, Default)]
+pub struct ShownOptions {
+    /// As [`SendView::agent_ref`].
+    pub agent_ref: Option<AgentRef>,
+    /// As [`SendView::metadata`].
+    pub metadata: Map<String, Value>,
+}
+
+impl From<&SendOptions> for ShownOptions {
+    fn from(options: &SendOptions) -> Self {
+        Self {
+            agent_ref: options.agent_ref().cloned(),
+            metadata: options.metadata.clone(),
+        }
+    }
+}
+
 impl From<SendRecord> for SendView {
     fn from(record: SendRecord) -> Self {
         Self {
@@ -309,6 +331,7 @@ impl From<SendRecord> for SendView {
             attempts: record.attempts,
             waiting_on: record.waiting_on,
             agent_ref: record.options.agent_ref().cloned(),
+            metadata: record.options.metadata,
             memory: record
                 .shown
                 .and_then(|shown| shown.memory)

@@ -7,11 +7,10 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use mainspring_runtime::telemetry::spans;
 use mainspring_runtime::{Group, GroupEnded, Lifecycle, Weight};
-use mainspring_shared::agent::AgentRef;
 use mainspring_shared::bus::{Ended, StepNotice, Topic};
 use mainspring_shared::id::{BootId, SendId, SessionKey, TenantId};
 use mainspring_shared::queue::{Activation, Lane};
-use mainspring_shared::send::{MemoryView, SendRecord, SendView};
+use mainspring_shared::send::{MemoryView, SendRecord, SendView, ShownOptions};
 use mainspring_shared::store::{
     self, AppendOutcome, AppendRound, ClaimOutcome, ClaimSession, CompleteOutcome, CompleteSend,
     Error, ParkOutcome, ParkSend, ReadySession, ReleaseSession,
@@ -40,7 +39,7 @@ struct Ending {
 #[derive(Debug, Clone)]
 pub(crate) struct Began {
     position: Option<i64>,
-    agent_ref: Option<AgentRef>,
+    options: ShownOptions,
     created_at: Timestamp,
     started_at: Option<Timestamp>,
 }
@@ -50,7 +49,7 @@ impl Began {
     pub(crate) fn of(record: &SendRecord) -> Self {
         Self {
             position: record.position,
-            agent_ref: record.options.agent_ref().cloned(),
+            options: ShownOptions::from(&record.options),
             created_at: record.created_at,
             started_at: record.started_at,
         }
@@ -81,7 +80,8 @@ impl Ending {
             rounds: totals.rounds,
             attempts: totals.attempts,
             waiting_on: None,
-            agent_ref: began.agent_ref,
+            agent_ref: began.options.agent_ref,
+            metadata: began.options.metadata,
             memory: memory.map(MemoryView::from),
             position: began.position,
             created_at: began.created_at,

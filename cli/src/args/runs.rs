@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use mainspring_shared::time::Span;
 
+use super::sessions::pair;
 use super::{CreatedArgs, PageArgs};
 
 #[derive(Debug, Args)]
@@ -38,6 +39,12 @@ pub(crate) enum RunsCommand {
         /// Only those in this state
         #[arg(long, value_parser = ["queued", "running", "waiting", "completed", "failed", "cancelled"])]
         status: Option<String>,
+        /// Only those whose workflow has this name
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// Only those whose workflow has this metadata, NAME=TEXT
+        #[arg(long, value_name = "NAME=TEXT", value_parser = pair)]
+        metadata: Vec<(String, String)>,
         #[command(flatten)]
         created: CreatedArgs,
         /// Does this to each of them that it can be done to; at least one other option has to name which
@@ -74,6 +81,16 @@ pub(crate) enum RunsCommand {
         /// Reason, shown in listings
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
+    },
+    /// Lets a run start no leaf until it is resumed; leaves in flight go on
+    Pause {
+        /// The run
+        id: String,
+    },
+    /// Lets a run go on after a pause
+    Resume {
+        /// The run
+        id: String,
     },
     /// Runs nodes again that failed, were cancelled or never started
     Retry {

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use mainspring_shared::time::Span;
 
+use super::sessions::pair;
 use super::{CreatedArgs, PageArgs};
 
 #[derive(Debug, Subcommand)]
@@ -15,6 +16,15 @@ pub(crate) enum SendsCommand {
         /// Only those in this state
         #[arg(long, value_parser = ["queued", "running", "waiting", "completed", "failed", "cancelled"])]
         status: Option<String>,
+        /// Only those of sessions whose agent has this name
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
+        /// Only those with this metadata of their own, NAME=TEXT
+        #[arg(long, value_name = "NAME=TEXT", value_parser = pair)]
+        metadata: Vec<(String, String)>,
+        /// Only those whose input or answer has this text, in any case
+        #[arg(long, value_name = "TEXT")]
+        text: Option<String>,
         #[command(flatten)]
         created: CreatedArgs,
         /// Does this to each of them that it can be done to; at least one other option has to name which

@@ -39,13 +39,17 @@ pub(crate) async fn run(
         RunsCommand::List {
             session,
             status,
+            name,
+            metadata,
             created,
             then,
             page,
         } => {
             let request = lists::request("/v1/runs", then.as_deref())
                 .query("session_id", session.as_ref())
-                .query("status", status.as_ref());
+                .query("status", status.as_ref())
+                .query("name", name.as_ref())
+                .metadata(metadata);
             let asked = (created.of(request), then.is_some());
             lists::show(&client, asked, page.limit, format, &RUNS).await
         }
@@ -69,6 +73,14 @@ pub(crate) async fn run(
                     Request::post(format!("/v1/runs/{id}/cancel")).body(json!({ "reason": reason }))
                 }
             };
+            output::object(format, &client.ask(request).await?)
+        }
+        RunsCommand::Pause { id } => {
+            let request = Request::post(format!("/v1/runs/{id}/pause"));
+            output::object(format, &client.ask(request).await?)
+        }
+        RunsCommand::Resume { id } => {
+            let request = Request::post(format!("/v1/runs/{id}/resume"));
             output::object(format, &client.ask(request).await?)
         }
         RunsCommand::Retry {

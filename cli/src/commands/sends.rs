@@ -28,13 +28,19 @@ pub(crate) async fn run(
         SendsCommand::List {
             session,
             status,
+            agent,
+            metadata,
+            text,
             created,
             then,
             page,
         } => {
             let request = lists::request("/v1/sends", then.as_deref())
                 .query("session_id", session.as_ref())
-                .query("status", status.as_ref());
+                .query("status", status.as_ref())
+                .query("agent", agent.as_ref())
+                .query("text", text.as_ref())
+                .metadata(metadata);
             let asked = (created.of(request), then.is_some());
             lists::show(&client, asked, page.limit, format, &COLUMNS).await
         }

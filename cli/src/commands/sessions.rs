@@ -44,12 +44,10 @@ pub(crate) async fn run(
             then,
             page,
         } => {
-            let mut request = lists::request("/v1/sessions", then.as_deref())
+            let request = lists::request("/v1/sessions", then.as_deref())
                 .query("status", status.as_ref())
-                .query("agent", agent.as_ref());
-            for (name, text) in metadata {
-                request = request.query(&format!("metadata.{name}"), Some(text));
-            }
+                .query("agent", agent.as_ref())
+                .metadata(metadata);
             let asked = (created.of(request), then.is_some());
             lists::show(&client, asked, page.limit, format, &COLUMNS).await
         }

@@ -66,6 +66,8 @@ def test_a_run_that_fails_says_so(dev: Dev) -> None:
         with pytest.raises(m.RunFailed):
             run.wait("30s")
         slow = client.run(flow.workflow("slow", flow.agent("a", prompt="You sleep.", input="!sleep 60s")))
+        assert slow.pause().paused_at
+        assert slow.resume().paused_at is None
         assert slow.cancel("enough").status == "cancelled"
         with pytest.raises(m.RunCancelled):
             client.run_by_id(slow.id).wait()

@@ -637,6 +637,26 @@ impl Api {
             .await
     }
 
+    /// Lets a run start no leaf until it is resumed.
+    pub async fn pause_run(&self, id: &str) -> Result<types::RunView, Error> {
+        self.caller
+            .read(&Call::new(
+                Method::POST,
+                format!("/v1/runs/{}/pause", segment(id)),
+            ))
+            .await
+    }
+
+    /// Lets a run go on after a pause.
+    pub async fn resume_run(&self, id: &str) -> Result<types::RunView, Error> {
+        self.caller
+            .read(&Call::new(
+                Method::POST,
+                format!("/v1/runs/{}/resume", segment(id)),
+            ))
+            .await
+    }
+
     /// Runs again what failed, was cancelled or was never reached.
     pub async fn retry_run(
         &self,
@@ -1579,6 +1599,8 @@ pub struct ListCallsQuery {
     pub waiting_on: Option<String>,
     /// Only calls of the tool with this name.
     pub name: Option<String>,
+    /// Only calls of sessions whose agent has this name.
+    pub agent: Option<String>,
 }
 
 /// What `claim_calls` may be asked for besides.
@@ -1657,6 +1679,10 @@ pub struct ListRunsQuery {
     pub session_id: Option<String>,
     /// Only those with this status.
     pub status: Option<types::RunStatus>,
+    /// Only those whose workflow has this name.
+    pub name: Option<String>,
+    /// `metadata[NAME]=TEXT`, or `metadata.NAME=TEXT`: only those whose workflow's metadata say so.
+    pub metadata: Option<Map<String, Value>>,
     /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
     pub created_from: Option<String>,
     /// Only those that were created before this time.
@@ -1734,6 +1760,10 @@ pub struct CancelRunsQuery {
     pub session_id: Option<String>,
     /// Only those with this status.
     pub status: Option<types::RunStatus>,
+    /// Only those whose workflow has this name.
+    pub name: Option<String>,
+    /// `metadata[NAME]=TEXT`, or `metadata.NAME=TEXT`: only those whose workflow's metadata say so.
+    pub metadata: Option<Map<String, Value>>,
     /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
     pub created_from: Option<String>,
     /// Only those that were created before this time.
@@ -1751,6 +1781,10 @@ pub struct RetryRunsQuery {
     pub session_id: Option<String>,
     /// Only those with this status.
     pub status: Option<types::RunStatus>,
+    /// Only those whose workflow has this name.
+    pub name: Option<String>,
+    /// `metadata[NAME]=TEXT`, or `metadata.NAME=TEXT`: only those whose workflow's metadata say so.
+    pub metadata: Option<Map<String, Value>>,
     /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
     pub created_from: Option<String>,
     /// Only those that were created before this time.
@@ -1777,6 +1811,12 @@ pub struct ListSendsQuery {
     pub session_id: Option<String>,
     /// Only those with this status.
     pub status: Option<types::SendStatus>,
+    /// Only those of sessions whose agent has this name.
+    pub agent: Option<String>,
+    /// `metadata[NAME]=TEXT`, or `metadata.NAME=TEXT`: only those whose own metadata say so.
+    pub metadata: Option<Map<String, Value>>,
+    /// Only those whose input or answer has this text, in any case, within the first 64 KiB of each.
+    pub text: Option<String>,
     /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
     pub created_from: Option<String>,
     /// Only those that were created before this time.
@@ -1826,6 +1866,12 @@ pub struct CancelSendsQuery {
     pub session_id: Option<String>,
     /// Only those with this status.
     pub status: Option<types::SendStatus>,
+    /// Only those of sessions whose agent has this name.
+    pub agent: Option<String>,
+    /// `metadata[NAME]=TEXT`, or `metadata.NAME=TEXT`: only those whose own metadata say so.
+    pub metadata: Option<Map<String, Value>>,
+    /// Only those whose input or answer has this text, in any case, within the first 64 KiB of each.
+    pub text: Option<String>,
     /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
     pub created_from: Option<String>,
     /// Only those that were created before this time.
@@ -1843,6 +1889,12 @@ pub struct ResumeSendsQuery {
     pub session_id: Option<String>,
     /// Only those with this status.
     pub status: Option<types::SendStatus>,
+    /// Only those of sessions whose agent has this name.
+    pub agent: Option<String>,
+    /// `metadata[NAME]=TEXT`, or `metadata.NAME=TEXT`: only those whose own metadata say so.
+    pub metadata: Option<Map<String, Value>>,
+    /// Only those whose input or answer has this text, in any case, within the first 64 KiB of each.
+    pub text: Option<String>,
     /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
     pub created_from: Option<String>,
     /// Only those that were created before this time.
@@ -1860,6 +1912,12 @@ pub struct RetrySendsQuery {
     pub session_id: Option<String>,
     /// Only those with this status.
     pub status: Option<types::SendStatus>,
+    /// Only those of sessions whose agent has this name.
+    pub agent: Option<String>,
+    /// `metadata[NAME]=TEXT`, or `metadata.NAME=TEXT`: only those whose own metadata say so.
+    pub metadata: Option<Map<String, Value>>,
+    /// Only those whose input or answer has this text, in any case, within the first 64 KiB of each.
+    pub text: Option<String>,
     /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
     pub created_from: Option<String>,
     /// Only those that were created before this time.

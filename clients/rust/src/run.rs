@@ -213,6 +213,16 @@ impl RunHandle {
         self.client.api().cancel_run(&self.id, &body, &query).await
     }
 
+    /// Lets it start nothing more until it is resumed. What runs goes on to its end.
+    pub async fn pause(&self) -> Result<RunView, Error> {
+        self.client.api().pause_run(&self.id).await
+    }
+
+    /// Lets it go on after a pause.
+    pub async fn resume(&self) -> Result<RunView, Error> {
+        self.client.api().resume_run(&self.id).await
+    }
+
     /// Runs again what did not succeed.
     pub async fn retry(&self) -> Result<RunView, Error> {
         let api = self.client.api();

@@ -4180,6 +4180,9 @@ pub struct RunView {
     pub name: String,
     /// The options of its creator.
     pub options: RunOptions,
+    /// Since when it starts no leaf; absent unless it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused_at: Option<String>,
     /// The output of the root node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
@@ -4345,6 +4348,10 @@ pub struct SendOptions {
     /// Replaces the agent's limit on the tokens of one answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
+    /// What you note about it: at most 16 KiB of JSON, which no model is shown. Lists of sends can be filtered by it. A
+    /// message that joins a send that is there keeps none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Map<String, Value>>,
     /// Replaces the agent's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -4475,6 +4482,9 @@ pub struct SendView {
     /// What was recalled from the memory for it; absent if its agent recalls nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryView>,
+    /// What its sender noted about it; absent if nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Map<String, Value>>,
     /// The final answer's value, if there is an output schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,

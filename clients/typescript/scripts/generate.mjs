@@ -20,8 +20,8 @@ const REPEATABLE = new Set([
   "abortSession", "amendNode", "cancelNode", "cancelRun", "cancelSend", "createBlob",
   "createToken", "eraseTenant",
   "fireTimer", "pauseAgent",
-  "pausePool", "pauseProvider", "pauseTenant", "pauseTimer", "pauseTool", "postToolResults", "previewAgent",
-  "previewSessionContext", "pruneSession", "redeliverWebhook", "resumeAgent", "resumePool", "resumeProvider",
+  "pausePool", "pauseProvider", "pauseRun", "pauseTenant", "pauseTimer", "pauseTool", "postToolResults", "previewAgent",
+  "previewSessionContext", "pruneSession", "redeliverWebhook", "resumeAgent", "resumePool", "resumeProvider", "resumeRun",
   "resumeSession", "resumeTenant", "resumeTimer", "resumeTool", "validateWorkflow",
 ]);
 

@@ -29,6 +29,12 @@ export class Run<T = unknown> {
     return this.context.api.cancelRun({ id: this.id, body: { reason: reason ?? null } });
   }
 
+  /** Lets it start nothing more until it is resumed. What runs goes on to its end. */
+  pause(): Promise<Schemas["RunView"]> { return this.context.api.pauseRun({ id: this.id }); }
+
+  /** Lets it go on after a pause. */
+  resume(): Promise<Schemas["RunView"]> { return this.context.api.resumeRun({ id: this.id }); }
+
   /** Runs again what did not succeed, and keeps what did. */
   retry(body: Schemas["RetryRunBody"] = {}): Promise<Schemas["RunView"]> {
     return this.context.api.retryRun({ id: this.id, body });

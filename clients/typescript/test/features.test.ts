@@ -316,6 +316,8 @@ test("a run that fails says why, keeps what succeeded, and can be cancelled", as
   await run.retry();
   await assert.rejects(run.wait(), RunFailed);
   const slow = await client.run(flow.workflow("slow", flow.agent("a", { agent: greeter, input: "!sleep 60s" })));
+  assert.equal(typeof (await slow.pause()).paused_at, "string");
+  assert.equal((await slow.resume()).paused_at, undefined);
   await slow.cancel("enough");
   await assert.rejects(slow.wait({ timeout: "20s" }), RunCancelled);
   await assert.rejects(client.run({ name: "x", root: { type: "agent" } }), (error) => error instanceof Invalid && error.code === "spec.invalid");

@@ -199,7 +199,7 @@ async fn create_timers(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    create::<crate::timers::Timers>(app, caller, headers, body).await
+    Box::pin(create::<crate::timers::Timers>(app, caller, headers, body)).await
 }
 
 /// Handles the `POST` of a batch.

@@ -300,6 +300,10 @@ pub(super) struct Options {
     /// Further members of model requests: an object of at most 16 KiB of JSON. Replaces the agent's.
     #[schema(value_type = Option<Object>)]
     pub(super) model_options: Option<ModelOptions>,
+    /// What you note about it: at most 16 KiB of JSON, which no model is shown. Lists of sends can be filtered by it. A
+    /// message that joins a send that is there keeps none.
+    #[schema(value_type = Option<Object>)]
+    pub(super) metadata: Option<Map<String, Value>>,
     /// `high` (the default) or `low`; a number from -100 to 100 is read as `low` below 0.
     #[schema(value_type = Option<String>)]
     pub(super) priority: Option<PriorityText>,

@@ -343,6 +343,8 @@ pub(crate) struct CallsQuery {
     waiting_on: Option<AskedOf>,
     /// Only calls of the tool with this name.
     name: Option<String>,
+    /// Only calls of sessions whose agent has this name.
+    agent: Option<String>,
 }
 
 /// Calls of all sessions that wait for a person or a client, the longest waiting first
@@ -362,7 +364,7 @@ pub(super) async fn list(
         cursor: query.cursor,
         limit: query.limit.0,
     };
-    let inside = Inside::of(&app, &caller);
+    let inside = Inside::of(&app, &caller).of_agent(query.agent.as_deref());
     let read = async |after: Option<Place>, limit: u32| {
         let wanted = ListWaitingCalls {
             tenant: caller.tenant,

@@ -25,6 +25,7 @@ mod events;
 mod exports;
 mod extract;
 mod faces;
+mod filters;
 mod gate;
 mod health;
 mod idempotency;

@@ -138,6 +138,8 @@ const LINKS: [(&str, &[&str]); 5] = [
             "streamRun",
             "exportRun",
             "cancelRun",
+            "pauseRun",
+            "resumeRun",
             "retryRun",
         ],
     ),

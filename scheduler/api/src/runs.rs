@@ -2,7 +2,9 @@
 
 pub(super) mod events;
 pub(super) mod nodes;
+mod pauses;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +41,7 @@ use crate::created::Created;
 use crate::extract::{
     Json, JsonBody, Key, Limit, NoQuery, Nothing, Query, WaitQuery, cursor, no_id, session_id, text,
 };
+use crate::filters::has_all;
 use crate::openapi::form;
 use crate::router::Api;
 
@@ -146,6 +149,10 @@ fn made_of(spec: &Spec, input: Option<Value>, options: RunOptions) -> Result<Tim
         let detail = "options.agents is an unknown field: they are found by the names in the spec";
         return Err(Error::new(Code::RequestInvalid, detail));
     }
+    if options.paused_at.is_some() {
+        let detail = "options.paused_at is an unknown field: a run is paused once it exists";
+        return Err(Error::new(Code::RequestInvalid, detail));
+    }
     if options.traceparent.is_some() {
         let detail = "options.traceparent is an unknown field: it is a header of the request";
         return Err(Error::new(Code::RequestInvalid, detail));
@@ -189,6 +196,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(export))
         .routes(routes!(cancel))
         .routes(routes!(retry))
+        .merge(pauses::routes())
 }
 
 /// Starts a workflow: 202, or 200 if it ends within `wait`; 422 with all problems of its spec
@@ -310,6 +318,12 @@ pub(super) struct RunsQuery {
     #[serde(default, deserialize_with = "text")]
     #[param(value_type = Option<RunStatus>)]
     status: Option<RunStatus>,
+    /// Only those whose workflow has this name.
+    name: Option<String>,
+    /// `metadata[NAME]=TEXT`, or `metadata.NAME=TEXT`: only those whose workflow's metadata say so.
+    #[serde(default)]
+    #[param(value_type = Option<form::Metadata>, inline, style = DeepObject, explode = true)]
+    metadata: BTreeMap<String, String>,
     /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
     #[serde(default, deserialize_with = "text")]
     #[param(value_type = Option<form::Time>, inline)]
@@ -352,7 +366,16 @@ impl RunsQuery {
     }
 
     pub(super) fn is_filtered(&self) -> bool {
-        self.session_id.is_some() || self.status.is_some() || self.created().is_some()
+        let is_named = self.session_id.is_some() || self.name.is_some();
+        let is_dated = self.status.is_some() || self.created().is_some();
+        is_named || is_dated || !self.metadata.is_empty()
+    }
+
+    fn fits(&self, run: &RunRecord) -> bool {
+        let metadata = run.spec.get("metadata").and_then(Value::as_object);
+        let has_all = |metadata| has_all(metadata, &self.metadata);
+        self.name.as_ref().is_none_or(|name| *name == run.name)
+            && metadata.map_or(self.metadata.is_empty(), has_all)
     }
 
     /// The runs before one, whether each is shown, and whether there are more.
@@ -374,7 +397,11 @@ impl RunsQuery {
             .created()
             .keep(&mut page.data, page.more, |run| run.key.run.0);
         let rows = inside.mark(page.data, |run| run.session).await?;
-        Ok((rows, more))
+        let rows = rows.into_iter().map(|(run, is_shown)| {
+            let is_shown = is_shown && self.fits(&run);
+            (run, is_shown)
+        });
+        Ok((rows.collect(), more))
     }
 }
 

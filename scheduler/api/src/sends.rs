@@ -1,5 +1,6 @@
 //! Sends.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ use crate::extract::{
     Json, JsonBody, Key, Limit, Nothing, Query, SendPath, SendWaitQuery, SessionPath, cursor,
     session_id, text,
 };
+use crate::filters::{Wanted, has_all};
 use crate::openapi::form;
 use crate::router::Api;
 
@@ -279,6 +281,16 @@ pub(super) struct SendsQuery {
     #[serde(default, deserialize_with = "text")]
     #[param(value_type = Option<SendStatus>)]
     status: Option<SendStatus>,
+    /// Only those of sessions whose agent has this name.
+    agent: Option<String>,
+    /// `metadata[NAME]=TEXT`, or `metadata.NAME=TEXT`: only those whose own metadata say so.
+    #[serde(default)]
+    #[param(value_type = Option<form::Metadata>, inline, style = DeepObject, explode = true)]
+    metadata: BTreeMap<String, String>,
+    /// Only those whose input or answer has this text, in any case, within the first 64 KiB of each.
+    #[serde(default, deserialize_with = "text")]
+    #[param(value_type = Option<form::Wanted>, inline)]
+    text: Option<Wanted>,
     /// Only those that were created at this time or later, like `2030-01-31T08:00:00Z`.
     #[serde(default, deserialize_with = "text")]
     #[param(value_type = Option<form::Time>, inline)]
@@ -302,7 +314,7 @@ pub(super) async fn list(
     caller: Caller,
     Query(query): Query<SendsQuery>,
 ) -> Result<Response, Problem> {
-    let inside = Inside::of(&app, &caller);
+    let inside = query.inside(&app, &caller);
     let begin = query.begin();
     let read = async |before, limit| query.read(&inside, before, limit).await;
     respond::page_of_some(&app, begin, read, |send| send.id, SendView::from).await
@@ -321,7 +333,19 @@ impl SendsQuery {
     }
 
     pub(super) fn is_filtered(&self) -> bool {
-        self.session_id.is_some() || self.status.is_some() || self.created().is_some()
+        let is_named = self.session_id.is_some() || self.agent.is_some() || self.text.is_some();
+        let is_dated = self.status.is_some() || self.created().is_some();
+        is_named || is_dated || !self.metadata.is_empty()
+    }
+
+    /// The sessions whose sends are shown.
+    pub(super) fn inside<'a>(&'a self, app: &'a App, caller: &'a Caller) -> Inside<'a> {
+        Inside::of(app, caller).of_agent(self.agent.as_deref())
+    }
+
+    fn fits(&self, send: &SendRecord) -> bool {
+        let is_wanted = self.text.as_ref().is_none_or(|text| text.is_in(send));
+        is_wanted && has_all(&send.options.metadata, &self.metadata)
     }
 
     /// The sends before one, whether each is shown, and whether there are more.
@@ -345,7 +369,11 @@ impl SendsQuery {
         let rows = inside
             .mark(page.data, |send| Some(send.key.session))
             .await?;
-        Ok((rows, more))
+        let rows = rows.into_iter().map(|(send, is_shown)| {
+            let is_shown = is_shown && self.fits(&send);
+            (send, is_shown)
+        });
+        Ok((rows.collect(), more))
     }
 }
 

@@ -433,6 +433,9 @@ impl Checks {
             self.label(&format!("/options/tools/{place}"), Some(name));
         }
         self.budget("/options/budget", options.budget.as_ref());
+        if let Some(metadata) = &options.metadata {
+            self.metadata("/options/metadata", metadata);
+        }
         self.output("/options/output_schema", options.output_schema.as_ref());
         if let (Some(ToolChoice::Tool(name)), Some(only)) = (&options.tool_choice, &options.tools)
             && !only.contains(name)
@@ -465,6 +468,7 @@ impl Checks {
             system_prompt: options.system_prompt,
             tools: options.tools,
             max_rounds: options.max_rounds,
+            metadata: options.metadata.unwrap_or_default(),
             priority: options
                 .priority
                 .map_or(Priority::default(), |priority| priority.0),

@@ -12,6 +12,7 @@ impl Run {
     pub(super) fn handle_ask(&mut self, ask: RunAsk) -> Result<(), Failure> {
         match ask {
             RunAsk::Cancel { reason } => self.cancel(reason),
+            RunAsk::Pause { .. } | RunAsk::Resume => self.pause(&ask),
             RunAsk::Retry { max_tokens } => self.retry(max_tokens),
             RunAsk::CancelNode { path } => {
                 let slot = self.find(&path)?;
@@ -92,6 +93,17 @@ impl Run {
         Ok(())
     }
 
+    fn pause(&mut self, ask: &RunAsk) -> Result<(), Failure> {
+        if self.record.status.is_final() {
+            return Err(not_now(format!(
+                "the run is {}",
+                self.record.status.as_str()
+            )));
+        }
+        self.record.options.pause(ask);
+        Ok(())
+    }
+
     /// Reruns every node that failed, was cancelled or was never reached.
     fn retry(&mut self, max_tokens: Option<u64>) -> Result<(), Failure> {
         if !matches!(self.record.status, RunStatus::Failed | RunStatus::Cancelled) {
@@ -121,6 +133,8 @@ impl Run {
             self.record.finished_at = None;
             self.record.result = None;
             self.record.error = None;
+            // However it ended, its pause ended with it.
+            self.record.options.paused_at = None;
         }
     }
 

@@ -38,6 +38,10 @@ pub(super) enum Outcome {
 impl Run {
     /// Starts ready leaves, in the order in which they were entered.
     pub(super) fn start_leaves(&mut self) {
+        if self.is_paused() {
+            self.leaves.slot_retries = 0;
+            return;
+        }
         let begun = self.changes.start.len();
         let own = self.record.options.max_concurrency;
         let own = own.unwrap_or(LIVE_MAX_DEFAULT).max(1);

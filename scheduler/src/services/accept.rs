@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use mainspring_runtime::telemetry::{self, spans};
 use mainspring_runtime::{Group, Weight};
-use mainspring_shared::agent::{AgentRef, AgentSpec};
+use mainspring_shared::agent::AgentSpec;
 use mainspring_shared::bus::StepNotice;
 use mainspring_shared::entropy::Entropy;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
 use mainspring_shared::inbox::InboxItem;
-use mainspring_shared::send::{SendStatus, SendView};
+use mainspring_shared::send::{SendStatus, SendView, ShownOptions};
 use mainspring_shared::store::{
     AcceptOutcome, AcceptSend, Accepted, CreateOutcome, IdempotencyKey, NewSession, Store, Target,
 };
@@ -390,7 +390,7 @@ pub async fn submit<H>(
         }
         Target::Existing(_) => Vec::new(),
     };
-    let agent = item.options.agent_ref().cloned();
+    let shown = ShownOptions::from(&item.options);
     let places = take_place(app, &mut item, limited).await?;
     let id = item.id;
     // The watcher is registered before the send exists, so that its end cannot be missed.
@@ -414,7 +414,7 @@ pub async fn submit<H>(
             // accepted.
             let view = match ended {
                 Ok(Some(send)) => send,
-                Ok(None) | Err(_) => accepted_view(key, id, agent, &accepted),
+                Ok(None) | Err(_) => accepted_view(key, id, shown, &accepted),
             };
             (SendView { warnings, ..view }, false)
         }
@@ -448,7 +448,7 @@ async fn existing(
 pub fn accepted_view(
     key: SessionKey,
     id: SendId,
-    agent_ref: Option<AgentRef>,
+    options: ShownOptions,
     accepted: &Accepted,
 ) -> SendView {
     SendView {
@@ -463,7 +463,8 @@ pub fn accepted_view(
         rounds: 0,
         attempts: 0,
         waiting_on: None,
-        agent_ref,
+        agent_ref: options.agent_ref,
+        metadata: options.metadata,
         memory: None,
         position: accepted.position,
         created_at: accepted.created_at,

@@ -142,6 +142,10 @@ pub struct RunOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub traceparent: Option<String>,
+    /// Since when it starts no leaf.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub paused_at: Option<Timestamp>,
     /// Fields that this release does not know.
     #[serde(flatten, skip_serializing_if = "Extra::is_empty")]
     #[schema(ignore)]
@@ -149,6 +153,22 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
+    /// Applies an ask to pause, or to go on. The first pause counts.
+    pub fn pause(&mut self, ask: &RunAsk) {
+        match ask {
+            RunAsk::Pause { at } => {
+                self.paused_at.get_or_insert(*at);
+            }
+            RunAsk::Resume => self.paused_at = None,
+            RunAsk::Cancel { .. }
+            | RunAsk::Retry { .. }
+            | RunAsk::CancelNode { .. }
+            | RunAsk::RetryNode { .. }
+            | RunAsk::AmendNode { .. }
+            | RunAsk::Steered { .. } => {}
+        }
+    }
+
     /// The agent of a leaf with these tools, or all of the run's if `wanted` is `None`, from what
     /// its starter passes on or its creator allows.
     pub fn heir(&self, wanted: Option<&[ToolEntry]>) -> AgentSpec {
@@ -467,6 +487,13 @@ pub enum RunAsk {
         /// The reason, for people.
         reason: Option<String>,
     },
+    /// Start no leaf until the run is resumed.
+    Pause {
+        /// When it was asked.
+        at: Timestamp,
+    },
+    /// Go on after a pause.
+    Resume,
     /// Run everything again that failed, was cancelled or was never reached; keep what succeeded.
     Retry {
         /// A new token limit.
@@ -503,20 +530,29 @@ pub enum RunAsk {
 }
 
 impl RunRecord {
-    /// The run as shown after these asks: a final run that is to run again is shown as queued,
-    /// although no advance has consumed the ask yet.
+    /// The run as shown after these asks, although no advance has consumed them yet: a final run that
+    /// is to run again is shown as queued, and pauses are shown.
     #[must_use]
-    pub fn asked(self, asks: &[RunAsk]) -> Self {
-        if !self.status.is_final() || !asks.iter().any(RunAsk::runs_again) {
-            return self;
+    pub fn asked(mut self, asks: &[RunAsk]) -> Self {
+        let mut asks = asks.iter();
+        if self.status.is_final() {
+            // What was asked before will be refused.
+            if !asks.any(RunAsk::runs_again) {
+                return self;
+            }
+            self = Self {
+                status: RunStatus::Queued,
+                result: None,
+                error: None,
+                finished_at: None,
+                ..self
+            };
+            self.options.paused_at = None;
         }
-        Self {
-            status: RunStatus::Queued,
-            result: None,
-            error: None,
-            finished_at: None,
-            ..self
+        for ask in asks {
+            self.options.pause(ask);
         }
+        self
     }
 }
 
@@ -525,7 +561,11 @@ impl RunAsk {
     pub fn runs_again(&self) -> bool {
         match self {
             Self::Retry { .. } | Self::RetryNode { .. } | Self::AmendNode { .. } => true,
-            Self::Cancel { .. } | Self::CancelNode { .. } | Self::Steered { .. } => false,
+            Self::Cancel { .. }
+            | Self::Pause { .. }
+            | Self::Resume
+            | Self::CancelNode { .. }
+            | Self::Steered { .. } => false,
         }
     }
 

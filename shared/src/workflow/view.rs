@@ -27,6 +27,10 @@ pub struct RunView {
     pub name: String,
     /// Where it stands.
     pub status: RunStatus,
+    /// Since when it starts no leaf; absent unless it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, format = DateTime, required = false)]
+    pub paused_at: Option<Timestamp>,
     /// The session it belongs to.
     #[schema(value_type = Option<String>)]
     pub session_id: Option<SessionId>,
@@ -77,6 +81,11 @@ impl From<RunRecord> for RunView {
             id: record.key.run,
             name: record.name,
             status: record.status,
+            paused_at: record
+                .options
+                .paused_at
+                .take()
+                .filter(|_| !record.status.is_final()),
             session_id: record.session,
             input: record.input,
             options: RunOptions {

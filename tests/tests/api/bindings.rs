@@ -176,7 +176,8 @@ async fn finds_nothing(api: &Scheduler, key: &str, resources: &Resources, is_bou
         // An agent can be paused without having been published by the caller, but a pause affects
         // the whole tenant.
         let pauses = path.starts_with("/v1/agents/") && method == "POST";
-        let nodes = nodes && !path.ends_with("{id}/cancel");
+        let own_runs = ["cancel", "pause", "resume"].map(|act| format!("/v1/runs/{{id}}/{act}"));
+        let nodes = nodes && !own_runs.contains(&path);
         let closed = is_bound && (own || nodes || pauses);
         if closed {
             answer.problem(403, "auth.binding");

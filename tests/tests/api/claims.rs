@@ -10,10 +10,20 @@ use crate::world::{Scheduler, World};
 /// A send of a new session that waits for a call of the tool `outside`.
 async fn waits(world: &World, api: &Scheduler, on: WaitingOn) -> (String, Claimed, String) {
     let session = api.session().await;
-    api.send(&session, "go").await;
-    let claimed = world.claim(&session).await;
-    let call = world.ask(&claimed, on, false).await;
+    let (claimed, call) = waits_in(world, api, &session, on).await;
     (session, claimed, call)
+}
+
+async fn waits_in(
+    world: &World,
+    api: &Scheduler,
+    session: &str,
+    on: WaitingOn,
+) -> (Claimed, String) {
+    api.send(session, "go").await;
+    let claimed = world.claim(session).await;
+    let call = world.ask(&claimed, on, false).await;
+    (claimed, call)
 }
 
 async fn claim(api: &Scheduler, body: &Value) -> Vec<Value> {
@@ -121,9 +131,13 @@ async fn the_calls_of_all_sessions_are_listed() {
     let world = World::new().await;
     let api = world.ready().await;
     let mut calls = Vec::new();
-    for on in [WaitingOn::Tool, WaitingOn::Human, WaitingOn::Tool] {
+    for on in [WaitingOn::Tool, WaitingOn::Human] {
         calls.push(waits(&world, &api, on).await.2);
     }
+    let clerk = json!({ "agent": { "name": "clerk", "system_prompt": "Count." } });
+    let clerk = api.post("/v1/sessions", &clerk).await.ok(201);
+    let clerk = clerk["id"].as_str().expect("an id");
+    calls.push(waits_in(&world, &api, clerk, WaitingOn::Tool).await.1);
     let list = async |query: &str| {
         let listed = api.get(&format!("/v1/calls{query}")).await.ok(200);
         let ids = listed["data"].as_array().expect("a list").iter();
@@ -139,6 +153,8 @@ async fn the_calls_of_all_sessions_are_listed() {
     assert_eq!(all, expected);
     assert_eq!(list("?waiting_on=human").await.0, [calls[1].clone()]);
     assert!(list("?name=other").await.0.is_empty());
+    assert!(list("?agent=other").await.0.is_empty());
+    assert_eq!(list("?agent=clerk").await.0, [calls[2].clone()]);
     let mut paged = Vec::new();
     let mut query = "?limit=1".to_owned();
     loop {

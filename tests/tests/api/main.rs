@@ -29,6 +29,7 @@ mod described;
 mod doors;
 mod events;
 mod failing_runs;
+mod filters;
 mod folds;
 mod forks;
 mod idempotency;

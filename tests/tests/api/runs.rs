@@ -272,6 +272,45 @@ async fn a_cancelled_run_is_retried_and_keeps_what_succeeded() {
 }
 
 #[tokio::test]
+async fn a_paused_run_starts_no_leaf_until_it_is_resumed() {
+    let world = World::new().await;
+    let api = world.ready().await;
+    let with = json!({ "spec": two_steps(), "options": { "paused_at": 1 } });
+    let refused = api.post("/v1/runs", &with).await;
+    refused.problem(400, "request.invalid");
+    let run = started(&api, &json!({ "spec": two_steps() })).await;
+    let act = |verb: &str| api.call("POST", &format!("{run}/{verb}")).send();
+    assert_eq!(act("resume").await.ok(200)["paused_at"], json!(null));
+    queued(&api, &run, "first").await;
+    let paused = act("pause").await.ok(202);
+    assert!(paused["paused_at"].is_string(), "{paused}");
+    let again = act("pause").await.ok(200);
+    assert_eq!(again["paused_at"], paused["paused_at"]);
+    answer(&world, &api, &run, "first", "one").await;
+    let second = loop {
+        let nodes = api.get(&format!("{run}/nodes")).await.ok(200);
+        let nodes = nodes["data"].as_array().expect("nodes").clone();
+        let of = |id: &str| nodes.iter().find(|node| node["id"] == id).cloned();
+        if of("first").is_some_and(|first| first["state"] == "completed") {
+            break of("second").expect("is reached");
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(second["state"], "ready");
+    let shown = api.get(&run).await.ok(200);
+    assert_eq!(
+        (&shown["status"], &shown["paused_at"]),
+        (&json!("waiting"), &paused["paused_at"])
+    );
+    assert_eq!(act("resume").await.ok(202)["paused_at"], json!(null));
+    answer(&world, &api, &run, "second", "two").await;
+    assert_eq!(finished(&api, &run).await["status"], "completed");
+    for verb in ["pause", "resume"] {
+        act(verb).await.problem(409, "workflow.not_resumable");
+    }
+}
+
+#[tokio::test]
 async fn one_node_is_steered_amended_and_ended() {
     let world = World::new().await;
     let api = world.ready().await;

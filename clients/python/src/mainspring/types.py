@@ -1876,6 +1876,8 @@ class RunView(Model):
     """The spec's name."""
     options: RunOptions
     """The options of its creator."""
+    paused_at: datetime | None = None
+    """Since when it starts no leaf; absent unless it is paused."""
     result: Any = None
     """The output of the root node."""
     session_id: str | None = None
@@ -1956,6 +1958,9 @@ class SendOptions(TypedDict, total=False):
     """Replaces the agent's limit on rounds."""
     max_tokens: int | None
     """Replaces the agent's limit on the tokens of one answer."""
+    metadata: Mapping[str, Any] | None
+    """What you note about it: at most 16 KiB of JSON, which no model is shown. Lists of sends can be filtered by it. A
+    message that joins a send that is there keeps none."""
     model: str | None
     """Replaces the agent's model."""
     model_options: Mapping[str, Any] | None
@@ -2015,6 +2020,8 @@ class SendView(Model):
     """Its identity."""
     memory: MemoryView | None = None
     """What was recalled from the memory for it; absent if its agent recalls nothing."""
+    metadata: dict[str, Any] | None = None
+    """What its sender noted about it; absent if nothing."""
     output: Any = None
     """The final answer's value, if there is an output schema."""
     output_text: str | None = None

@@ -25,11 +25,11 @@ export interface Operations {
   /** Cancels a run and everything below it */
   cancelRun(args: { id: string; wait?: string; body?: Schemas["CancelRunBody"] }, options?: RequestOptions): Promise<Schemas["RunView"]>;
   /** Cancels the runs that a list with the same parameters shows, of those that have not ended */
-  cancelRuns(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["RunStatus"]; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<Schemas["ActedResults"]>;
+  cancelRuns(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["RunStatus"]; name?: string; metadata?: Record<string, string>; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<Schemas["ActedResults"]>;
   /** Cancels a send: at once, or at its worker's next safe point */
   cancelSend(args: { id: string; wait?: string }, options?: RequestOptions): Promise<Schemas["SendView"]>;
   /** Cancels the sends that a list with the same parameters shows, of those that have not ended */
-  cancelSends(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["SendStatus"]; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<Schemas["ActedResults"]>;
+  cancelSends(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["SendStatus"]; agent?: string; metadata?: Record<string, string>; text?: string; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<Schemas["ActedResults"]>;
   /** Cancels a timer; sends that it created continue */
   cancelTimer(args: { id: string }, options?: RequestOptions): Promise<Schemas["TimerView"]>;
   /** Replaces the text, the metadata or the end of an entry */
@@ -213,7 +213,7 @@ export interface Operations {
   /** Published agents, by name */
   listAgents(args?: { limit?: number; cursor?: string; archived?: boolean }, options?: RequestOptions): Promise<{ data: (Schemas["NamedAgent"])[]; next_cursor: string | null }>;
   /** Calls of all sessions that wait for a person or a client, the longest waiting first */
-  listCalls(args?: { limit?: number; cursor?: string; waiting_on?: "human" | "tool"; name?: string }, options?: RequestOptions): Promise<{ data: (Schemas["WaitingCall"])[]; next_cursor: string | null }>;
+  listCalls(args?: { limit?: number; cursor?: string; waiting_on?: "human" | "tool"; name?: string; agent?: string }, options?: RequestOptions): Promise<{ data: (Schemas["WaitingCall"])[]; next_cursor: string | null }>;
   /** The sessions that a session's agent created, newest first */
   listChildren(args: { id: string; limit?: number; cursor?: string }, options?: RequestOptions): Promise<{ data: (Schemas["SessionView"])[]; next_cursor: string | null }>;
   /** Erasures of namespaces, newest first: when, by whom and how many, without names or texts */
@@ -241,11 +241,11 @@ export interface Operations {
   /** The providers for which the tenant has its own key */
   listProviderKeys(args?: { limit?: number; cursor?: string }, options?: RequestOptions): Promise<{ data: (Schemas["ProviderKey"])[]; next_cursor: string | null }>;
   /** Runs, newest first */
-  listRuns(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["RunStatus"]; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<{ data: (Schemas["RunView"])[]; next_cursor: string | null }>;
+  listRuns(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["RunStatus"]; name?: string; metadata?: Record<string, string>; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<{ data: (Schemas["RunView"])[]; next_cursor: string | null }>;
   /** The tenant's secrets, without their values */
   listSecrets(args?: { limit?: number; cursor?: string }, options?: RequestOptions): Promise<{ data: (Schemas["Secret"])[]; next_cursor: string | null }>;
   /** Sends, newest first */
-  listSends(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["SendStatus"]; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<{ data: (Schemas["SendView"])[]; next_cursor: string | null }>;
+  listSends(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["SendStatus"]; agent?: string; metadata?: Record<string, string>; text?: string; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<{ data: (Schemas["SendView"])[]; next_cursor: string | null }>;
   /** Sessions, newest first */
   listSessions(args?: { limit?: number; cursor?: string; status?: Schemas["SessionStatus"]; agent?: string; metadata?: Record<string, string>; key?: string; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<{ data: (Schemas["SessionView"])[]; next_cursor: string | null }>;
   /** Skills by name */
@@ -270,6 +270,8 @@ export interface Operations {
   pausePool(args: { name: string; body: Schemas["PauseBody"] }, options?: RequestOptions): Promise<Schemas["Pause"]>;
   /** Pauses a model provider for all tenants: it is not called */
   pauseProvider(args: { name: string; body: Schemas["PauseBody"] }, options?: RequestOptions): Promise<Schemas["Pause"]>;
+  /** Lets a run start no leaf until it is resumed */
+  pauseRun(args: { id: string }, options?: RequestOptions): Promise<Schemas["RunView"]>;
   /** Pauses a tenant: its sends wait, and more are accepted */
   pauseTenant(args: { id: string; body: Schemas["PauseBody"] }, options?: RequestOptions): Promise<Schemas["Pause"]>;
   /** Pauses a timer */
@@ -310,8 +312,10 @@ export interface Operations {
   resumePool(args: { name: string }, options?: RequestOptions): Promise<void>;
   /** Resumes what waits because of a paused provider */
   resumeProvider(args: { name: string }, options?: RequestOptions): Promise<void>;
+  /** Lets a run go on after a pause */
+  resumeRun(args: { id: string }, options?: RequestOptions): Promise<Schemas["RunView"]>;
   /** Resumes the sends that a list with the same parameters shows, of those that wait for recovery */
-  resumeSends(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["SendStatus"]; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<Schemas["ActedResults"]>;
+  resumeSends(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["SendStatus"]; agent?: string; metadata?: Record<string, string>; text?: string; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<Schemas["ActedResults"]>;
   /** Resumes a send that waits for recovery */
   resumeSession(args: { id: string }, options?: RequestOptions): Promise<Schemas["SendView"]>;
   /** Resumes what waits because of a paused tenant */
@@ -325,11 +329,11 @@ export interface Operations {
   /** Runs again what failed, was cancelled or was never reached */
   retryRun(args: { id: string; wait?: string; body?: Schemas["RetryRunBody"] }, options?: RequestOptions): Promise<Schemas["RunView"]>;
   /** Retries the runs that a list with the same parameters shows, of those that failed or were cancelled */
-  retryRuns(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["RunStatus"]; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<Schemas["ActedResults"]>;
+  retryRuns(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["RunStatus"]; name?: string; metadata?: Record<string, string>; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<Schemas["ActedResults"]>;
   /** Sends the same once more to the same session, if it failed or was cancelled */
   retrySend(args: { id: string; wait?: string }, options?: RequestOptions): Promise<Schemas["AcceptedSend"]>;
   /** Sends again what a list of sends with the same parameters shows, of those that failed or were cancelled */
-  retrySends(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["SendStatus"]; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<Schemas["ActedResults"]>;
+  retrySends(args?: { limit?: number; cursor?: string; session_id?: string; status?: Schemas["SendStatus"]; agent?: string; metadata?: Record<string, string>; text?: string; created_from?: string; created_before?: string }, options?: RequestOptions): Promise<Schemas["ActedResults"]>;
   /** Revokes a key: it is refused everywhere within seconds, and streams under it end */
   revokeKey(args: { id: string }, options?: RequestOptions): Promise<void>;
   /** Replaces a key's secret; the new token is in this response only */
@@ -495,6 +499,7 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   pauseAgent: "POST /v1/agents/{name}/pause sj",
   pausePool: "POST /v1/pools/{name}/pause sj",
   pauseProvider: "POST /v1/providers/{name}/pause sj",
+  pauseRun: "POST /v1/runs/{id}/pause sj",
   pauseTenant: "POST /v1/tenants/{id}/pause sj",
   pauseTimer: "POST /v1/timers/{id}/pause sj",
   pauseTool: "POST /v1/tools/{name}/pause sj",
@@ -515,6 +520,7 @@ export const OPERATIONS: Record<keyof Operations, string> = {
   resumeMcp: "GET /mcp sj",
   resumePool: "POST /v1/pools/{name}/resume sv",
   resumeProvider: "POST /v1/providers/{name}/resume sv",
+  resumeRun: "POST /v1/runs/{id}/resume sj",
   resumeSends: "POST /v1/sends:resume -j",
   resumeSession: "POST /v1/sessions/{id}/resume sj",
   resumeTenant: "POST /v1/tenants/{id}/resume sv",

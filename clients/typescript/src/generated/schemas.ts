@@ -1925,6 +1925,8 @@ export interface Schemas {
     name: string;
     /** The options of its creator. */
     options: Schemas["RunOptions"];
+    /** Since when it starts no leaf; absent unless it is paused. */
+    paused_at?: string;
     /** The output of the root node. */
     result?: unknown;
     /** The session it belongs to. */
@@ -1999,6 +2001,13 @@ export interface Schemas {
     max_rounds?: number | null;
     /** Replaces the agent's limit on the tokens of one answer. */
     max_tokens?: number | null;
+    /**
+     * What you note about it: at most 16 KiB of JSON, which no model is shown. Lists of sends can be filtered by it. A
+     * message that joins a send that is there keeps none.
+     */
+    metadata?: {
+      [key: string]: unknown;
+    } | null;
     /** Replaces the agent's model. */
     model?: string | null;
     /** Further members of model requests: an object of at most 16 KiB of JSON. Replaces the agent's. */
@@ -2065,6 +2074,10 @@ export interface Schemas {
     /** Its identity. */
     id: string;
     memory?: Schemas["MemoryView"] | null;
+    /** What its sender noted about it; absent if nothing. */
+    metadata?: {
+      [key: string]: unknown;
+    };
     /** The final answer's value, if there is an output schema. */
     output?: unknown;
     /** The final answer's text. */

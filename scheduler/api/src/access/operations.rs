@@ -110,6 +110,8 @@ const OPERATIONS: &[Operation] = &[
     row("POST", "/v1/runs/{id}/nodes/{path}/cancel", Needs::USE, Reach::Closed),
     row("POST", "/v1/runs/{id}/nodes/{path}/retry", Needs::USE, Reach::Closed),
     row("POST", "/v1/runs/{id}/nodes/{path}/steer", Needs::USE, Reach::Closed),
+    row("POST", "/v1/runs/{id}/pause", Needs::USE, Reach::Run),
+    row("POST", "/v1/runs/{id}/resume", Needs::USE, Reach::Run),
     row("POST", "/v1/runs/{id}/retry", Needs::USE, Reach::Closed),
     row("POST", "/v1/runs:cancel", Needs::USE, Reach::Handler),
     row("POST", "/v1/runs:retry", Needs::USE, Reach::Closed),

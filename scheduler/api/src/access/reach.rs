@@ -154,11 +154,12 @@ async fn has_session(
     Ok(found.is_some_and(|found| binding.holds(&found)))
 }
 
-/// Determines which rows of a list lie inside a binding, by their sessions. Each session is read
-/// once, even if a page is read in several pieces.
+/// Determines which rows of a list are shown, by their sessions: those that lie inside the caller's binding, and
+/// whose agent is asked for. Each session is read once, even if a page is read in several pieces.
 pub(crate) struct Inside<'a> {
     app: &'a App,
     caller: &'a Caller,
+    agent: Option<&'a str>,
     judged: Mutex<BTreeMap<SessionId, bool>>,
 }
 
@@ -167,8 +168,14 @@ impl<'a> Inside<'a> {
         Self {
             app,
             caller,
+            agent: None,
             judged: Mutex::default(),
         }
+    }
+
+    /// Shows only rows whose session's agent has this name, if one is given.
+    pub(crate) fn of_agent(self, agent: Option<&'a str>) -> Self {
+        Self { agent, ..self }
     }
 
     pub(crate) fn app(&self) -> &App {
@@ -187,26 +194,22 @@ impl<'a> Inside<'a> {
         })
     }
 
-    /// Rows, and whether each is shown. Rows without a session lie outside every binding.
+    /// Rows, and whether each is shown. Rows without a session lie outside every binding, and have no agent.
     pub(crate) async fn mark<T>(
         &self,
         rows: Vec<T>,
         session: impl Fn(&T) -> Option<SessionId>,
     ) -> Result<Vec<(T, bool)>, Error> {
-        let Some(binding) = self.caller.binding() else {
+        if self.caller.binding().is_none() && self.agent.is_none() {
             return Ok(rows.into_iter().map(|row| (row, true)).collect());
-        };
+        }
         let new: BTreeSet<SessionId> = {
             let judged = self.judged();
             let sessions = rows.iter().filter_map(&session);
             sessions.filter(|one| !judged.contains_key(one)).collect()
         };
-        let (app, tenant) = (self.app, self.caller.tenant);
         let found: Vec<(SessionId, bool)> = futures::stream::iter(new)
-            .map(|one| async move {
-                let found = has_session(app, binding, tenant, Some(one)).await?;
-                store::Result::Ok((one, found))
-            })
+            .map(|one| async move { store::Result::Ok((one, self.shows(one).await?)) })
             .buffer_unordered(READ_AT_ONCE)
             .try_collect()
             .await?;
@@ -217,6 +220,18 @@ impl<'a> Inside<'a> {
             (row, is_inside)
         });
         Ok(marked.collect())
+    }
+
+    async fn shows(&self, session: SessionId) -> store::Result<bool> {
+        let tenant = self.caller.tenant;
+        let found = self.app.store.get_session(SessionKey { tenant, session });
+        let binding = self.caller.binding();
+        Ok(found.await?.is_some_and(|found| {
+            binding.is_none_or(|binding| binding.holds(&found))
+                && self
+                    .agent
+                    .is_none_or(|name| found.agent.name.as_deref() == Some(name))
+        }))
     }
 
     fn judged(&self) -> MutexGuard<'_, BTreeMap<SessionId, bool>> {

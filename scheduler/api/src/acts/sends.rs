@@ -13,7 +13,6 @@ use utoipa_axum::routes;
 
 use super::{ActedShape, on, refuse_all};
 use crate::access::Caller;
-use crate::access::reach::Inside;
 use crate::again::{admit, again};
 use crate::extract::{Json, Nothing, Query};
 use crate::problem::Problem;
@@ -108,7 +107,7 @@ async fn act_on<A: Future<Output = Result<(), Error>>>(
     act: impl Fn(SendRecord) -> A,
 ) -> Result<Response, Problem> {
     refuse_all(query.is_filtered())?;
-    let inside = Inside::of(app, caller);
+    let inside = query.inside(app, caller);
     let read = async |before, limit| query.read(&inside, before, limit).await;
     on(app, query.begin(), read, |send| send.id, fits, act).await
 }

@@ -12,9 +12,8 @@ use mainspring_scheduler::services::blobs;
 use mainspring_scheduler::services::deliver::{Delivery, deliver, delivery};
 use mainspring_scheduler::services::limits::KeySends;
 use mainspring_scheduler::services::skills::pin_item;
-use mainspring_shared::agent::AgentRef;
 use mainspring_shared::id::{SendId, SessionKey, TenantId};
-use mainspring_shared::send::{SendRecord, SendView};
+use mainspring_shared::send::{SendRecord, SendView, ShownOptions};
 use mainspring_shared::store::{AcceptOutcome, AcceptSend, DeliverItem, IdempotencyKey};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -231,14 +230,14 @@ async fn accept(app: &Arc<App>, items: Vec<AcceptSend>, limited: Option<KeySends
         return Vec::new();
     }
     let keys = items.iter().map(|item| {
-        let agent = item.options.agent_ref().cloned();
-        (item.target.key(), item.id, agent)
+        let shown = ShownOptions::from(&item.options);
+        (item.target.key(), item.id, shown)
     });
-    let keys: Vec<(SessionKey, SendId, Option<AgentRef>)> = keys.collect();
+    let keys: Vec<(SessionKey, SendId, ShownOptions)> = keys.collect();
     let outcomes = accept_many(app, items, limited).await.into_iter().zip(keys);
-    let outcomes = outcomes.map(|(outcome, (key, id, agent))| match outcome? {
+    let outcomes = outcomes.map(|(outcome, (key, id, shown))| match outcome? {
         AcceptOutcome::Accepted(accepted) => Ok(Creation::New(
-            accepted_view(key, id, agent, &accepted).into(),
+            accepted_view(key, id, shown, &accepted).into(),
         )),
         AcceptOutcome::Replayed(first) => Ok(Creation::Replayed(first)),
         AcceptOutcome::Mismatch => Err(Error::mismatch()),

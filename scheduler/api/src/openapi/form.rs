@@ -80,6 +80,8 @@ forms! {
     /// The name of a secret.
     SecretName: string().min_length(Some(1)).build().into();
     Namespace: string().min_length(Some(1)).max_length(Some(400)).build().into();
+    /// A text to look for.
+    Wanted: string().min_length(Some(1)).max_length(Some(200)).build().into();
     /// Names and texts.
     Metadata: ObjectBuilder::new()
         .property_names(Some(string().min_length(Some(1)).build()))

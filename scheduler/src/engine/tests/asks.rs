@@ -1,10 +1,12 @@
 //! Requests that people make of runs.
 
 use mainspring_shared::error::Code;
-use mainspring_shared::workflow::run::{NodeState, RunAsk, RunStatus};
+use mainspring_shared::time::Timestamp;
+use mainspring_shared::workflow::run::{NodeState, RunAsk, RunOptions, RunRecord, RunStatus};
+use mainspring_shared::workflow::view::RunView;
 use serde_json::{Value, json};
 
-use super::fixture::{Fixture, agent, envelope, fails, said, says};
+use super::fixture::{Fixture, agent, envelope, fails, record, said, says};
 
 fn fan() -> Value {
     envelope(&json!({"type": "sequence", "steps": [
@@ -194,6 +196,76 @@ fn what_cannot_be_done_is_refused_with_a_reason() {
             .collect();
         assert_eq!(codes, [code], "{ask:?}");
     }
+}
+
+#[test]
+fn a_paused_run_starts_nothing_until_it_is_resumed() {
+    for crashes in [false, true] {
+        let mut fixture = half_way();
+        fixture.crashes = crashes;
+        fixture.ask(RunAsk::Pause { at: Timestamp(7) });
+        fixture.ask(RunAsk::Pause { at: Timestamp(8) });
+        let paused = |fixture: &Fixture| fixture.run.record().options.paused_at;
+        assert_eq!(paused(&fixture), Some(Timestamp(7)), "the first one counts");
+        assert_eq!(fixture.paths(), ["/1:f[1]/r", "/1:f[2]/r"], "they go on");
+        assert_eq!(fixture.status(), RunStatus::Running);
+        fixture.end(0, says("B"));
+        fixture.end(0, says("C"));
+        assert!(fixture.live.is_empty(), "nothing has started");
+        assert_eq!(fixture.status(), RunStatus::Waiting);
+        assert_eq!(fixture.state("/1:f[3]/r"), NodeState::Ready);
+        fixture.ask(RunAsk::Resume);
+        assert_eq!(paused(&fixture), None);
+        assert_eq!(fixture.status(), RunStatus::Running);
+        fixture.finish(&|_| says("x"), |_| 0);
+        assert_eq!(fixture.status(), RunStatus::Completed);
+        for ask in [RunAsk::Resume, RunAsk::Pause { at: Timestamp(9) }] {
+            let refused = fixture.ask(ask).refused;
+            assert_eq!(refused[0].1.code, Code::WorkflowNotResumable);
+        }
+    }
+}
+
+#[test]
+fn a_paused_run_is_cancelled_and_runs_again_without_its_pause() {
+    let mut fixture = half_way();
+    fixture.ask(RunAsk::Pause { at: Timestamp(7) });
+    fixture.ask(cancel());
+    fixture.end(0, says("x"));
+    fixture.end(0, says("x"));
+    assert_eq!(fixture.status(), RunStatus::Cancelled);
+    fixture.ask(retry());
+    assert_eq!(fixture.run.record().options.paused_at, None);
+    assert_eq!(fixture.paths(), ["/1:f[1]/r", "/1:f[2]/r"]);
+}
+
+#[test]
+fn what_is_asked_is_shown_in_its_order() {
+    let mut run = record(&fan(), json!(""), RunOptions::default());
+    let shown = |run: &RunRecord, asks: &[RunAsk]| {
+        let shown = run.clone().asked(asks);
+        (shown.status, shown.options.paused_at)
+    };
+    let pause = || RunAsk::Pause { at: Timestamp(7) };
+    let at = Some(Timestamp(7));
+    assert_eq!(shown(&run, &[pause()]), (RunStatus::Queued, at));
+    assert_eq!(
+        shown(&run, &[pause(), RunAsk::Resume]),
+        (RunStatus::Queued, None)
+    );
+    run.status = RunStatus::Failed;
+    run.options.paused_at = Some(Timestamp(1));
+    for (asks, shows) in [
+        (vec![pause(), retry()], (RunStatus::Queued, None)),
+        (vec![retry(), pause()], (RunStatus::Queued, at)),
+        (
+            vec![retry(), pause(), RunAsk::Resume],
+            (RunStatus::Queued, None),
+        ),
+    ] {
+        assert_eq!(shown(&run, &asks), shows, "{asks:?}");
+    }
+    assert_eq!(RunView::from(run).paused_at, None, "it is final");
 }
 
 #[test]

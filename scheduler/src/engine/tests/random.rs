@@ -365,7 +365,15 @@ fn interrupt(fixture: &mut Fixture, seed: u64, order: u64, batches: bool) {
                 continue;
             }
         }
+        if patience > 0 && dice.below(8) == 0 {
+            patience -= 1;
+            fixture.ask(RunAsk::Pause { at: fixture.now });
+        }
         if fixture.live.is_empty() {
+            if fixture.run.record().options.paused_at.is_some() {
+                fixture.ask(RunAsk::Resume);
+                continue;
+            }
             fixture.now = fixture
                 .run
                 .record()

@@ -356,6 +356,9 @@ fn changes(
     if run.status != before {
         changes["status"] = json!(run.status);
     }
+    if let Some(at) = run.options.paused_at.filter(|_| !run.status.is_final()) {
+        changes["paused_at"] = json!(at);
+    }
     if run.status.is_final() && !before.is_final() {
         changes["result"] = json!(run.result);
         changes["error"] = json!(run.error);

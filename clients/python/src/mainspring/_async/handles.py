@@ -345,6 +345,14 @@ class AsyncRun(Generic[T]):
         """Cancels it with everything below it, and returns how it ended."""
         return await self._client.api.cancel_run(self.id, {"reason": reason}, wait="30s")
 
+    async def pause(self) -> types.RunView:
+        """Lets it start nothing more until it is resumed. What runs goes on to its end."""
+        return await self._client.api.pause_run(self.id)
+
+    async def resume(self) -> types.RunView:
+        """Lets it go on after a pause."""
+        return await self._client.api.resume_run(self.id)
+
     async def retry(self, *, max_tokens: int | None = None) -> types.RunView:
         """Runs again what did not succeed."""
         return await self._client.api.retry_run(self.id, {"max_tokens": max_tokens})

@@ -164,9 +164,9 @@ class Api:
         """The content of a blob, or the part that `Range` names."""
         return self._caller.call(Call("GET", f"/v1/blobs/{segment(sha256)}", as_bytes))
 
-    def list_calls(self, *, limit: int | None = None, cursor: str | None = None, waiting_on: Literal["human", "tool"] | None = None, name: str | None = None) -> Pages[types.WaitingCall]:
+    def list_calls(self, *, limit: int | None = None, cursor: str | None = None, waiting_on: Literal["human", "tool"] | None = None, name: str | None = None, agent: str | None = None) -> Pages[types.WaitingCall]:
         """Calls of all sessions that wait for a person or a client, the longest waiting first."""
-        return Pages(self._caller, Call("GET", "/v1/calls", as_page(types.WaitingCall), query={"limit": limit, "cursor": cursor, "waiting_on": waiting_on, "name": name}))
+        return Pages(self._caller, Call("GET", "/v1/calls", as_page(types.WaitingCall), query={"limit": limit, "cursor": cursor, "waiting_on": waiting_on, "name": name, "agent": agent}))
 
     def claim_calls(self, body: types.ClaimBody, *, wait: Duration | None = None, key: str | None = None) -> types.ClaimedCalls:
         """Takes on calls of external tools: nobody else gets them while the claims last."""
@@ -268,9 +268,9 @@ class Api:
         """Waiting and running sends by pool."""
         return Pages(self._caller, Call("GET", "/v1/queue", as_page(types.PoolView)))
 
-    def list_runs(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.RunStatus | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> Pages[types.RunView]:
+    def list_runs(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.RunStatus | None = None, name: str | None = None, metadata: Mapping[str, str] | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> Pages[types.RunView]:
         """Runs, newest first."""
-        return Pages(self._caller, Call("GET", "/v1/runs", as_page(types.RunView), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "created_from": created_from, "created_before": created_before}))
+        return Pages(self._caller, Call("GET", "/v1/runs", as_page(types.RunView), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "name": name, "metadata": metadata, "created_from": created_from, "created_before": created_before}))
 
     def create_run(self, body: types.NewRunBody, *, wait: Duration | None = None, key: str | None = None) -> types.RunView:
         """Starts a workflow: 202, or 200 if it ends within `wait`; 422 with all problems of its spec."""
@@ -308,17 +308,25 @@ class Api:
         """Sends a message to a running leaf, delivered before its next round."""
         return self._caller.call(Call("POST", f"/v1/runs/{segment(id)}/nodes/{segment(path)}/steer", as_model(types.NodeView), body=body, repeatable=False))
 
+    def pause_run(self, id: str) -> types.RunView:
+        """Lets a run start no leaf until it is resumed."""
+        return self._caller.call(Call("POST", f"/v1/runs/{segment(id)}/pause", as_model(types.RunView)))
+
+    def resume_run(self, id: str) -> types.RunView:
+        """Lets a run go on after a pause."""
+        return self._caller.call(Call("POST", f"/v1/runs/{segment(id)}/resume", as_model(types.RunView)))
+
     def retry_run(self, id: str, body: types.RetryRunBody | None = None, *, wait: Duration | None = None) -> types.RunView:
         """Runs again what failed, was cancelled or was never reached."""
         return self._caller.call(Call("POST", f"/v1/runs/{segment(id)}/retry", as_model(types.RunView), query={"wait": wait}, body=body, repeatable=False))
 
-    def cancel_runs(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.RunStatus | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> types.ActedResults:
+    def cancel_runs(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.RunStatus | None = None, name: str | None = None, metadata: Mapping[str, str] | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> types.ActedResults:
         """Cancels the runs that a list with the same parameters shows, of those that have not ended."""
-        return self._caller.call(Call("POST", "/v1/runs:cancel", as_model(types.ActedResults), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "created_from": created_from, "created_before": created_before}))
+        return self._caller.call(Call("POST", "/v1/runs:cancel", as_model(types.ActedResults), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "name": name, "metadata": metadata, "created_from": created_from, "created_before": created_before}))
 
-    def retry_runs(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.RunStatus | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> types.ActedResults:
+    def retry_runs(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.RunStatus | None = None, name: str | None = None, metadata: Mapping[str, str] | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> types.ActedResults:
         """Retries the runs that a list with the same parameters shows, of those that failed or were cancelled."""
-        return self._caller.call(Call("POST", "/v1/runs:retry", as_model(types.ActedResults), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "created_from": created_from, "created_before": created_before}))
+        return self._caller.call(Call("POST", "/v1/runs:retry", as_model(types.ActedResults), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "name": name, "metadata": metadata, "created_from": created_from, "created_before": created_before}))
 
     def get_scaling(self, pool: str) -> types.ScalingStats:
         """Metrics for autoscaling."""
@@ -340,9 +348,9 @@ class Api:
         """Sets a secret, in the place of the one before."""
         return self._caller.call(Call("PUT", f"/v1/secrets/{segment(name)}", as_model(types.Secret), body=body))
 
-    def list_sends(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.SendStatus | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> Pages[types.SendView]:
+    def list_sends(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.SendStatus | None = None, agent: str | None = None, metadata: Mapping[str, str] | None = None, text: str | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> Pages[types.SendView]:
         """Sends, newest first."""
-        return Pages(self._caller, Call("GET", "/v1/sends", as_page(types.SendView), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "created_from": created_from, "created_before": created_before}))
+        return Pages(self._caller, Call("GET", "/v1/sends", as_page(types.SendView), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "agent": agent, "metadata": metadata, "text": text, "created_from": created_from, "created_before": created_before}))
 
     def create_send(self, body: types.SendAnywhereBody, *, wait: Duration | None = None, key: str | None = None) -> types.AcceptedSend:
         """Accepts a send to a session that exists or is created with it."""
@@ -364,17 +372,17 @@ class Api:
         """Accepts or rejects each of up to 1000 sends."""
         return self._caller.call(Call("POST", "/v1/sends:batch", as_model(types.BatchResults), body=body, key=key, takes_key=True))
 
-    def cancel_sends(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.SendStatus | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> types.ActedResults:
+    def cancel_sends(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.SendStatus | None = None, agent: str | None = None, metadata: Mapping[str, str] | None = None, text: str | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> types.ActedResults:
         """Cancels the sends that a list with the same parameters shows, of those that have not ended."""
-        return self._caller.call(Call("POST", "/v1/sends:cancel", as_model(types.ActedResults), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "created_from": created_from, "created_before": created_before}))
+        return self._caller.call(Call("POST", "/v1/sends:cancel", as_model(types.ActedResults), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "agent": agent, "metadata": metadata, "text": text, "created_from": created_from, "created_before": created_before}))
 
-    def resume_sends(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.SendStatus | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> types.ActedResults:
+    def resume_sends(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.SendStatus | None = None, agent: str | None = None, metadata: Mapping[str, str] | None = None, text: str | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> types.ActedResults:
         """Resumes the sends that a list with the same parameters shows, of those that wait for recovery."""
-        return self._caller.call(Call("POST", "/v1/sends:resume", as_model(types.ActedResults), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "created_from": created_from, "created_before": created_before}))
+        return self._caller.call(Call("POST", "/v1/sends:resume", as_model(types.ActedResults), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "agent": agent, "metadata": metadata, "text": text, "created_from": created_from, "created_before": created_before}))
 
-    def retry_sends(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.SendStatus | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> types.ActedResults:
+    def retry_sends(self, *, limit: int | None = None, cursor: str | None = None, session_id: str | None = None, status: types.SendStatus | None = None, agent: str | None = None, metadata: Mapping[str, str] | None = None, text: str | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> types.ActedResults:
         """Sends again what a list of sends with the same parameters shows, of those that failed or were cancelled."""
-        return self._caller.call(Call("POST", "/v1/sends:retry", as_model(types.ActedResults), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "created_from": created_from, "created_before": created_before}))
+        return self._caller.call(Call("POST", "/v1/sends:retry", as_model(types.ActedResults), query={"limit": limit, "cursor": cursor, "session_id": session_id, "status": status, "agent": agent, "metadata": metadata, "text": text, "created_from": created_from, "created_before": created_before}))
 
     def list_sessions(self, *, limit: int | None = None, cursor: str | None = None, status: types.SessionStatus | None = None, agent: str | None = None, metadata: Mapping[str, str] | None = None, key: str | None = None, created_from: datetime | str | None = None, created_before: datetime | str | None = None) -> Pages[types.SessionView]:
         """Sessions, newest first."""

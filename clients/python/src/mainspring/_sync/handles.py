@@ -346,6 +346,14 @@ class Run(Generic[T]):
         """Cancels it with everything below it, and returns how it ended."""
         return self._client.api.cancel_run(self.id, {"reason": reason}, wait="30s")
 
+    def pause(self) -> types.RunView:
+        """Lets it start nothing more until it is resumed. What runs goes on to its end."""
+        return self._client.api.pause_run(self.id)
+
+    def resume(self) -> types.RunView:
+        """Lets it go on after a pause."""
+        return self._client.api.resume_run(self.id)
+
     def retry(self, *, max_tokens: int | None = None) -> types.RunView:
         """Runs again what did not succeed."""
         return self._client.api.retry_run(self.id, {"max_tokens": max_tokens})
