@@ -1,6 +1,7 @@
 //! Ending sends and starting their sessions' next ones.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use mainspring_shared::id::{SessionKey, TenantId};
 use mainspring_shared::message::NewMessage;
@@ -37,9 +38,13 @@ pub(crate) async fn complete(
         grants_to_release,
         watched,
         fast_path: FastPath::default(),
+        unseen: AtomicU32::new(0),
     };
     drive(pool, &complete, &items).await
 }
+
+/// After so many, sends end without a next one and their leases are given back: whoever claims the sessions then finds it.
+const UNSEEN_MAX: u32 = 3;
 
 struct Complete<'a> {
     at: Option<Timestamp>,
@@ -48,6 +53,8 @@ struct Complete<'a> {
     /// Which tenants have webhooks.
     watched: &'a Watched,
     fast_path: FastPath,
+    /// How many statements did not see a next send that was counted.
+    unseen: AtomicU32,
 }
 
 impl Group for Complete<'_> {
@@ -68,7 +75,8 @@ impl Group for Complete<'_> {
         if self.fast_path.first() && items.iter().all(|item| is_plain(item, &watched)) {
             return self.run_plain(connection, items).await;
         }
-        let rows = bind(self.at, items, &watched);
+        let releases = self.unseen.load(Ordering::Relaxed) >= UNSEEN_MAX;
+        let rows = bind(self.at, items, &watched, releases);
         let rows = rows.fetch_all(&mut *connection).await?;
         let lost = |_| Some(CompleteOutcome::LeaseLost);
         let mut outcomes: Vec<Option<CompleteOutcome>> = items.iter().map(lost).collect();
@@ -77,6 +85,7 @@ impl Group for Complete<'_> {
             let ord = fields.ord()?;
             let unseen: bool = fields.take("unseen")?;
             if unseen {
+                self.unseen.fetch_add(1, Ordering::Relaxed);
                 outcomes[ord] = None;
                 continue;
             }
@@ -118,21 +127,20 @@ impl Group for Complete<'_> {
                 continue;
             };
             let mut made = completed_as(step, item.result.status);
-            if !written.held {
-                made.enqueue = written.enqueue.filter(|_| item.then == AfterSend::Release);
-            } else {
+            if written.held {
                 match running(connection, item, written).await {
                     Ok(next) => made.next = next,
                     Err(Fault::Row(error)) => self.give_back(item, &error),
                     Err(fault) => return Err(fault),
                 }
+            } else {
+                made.enqueue = written.enqueue.filter(|_| item.then == AfterSend::Release);
             }
             outcomes.push(Some(CompleteOutcome::Completed(Box::new(made))));
         }
         Ok(outcomes)
     }
 
-    /// The lease still stands: others kept changing what the next send is.
     fn unsettled(&self, _: &CompleteSend) -> Result<CompleteOutcome> {
         Ok(CompleteOutcome::Locked)
     }
@@ -274,14 +282,19 @@ fn refs_of(item: &CompleteSend) -> String {
 }
 
 /// The statement with its arguments: the shortest one that covers the items and the webhook events
-/// of their tenants.
-fn bind(at: Option<Timestamp>, items: &[&CompleteSend], watched: &BTreeSet<TenantId>) -> PgQuery {
+/// of their tenants. With `releases` it starts no next sends.
+fn bind(
+    at: Option<Timestamp>,
+    items: &[&CompleteSend],
+    watched: &BTreeSet<TenantId>,
+    releases: bool,
+) -> PgQuery {
     let mut leases = LeaseColumns::default();
     let mut counts: Vec<i64> = Vec::new();
     let mut refs: Vec<String> = Vec::new();
     let mut totals = TotalColumns::default();
     let mut results = ResultColumns::default();
-    let mut releases: Vec<bool> = Vec::new();
+    let mut released: Vec<bool> = Vec::new();
     let mut messages = MessageColumns::default();
     let mut usage = UsageColumns::default();
     let mut unless: Vec<i32> = Vec::new();
@@ -296,7 +309,7 @@ fn bind(at: Option<Timestamp>, items: &[&CompleteSend], watched: &BTreeSet<Tenan
         refs.push(refs_of(item));
         totals.push(&item.totals);
         results.push(item);
-        releases.push(item.then == AfterSend::Release);
+        released.push(releases || item.then == AfterSend::Release);
         messages.push(ord, &item.messages);
         usage.push(ord, &item.usage);
         unless.push(item.unless);
@@ -318,7 +331,7 @@ fn bind(at: Option<Timestamp>, items: &[&CompleteSend], watched: &BTreeSet<Tenan
     };
     let query = leases.bind(query.bind(at.map(|at| at.0)));
     let query = results.bind(totals.bind(query.bind(counts).bind(refs)));
-    let query = usage.bind(messages.bind(query.bind(releases).bind(unless).bind(writes)));
+    let query = usage.bind(messages.bind(query.bind(released).bind(unless).bind(writes)));
     if alone {
         return query;
     }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use mainspring_shared::budget::Spent;
+use mainspring_shared::id::SendId;
 use mainspring_shared::message::NewMessage;
 use mainspring_shared::send::{SendStatus, WaitingOn};
 use mainspring_shared::session::{SIGNAL_INBOX, SIGNAL_RESULT};
@@ -231,18 +232,40 @@ async fn a_send_ends_although_the_next_one_was_cancelled_while_it_was_ending() {
                 finished_at = 1, position = NULL WHERE status = 'queued';
             UPDATE session_hot SET pending = 0";
         let ended = meanwhile(world, cancels, world.try_complete(3, end(&claimed))).await;
-        let CompleteOutcome::Completed(ended) = ended else {
-            panic!("it ends: {ended:?}");
-        };
-        assert!(ended.next.is_none(), "nothing is left to run");
-        assert_eq!(world.record(send).await.status, SendStatus::Completed);
+        assert_ended_alone(world, send, ended).await;
+    })
+    .await;
+}
+
+/// The send has ended without a next one, and the lease was given back.
+async fn assert_ended_alone(world: &World, send: SendId, ended: CompleteOutcome) {
+    let CompleteOutcome::Completed(ended) = ended else {
+        panic!("it ends: {ended:?}");
+    };
+    assert!(ended.next.is_none(), "nothing is left to run");
+    assert_eq!(world.record(send).await.status, SendStatus::Completed);
+    let mut raw = world.connection().await;
+    let owned = "SELECT count(*) FROM session_hot WHERE owner_boot IS NOT NULL";
+    let owned: i64 = sqlx::query_scalar(owned)
+        .fetch_one(&mut raw)
+        .await
+        .expect("reads");
+    assert_eq!(owned, 0);
+}
+
+/// A count that is wrong holds no send back.
+#[tokio::test]
+async fn a_send_ends_although_the_next_one_is_never_found() {
+    with_world("waits_next_missing", async |world| {
+        let worker = world.boot(0).await;
+        let key = world.session().await;
+        let (send, _) = world.send(1, to(key)).await;
+        let claimed = world.claim(2, worker, key).await;
         let mut raw = world.connection().await;
-        let owned = "SELECT count(*) FROM session_hot WHERE owner_boot IS NOT NULL";
-        let owned: i64 = sqlx::query_scalar(owned)
-            .fetch_one(&mut raw)
-            .await
-            .expect("reads");
-        assert_eq!(owned, 0);
+        let counts = "UPDATE session_hot SET pending = 1";
+        raw.execute(counts).await.expect("changes");
+        let ended = world.try_complete(3, end(&claimed)).await;
+        assert_ended_alone(world, send, ended).await;
     })
     .await;
 }
