@@ -418,9 +418,9 @@ pub struct SendOptions {
     #[schema(value_type = Option<Object>)]
     pub model_options: Option<ModelOptions>,
     /// What the sender notes about it. Not part of any request to a model.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    #[schema(value_type = Object, required = false)]
-    pub metadata: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<Box<Map<String, Value>>>,
     /// Orders sessions in the queue, never sends inside one.
     #[serde(default)]
     pub priority: Priority,

@@ -273,9 +273,9 @@ pub struct SendView {
     #[schema(required = false)]
     pub agent_ref: Option<AgentRef>,
     /// What its sender noted about it; absent if nothing.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Object, required = false)]
-    pub metadata: Map<String, Value>,
+    pub metadata: Option<Box<Map<String, Value>>>,
     /// What was recalled from the memory for it; absent if its agent recalls nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
@@ -304,7 +304,7 @@ pub struct ShownOptions {
     /// As [`SendView::agent_ref`].
     pub agent_ref: Option<AgentRef>,
     /// As [`SendView::metadata`].
-    pub metadata: Map<String, Value>,
+    pub metadata: Option<Box<Map<String, Value>>>,
 }
 
 impl From<&SendOptions> for ShownOptions {

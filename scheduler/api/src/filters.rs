@@ -48,10 +48,13 @@ impl Wanted {
 }
 
 /// Whether metadata have these members, with these texts.
-pub(crate) fn has_all(metadata: &Map<String, Value>, wanted: &BTreeMap<String, String>) -> bool {
-    wanted
-        .iter()
-        .all(|(name, text)| metadata.get(name).and_then(Value::as_str) == Some(text))
+pub(crate) fn has_all(
+    metadata: Option<&Map<String, Value>>,
+    wanted: &BTreeMap<String, String>,
+) -> bool {
+    let text_of = |name| metadata?.get(name)?.as_str();
+    let mut wanted = wanted.iter();
+    wanted.all(|(name, text)| text_of(name) == Some(text))
 }
 
 #[cfg(test)]
@@ -67,8 +70,9 @@ mod tests {
             let wanted = wanted
                 .iter()
                 .map(|(name, text)| ((*name).into(), (*text).into()));
-            has_all(metadata.as_object().expect("an object"), &wanted.collect())
+            has_all(metadata.as_object(), &wanted.collect())
         };
+        assert!(has_all(None, &BTreeMap::new()));
         assert!(has(&[]) && has(&[("team", "x")]) && has(&[("team", "x"), ("kind", "y")]));
         assert!(!has(&[("team", "y")]) && !has(&[("size", "1")]) && !has(&[("other", "x")]));
     }

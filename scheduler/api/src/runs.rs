@@ -373,9 +373,8 @@ impl RunsQuery {
 
     fn fits(&self, run: &RunRecord) -> bool {
         let metadata = run.spec.get("metadata").and_then(Value::as_object);
-        let has_all = |metadata| has_all(metadata, &self.metadata);
-        self.name.as_ref().is_none_or(|name| *name == run.name)
-            && metadata.map_or(self.metadata.is_empty(), has_all)
+        let is_named = self.name.as_ref().is_none_or(|name| *name == run.name);
+        is_named && has_all(metadata, &self.metadata)
     }
 
     /// The runs before one, whether each is shown, and whether there are more.

@@ -345,7 +345,7 @@ impl SendsQuery {
 
     fn fits(&self, send: &SendRecord) -> bool {
         let is_wanted = self.text.as_ref().is_none_or(|text| text.is_in(send));
-        is_wanted && has_all(&send.options.metadata, &self.metadata)
+        is_wanted && has_all(send.options.metadata.as_deref(), &self.metadata)
     }
 
     /// The sends before one, whether each is shown, and whether there are more.

@@ -468,7 +468,7 @@ impl Checks {
             system_prompt: options.system_prompt,
             tools: options.tools,
             max_rounds: options.max_rounds,
-            metadata: options.metadata.unwrap_or_default(),
+            metadata: options.metadata.filter(|it| !it.is_empty()).map(Box::new),
             priority: options
                 .priority
                 .map_or(Priority::default(), |priority| priority.0),
