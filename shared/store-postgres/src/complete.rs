@@ -53,7 +53,7 @@ struct Complete<'a> {
     /// Which tenants have webhooks.
     watched: &'a Watched,
     fast_path: FastPath,
-    /// How many statements did not see a next send that was counted.
+    /// How many statements did not see some next send that was counted.
     unseen: AtomicU32,
 }
 
@@ -85,7 +85,6 @@ impl Group for Complete<'_> {
             let ord = fields.ord()?;
             let unseen: bool = fields.take("unseen")?;
             if unseen {
-                self.unseen.fetch_add(1, Ordering::Relaxed);
                 outcomes[ord] = None;
                 continue;
             }
@@ -99,6 +98,9 @@ impl Group for Complete<'_> {
                 Err(error) => self.give_back(items[ord], &error),
             }
             outcomes[ord] = Some(CompleteOutcome::Completed(Box::new(made)));
+        }
+        if outcomes.iter().any(Option::is_none) {
+            self.unseen.fetch_add(1, Ordering::Relaxed);
         }
         Ok(outcomes)
     }
