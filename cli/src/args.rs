@@ -2,6 +2,7 @@
 
 mod agents;
 mod imports;
+mod inbox;
 mod lists;
 mod memories;
 mod pauses;
@@ -15,6 +16,7 @@ mod skills;
 mod tenants;
 mod timers;
 mod tools;
+mod top;
 mod webhooks;
 
 use std::path::PathBuf;
@@ -24,6 +26,7 @@ use mainspring_shared::time::Span;
 
 pub(crate) use self::agents::{AgentsCommand, ApplyArgs};
 pub(crate) use self::imports::{ImportArgs, ImportFrom};
+pub(crate) use self::inbox::{InboxArgs, InboxCommand};
 pub(crate) use self::lists::{CreatedArgs, PageArgs};
 pub(crate) use self::memories::MemoriesCommand;
 pub(crate) use self::pauses::{PauseArgs, PausedArgs, PausedKind};
@@ -37,6 +40,7 @@ pub(crate) use self::skills::SkillsCommand;
 pub(crate) use self::tenants::{BindingArgs, KeysCommand, TenantsCommand, TermsArgs};
 pub(crate) use self::timers::{RuleArgs, TimersCommand};
 pub(crate) use self::tools::{ImportToolsArgs, ToolsCommand};
+pub(crate) use self::top::TopArgs;
 pub(crate) use self::webhooks::WebhooksCommand;
 
 const EXIT_CODES: &str = "\
@@ -147,6 +151,14 @@ pub(crate) enum Command {
         /// A send, or a session including its sub-agents
         id: String,
     },
+    /// Lists and answers the open questions, approvals and external calls of all sessions
+    #[command(args_conflicts_with_subcommands = true)]
+    Inbox {
+        #[command(subcommand)]
+        command: Option<InboxCommand>,
+        #[command(flatten)]
+        list: InboxArgs,
+    },
     /// Publishes agents under names, and lists, shows, compares and archives them
     #[command(subcommand)]
     Agents(AgentsCommand),
@@ -215,6 +227,8 @@ pub(crate) enum Command {
     },
     /// Shows pending and running sends by pool
     Queue,
+    /// Shows pools, workers, open sends and today's usage, again and again; q ends it
+    Top(TopArgs),
 
     /// Checks the database against every invariant; prints violations and exits with 1
     Audit(AuditArgs),

@@ -226,6 +226,16 @@ impl Client {
         })
     }
 
+    /// The server's URL, without secrets.
+    pub(crate) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// The tenant that an operator acts for.
+    pub(crate) fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
+    }
+
     /// A key that no other request uses.
     pub(crate) fn fresh_key(&self) -> String {
         self.entropy.random_id().to_string()

@@ -14,8 +14,10 @@ mod doctor;
 mod erase;
 mod follow;
 mod imports;
+mod inbox;
 mod keys;
 mod lists;
+mod live;
 mod man;
 mod memories;
 mod migrate;
@@ -41,6 +43,7 @@ mod tail;
 mod tenants;
 mod timers;
 mod tools;
+mod top;
 mod transfers;
 mod vacuum;
 mod webhooks;
@@ -82,6 +85,12 @@ pub(crate) fn run(
         Command::Sessions(args) => asking(sessions::run(args, format, Client::new(config)?)),
         Command::Sends(args) => asking(sends::run(args, format, Client::new(config)?)),
         Command::Calls { id } => asking(reply::list(Client::new(config)?, format, id)),
+        Command::Inbox { command, list } => asking(inbox::run(
+            command.as_ref(),
+            list,
+            format,
+            Client::new(config)?,
+        )),
         Command::Agents(args) => asking(agents::run(args, format, Client::new(config)?)),
         Command::Timers(args) => asking(timers::run(args, format, Client::new(config)?)),
         Command::Skills(SkillsCommand::Check { dirs }) => skills::check(dirs, format),
@@ -124,6 +133,7 @@ pub(crate) fn run(
             Client::new(config)?,
         )),
         Command::Queue => asking(lists::queue(format, Client::new(config)?)),
+        Command::Top(args) => asking(top::run(args, format, Client::new(config)?)),
         Command::Audit(args) => asking(audit::run(args, format, config)),
         Command::Diff(args) => asking(diff::run(args, format, config)),
         Command::Replay(args) => replay::run(args, format),

@@ -2,6 +2,7 @@
 
 mod when;
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{ContentArrangement, Table, presets};
@@ -61,6 +62,12 @@ pub(crate) fn width() -> Option<usize> {
     Some(usize::from(columns))
 }
 
+/// Height of the terminal in lines, if stdout is one.
+pub(crate) fn height() -> Option<usize> {
+    let (rows, _) = console::Term::stdout().size_checked()?;
+    Some(usize::from(rows))
+}
+
 /// Untrusted text made safe to show: a terminal obeys control characters, so all of them are
 /// removed except line breaks and tabs.
 pub(crate) fn harmless(text: &str) -> String {
@@ -76,15 +83,9 @@ pub(crate) type Column = (&'static str, &'static str);
 pub(crate) fn list(format: Format, columns: &[Column], rows: &[Value]) -> Result<(), Failure> {
     match format {
         Format::Json => line(&pretty(&Value::Array(rows.to_vec()))),
-        Format::Jsonl => rows.iter().try_for_each(|row| line(&row.to_string())),
+        Format::Jsonl => rows.iter().try_for_each(|row| line(&compact(row))),
         Format::Table => {
-            let mut table = plain_table();
-            table.set_header(columns.iter().map(|(head, _)| *head));
-            let now = now();
-            for row in rows {
-                table.add_row(columns.iter().map(|(_, path)| cell(row, path, now)));
-            }
-            line(&trimmed(&table))?;
+            line(&table(columns, rows))?;
             if rows.is_empty() {
                 note("(nothing)");
             }
@@ -93,11 +94,29 @@ pub(crate) fn list(format: Format, columns: &[Column], rows: &[Value]) -> Result
     }
 }
 
+/// A list of objects as a table with a header. Nothing in it is obeyed by a terminal.
+pub(crate) fn table(columns: &[Column], rows: &[Value]) -> String {
+    let mut table = plain_table();
+    table.set_header(columns.iter().map(|(head, _)| *head));
+    let now = now();
+    for row in rows {
+        table.add_row(columns.iter().map(|(_, path)| cell(row, path, now)));
+    }
+    trimmed(&table)
+}
+
+/// One object as a line of its own, without a header.
+pub(crate) fn words(columns: &[Column], row: &Value) -> String {
+    let now = now();
+    let cells = columns.iter().map(|(_, path)| cell(row, path, now));
+    cells.collect::<Vec<_>>().join("  ")
+}
+
 /// Prints one object; as a table, one line per member.
 pub(crate) fn object(format: Format, value: &Value) -> Result<(), Failure> {
     match format {
         Format::Json => line(&pretty(value)),
-        Format::Jsonl => line(&value.to_string()),
+        Format::Jsonl => line(&compact(value)),
         Format::Table => {
             let mut table = plain_table();
             let now = now();
@@ -160,12 +179,32 @@ fn show(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => harmless(text),
-        other => other.to_string(),
+        // JSON escapes only some control characters.
+        other => harmless(&other.to_string()),
     }
 }
 
 fn pretty(value: &Value) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_default()
+    escaped(&serde_json::to_string_pretty(value).unwrap_or_default())
+}
+
+/// JSON on one line.
+pub(crate) fn compact(value: &Value) -> String {
+    escaped(&value.to_string())
+}
+
+/// The same JSON without the control characters that it allows in strings, which a terminal may obey.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c.is_control() && c != '\n' {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\\u{:04x}", u32::from(c));
+        } else {
+            text.push(c);
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -180,6 +219,18 @@ mod tests {
             harmless("a\u{1b}[2Jb\r\u{7}\tc\n\u{9b}31m"),
             "a[2Jb\tc\n31m"
         );
+    }
+
+    #[test]
+    fn json_says_the_same_without_what_a_terminal_obeys() {
+        let value = json!({ "a": "b\u{9b}2J\u{7f}\u{1b}c\n" });
+        for text in [pretty(&value), compact(&value)] {
+            let obeyed = text.chars().find(|c| c.is_control() && *c != '\n');
+            assert_eq!(obeyed, None, "{text}");
+            let read: Value = serde_json::from_str(&text).expect("JSON");
+            assert_eq!(read, value);
+        }
+        assert_eq!(show(&value), r#"{"a":"b2J\u001bc\n"}"#);
     }
 
     #[test]

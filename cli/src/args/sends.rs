@@ -68,7 +68,7 @@ pub(crate) enum SendsCommand {
     },
 }
 
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[group(multiple = false, conflicts_with = "text")]
 pub(crate) struct Verdict {
     /// Approves the call

@@ -72,6 +72,53 @@ fn workers_are_listed_with_and_without_the_word() {
 }
 
 #[test]
+fn an_inbox_is_listed_or_a_call_in_it_is_answered() {
+    let parse = |words: &[&str]| {
+        let words = ["mainspring", "inbox"].iter().chain(words);
+        Cli::try_parse_from(words).map(|cli| cli.command)
+    };
+    let listed = parse(&["--agent", "buyer", "--limit", "3", "--watch"]).expect("parses");
+    assert!(matches!(
+        listed,
+        Some(Command::Inbox { command: None, list }) if list.watch && list.page.limit == 3
+    ));
+    let denied = parse(&["deny", "call_1", "--note", "no"]).expect("parses");
+    assert!(matches!(
+        denied,
+        Some(Command::Inbox { command: Some(InboxCommand::Deny { call, note }), .. })
+            if call == "call_1" && note == "no"
+    ));
+    for wrong in [
+        &["answer", "call_1"][..],
+        &["answer", "call_1", "yes", "--json", "1"],
+        &["approve"],
+        &["--watch", "approve", "call_1"],
+    ] {
+        parse(wrong).expect_err("a usage error");
+    }
+}
+
+#[test]
+fn a_view_is_repeated_within_bounds() {
+    let interval = |words: &[&str]| {
+        let words = ["mainspring", "top"].iter().chain(words);
+        match Cli::try_parse_from(words).map(|cli| cli.command) {
+            Ok(Some(Command::Top(args))) => Some(args.interval.0),
+            _ => None,
+        }
+    };
+    let seconds = std::time::Duration::from_secs;
+    assert_eq!(interval(&[]), Some(seconds(2)));
+    assert_eq!(
+        interval(&["--interval", "30s", "--once"]),
+        Some(seconds(30))
+    );
+    for wrong in ["499ms", "61m", "often"] {
+        assert_eq!(interval(&["--interval", wrong]), None, "{wrong}");
+    }
+}
+
+#[test]
 fn a_text_behind_two_dashes_may_begin_with_a_dash() {
     for words in [
         &["-"][..],

@@ -168,22 +168,29 @@ pub(crate) async fn tools(format: Format, client: Client) -> Result<(), Failure>
     output::list(format, &columns, &rows)
 }
 
+/// The work of a pool.
+pub(super) const QUEUE: [Column; 5] = [
+    ("POOL", "pool"),
+    ("READY", "ready"),
+    ("RUNNING", "running"),
+    ("OLDEST", "oldest"),
+    ("JOBS", "depth"),
+];
+
 /// `mainspring queue`
 pub(crate) async fn queue(format: Format, client: Client) -> Result<(), Failure> {
-    let columns = [
-        ("POOL", "pool"),
-        ("READY", "ready"),
-        ("RUNNING", "running"),
-        ("OLDEST", "oldest"),
-        ("JOBS", "depth"),
-    ];
     let mut rows = all(&client, "/v1/queue").await?;
     if format == Format::Table {
-        for row in &mut rows {
-            row["oldest"] = age(&row["oldest_ready_ms"]);
-        }
+        aged(&mut rows);
     }
-    output::list(format, &columns, &rows)
+    output::list(format, &QUEUE, &rows)
+}
+
+/// Adds to each pool how long its oldest session has waited.
+pub(super) fn aged(pools: &mut [Value]) {
+    for pool in pools {
+        pool["oldest"] = age(&pool["oldest_ready_ms"]);
+    }
 }
 
 /// How long something has waited, in readable form.

@@ -30,6 +30,21 @@ pub(crate) enum Answer {
     Error(String),
 }
 
+/// How a command line approves, denies and answers, for advice.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Words {
+    pub(super) approve: &'static str,
+    pub(super) deny: &'static str,
+    pub(super) answer: &'static str,
+}
+
+/// The words of `mainspring sends answer`.
+const FLAGS: Words = Words {
+    approve: "--approve",
+    deny: "--deny [NOTE]",
+    answer: "as text, or with --json",
+};
+
 /// The answer that the arguments give.
 pub(crate) fn said(text: Option<&str>, verdict: &Verdict) -> Result<Answer, Failure> {
     if verdict.approve {
@@ -76,8 +91,18 @@ pub(crate) async fn run(
         return output::list(format, &COLUMNS, &listed(format, waiting));
     }
     let chosen = choose(id, &waiting, call)?;
-    let call_id = &chosen["call_id"];
-    let result = result(chosen, said)?;
+    post(client, format, &session, chosen, (said, FLAGS)).await
+}
+
+/// Posts the answer to a waiting call in its session, or in one above it.
+pub(super) async fn post(
+    client: &Client,
+    format: Format,
+    session: &str,
+    call: &Value,
+    (said, words): (Answer, Words),
+) -> Result<(), Failure> {
+    let result = result(call, said, words)?;
     let request = Request::post(format!("/v1/sessions/{session}/tool-results"));
     let posted = client
         .ask(request.body(json!({ "results": [result] })))
@@ -87,7 +112,8 @@ pub(crate) async fn run(
         Some("accepted") => output::object(format, outcome),
         status => {
             let status = status.unwrap_or("unknown").replace('_', " ");
-            let message = format!("{} did not accept the answer: {status}", show(call_id));
+            let call_id = show(&call["call_id"]);
+            let message = format!("{call_id} did not accept the answer: {status}");
             Err(Failure::new(Exit::Conflict, message).next("the first answer counts"))
         }
     }
@@ -117,16 +143,21 @@ async fn waiting(client: &Client, id: &str) -> Result<(String, Vec<Value>), Fail
 fn listed(format: Format, mut waiting: Vec<Value>) -> Vec<Value> {
     if format == Format::Table {
         for call in &mut waiting {
-            let name = call["name"].as_str().unwrap_or_default();
-            let question = Question::of(name, &call["arguments"]);
-            call["asks"] = match question.filter(|_| call["wants"] == "answer") {
-                Some(question) => json!(question.question),
-                None if call["wants"] == "reply" => asked(&call["asks"]),
-                None => call["arguments"].clone(),
-            };
+            call["asks"] = asks(call);
         }
     }
     waiting
+}
+
+/// What people read of a call: the question, or else the arguments.
+pub(super) fn asks(call: &Value) -> Value {
+    let name = call["name"].as_str().unwrap_or_default();
+    let question = Question::of(name, &call["arguments"]);
+    match question.filter(|_| call["wants"] == "answer") {
+        Some(question) => json!(question.question),
+        None if call["wants"] == "reply" => asked(&call["asks"]),
+        None => call["arguments"].clone(),
+    }
 }
 
 /// What a tool asks, in one line: its words, and what it wants.
@@ -171,12 +202,12 @@ fn choose<'a>(id: &str, waiting: &'a [Value], call: Option<&str>) -> Result<&'a 
     }
 }
 
-fn result(call: &Value, said: Answer) -> Result<Value, Failure> {
+fn result(call: &Value, said: Answer, words: Words) -> Result<Value, Failure> {
     let call_id = &call["call_id"];
     let wants_permission = call["wants"] == "permission";
     if call["wants"] == "reply" {
         let question = &call["asks"]["question"];
-        let output = reply(call, said)?;
+        let output = reply(call, said, words)?;
         return Ok(match output {
             Ok(output) => json!({ "call_id": call_id, "output": output, "question": question }),
             Err(error) => json!({ "call_id": call_id, "error": error }),
@@ -192,14 +223,17 @@ fn result(call: &Value, said: Answer) -> Result<Value, Failure> {
         }
         Answer::Permission { .. } => Err(usage_text(
             format!("{} needs an answer, not an approval", show(call_id)),
-            "pass it as text, or with --json",
+            format!("pass it {}", words.answer),
         )),
         Answer::Error(error) => {
             Ok(json!({ "call_id": call_id, "answers": call["wants"], "error": error }))
         }
         Answer::Value(_) if wants_permission => Err(usage_text(
             format!("{} waits for approval", show(call_id)),
-            "approve it with --approve, or deny it with --deny [NOTE]",
+            format!(
+                "approve it with {}, or deny it with {}",
+                words.approve, words.deny
+            ),
         )),
         Answer::Value(value) => {
             Ok(json!({ "call_id": call_id, "answers": "answer", "output": value }))
@@ -208,9 +242,9 @@ fn result(call: &Value, said: Answer) -> Result<Value, Failure> {
     }
 }
 
-/// The answer to what a tool asks: `--approve` and `--deny` where it wants no values, else the values as JSON. The inner
-/// error ends the call.
-fn reply(call: &Value, said: Answer) -> Result<Result<Value, String>, Failure> {
+/// The answer to what a tool asks: approval or denial where it wants no values, else the values as JSON. The inner error
+/// ends the call.
+fn reply(call: &Value, said: Answer, words: Words) -> Result<Result<Value, String>, Failure> {
     let wants_values = call["asks"]["mode"] == "form";
     match said {
         Answer::Error(error) => Ok(Err(error)),
@@ -230,9 +264,13 @@ fn reply(call: &Value, said: Answer) -> Result<Result<Value, String>, Failure> {
                 show(&call["call_id"])
             ),
             if wants_values {
-                "pass the values with --json '{…}', or refuse with --deny"
+                format!(
+                    "pass the values with --json '{{…}}', or refuse with {}",
+                    words.deny
+                )
             } else {
-                "open the address and pass --approve, or refuse with --deny"
+                let Words { approve, deny, .. } = words;
+                format!("open the address, then pass {approve}, or refuse with {deny}")
             },
         )),
     }
@@ -290,18 +328,18 @@ mod tests {
             (&form, permission(false), json!({"action": "decline"})),
             (&page, permission(true), json!({"action": "accept"})),
         ] {
-            let posted = result(call, said).expect("an answer");
+            let posted = result(call, said, FLAGS).expect("an answer");
             assert_eq!(posted["output"], expected);
             assert_eq!(posted["question"], call["asks"]["question"]);
         }
-        let given_up = result(&form, Answer::Error("no".to_owned())).expect("an answer");
+        let given_up = result(&form, Answer::Error("no".to_owned()), FLAGS).expect("an answer");
         assert_eq!(given_up, json!({"call_id": "c", "error": "no"}));
         for (call, said) in [
             (&form, permission(true)),
             (&form, Answer::Value(json!("yes"))),
             (&page, Answer::Value(json!("yes"))),
         ] {
-            result(call, said).expect_err("no answer");
+            result(call, said, FLAGS).expect_err("no answer");
         }
     }
 }
