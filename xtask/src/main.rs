@@ -1,9 +1,10 @@
 //! The project's own tasks: `cargo xtask test | simulate | soak | lint | deps | deny | msrv |
-//! clients | imports | fuzz | versions | chart | stand-in | package | release | ci`.
+//! clients | console | imports | fuzz | versions | chart | stand-in | package | release | ci`.
 
 mod background;
 mod chart;
 mod clients;
+mod console;
 mod deny;
 mod deps;
 mod fuzz;
@@ -60,6 +61,9 @@ Usage: cargo xtask COMMAND
                                    clients of OpenAI's API, MCP, A2A and AG-UI and with frameworks, and the examples
                                    of their documents; installs all of these in target/.
                                    --generate only writes what is generated from docs/openapi.json
+  console                          builds the page of console/, which the program has in it, into scheduler/api/console/
+  console --check [--binary FILE]  the page there is what its sources make, and small; then uses it in a browser, against
+                                   this program, which is built unless one is given; installs chromium if it may
   imports                          makes databases with other systems, by themselves and in several versions, imports them,
                                    and compares; `clients` does the short form
   fuzz [--cases N] [--binary FILE] [--seed N]
@@ -87,8 +91,8 @@ Usage: cargo xtask COMMAND
                                    unless --untried. With --binary it packs that program instead, and compresses little
   release VERSION [--binary FILE]  checks the changelog, all versions and that everything is committed, does `package`
                                    and the registries' dry runs, and prints the commands that publish it
-  ci                               test --require-all with lint and chart beside it; then clients, with versions --short
-                                   and package --untried of the program that the tests use beside them";
+  ci                               test --require-all with lint and chart beside it; then clients, with versions --short,
+                                   package --untried of the program that the tests use, and console --check beside them";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -102,6 +106,10 @@ fn main() -> ExitCode {
         ["deny"] => deny::check(),
         ["msrv"] => msrv::check(),
         ["clients"] => clients::check(),
+        ["console"] => console::build(),
+        ["console", rest @ ..] => {
+            console::Options::parse(rest).and_then(|options| console::check(&options))
+        }
         ["imports"] => imports::whole(),
         ["clients", "--generate"] => own_clients::generate(),
         ["fuzz", rest @ ..] => fuzz::Options::parse(rest).and_then(|options| fuzz::check(&options)),
@@ -149,14 +157,16 @@ fn ci() -> anyhow::Result<()> {
                 beside: Some(|| background::run(&background::BESIDE_TESTS)),
             })
         }),
-        ("clients, versions and package", || {
+        ("clients, versions, package and console", || {
             // What is published is made of another program in the same way as this is of the one that the tests use,
             // and is installed and started, too: that needs more rights than a check has everywhere.
             let binary = packages::target()?.join("debug/mainspring");
             let beside = std::thread::spawn(move || {
                 let binary = binary.to_str().context("the path is no text")?;
                 let package = ["package", "--untried", "--binary", binary];
-                background::run(&[&["versions", "--short"], &package])
+                // The last one needs what clients have installed by then.
+                let console = ["console", "--check", "--binary", binary];
+                background::run(&[&["versions", "--short"], &package, &console])
             });
             // They mostly wait for what they install.
             let clients = clients::check();

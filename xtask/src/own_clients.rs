@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::clients;
-use crate::packages::{installed, needed, python_environment};
+use crate::packages::{installed, needed, npm, npm_locked, python_environment};
 use crate::process::run;
 use crate::rust_client;
 
@@ -33,8 +33,8 @@ const TYPESCRIPT_CLIENT: &str = "clients/typescript";
 pub(crate) fn generate() -> anyhow::Result<()> {
     python_generator(&[])?;
     rust_client::generate(false)?;
-    install_typescript()?;
-    npm(&["run", "--silent", "generate"])
+    npm_locked(TYPESCRIPT_CLIENT)?;
+    npm(TYPESCRIPT_CLIENT, &["run", "--silent", "generate"])
 }
 
 /// Checks the clients with this binary: those in Python and TypeScript at the same time, while the compiler sleeps.
@@ -74,13 +74,16 @@ pub(crate) fn pack(work: &Path, folder: &Path) -> anyhow::Result<()> {
         .args(["-m", "build", "--no-isolation", "--wheel", "--outdir"])
         .arg(folder)
         .current_dir(PYTHON_CLIENT))?;
-    install_typescript()?;
+    npm_locked(TYPESCRIPT_CLIENT)?;
     let folder = folder.display().to_string();
-    npm(&["pack", "--silent", "--pack-destination", &folder])
+    npm(
+        TYPESCRIPT_CLIENT,
+        &["pack", "--silent", "--pack-destination", &folder],
+    )
 }
 
 fn check_typescript(binary: &Path) -> anyhow::Result<()> {
-    install_typescript()?;
+    npm_locked(TYPESCRIPT_CLIENT)?;
     run(Command::new(needed("npm", &["nodejs", "npm"])?)
         .args(["run", "--silent", "ci"])
         .env("MAINSPRING_BIN", binary)
@@ -137,22 +140,4 @@ fn check_python(work: &Path, binary: &Path) -> anyhow::Result<()> {
     run(Command::new("environment/bin/python")
         .args(["-c", "import mainspring; mainspring.Client().close()"])
         .current_dir(empty.path()))
-}
-
-/// Installs what the lock file names, unless npm has done that since it changed.
-fn install_typescript() -> anyhow::Result<()> {
-    let changed =
-        |file: &str| std::fs::metadata(Path::new(TYPESCRIPT_CLIENT).join(file))?.modified();
-    let lock = changed("package-lock.json")?;
-    if changed("node_modules/.package-lock.json").is_ok_and(|installed| installed >= lock) {
-        return Ok(());
-    }
-    npm(&["ci", "--no-audit", "--no-fund", "--silent"])
-}
-
-fn npm(arguments: &[&str]) -> anyhow::Result<()> {
-    let npm = needed("npm", &["nodejs", "npm"])?;
-    run(Command::new(npm)
-        .args(arguments)
-        .current_dir(TYPESCRIPT_CLIENT))
 }

@@ -46,6 +46,24 @@ pub(crate) fn needed(program: &str, packages: &[&str]) -> anyhow::Result<PathBuf
     tools::program(program).with_context(|| format!("{program} is missing"))
 }
 
+/// Runs npm in a folder.
+pub(crate) fn npm(folder: &str, arguments: &[&str]) -> anyhow::Result<()> {
+    let npm = needed("npm", &["nodejs", "npm"])?;
+    run(Command::new(npm).args(arguments).current_dir(folder))
+}
+
+/// Installs what the lock file in a folder names, unless npm has done that since it changed. Packages run nothing of
+/// theirs meanwhile.
+pub(crate) fn npm_locked(folder: &str) -> anyhow::Result<()> {
+    let changed = |file: &str| std::fs::metadata(Path::new(folder).join(file))?.modified();
+    let lock = changed("package-lock.json")?;
+    if changed("node_modules/.package-lock.json").is_ok_and(|installed| installed >= lock) {
+        return Ok(());
+    }
+    let options = ["--no-audit", "--no-fund", "--ignore-scripts", "--silent"];
+    npm(folder, &[&["ci"], &options[..]].concat())
+}
+
 /// The marker file, written last once a folder has been installed completely.
 const COMPLETE: &str = ".complete";
 

@@ -274,7 +274,7 @@ impl Api {
             .await
     }
 
-    /// Versions of this server and its database.
+    /// Versions of this server and its database, and who asks.
     pub async fn get_info(&self) -> Result<Map<String, Value>, Error> {
         self.caller.read(&Call::new(Method::GET, "/v1/info")).await
     }

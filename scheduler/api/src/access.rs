@@ -8,6 +8,7 @@ mod operations;
 mod rate;
 pub(crate) mod reach;
 mod scopes;
+mod sign_in;
 mod tokens;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +37,7 @@ pub use self::issuers::{Identity, Refused, Verifier};
 use self::keys::Keys;
 use self::rate::{Payer, Rate, Rates};
 pub(crate) use self::scopes::Needs;
+pub(crate) use self::sign_in::{FORGET, SignIn, is_of_console};
 pub(crate) use self::tokens::Grant;
 use super::openai;
 use super::problem::Problem;
@@ -98,10 +100,11 @@ impl RootKey {
 pub(crate) struct Caller {
     /// The tenant whose rows the request reads and changes.
     pub(crate) tenant: TenantId,
-    scopes: Scopes,
+    /// What it allows.
+    pub(crate) scopes: Scopes,
     /// Whether it may read and change the system as a whole: the root key, and keys of the default
     /// tenant that were made for that.
-    operates: bool,
+    pub(crate) operates: bool,
     /// Its key, which has to stay valid while a response is streamed.
     key: Option<Arc<KeyRecord>>,
     /// What its token reaches, if it sent one for one session.
@@ -109,8 +112,10 @@ pub(crate) struct Caller {
     /// The fingerprint of the key's binding, if any, which separates idempotency keys. It is cached
     /// because a batch needs it for each item.
     fingerprint: OnceLock<String>,
-    /// The subject and the expiry of its token by this machine's clock, if it sent one.
-    subject: Option<(Arc<str>, Timestamp)>,
+    /// The subject of its token, if it sent one.
+    subject: Option<Arc<str>>,
+    /// The expiry of its token or of its cookie by this machine's clock, if it sent one.
+    until: Option<Timestamp>,
     /// The request limits that this request counts towards.
     pub(crate) quotas: Vec<Quota>,
 }
@@ -164,9 +169,9 @@ impl Caller {
         self.granted.as_deref().or_else(of_key)
     }
 
-    /// From when on its token is refused, if it sent one of an issuer.
+    /// From when on its token or its cookie is refused, if it sent one.
     pub(crate) fn until(&self) -> Option<Timestamp> {
-        self.subject.as_ref().map(|(_, until)| *until)
+        self.until
     }
 
     /// Its key, if that has a limit on open sends.
@@ -193,7 +198,7 @@ impl Caller {
     pub(crate) fn name(&self) -> String {
         match (&self.key, &self.subject) {
             (Some(key), _) => key.id.to_string(),
-            (None, Some((subject, _))) => subject.to_string(),
+            (None, Some(subject)) => subject.to_string(),
             (None, None) => "operator".to_owned(),
         }
     }
@@ -209,16 +214,25 @@ impl Caller {
         (!self.operates).then_some(self.tenant)
     }
 
-    fn operator(tenant: TenantId) -> Self {
+    /// Who may do this in this tenant, by no key and no token, and operates nothing.
+    fn of(tenant: TenantId, scopes: Scopes) -> Self {
         Self {
             tenant,
-            scopes: Scopes::all(),
-            operates: true,
+            scopes,
+            operates: false,
             key: None,
             granted: None,
             fingerprint: OnceLock::new(),
             subject: None,
+            until: None,
             quotas: Vec::new(),
+        }
+    }
+
+    fn operator(tenant: TenantId) -> Self {
+        Self {
+            operates: true,
+            ..Self::of(tenant, Scopes::all())
         }
     }
 }
@@ -378,19 +392,56 @@ impl Gatekeeper {
         route: &str,
         headers: &HeaderMap,
     ) -> Result<Caller, Error> {
-        let Some(text) = bearer(headers)? else {
-            return self.keyless(app, needs, headers).await;
-        };
+        if let Some(text) = bearer(headers)? {
+            return match self.known(app, text).await? {
+                Some(caller) => Ok(caller),
+                // OpenAI's clients insist on a key even where there are none.
+                None if self.is_open() && openai::is_ours(route) => {
+                    self.keyless(app, needs, headers).await
+                }
+                None => Err(refused()),
+            };
+        }
+        if let Some(cookie) = sign_in::sent(headers) {
+            match SignIn::open(app, cookie).await {
+                Ok(signed_in) => return self.signed_in(app, &signed_in).await,
+                // Where none is needed, it may be of another server on this machine: cookies know no ports.
+                Err(_) if self.is_open() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.keyless(app, needs, headers).await
+    }
+
+    /// Checks a key as if a request had sent it.
+    pub(crate) async fn verify(&self, app: &App, key: &str) -> Result<(), Error> {
+        self.known(app, key).await?.map(drop).ok_or_else(refused)
+    }
+
+    /// The caller that a cookie of the console stands for: that of the key in it, until the cookie expires.
+    async fn signed_in(&self, app: &App, signed_in: &SignIn) -> Result<Caller, Error> {
+        let caller = self.known(app, &signed_in.key).await?.ok_or_else(refused)?;
+        let left = signed_in.expires_at.since(app.database_time().await);
+        // Streams end by the clock of the machine that they are on.
+        let until = app.clock.now().after(left);
+        Ok(Caller {
+            until: Some(caller.until.map_or(until, |other| other.min(until))),
+            ..caller
+        })
+    }
+
+    /// The caller that a key or a token stands for; none if the text has the form of neither.
+    async fn known(&self, app: &App, text: &str) -> Result<Option<Caller>, Error> {
         // Comparing hashes keeps the timing from revealing anything about the key.
         if let Access::Keys {
             root: Some(root), ..
         } = &self.access
             && *root == RootKey::new(text)
         {
-            return Ok(Caller::operator(TenantId::DEFAULT));
+            return Ok(Some(Caller::operator(TenantId::DEFAULT)));
         }
         if let Some(grant) = Grant::open(&app.outside.webhooks, text) {
-            return self.granted(app, grant?).await;
+            return self.granted(app, grant?).await.map(Some);
         }
         if let Access::Keys {
             issuers: Some(issuers),
@@ -398,15 +449,11 @@ impl Gatekeeper {
         } = &self.access
             && issuers::is_signed(text)
         {
-            return self.identified(app, issuers.verify(text).await?).await;
+            let identity = issuers.verify(text).await?;
+            return self.identified(app, identity).await.map(Some);
         }
-        let token: Token = match text.parse() {
-            Ok(token) => token,
-            // OpenAI's clients insist on a key even where there are none.
-            Err(_) if self.is_open() && openai::is_ours(route) => {
-                return self.keyless(app, needs, headers).await;
-            }
-            Err(_) => return Err(refused()),
+        let Ok(token) = text.parse::<Token>() else {
+            return Ok(None);
         };
         let now = app.database_time().await;
         let mut found = self.keys.find(app, token.id).await?;
@@ -419,16 +466,11 @@ impl Gatekeeper {
         let found = found.filter(|record| record.accepts(&token.secret, now));
         let record = found.ok_or_else(refused)?;
         self.keys.note(app, record.id).await;
-        Ok(Caller {
-            tenant: record.tenant,
+        Ok(Some(Caller {
             operates: record.operates(),
-            scopes: record.scopes.clone(),
-            key: Some(record),
-            granted: None,
-            fingerprint: OnceLock::new(),
-            subject: None,
-            quotas: Vec::new(),
-        })
+            key: Some(record.clone()),
+            ..Caller::of(record.tenant, record.scopes.clone())
+        }))
     }
 
     /// The caller that a token for one session stands for. It has the limits of the key that the token was made with.
@@ -453,14 +495,11 @@ impl Gatekeeper {
         // Streams end by the clock of the machine that they are on.
         let until = app.clock.now().after(grant.expires_at.since(now));
         Ok(Caller {
-            tenant: grant.tenant,
-            operates: false,
-            scopes: grant.scopes,
             key,
             granted: Some(Arc::new(grant.binding)),
-            fingerprint: OnceLock::new(),
-            subject: Some((grant.by.into(), until)),
-            quotas: Vec::new(),
+            subject: Some(grant.by.into()),
+            until: Some(until),
+            ..Caller::of(grant.tenant, grant.scopes)
         })
     }
 
@@ -475,14 +514,9 @@ impl Gatekeeper {
         let Scopes(mut scopes) = identity.scopes;
         scopes.remove(&Scope::Operate);
         Ok(Caller {
-            tenant: tenant.ok_or_else(unknown)?,
-            operates: false,
-            scopes: Scopes(scopes),
-            key: None,
-            granted: None,
-            fingerprint: OnceLock::new(),
-            subject: Some((identity.subject.into(), identity.expires_at)),
-            quotas: Vec::new(),
+            subject: Some(identity.subject.into()),
+            until: Some(identity.expires_at),
+            ..Caller::of(tenant.ok_or_else(unknown)?, Scopes(scopes))
         })
     }
 
@@ -510,10 +544,10 @@ impl Gatekeeper {
     }
 
     /// Ends a stream at its next piece (an event or a heartbeat) once its key was revoked, deleted
-    /// or has expired, or its token has expired.
+    /// or has expired, or its token or its cookie has expired.
     pub(crate) fn watched(self: Arc<Self>, app: Arc<App>, caller: &Caller, body: Body) -> Body {
         let key = caller.key.as_ref().map(|key| key.id);
-        let until = caller.subject.as_ref().map(|(_, until)| *until);
+        let until = caller.until;
         if key.is_none() && until.is_none() {
             return body;
         }

@@ -22,7 +22,8 @@ use mainspring_shared::error::Code;
 
 use crate::problem::Problem;
 
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// The header in which a browser says from where the page is that sends a request.
+pub(crate) const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Suffixes that cannot be registered publicly, so no foreign page can be served under them.

@@ -74,6 +74,12 @@ impl Places {
         }
     }
 
+    /// A place among all, for a request of whoever.
+    pub(crate) fn enter(&self, kind: &'static str) -> Result<OwnedSemaphorePermit, Error> {
+        let permit = self.all.clone().try_acquire_owned();
+        permit.map_err(|_| Error::too_much(kind))
+    }
+
     /// A place for a caller; none if its tenant or its key holds its share.
     fn share(&self, caller: &Caller) -> Option<Shared> {
         let key = match caller.key_id() {
@@ -347,11 +353,7 @@ fn enter<'a>(app: &'a Api, request: &Request) -> Result<Entered<'a>, Error> {
     } else {
         (&app.requests, "request")
     };
-    let permit = places
-        .all
-        .clone()
-        .try_acquire_owned()
-        .map_err(|_| Error::too_much(kind))?;
+    let permit = places.enter(kind)?;
     if lasts {
         let free = places.all.available_permits();
         let taken = app.config.waiters_max.saturating_sub(free);

@@ -13,6 +13,7 @@ use utoipa_axum::routes;
 
 use super::problem::{self, Problem};
 use super::respond;
+use crate::access::Caller;
 use crate::extract::{NoQuery, Query};
 use crate::router::Api;
 
@@ -76,7 +77,7 @@ pub(super) async fn metrics(State(app): State<Arc<Api>>) -> Response {
     }
 }
 
-/// Versions of this server and its database
+/// Versions of this server and its database, and who asks
 #[utoipa::path(
     get,
     path = "/v1/info",
@@ -85,10 +86,11 @@ pub(super) async fn metrics(State(app): State<Arc<Api>>) -> Response {
 )]
 pub(super) async fn info(
     State(app): State<Arc<Api>>,
+    caller: Caller,
     _: Query<NoQuery>,
 ) -> Result<Response, Problem> {
     let server = app.store.check().await?;
-    let info = json!({
+    let mut info = json!({
         "name": "mainspring",
         "version": env!("CARGO_PKG_VERSION"),
         "scheduler": { "name": app.config.name, "boot_id": app.process.registration.id() },
@@ -99,6 +101,15 @@ pub(super) async fn info(
         },
         "bus": { "available": app.bus().is_available() },
         "now": server.now,
+        "caller": {
+            "tenant_id": caller.tenant.to_string(),
+            "operates": caller.operates,
+            "scopes": caller.scopes,
+            "bound": caller.binding().is_some(),
+        },
     });
+    if let Some(key) = caller.key_id() {
+        info["caller"]["key_id"] = json!(key);
+    }
     respond::json(StatusCode::OK, &info)
 }

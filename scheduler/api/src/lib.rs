@@ -17,6 +17,7 @@ mod choice;
 mod claims;
 mod codes;
 mod connections;
+mod console;
 mod context;
 mod copies;
 mod created;

@@ -18,10 +18,10 @@ use crate::access::{Access, Gatekeeper};
 use crate::gate::Places;
 use crate::run::RenderMetrics;
 use crate::{
-    a2a, acts, ag_ui, again, agents, batch, below, blobs, calls, claims, context, copies, deliver,
-    events, exports, gate, health, mcp, memories, messages, openai, openapi, operations, pauses,
-    problem, provider_keys, prune, runs, secrets, sends, sessions, skills, tenants, timers, tokens,
-    usage, waiting, webhooks, workflows,
+    a2a, acts, ag_ui, again, agents, batch, below, blobs, calls, claims, console, context, copies,
+    deliver, events, exports, gate, health, mcp, memories, messages, openai, openapi,
+    operations, pauses, problem, provider_keys, prune, runs, secrets, sends, sessions, skills,
+    tenants, timers, tokens, usage, waiting, webhooks, workflows,
 };
 
 /// The scheduler, and the limits of requests in flight. Derefs to the scheduler.
@@ -82,6 +82,7 @@ pub(crate) fn router(
     let api = Arc::new(Api::new(scheduler, metrics, access));
     let (router, _) = paths().split_for_parts();
     router
+        .merge(console::routes())
         .method_not_allowed_fallback(problem::method_not_allowed)
         .fallback(problem::nothing_here)
         .layer(CatchPanicLayer::custom(problem::panicked))

@@ -146,7 +146,7 @@ pub(super) async fn create(
         return Err(Error::session_not_found().into());
     }
     let now = app.database_time().await;
-    // A token of an issuer has no key with which others would end: they end with it.
+    // A token of an issuer has no key with which others would end: they end with it, and so with a cookie of the console.
     let left = caller.until().map(|until| until.since(app.clock.now()));
     let grant = Grant {
         tenant,

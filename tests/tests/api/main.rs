@@ -22,6 +22,7 @@ mod carried;
 mod claims;
 mod clocks;
 mod connections;
+mod console;
 mod context;
 mod copies;
 mod created;

@@ -137,7 +137,7 @@ export interface Operations {
   getBlob(args: { sha256: string }, options?: RequestOptions): Promise<Response>;
   /** The whole output of a tool call */
   getCallOutput(args: { id: string; call_id: string }, options?: RequestOptions): Promise<string>;
-  /** Versions of this server and its database */
+  /** Versions of this server and its database, and who asks */
   getInfo(args?: Record<string, never>, options?: RequestOptions): Promise<Record<string, unknown>>;
   /** An API key, revoked or not */
   getKey(args: { id: string }, options?: RequestOptions): Promise<Schemas["ApiKey"]>;

@@ -8,6 +8,7 @@ use mainspring_shared::error::Code;
 use mainspring_shared::id::{KeyId, TenantId};
 use mainspring_shared::tenant::{Binding, Scopes};
 use mainspring_shared::time::Timestamp;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// How each of them begins.
@@ -40,23 +41,41 @@ impl Grant {
         parts: &WebhookParts,
         entropy: &dyn Entropy,
     ) -> Result<String, Error> {
-        let sealer = parts.sealer.as_deref().ok_or_else(|| {
-            let detail = "the server has no key to seal tokens with: set MAINSPRING_SECRETS_KEY, or \
-                          MAINSPRING_SECRETS_KEY_FILE, on every scheduler";
-            Error::new(Code::SecretNoSeal, detail)
-        })?;
-        let json = serde_json::to_vec(self).map_err(|_| Error::internal())?;
-        Ok(format!("{PREFIX}{}", sealer.seal(entropy, CONTEXT, &json)))
+        let sealed = sealed(parts, entropy, CONTEXT, self)?;
+        Ok(format!("{PREFIX}{sealed}"))
     }
 
     /// What a text allows that says it is a token; none if it says no such thing.
     pub(super) fn open(parts: &WebhookParts, text: &str) -> Option<Result<Self, Error>> {
         let sealed = text.strip_prefix(PREFIX)?;
-        let sealer = parts.sealer.as_deref();
-        let opened = sealer.and_then(|sealer| sealer.open(CONTEXT, sealed).ok());
-        let grant = opened.and_then(|json| serde_json::from_slice(&json).ok());
-        Some(grant.ok_or_else(refused))
+        Some(opened(parts, CONTEXT, sealed).ok_or_else(refused))
     }
+}
+
+/// A value, sealed by the operator's key for one context.
+pub(super) fn sealed(
+    parts: &WebhookParts,
+    entropy: &dyn Entropy,
+    context: &str,
+    value: &impl Serialize,
+) -> Result<String, Error> {
+    let sealer = parts.sealer.as_deref().ok_or_else(|| {
+        let detail = "the server has no key to seal tokens with: set MAINSPRING_SECRETS_KEY, or \
+                      MAINSPRING_SECRETS_KEY_FILE, on every scheduler";
+        Error::new(Code::SecretNoSeal, detail)
+    })?;
+    let json = serde_json::to_vec(value).map_err(|_| Error::internal())?;
+    Ok(sealer.seal(entropy, context, &json))
+}
+
+/// What was sealed for this context; none if it was not, was changed, or is of another key.
+pub(super) fn opened<T: DeserializeOwned>(
+    parts: &WebhookParts,
+    context: &str,
+    sealed: &str,
+) -> Option<T> {
+    let json = parts.sealer.as_deref()?.open(context, sealed).ok()?;
+    serde_json::from_slice(&json).ok()
 }
 
 /// The response to a token that is not, or no longer, one.

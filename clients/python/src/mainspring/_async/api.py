@@ -181,7 +181,7 @@ class AsyncApi:
         return await self._caller.call(Call("POST", "/v1/calls:renew", as_model(types.ToldClaims), body=body))
 
     async def get_info(self) -> dict[str, Any]:
-        """Versions of this server and its database."""
+        """Versions of this server and its database, and who asks."""
         return await self._caller.call(Call("GET", "/v1/info", as_json))
 
     def list_keys(self, *, limit: int | None = None, cursor: str | None = None) -> AsyncPages[types.ApiKey]:
