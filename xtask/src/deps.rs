@@ -92,7 +92,8 @@ fn may_know(name: &str) -> Option<&'static [&'static str]> {
             "mainspring-runtime",
             "mainspring-scheduler",
         ]),
-        "mainspring-client" | "mainspring-shared" | "mainspring-vendors" | "xtask" => Some(&[]),
+        "mainspring-client" | "mainspring-docs" | "mainspring-shared" | "mainspring-vendors"
+        | "xtask" => Some(&[]),
         "mainspring-store-mysql" | "mainspring-store-postgres" | "mainspring-store-sqlite" => {
             Some(&["mainspring-shared", "mainspring-store-core"])
         }

@@ -99,7 +99,7 @@ fn welcome(config: &Config) -> impl FnOnce(SocketAddr) + Send + 'static {
             format!(" --server {url}")
         };
         let text = format!(
-            "Mainspring runs at {url}\n  data      {folder}\n  model     {provider}{model}\n\n\
+            "Mainspring runs at {url}\n  console   {url}/\n  docs      {url}/docs/\n  data      {folder}\n  model     {provider}{model}\n\n\
              Next, in another terminal:\n  {program}{at} send --wait \"hello\"\n\
              \x20 {program}{at} chat\n"
         );

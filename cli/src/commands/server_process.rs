@@ -150,6 +150,11 @@ impl Base {
         };
         let serving = mainspring_api::Serving {
             metrics: Some(Arc::new(move || metrics.render())),
+            documents: Some(mainspring_api::Documents {
+                page: mainspring_docs::page,
+                search: mainspring_docs::search,
+                query_bytes_max: mainspring_docs::QUERY_BYTES_MAX,
+            }),
             on_accepting: Some(Box::new(move |address: SocketAddr| {
                 if open {
                     warn_of_strangers(address);

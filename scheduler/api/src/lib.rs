@@ -22,6 +22,7 @@ mod context;
 mod copies;
 mod created;
 mod deliver;
+mod documents;
 mod events;
 mod exports;
 mod extract;
@@ -61,4 +62,5 @@ mod webhooks;
 mod workflows;
 
 pub use access::{Access, Identity, Refused, RootKey, Verifier};
+pub use documents::Documents;
 pub use run::{Error, OnAccepting, RenderMetrics, Serving, embedded, run, serve_probes};

@@ -15,11 +15,12 @@ use tower_http::set_header::SetResponseHeaderLayer;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::access::{Access, Gatekeeper};
+use crate::documents::Documents;
 use crate::gate::Places;
 use crate::run::RenderMetrics;
 use crate::{
     a2a, acts, ag_ui, again, agents, batch, below, blobs, calls, claims, console, context, copies,
-    deliver, events, exports, gate, health, mcp, memories, messages, openai, openapi,
+    deliver, documents, events, exports, gate, health, mcp, memories, messages, openai, openapi,
     operations, pauses, problem, provider_keys, prune, runs, secrets, sends, sessions, skills,
     tenants, timers, tokens, usage, waiting, webhooks, workflows,
 };
@@ -77,12 +78,14 @@ impl Deref for Api {
 pub(crate) fn router(
     scheduler: Arc<App>,
     metrics: Option<RenderMetrics>,
+    documents: Option<Documents>,
     access: Access,
 ) -> Router {
     let api = Arc::new(Api::new(scheduler, metrics, access));
     let (router, _) = paths().split_for_parts();
     router
         .merge(console::routes())
+        .merge(documents::routes(documents))
         .method_not_allowed_fallback(problem::method_not_allowed)
         .fallback(problem::nothing_here)
         .layer(CatchPanicLayer::custom(problem::panicked))

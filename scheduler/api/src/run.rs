@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use crate::access::Access;
 use crate::browsers;
 use crate::connections::{self, ConnectionLimits};
+use crate::documents::Documents;
 use crate::router::router;
 
 /// Renders the process's metrics in the Prometheus text format.
@@ -28,6 +29,8 @@ pub type OnAccepting = Box<dyn FnOnce(SocketAddr) + Send>;
 pub struct Serving {
     /// Renders the content of `/metrics`; if absent, the path does not exist.
     pub metrics: Option<RenderMetrics>,
+    /// Renders the pages below `/docs/`; if absent, the path does not exist.
+    pub documents: Option<Documents>,
     /// Called once requests are accepted.
     pub on_accepting: Option<OnAccepting>,
     /// Who may use the API; by default, everyone who can reach it.
@@ -73,7 +76,13 @@ pub async fn run(
     if let Some(tell) = serving.on_accepting {
         tell(address);
     }
-    let router = router(app.clone(), serving.metrics, serving.access);
+    let Serving {
+        metrics,
+        documents,
+        access,
+        ..
+    } = serving;
+    let router = router(app.clone(), metrics, documents, access);
     let (limits, clock) = (ConnectionLimits::of(&app.config), app.clock.as_ref());
     let server = connections::serve(listener, router, limits, clock, &lifecycle);
     tokio::select! {
@@ -95,7 +104,7 @@ pub fn embedded(parts: Parts, lifecycle: Lifecycle) -> (Router, impl Future<Outp
         lifecycle.stopping().await;
         loops.end().await;
     };
-    (router(app, None, Access::Open), until_stopped)
+    (router(app, None, None, Access::Open), until_stopped)
 }
 
 /// How long a probe's or a collector's connection may be idle, and how long it may read nothing.

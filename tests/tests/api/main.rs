@@ -27,6 +27,7 @@ mod context;
 mod copies;
 mod created;
 mod described;
+mod documents;
 mod doors;
 mod events;
 mod failing_runs;

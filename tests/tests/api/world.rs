@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mainspring_api::{Access, Serving, run};
+use mainspring_api::{Access, Documents, Serving, run};
 use mainspring_queue_local::{LocalBus, LocalQueue};
 use mainspring_runtime::{Lifecycle, OsEntropy, SystemClock};
 use mainspring_scheduler::services::webhooks::WebhookParts;
@@ -146,6 +146,11 @@ impl World {
         };
         let serving = Serving {
             metrics: Some(Arc::new(|| "# no metrics\n".to_owned())),
+            documents: Some(Documents {
+                page: mainspring_docs::page,
+                search: mainspring_docs::search,
+                query_bytes_max: mainspring_docs::QUERY_BYTES_MAX,
+            }),
             on_accepting: Some(Box::new(move |addr| {
                 let _ = tell.send(addr);
             })),
