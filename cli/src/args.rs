@@ -6,6 +6,7 @@ mod inbox;
 mod lists;
 mod memories;
 mod pauses;
+mod prove;
 mod provider_keys;
 mod replay;
 mod runs;
@@ -30,6 +31,7 @@ pub(crate) use self::inbox::{InboxArgs, InboxCommand};
 pub(crate) use self::lists::{CreatedArgs, PageArgs};
 pub(crate) use self::memories::MemoriesCommand;
 pub(crate) use self::pauses::{PauseArgs, PausedArgs, PausedKind};
+pub(crate) use self::prove::{ProofName, ProveArgs};
 pub(crate) use self::provider_keys::ProviderKeysCommand;
 pub(crate) use self::replay::ReplayArgs;
 pub(crate) use self::runs::{RunArgs, RunsCommand};
@@ -252,6 +254,9 @@ pub(crate) enum Command {
     /// Prints every configuration key with its description and default
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Does harm to processes of its own and compares what clients were told with what happened; exits with 1 if a promise
+    /// was broken
+    Prove(ProveArgs),
     /// Runs a benchmark; prints one line of JSON per measurement
     Bench(BenchArgs),
     /// Runs tool calls for a worker over stdin and stdout

@@ -24,6 +24,7 @@ mod migrate;
 mod moves;
 mod pauses;
 mod progress;
+mod prove;
 mod provider_keys;
 mod replay;
 mod reply;
@@ -146,6 +147,7 @@ pub(crate) fn run(
         Command::Tools { workers: true, .. } => asking(lists::tools(format, Client::new(config)?)),
         Command::SigningKey(args) => signing_key::run(args, config),
         Command::Config(ConfigCommand::Default) => output::raw(settings::MANUAL),
+        Command::Prove(args) => serving(prove::run(args, format, config)),
         Command::Bench(args) => bench::run(args, format),
         Command::RunTools => asking(run_tools::run()),
         Command::Completions { shell } => completions::run(*shell),

@@ -22,7 +22,14 @@ const AROUND: usize = 90;
 const GROUPS: &[(&str, &[&str])] = &[
     (
         "Start",
-        &["README", "INSTALL", "CONSOLE", "GLOSSARY", "EMBEDDING"],
+        &[
+            "README",
+            "INSTALL",
+            "CONSOLE",
+            "PROOFS",
+            "GLOSSARY",
+            "EMBEDDING",
+        ],
     ),
     (
         "Agents",

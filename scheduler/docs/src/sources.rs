@@ -50,6 +50,7 @@ pub(crate) const SOURCES: &[Source] = &[
     source!("METRICS"),
     source!("OPENAI"),
     source!("OPERATIONS"),
+    source!("PROOFS"),
     source!("PROVIDERS"),
     source!("SCALING"),
     source!("SECURITY"),

@@ -16,6 +16,7 @@ mod inbox;
 mod logs;
 mod memories;
 mod program;
+mod prove;
 mod provider_keys;
 mod replies;
 mod runs;
