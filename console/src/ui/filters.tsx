@@ -17,12 +17,18 @@ export interface Filter {
 
 const AGES: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
 
-/** The earliest time of `2h`, `7d` and the like, or the time that was given; to the minute, so that a page can be asked for again. */
+/** The times that ages stood for when they were first asked for: a list that is looked at keeps its beginning. */
+const times = new Map<string, string>();
+addEventListener("hashchange", () => times.clear());
+
+/** The earliest time of `2h`, `7d` and the like, or the time that was given. */
 export function since(text: string): string {
   const found = /^(\d{1,5})\s*([mhdw])$/.exec(text.trim());
   if (found === null) return text;
   const ms = Number(found[1]) * (AGES[found[2] ?? "h"] ?? 0);
-  return new Date(Math.floor((Date.now() - ms) / 60_000) * 60_000).toISOString();
+  const time = times.get(text) ?? new Date(Date.now() - ms).toISOString();
+  times.set(text, time);
+  return time;
 }
 
 /** What the address says of a list, as the API wants it. */
