@@ -55,6 +55,8 @@ export const caller = signal<Caller | null>(null);
 export const info = signal<Info | null>(null);
 /** Whether the server wants to know who this is. */
 export const signedOut = signal(false);
+/** Whether somebody has signed in with this browser: the cookie itself cannot be seen from here. */
+export const signedIn = signal(localStorage.getItem("signed-in") === "1");
 /** When the server last failed to answer, and since when. */
 export const offline = signal<{ since: number; why: string } | null>(null);
 /** The tenant that an operator looks at; their own if empty. */
@@ -178,12 +180,16 @@ export async function signIn(key: string): Promise<void> {
     body: JSON.stringify({ key }),
   });
   if (!response.ok) throw await failure(response);
+  localStorage.setItem("signed-in", "1");
+  signedIn.value = true;
   await meet();
 }
 
 export async function signOut(): Promise<void> {
   await fetch(address("/console/session"), { method: "DELETE", headers: headers() });
   lookAt("");
+  localStorage.removeItem("signed-in");
+  signedIn.value = false;
   caller.value = null;
   signedOut.value = true;
 }

@@ -1,7 +1,7 @@
 import { render, type JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
-import { caller, info, lookAt, may, meet, offline, signIn, signOut, signedOut, tenant, words, type Page, type Schemas } from "./api.js";
+import { caller, info, lookAt, may, meet, offline, signIn, signOut, signedIn, signedOut, tenant, words, type Page, type Schemas } from "./api.js";
 import { go, link, place } from "./router.js";
 import { Failed } from "./ui/basics.js";
 import { Dialogs, Toasts } from "./ui/dialog.js";
@@ -144,7 +144,7 @@ function Top(): JSX.Element {
       <button type="button" class="quiet" onClick={() => (isHelpOpen.value = true)} aria-label="Keys">
         ?
       </button>
-      {caller.value?.key_id === undefined ? null : (
+      {!signedIn.value ? null : (
         <button type="button" class="quiet" onClick={() => void signOut()}>
           Sign out
         </button>

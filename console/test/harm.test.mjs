@@ -178,18 +178,24 @@ test("with keys, one signs in; the key is out of reach of scripts, and a reading
   await server.close();
 });
 
-test("signing out ends it", async () => {
-  const server = await Server.start(KEYED);
-  const admin = await server.post("/v1/keys", { name: "admin", scopes: ["admin"] }, ROOT);
-  const shown = await page(browser, server, "");
-  await shown.getByLabel("API key").fill(admin.key);
-  await shown.getByRole("button", { name: "Sign in" }).click();
-  await shown.getByRole("button", { name: "Sign out" }).click();
-  await shown.getByLabel("API key").waitFor();
-  assert.equal((await shown.context().cookies()).length, 0);
-  await shown.context().close();
-  await server.close();
-});
+for (const [who, name] of [["a key", "key"], ["the root key", "root"]]) {
+  test(`signing out ends what ${who} began`, async () => {
+    const server = await Server.start(KEYED);
+    const admin = await server.post("/v1/keys", { name: "admin", scopes: ["admin"] }, ROOT);
+    const shown = await page(browser, server, "");
+    await shown.getByLabel("API key").fill(name === "root" ? ROOT : admin.key);
+    await shown.getByRole("button", { name: "Sign in" }).click();
+    await shown.getByRole("button", { name: "Sign out" }).waitFor();
+    await shown.reload();
+    await shown.getByRole("button", { name: "Sign out" }).click();
+    await shown.getByLabel("API key").waitFor();
+    assert.equal((await shown.context().cookies()).length, 0);
+    await shown.reload();
+    await shown.getByLabel("API key").waitFor();
+    await shown.context().close();
+    await server.close();
+  });
+}
 
 test("a foreign page can neither frame the console, nor read it, nor act with its cookie", async () => {
   const server = await Server.start(KEYED);
