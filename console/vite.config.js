@@ -13,6 +13,8 @@ export default defineConfig({
     outDir: "../scheduler/api/console",
     emptyOutDir: true,
     target: "es2022",
+    // They know light-dark().
+    cssTarget: ["chrome123", "firefox120", "safari17.5"],
     modulePreload: false,
     cssCodeSplit: false,
     rollupOptions: {

@@ -1,6 +1,8 @@
 // The server's API as the page uses it.
 
 import { signal } from "@preact/signals";
+
+import { ACCESS } from "./access.js";
 import type { Schemas } from "../../clients/typescript/src/generated/schemas.js";
 
 export type { Schemas };
@@ -72,10 +74,19 @@ export function lookAt(id: string): void {
   sessionStorage.setItem("tenant", id);
 }
 
-/** Whether the caller's key has a scope; unknown means yes, since the server decides anyway. */
-export function may(...scopes: string[]): boolean {
+/** An operation of the API, by its method and path. */
+export type Operation = keyof typeof ACCESS;
+
+/** Whether the caller's key may do this; what is not known of it the server decides. */
+export function can(operation: Operation): boolean {
   const who = caller.value;
-  return who === null || scopes.some((scope) => who.scopes.includes(scope) || who.scopes.includes("admin"));
+  if (who === null) return true;
+  const has = (scope: string): boolean => who.scopes.includes(scope) || who.scopes.includes("admin");
+  return ACCESS[operation].split("&").every((part) => {
+    if (part === "operator") return who.operates;
+    if (part === "unbound") return !who.bound;
+    return part.split("|").some(has);
+  });
 }
 
 /** The address of a path of the server, which may lie below a path of a proxy. */

@@ -1,7 +1,7 @@
 import { render, type JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
-import { caller, info, lookAt, may, meet, offline, signIn, signOut, signedIn, signedOut, tenant, words, type Page, type Schemas } from "./api.js";
+import { caller, info, can, lookAt, meet, offline, signIn, signOut, signedIn, signedOut, tenant, words, type Page, type Schemas } from "./api.js";
 import { go, link, place } from "./router.js";
 import { Failed } from "./ui/basics.js";
 import { Dialogs, Toasts } from "./ui/dialog.js";
@@ -100,7 +100,7 @@ function Nav(): JSX.Element {
 }
 
 function Tenants(): JSX.Element | null {
-  const tenants = useGet<Page<Schemas["Tenant"]>>(caller.value?.operates ? "/v1/tenants" : undefined, { limit: 200 }, 30_000);
+  const tenants = useGet<Page<Schemas["Tenant"]>>(can("GET /v1/tenants") ? "/v1/tenants" : undefined, { limit: 200 }, 30_000);
   const all = tenants.value?.data ?? [];
   if (all.length < 2) return null;
   return (
@@ -228,7 +228,7 @@ function App(): JSX.Element {
       <div class="frame">
         <Nav />
         <main id="main" tabIndex={-1}>
-          {may("read", "manage") ? null : <p class="note">This key can neither read nor manage: most of what is here stays empty.</p>}
+          {can("GET /v1/sessions") ? null : <p class="note">This key cannot read: most of what is here stays empty.</p>}
           <View />
         </main>
       </div>

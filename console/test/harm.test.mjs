@@ -150,7 +150,7 @@ test("a list of thousands scrolls through all of them with few elements", async 
 
 test("with keys, one signs in; the key is out of reach of scripts, and a reading one cannot act", async () => {
   const server = await Server.start(KEYED);
-  await server.post("/v1/sends?wait=20s", { input: "hi" }, ROOT);
+  const sent = await server.post("/v1/sends?wait=20s", { input: "hi" }, ROOT);
   const reader = await server.post("/v1/keys", { name: "reader", scopes: ["read"] }, ROOT);
   const shown = await page(browser, server, "#/sends");
   await shown.getByLabel("API key").fill("msk_wrong");
@@ -169,8 +169,21 @@ test("with keys, one signs in; the key is out of reach of scripts, and a reading
   await shown.goto(`${server.url}/#/sessions`);
   await shown.locator("tbody tr").first().waitFor();
   assert.equal(await shown.getByRole("button", { name: "New session" }).count(), 0);
+  // Nor is anything asked for that would be refused.
+  const refused = [];
+  shown.on("response", (response) => response.status() === 403 && refused.push(response.url()));
+  const views = ["", "sessions", `sessions/${sent.session_id}`, "inbox", "sends", "runs", "timers", "agents", "workers", "memory", "webhooks", "usage", "tools", "admin"];
+  for (const view of views) {
+    await shown.goto(`${server.url}/#/${view}`);
+    await shown.locator("h1").first().waitFor();
+    await shown.waitForTimeout(300);
+    const buttons = await shown.locator("main").getByRole("button").allInnerTexts();
+    const acts = buttons.filter((text) => /^(Send|Delete|Cancel|Retry|Fork|Close|Pause|Publish|New|Remember|Run a|Fire|Change|Answer|Approve|Revoke|Rotate|forget|redeliver|pause|fork here|edit)/.test(text));
+    assert.deepEqual(acts, [], `#/${view}`);
+  }
+  assert.deepEqual(refused, []);
   await shown.reload();
-  await shown.locator("tbody tr").first().waitFor();
+  await shown.locator("h1").first().waitFor();
   // A key that was revoked ends the session.
   await server.api("DELETE", `/v1/keys/${reader.id}`, undefined, ROOT);
   await shown.getByLabel("API key").waitFor();

@@ -1,6 +1,7 @@
 // What people do with the console, on the real binary.
 
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { after, before, test } from "node:test";
 
 import { Server, fill, launch, page, whenDrawn } from "./kit.mjs";
@@ -360,6 +361,54 @@ test("the playground does what it says, and says it in four languages", async ()
   await shown.getByRole("tab", { name: "CLI" }).click();
   assert.match(await shown.locator(".copyas pre").innerText(), /mainspring sessions list/);
   await ends(shown);
+});
+
+/** Whether the command line knows these words: with `--help` behind them it does nothing. */
+function isKnown(command) {
+  const line = command.replace(/^mainspring /, '"$MAINSPRING_BIN" ').replaceAll("{id}", "x").replaceAll("{name}", "x");
+  const ran = spawnSync("sh", ["-c", `${line} --help`], { encoding: "utf8", timeout: 20_000 });
+  return ran.status === 0 ? "" : `${command}: ${ran.stderr.split("\n")[0]}`;
+}
+
+test("each command that the playground writes is one, with all filters of its list", async () => {
+  const shown = await page(browser, server, "#/play");
+  await shown.getByText("createSend").first().waitFor();
+  const { paths } = await server.get("/openapi.json");
+  const ids = Object.values(paths).flatMap((methods) => Object.values(methods).map((operation) => operation.operationId)).filter(Boolean);
+  const commands = new Set();
+  for (const id of ids) {
+    await shown.evaluate((id) => (location.hash = `#/play?operation=${id}`), id);
+    await shown.locator("h2 code").waitFor();
+    await shown.getByRole("tab", { name: "CLI" }).click();
+    const text = await shown.locator(".copyas pre").innerText();
+    if (text.startsWith("mainspring ")) commands.add(text);
+  }
+  const filters = "status=failed&agent=x&created_from=2h&metadata.a=b";
+  for (const view of [`sessions?${filters.replace("failed", "idle")}`, `sends?${filters}&text=y&session_id=${made.hello.session_id}`, `runs?status=failed&name=x&created_from=2h&metadata.a=b`]) {
+    await shown.goto(`${server.url}/#/${view}`);
+    await shown.locator("details.as summary").click();
+    await shown.getByRole("tab", { name: "CLI" }).click();
+    commands.add(await shown.locator(".copyas pre").innerText());
+  }
+  assert.ok(commands.size > 40, [...commands].join("\n"));
+  assert.deepEqual([...commands].map(isKnown).filter((fault) => fault !== ""), []);
+  await ends(shown);
+});
+
+test("each command that an empty view teaches is one", async () => {
+  const empty = await Server.start();
+  const shown = await page(browser, empty, "");
+  const commands = new Set();
+  for (const view of ["", "sessions", "inbox", "runs", "timers", "agents", "webhooks", "tools", "admin"]) {
+    await shown.goto(`${empty.url}/#/${view}`);
+    await shown.locator(".empty .command pre").first().waitFor();
+    for (const text of await shown.locator(".empty .command pre").allInnerTexts()) commands.add(text);
+  }
+  const ours = [...commands].filter((text) => text.startsWith("mainspring "));
+  assert.ok(ours.length >= 8, ours.join("\n"));
+  assert.deepEqual(ours.map((text) => isKnown(text.replace(/ --help$/, ""))).filter((fault) => fault !== ""), []);
+  await ends(shown);
+  await empty.close();
 });
 
 test("a refusal says what is wrong, where, and under which request", async () => {

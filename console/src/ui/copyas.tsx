@@ -75,7 +75,7 @@ export function operationOf(asked: Asked): { operation: Operation; values: Recor
     if (found === null) continue;
     const values = Object.fromEntries(names.map((name, n) => [name, decodeURIComponent(found[n + 1] ?? "")]));
     // A path without a parameter goes before one with it, as in the server.
-    if (names.length > 0 && operations.value?.some((other) => other.method === asked.method && other.path === asked.path)) continue;
+    if (names.length > 0 && operations.value?.some((other) => other !== operation && other.method === asked.method && other.path === asked.path)) continue;
     return { operation, values };
   }
   return undefined;
@@ -150,17 +150,23 @@ const COMMANDS: Record<string, (id: string, query: Record<string, unknown>, body
   getSession: (id) => `sessions show ${id}`,
   deleteSession: (id) => `sessions delete ${id}`,
   forkSession: (id, _, body) => `sessions fork ${id}${body["seq"] === undefined ? "" : ` --seq ${String(body["seq"])}`}`,
-  listMessages: (id) => `sessions show ${id} --messages`,
+  listMessages: (id) => `sessions messages ${id}`,
   createSend: (_, __, body) => `send ${said(body)}`,
   createSendInSession: (id, _, body) => `send --session ${id} ${said(body)}`,
   listSends: (_, query) => `sends list${flags(query)}`,
   getSend: (id) => `sends show ${id}`,
   cancelSend: (id) => `sends cancel ${id}`,
-  retrySend: (id) => `sends retry ${id}`,
-  listCalls: (_, query) => `inbox${flags(query)}`,
+  streamSend: (id) => `sends tail ${id}`,
+  streamSession: (id) => `sessions tail ${id}`,
+  getSessionContext: (id) => `sessions context ${id}`,
+  getSessionUsage: (id) => `sessions usage ${id}`,
+  listInbox: (id) => `sessions inbox ${id}`,
+  exportSession: (id) => `sessions export ${id}`,
+  listCalls: (_, query) => `inbox${flags({ agent: query["agent"] })}`,
   listRuns: (_, query) => `runs list${flags(query)}`,
   getRun: (id) => `runs show ${id}`,
-  streamRun: (id) => `runs watch ${id}`,
+  streamRun: (id) => `runs tail ${id}`,
+  listNodes: (id) => `runs nodes ${id}`,
   cancelRun: (id) => `runs cancel ${id}`,
   retryRun: (id) => `runs retry ${id}`,
   pauseRun: (id) => `runs pause ${id}`,
@@ -184,9 +190,16 @@ const COMMANDS: Record<string, (id: string, query: Record<string, unknown>, body
   listSkills: () => "skills list",
 };
 
+/** Parameters that the command line calls something else. */
+const FLAGS: Record<string, string> = { session_id: "session", created_from: "since", created_before: "before" };
+
 function flags(query: Record<string, unknown>): string {
   const given = Object.entries(query).filter(([name, value]) => value !== undefined && value !== "" && name !== "limit" && name !== "cursor");
-  return given.map(([name, value]) => ` --${name.replaceAll("_", "-").replace(/^metadata\..*/, "metadata")} ${quoted(name.startsWith("metadata.") ? `${name.slice(9)}=${String(value)}` : String(value))}`).join("");
+  return given
+    .map(([name, value]) =>
+      name.startsWith("metadata.") ? ` --metadata ${quoted(`${name.slice("metadata.".length)}=${String(value)}`)}` : ` --${FLAGS[name] ?? name} ${quoted(String(value))}`,
+    )
+    .join("");
 }
 
 function said(body: Record<string, unknown>): string {

@@ -84,7 +84,7 @@ export function usePoll<T>(load: (signal: AbortSignal) => Promise<T>, every: num
 /** Loads one thing of the API. */
 export function useGet<T>(path: string | undefined, query: Query = {}, every = EVERY): Polled<T> {
   return usePoll(
-    (signal) => (path === undefined ? Promise.reject(new Error("nothing to load")) : get<T>(path, query, signal)),
+    (signal) => (path === undefined ? new Promise<T>(() => undefined) : get<T>(path, query, signal)),
     path === undefined ? 0 : every,
     [path, JSON.stringify(query)],
   );

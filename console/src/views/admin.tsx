@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 
-import { call, caller, lookAt, may, post, type Page, type Schemas } from "../api.js";
+import { call, caller, can, lookAt, post, type Page, type Schemas } from "../api.js";
 import { go } from "../router.js";
 import { Ago, Command, Empty, Failed, Id } from "../ui/basics.js";
 import { act, ask } from "../ui/dialog.js";
@@ -17,18 +17,18 @@ type Tenant = Schemas["Tenant"];
 const SCOPES = ["read", "use", "define", "send", "answer", "manage", "admin", "operate"] as const;
 
 export function Admin(): JSX.Element {
-  const tenants = useGet<Page<Tenant>>("/v1/tenants", { limit: 200 }, 10_000);
-  const keys = useGet<Page<Key>>("/v1/keys", { limit: 200 }, 10_000);
-  const providers = useGet<Page<Schemas["ProviderKey"]>>("/v1/provider-keys", { limit: 200 }, 30_000);
-  const secrets = useGet<Page<Schemas["Secret"]>>("/v1/secrets", { limit: 200 }, 30_000);
+  const tenants = useGet<Page<Tenant>>(can("GET /v1/tenants") ? "/v1/tenants" : undefined, { limit: 200 }, 10_000);
+  const keys = useGet<Page<Key>>(can("GET /v1/keys") ? "/v1/keys" : undefined, { limit: 200 }, 10_000);
+  const providers = useGet<Page<Schemas["ProviderKey"]>>(can("GET /v1/provider-keys") ? "/v1/provider-keys" : undefined, { limit: 200 }, 30_000);
+  const secrets = useGet<Page<Schemas["Secret"]>>(can("GET /v1/secrets") ? "/v1/secrets" : undefined, { limit: 200 }, 30_000);
   return (
     <>
       <h1>Admin</h1>
-      {may("admin", "operate") ? null : <p class="note">This key may not administer: most of what is here is closed to it.</p>}
+      {can("GET /v1/keys") ? null : <p class="note">This key may not administer: most of what is here is closed to it.</p>}
       <h2>Tenants</h2>
       <Failed error={tenants.error} />
-      <Plain label="Tenants" rows={tenants.value?.data ?? (tenants.error ? [] : undefined)} id={(row) => row.id} columns={TENANTS} empty={null} />
-      {caller.value?.operates === true ? (
+      <Plain label="Tenants" rows={tenants.value?.data ?? (tenants.error || !can("GET /v1/tenants") ? [] : undefined)} id={(row) => row.id} columns={TENANTS} empty={null} />
+      {can("POST /v1/tenants") ? (
         <button type="button" onClick={() => void newTenant()}>
           New tenant…
         </button>
@@ -37,17 +37,19 @@ export function Admin(): JSX.Element {
       <Failed error={keys.error} />
       <Plain
         label="Keys"
-        rows={keys.value?.data ?? (keys.error ? [] : undefined)}
+        rows={keys.value?.data ?? (keys.error || !can("GET /v1/keys") ? [] : undefined)}
         id={(row) => row.id}
         columns={KEYS}
         empty={
-          <Empty title="No key">
-            <p>With the first one, every request needs a key.</p>
-            <Command text="mainspring keys create me --scope admin" />
-          </Empty>
+          can("GET /v1/keys") ? (
+            <Empty title="No key">
+              <p>A scheduler lets nobody in without one, once there is one.</p>
+              <Command text="mainspring keys create me --scope admin" />
+            </Empty>
+          ) : null
         }
       />
-      {may("admin") ? (
+      {can("POST /v1/keys") ? (
         <button type="button" onClick={() => void newKey()}>
           New key…
         </button>
@@ -56,7 +58,7 @@ export function Admin(): JSX.Element {
       <Failed error={providers.error} />
       <Plain
         label="Keys of model providers"
-        rows={providers.value?.data ?? (providers.error ? [] : undefined)}
+        rows={providers.value?.data ?? (providers.error || !can("GET /v1/provider-keys") ? [] : undefined)}
         id={(row) => row.provider}
         columns={[
           { name: "provider", cell: (row) => plain(row.provider) },
@@ -69,7 +71,7 @@ export function Admin(): JSX.Element {
       <Failed error={secrets.error} />
       <Plain
         label="Secrets of tools"
-        rows={secrets.value?.data ?? (secrets.error ? [] : undefined)}
+        rows={secrets.value?.data ?? (secrets.error || !can("GET /v1/secrets") ? [] : undefined)}
         id={(row) => row.name}
         columns={[
           { name: "name", cell: (row) => plain(row.name) },
@@ -104,7 +106,7 @@ const TENANTS = [
             look at
           </button>
         ) : null}
-        {may("manage") ? (
+        {can("POST /v1/tenants/{id}/pause") ? (
           <button type="button" class="quiet" onClick={() => void pause("tenant", row.id)}>
             pause…
           </button>
@@ -124,7 +126,7 @@ const KEYS = [
   {
     name: "",
     cell: (row: Key) =>
-      may("admin") && !row.revoked_at ? (
+      can("POST /v1/keys/{id}/rotate") && !row.revoked_at ? (
         <>
           <button type="button" class="quiet" onClick={() => void rotate(row)}>
             rotate…

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { call, may, post, type Page, type Schemas } from "../api.js";
+import { call, can, post, type Page, type Schemas } from "../api.js";
 import { go, link, place, refine } from "../router.js";
 import { Ago, Command, Empty, Failed, Loading, Status } from "../ui/basics.js";
 import { CopyAs } from "../ui/copyas.js";
@@ -35,7 +35,7 @@ export function Agents(): JSX.Element {
     <>
       <div class="row">
         <h1>Agents</h1>
-        {may("define", "manage") ? (
+        {can("POST /v1/agents") ? (
           <button type="button" class="primary" onClick={() => void publish()}>
             Publish
           </button>
@@ -55,7 +55,7 @@ export function Agents(): JSX.Element {
         ]}
         empty={
           <Empty title="No agent is published">
-            <Command text={"mainspring agents publish helper --system-prompt 'Be brief.'"} />
+            <Command text={"mainspring agents apply examples/agents.toml"} />
           </Empty>
         }
       />
@@ -92,12 +92,12 @@ export function Agent({ id }: { id: string }): JSX.Element {
         <a href={link("/sessions", { agent: view.name })}>its sessions</a>
         <a href={link("/sends", { agent: view.name, status: "failed" })}>what failed</a>
         <div class="row actions">
-          {may("define", "manage") ? (
+          {can("POST /v1/agents") ? (
             <button type="button" onClick={() => void publish(view.name, current?.spec)}>
               New version…
             </button>
           ) : null}
-          {may("manage") ? (
+          {can("POST /v1/agents/{name}/pause") ? (
             <button type="button" onClick={() => void act(paused ? "Goes on" : "Paused", () => post(`${path}/${paused ? "resume" : "pause"}`, {}))}>
               {paused ? "Resume" : "Pause"}
             </button>
@@ -130,7 +130,7 @@ export function Agent({ id }: { id: string }): JSX.Element {
                     <button type="button" class="quiet" onClick={() => refine({ to: String(row.version), from: String(Math.max(1, row.version - 1)) })}>
                       compare
                     </button>
-                    {may("define", "manage") ? (
+                    {can("PUT /v1/agents/{name}/aliases/{alias}") ? (
                       <button type="button" class="quiet" onClick={() => void point(row.version)}>
                         alias…
                       </button>

@@ -3,10 +3,10 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { may, post, type Schemas } from "../api.js";
+import { can, post, type Schemas } from "../api.js";
 import { link } from "../router.js";
 import { Ago, Id } from "../ui/basics.js";
-import { act, ask } from "../ui/dialog.js";
+import { act, ask, tell } from "../ui/dialog.js";
 import { duration, plain } from "../ui/format.js";
 import { Json } from "../ui/json.js";
 import { Markdown } from "../ui/markdown.js";
@@ -14,17 +14,15 @@ import { now } from "../ui/live.js";
 
 export type Waiting = Schemas["WaitingCall"];
 
-interface Posted {
-  results: { call_id: string; status: string }[];
-}
-
 /** Answers a call; tells what became of the answer, since somebody else may have been faster. */
 export async function answer(call: Waiting, body: Record<string, unknown>): Promise<void> {
   const result: Record<string, unknown> = { call_id: call.call_id, ...body };
   if (call.asks) result["question"] = call.asks.question;
-  const posted = await act("Answered", () => post<Posted>(`/v1/sessions/${call.session_id}/tool-results`, { results: [result] }));
+  const posted = await act("Answered", () => post<Schemas["PostedResults"]>(`/v1/sessions/${call.session_id}/tool-results`, { results: [result] }));
   const status = posted?.results[0]?.status;
-  if (status !== undefined && !["accepted", "completed"].includes(status)) {
+  if (status === "locked") {
+    tell("The session is held by something else at the moment, and nothing was stored: answer once more.", true);
+  } else if (status !== undefined && status !== "accepted") {
     await ask("This call was not waiting for it any more", {
       body: (
         <p>
@@ -74,7 +72,7 @@ export function Deadline({ at }: { at: string | null | undefined }): JSX.Element
 }
 
 export function Call({ call, withSession = false }: { call: Waiting; withSession?: boolean }): JSX.Element {
-  const mayAnswer = may("answer", "manage");
+  const mayAnswer = can("POST /v1/sessions/{id}/tool-results");
   return (
     <article class="call" aria-label={`${call.name} waits`}>
       <header class="row">

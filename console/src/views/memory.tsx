@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 
-import { call, may, post, type Page, type Schemas } from "../api.js";
+import { call, can, post, type Page, type Schemas } from "../api.js";
 import { place } from "../router.js";
 import { Ago, Empty, Failed, Id } from "../ui/basics.js";
 import { act, ask } from "../ui/dialog.js";
@@ -21,7 +21,7 @@ const FILTERS = [
 export function Memory(): JSX.Element {
   const query = asked(FILTERS);
   const list = useList<Entry>("/v1/memories", query, (row) => row.id, 5_000);
-  const erasures = useGet<Page<Schemas["Erasure"]>>(may("manage") ? "/v1/memories/erasures" : undefined, { limit: 20 }, 15_000);
+  const erasures = useGet<Page<Schemas["Erasure"]>>(can("GET /v1/memories/erasures") ? "/v1/memories/erasures" : undefined, { limit: 20 }, 15_000);
   const one = place.value.parts[1];
   const add = async (): Promise<void> => {
     const given = await ask("Remember something", {
@@ -51,12 +51,12 @@ export function Memory(): JSX.Element {
     <>
       <div class="row">
         <h1>Memory</h1>
-        {may("use", "send", "manage") ? (
+        {can("POST /v1/memories") ? (
           <button type="button" class="primary" onClick={() => void add()}>
             Remember…
           </button>
         ) : null}
-        {query["namespace"] && may("manage") ? (
+        {query["namespace"] && can("DELETE /v1/memories") ? (
           <button type="button" class="danger" onClick={() => void erase()}>
             Erase the namespace…
           </button>
@@ -76,7 +76,7 @@ export function Memory(): JSX.Element {
             name: "",
             width: "10rem",
             cell: (row) =>
-              may("use", "send", "manage") ? (
+              can("PATCH /v1/memories/{id}") ? (
                 <>
                   <button type="button" class="quiet" onClick={() => void change(row)}>
                     change

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 
-import { caller, tenant, type Page, type Schemas } from "../api.js";
+import { caller, can, tenant, type Page, type Schemas } from "../api.js";
 import { link } from "../router.js";
 import { Ago, Command, Cost, Empty, Failed, Status, Tokens } from "../ui/basics.js";
 import { since } from "../ui/filters.js";
@@ -16,13 +16,13 @@ type Send = Schemas["SendView"];
 export function Overview(): JSX.Element {
   const calls = useGet<Page<Waiting>>("/v1/calls", { waiting_on: "human", limit: 5 });
   const failed = useGet<Page<Send>>("/v1/sends", { status: "failed", created_from: since("1d"), limit: 50 }, 2 * EVERY);
-  const running = useGet<Page<Send>>("/v1/sends", { status: "running", limit: 50 });
-  const waiting = useGet<Page<Send>>("/v1/sends", { status: "waiting", limit: 50 });
+  const running = useGet<Page<Send>>("/v1/sends", { status: "running", limit: 20 });
+  const waiting = useGet<Page<Send>>("/v1/sends", { status: "waiting", limit: 20 });
   const newest = useGet<Page<Send>>("/v1/sends", { limit: 8 });
-  const queue = useGet<Page<Schemas["QueueStats"]>>("/v1/queue");
-  const workers = useGet<Page<Schemas["WorkerView"]>>("/v1/workers");
+  const queue = useGet<Page<Schemas["QueueStats"]>>(can("GET /v1/queue") ? "/v1/queue" : undefined);
+  const workers = useGet<Page<Schemas["WorkerView"]>>(can("GET /v1/workers") ? "/v1/workers" : undefined);
   const own = tenant.value || caller.value?.tenant_id || "ten_1";
-  const usage = useGet<Schemas["TenantUsageView"]>(`/v1/tenants/${own}/usage`, { days: 1 }, 10_000);
+  const usage = useGet<Schemas["TenantUsageView"]>(can("GET /v1/tenants/{id}/usage") ? `/v1/tenants/${own}/usage` : undefined, { days: 1 }, 10_000);
   if (newest.value?.data.length === 0) return <First />;
   const rows = failed.value?.data ?? [];
   const codes = new Map<string, number>();
@@ -71,24 +71,28 @@ export function Overview(): JSX.Element {
             <a href={link("/sends", { status: "waiting" })}>{some(waiting.value)} waiting</a>
           </p>
         </section>
-        <section class="card">
-          <h2>
-            <a href={link("/workers")}>Workers</a>
-          </h2>
-          <p class={`large ${workers.value?.data.length === 0 ? "bad" : ""}`}>{workers.value?.data.length ?? "…"}</p>
-          <p class="soft">{ready === 0 ? "nothing waits for one" : `${count(ready)} wait, the oldest ${duration(oldest)}`}</p>
-        </section>
-        <section class="card">
-          <h2>
-            <a href={link("/usage")}>Today</a>
-          </h2>
-          <p class="large">
-            <Cost of={usage.value?.total.usage} />
-          </p>
-          <p class="soft">
-            <Tokens of={usage.value?.total.usage} />
-          </p>
-        </section>
+        {can("GET /v1/workers") ? (
+          <section class="card">
+            <h2>
+              <a href={link("/workers")}>Workers</a>
+            </h2>
+            <p class={`large ${workers.value?.data.length === 0 ? "bad" : ""}`}>{workers.value?.data.length ?? "…"}</p>
+            <p class="soft">{ready === 0 ? "nothing waits for one" : `${count(ready)} wait, the oldest ${duration(oldest)}`}</p>
+          </section>
+        ) : null}
+        {can("GET /v1/tenants/{id}/usage") ? (
+          <section class="card">
+            <h2>
+              <a href={link("/usage")}>Today</a>
+            </h2>
+            <p class="large">
+              <Cost of={usage.value?.total.usage} />
+            </p>
+            <p class="soft">
+              <Tokens of={usage.value?.total.usage} />
+            </p>
+          </section>
+        ) : null}
       </div>
       <h2>Newest sends</h2>
       <ul class="sends">

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { get, may, post, words, type Page, type Schemas } from "../api.js";
+import { can, get, post, words, type Page, type Schemas } from "../api.js";
 import { link, place, refine } from "../router.js";
 import { follow } from "../sse.js";
 import { Ago, Cost, Empty, Facts, Failed, Failure, Id, Loading, Status, Tabs, Tokens, Took } from "../ui/basics.js";
@@ -149,7 +149,7 @@ export function Run({ id }: { id: string }): JSX.Element {
 function Actions({ view }: { view: View }): JSX.Element | null {
   const path = `/v1/runs/${view.id}`;
   const isFinal = FINAL.includes(view.status);
-  if (!may("use", "send", "manage")) return null;
+  if (!can(isFinal ? "POST /v1/runs/{id}/retry" : "POST /v1/runs/{id}/cancel")) return null;
   const cancel = async (): Promise<void> => {
     const sure = await ask("Cancel this run?", { body: <p>With everything below it. What has completed stays.</p>, action: "Cancel the run", danger: true });
     if (sure !== null) await act("Cancelled", () => post(`${path}/cancel`));
@@ -235,7 +235,7 @@ function Box({ of, at, onPick }: { of: Branch; at: string | undefined; onPick: (
   );
 }
 
-const STATES = ["blocked", "ready", "queued", "running", "waiting", "completed", "failed", "cancelled", "skipped"];
+const STATES = ["blocked", "ready", "queued", "running", "waiting", "completed", "failed", "cancelled", "skipped"] satisfies Node["state"][];
 
 function NodeTable({ nodes, filter, at, onPick }: { nodes: Map<string, NodeState>; filter: string; at: string | undefined; onPick: (path: string) => void }): JSX.Element {
   const rows = [...nodes.values()].filter((node) => filter === "" || node.state === filter).sort((a, b) => inOrder(a.path, b.path));
@@ -330,9 +330,8 @@ function Details({ run, path, state }: { run: View; path: string; state: NodeSta
         {node.amended ? <span class="tag warn">amended</span> : null}
         {node.session_id ? <a href={link(`/sessions/${node.session_id}`)}>session ↗</a> : null}
       </div>
-      {may("use", "send", "manage") ? (
-        <div class="row">
-          {isOver ? (
+      <div class="row">
+          {!can("POST /v1/runs/{id}/nodes/{path}/retry") ? null : isOver ? (
             <button type="button" onClick={() => void act("Runs again", () => post(`${base}/retry`))}>
               Retry
             </button>
@@ -341,18 +340,17 @@ function Details({ run, path, state }: { run: View; path: string; state: NodeSta
               Cancel
             </button>
           )}
-          {["agent", "tool", "approval"].includes(node.kind) ? (
+          {can("POST /v1/runs/{id}/nodes/{path}/amend") && ["agent", "tool", "approval"].includes(node.kind) ? (
             <button type="button" onClick={() => void amend()}>
               Amend…
             </button>
           ) : null}
-          {node.kind === "agent" && !isOver ? (
+          {can("POST /v1/runs/{id}/nodes/{path}/steer") && node.kind === "agent" && !isOver ? (
             <button type="button" onClick={() => void steer()}>
               Steer…
             </button>
           ) : null}
-        </div>
-      ) : null}
+      </div>
       {node.error ? (
         <p class="bad">
           <Failure of={node.error} />

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 
-import { may, post, type Schemas } from "../api.js";
+import { can, post, type Schemas } from "../api.js";
 import { go, link } from "../router.js";
 import { Ago, Command, Cost, Empty, Status, Took } from "../ui/basics.js";
 import { CopyAs } from "../ui/copyas.js";
@@ -16,7 +16,7 @@ import { bulk } from "./bulk.js";
 type View = Schemas["RunView"];
 
 const FILTERS = [
-  { name: "status", label: "status", options: ["queued", "running", "waiting", "completed", "failed", "cancelled"] },
+  { name: "status", label: "status", options: ["queued", "running", "waiting", "completed", "failed", "cancelled"] satisfies View["status"][] },
   { name: "name", label: "name" },
   { name: "session_id", label: "session" },
   { name: "created_from", label: "since", hint: "2h, 7d" },
@@ -74,22 +74,24 @@ export function Runs(): JSX.Element {
     <>
       <div class="row">
         <h1>Runs</h1>
-        {may("use", "send") ? (
+        {can("POST /v1/runs") ? (
           <button type="button" class="primary" onClick={() => void begin()}>
             Run a workflow
           </button>
         ) : null}
       </div>
       <Filters of={FILTERS} withMetadata />
-      {isFiltered(FILTERS) && may("manage") ? (
+      {isFiltered(FILTERS) && can("POST /v1/runs:cancel") ? (
         <div class="row bulk" role="toolbar" aria-label="All that match">
           <span class="soft">all that match:</span>
           <button type="button" onClick={() => void bulk("Cancel", "/v1/runs", "/v1/runs:cancel", query)}>
             Cancel…
           </button>
-          <button type="button" onClick={() => void bulk("Retry", "/v1/runs", "/v1/runs:retry", query)}>
-            Retry…
-          </button>
+          {can("POST /v1/runs:retry") ? (
+            <button type="button" onClick={() => void bulk("Retry", "/v1/runs", "/v1/runs:retry", query)}>
+              Retry…
+            </button>
+          ) : null}
         </div>
       ) : null}
       <Table

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
-import { may, post, words, type Schemas } from "../api.js";
+import { can, post, words, type Schemas } from "../api.js";
 import { go, link } from "../router.js";
 import { Ago, Cost, Empty, Failed, Loading, Status, Took } from "../ui/basics.js";
 import { CopyAs } from "../ui/copyas.js";
@@ -17,7 +17,7 @@ import { bulk } from "./bulk.js";
 type View = Schemas["SendView"];
 
 const FILTERS = [
-  { name: "status", label: "status", options: ["queued", "running", "waiting", "completed", "failed", "cancelled"] },
+  { name: "status", label: "status", options: ["queued", "running", "waiting", "completed", "failed", "cancelled"] satisfies View["status"][] },
   { name: "agent", label: "agent" },
   { name: "text", label: "text" },
   { name: "session_id", label: "session" },
@@ -49,7 +49,7 @@ export function Sends(): JSX.Element {
     <>
       <h1>Sends</h1>
       <Filters of={FILTERS} withMetadata />
-      {selected.size > 0 && may("use", "send", "manage") ? (
+      {selected.size > 0 && can("POST /v1/sends/{id}/cancel") ? (
         <div class="row bulk" role="toolbar" aria-label="Selected sends">
           <span>{selected.size} selected</span>
           <button type="button" onClick={() => void each("Cancelled", ids, (id) => `/v1/sends/${id}/cancel`)}>
@@ -62,7 +62,7 @@ export function Sends(): JSX.Element {
             none
           </button>
         </div>
-      ) : isFiltered(FILTERS) && may("manage") ? (
+      ) : isFiltered(FILTERS) && can("POST /v1/sends:cancel") ? (
         <div class="row bulk" role="toolbar" aria-label="All that match">
           <span class="soft">all that match:</span>
           <button type="button" onClick={() => void bulk("Cancel", "/v1/sends", "/v1/sends:cancel", query)}>
@@ -71,9 +71,11 @@ export function Sends(): JSX.Element {
           <button type="button" onClick={() => void bulk("Retry", "/v1/sends", "/v1/sends:retry", query)}>
             Retry…
           </button>
-          <button type="button" onClick={() => void bulk("Resume", "/v1/sends", "/v1/sends:resume", query)}>
-            Resume…
-          </button>
+          {can("POST /v1/sends:resume") ? (
+            <button type="button" onClick={() => void bulk("Resume", "/v1/sends", "/v1/sends:resume", query)}>
+              Resume…
+            </button>
+          ) : null}
         </div>
       ) : null}
       <Table

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
-import { call as request, may, post, send as raw, words, type Page, type Schemas } from "../api.js";
+import { call as request, can, post, send as raw, words, type Page, type Schemas } from "../api.js";
 import { go, link, place, refine } from "../router.js";
 import { Cost, Empty, Facts, Failed, Failure, Id, Loading, Status, Tabs, Tokens, Took } from "../ui/basics.js";
 import { CopyAs } from "../ui/copyas.js";
@@ -171,7 +171,7 @@ function Actions({ view, sends }: { view: Schemas["SessionView"]; sends: SendVie
   };
   return (
     <div class="row actions">
-      {recovering !== undefined && may("manage", "send", "use") ? (
+      {recovering !== undefined && can("POST /v1/sessions/{id}/resume") ? (
         <>
           <button type="button" class="primary" onClick={() => void act("Goes on", () => post(`${path}/resume`))}>
             Resume
@@ -181,24 +181,28 @@ function Actions({ view, sends }: { view: Schemas["SessionView"]; sends: SendVie
           </button>
         </>
       ) : null}
-      {failed === undefined ? null : (
+      {failed === undefined || !can("POST /v1/sends/{id}/retry") ? null : (
         <button type="button" class="primary" onClick={() => void act("Sent again", () => post(`/v1/sends/${failed.id}/retry`))}>
           Retry
         </button>
       )}
-      <button type="button" onClick={() => void fork()}>
-        Fork
-      </button>
+      {can("POST /v1/sessions/{id}/fork") ? (
+        <button type="button" onClick={() => void fork()}>
+          Fork
+        </button>
+      ) : null}
       <button type="button" onClick={() => void save()}>
         Export
       </button>
-      <button
-        type="button"
-        onClick={() => void act(view.status === "closed" ? "Open again" : "Closed", () => request({ method: "PATCH", path, body: { closed: view.status !== "closed" } }))}
-      >
-        {view.status === "closed" ? "Reopen" : "Close"}
-      </button>
-      {may("manage", "send", "use") ? (
+      {can("PATCH /v1/sessions/{id}") ? (
+        <button
+          type="button"
+          onClick={() => void act(view.status === "closed" ? "Open again" : "Closed", () => request({ method: "PATCH", path, body: { closed: view.status !== "closed" } }))}
+        >
+          {view.status === "closed" ? "Reopen" : "Close"}
+        </button>
+      ) : null}
+      {can("DELETE /v1/sessions/{id}") ? (
         <button type="button" class="danger" onClick={() => void remove()}>
           Delete…
         </button>
@@ -216,12 +220,12 @@ function SendHead({ send, all }: { send: SendView; all: SendView[] }): JSX.Eleme
           send {n} of {all.length}
         </strong>
         <Status of={send.status} on={send.waiting_on} />
-        {FINAL.includes(send.status) ? null : (
+        {FINAL.includes(send.status) || !can("POST /v1/sends/{id}/cancel") ? null : (
           <button type="button" onClick={() => void act("Cancelled", () => post(`/v1/sends/${send.id}/cancel`))}>
             Cancel
           </button>
         )}
-        {send.status === "failed" ? (
+        {send.status === "failed" && can("POST /v1/sends/{id}/retry") ? (
           <button type="button" onClick={() => void act("Sent again", () => post(`/v1/sends/${send.id}/retry`))}>
             Retry
           </button>

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
-import { call, may, post, type Page, type Schemas } from "../api.js";
+import { call, can, post, type Page, type Schemas } from "../api.js";
 import { go, link, place, refine } from "../router.js";
 import { Ago, Command, Empty, Status } from "../ui/basics.js";
 import { CopyAs } from "../ui/copyas.js";
@@ -17,7 +17,7 @@ import { bulk } from "./bulk.js";
 type View = Schemas["SessionView"];
 
 const FILTERS = [
-  { name: "status", label: "status", options: ["idle", "queued", "running", "waiting", "closed"] },
+  { name: "status", label: "status", options: ["idle", "queued", "running", "waiting", "closed"] satisfies View["status"][] },
   { name: "agent", label: "agent" },
   { name: "key", label: "key" },
   { name: "created_from", label: "since", hint: "2h, 7d" },
@@ -88,7 +88,7 @@ export function Sessions(): JSX.Element {
     <>
       <div class="row">
         <h1>Sessions</h1>
-        {may("use", "send") ? (
+        {can("POST /v1/sends") ? (
           <button type="button" class="primary" onClick={() => void begin()}>
             New session
           </button>
@@ -98,7 +98,7 @@ export function Sessions(): JSX.Element {
       {selected.size > 0 ? (
         <div class="row bulk" role="toolbar" aria-label="Selected sessions">
           <span>{selected.size} selected</span>
-          {may("manage") ? (
+          {can("DELETE /v1/sessions/{id}") ? (
             <button type="button" class="danger" onClick={() => void remove()}>
               Delete…
             </button>
@@ -107,7 +107,7 @@ export function Sessions(): JSX.Element {
             none
           </button>
         </div>
-      ) : isFiltered(FILTERS) && may("manage") ? (
+      ) : isFiltered(FILTERS) && can("POST /v1/sessions:delete") ? (
         <div class="row bulk">
           <button type="button" class="danger" onClick={() => void bulk("Delete", "/v1/sessions", "/v1/sessions:delete", query)}>
             Delete all that match…

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { call, may, post, type Page, type Schemas } from "../api.js";
+import { call, can, post, type Page, type Schemas } from "../api.js";
 import { go, link, place, refine } from "../router.js";
 import { Ago, At, Command, Empty, Facts, Failed, Failure, Id, Loading, Status, Tabs } from "../ui/basics.js";
 import { CopyAs } from "../ui/copyas.js";
@@ -17,7 +17,7 @@ import { Plain, Table } from "../ui/table.js";
 type View = Schemas["TimerView"];
 
 const FILTERS = [
-  { name: "status", label: "status", options: ["armed", "paused", "done", "cancelled", "dead"] },
+  { name: "status", label: "status", options: ["armed", "paused", "done", "cancelled", "dead"] satisfies View["status"][] },
   { name: "session_id", label: "session" },
 ] as const;
 
@@ -177,7 +177,7 @@ export function Timer({ id }: { id: string }): JSX.Element {
         <Status of={view.status} />
         <Id id={id} />
         {view.session_id ? <Id id={view.session_id} /> : null}
-        {may("use", "send", "manage") && !isOver ? (
+        {can("POST /v1/timers/{id}/fire") && !isOver ? (
           <div class="row actions">
             <button type="button" onClick={() => void act("Fired", () => post(`${path}/fire`, { n: view.occurrences + 1 }))}>
               Fire now

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { may, send, words, type Page, type Schemas } from "../api.js";
+import { can, send, words, type Page, type Schemas } from "../api.js";
 import { Ago, Command, Empty, Failed } from "../ui/basics.js";
 import { tell } from "../ui/dialog.js";
 import { bytes, plain } from "../ui/format.js";
@@ -32,7 +32,7 @@ export function Tools(): JSX.Element {
           {
             name: "",
             cell: (row) =>
-              may("manage") && row.kind === "tool" ? (
+              can("POST /v1/tools/{name}/pause") && row.kind === "tool" ? (
                 <button type="button" class="quiet" onClick={() => void pause("tool", row.name)}>
                   pause…
                 </button>
@@ -63,7 +63,7 @@ export function Tools(): JSX.Element {
         ]}
         empty={
           <Empty title="No skill">
-            <Command text="mainspring skills publish FOLDER" />
+            <Command text="mainspring skills add examples/skills" />
           </Empty>
         }
       />

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 
-import { caller, tenant, type Schemas } from "../api.js";
+import { caller, can, tenant, type Schemas } from "../api.js";
 import { place, refine } from "../router.js";
 import { Cost, Empty, Facts, Failed, Loading, Tokens } from "../ui/basics.js";
 import { CopyAs } from "../ui/copyas.js";
@@ -18,7 +18,8 @@ export function Usage(): JSX.Element {
   const id = tenant.value || caller.value?.tenant_id || "ten_1";
   const days = place.value.query.get("days") ?? "30";
   const path = `/v1/tenants/${id}/usage`;
-  const usage = useGet<View>(path, { days }, 10_000);
+  const mayRead = can("GET /v1/tenants/{id}/usage");
+  const usage = useGet<View>(mayRead ? path : undefined, { days }, 10_000);
   return (
     <>
       <h1>Usage</h1>
@@ -32,8 +33,8 @@ export function Usage(): JSX.Element {
           </select>
         </label>
       </form>
-      <Failed error={usage.error} />
-      {usage.value === undefined ? usage.error === undefined ? <Loading /> : null : <Figures of={usage.value} />}
+      {mayRead ? <Failed error={usage.error} /> : <p class="note">What a tenant used is for operators; a session shows what it used itself.</p>}
+      {usage.value !== undefined ? <Figures of={usage.value} /> : mayRead && usage.error === undefined ? <Loading /> : null}
       <CopyAs asked={{ method: "GET", path, query: { days } }} />
     </>
   );

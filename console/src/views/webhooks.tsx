@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 
-import { call, may, post, type Schemas } from "../api.js";
+import { call, can, post, type Schemas } from "../api.js";
 import { go, link } from "../router.js";
 import { Ago, Command, Empty, Failed, Id, Loading, Status } from "../ui/basics.js";
 import { CopyAs } from "../ui/copyas.js";
@@ -16,7 +16,7 @@ import { bulk } from "./bulk.js";
 type Hooked = Schemas["Webhook"];
 type Delivery = Schemas["WebhookDelivery"];
 
-const FILTERS = [{ name: "status", label: "status", options: ["pending", "delivered", "failed"] }] as const;
+const FILTERS = [{ name: "status", label: "status", options: ["pending", "delivered", "dead"] satisfies Delivery["status"][] }] as const;
 
 export function Webhooks(): JSX.Element {
   const list = useList<Hooked>("/v1/webhooks", {}, (row) => row.id);
@@ -40,7 +40,7 @@ export function Webhooks(): JSX.Element {
     <>
       <div class="row">
         <h1>Webhooks</h1>
-        {may("manage") ? (
+        {can("POST /v1/webhooks") ? (
           <button type="button" class="primary" onClick={() => void add()}>
             New webhook
           </button>
@@ -95,7 +95,7 @@ export function Hook({ id }: { id: string }): JSX.Element {
         <a href={link("/webhooks")}>Webhooks</a>
         <h1>{plain(view.url)}</h1>
         <Id id={id} />
-        {may("manage") ? (
+        {can("PATCH /v1/webhooks/{id}") ? (
           <div class="row actions">
             <button type="button" onClick={() => void act(view.disabled ? "Enabled" : "Disabled", () => call({ method: "PATCH", path, body: { disabled: !view.disabled } }))}>
               {view.disabled ? "Enable" : "Disable"}
@@ -103,7 +103,7 @@ export function Hook({ id }: { id: string }): JSX.Element {
             <button type="button" onClick={() => void rotate()}>
               Rotate the secret…
             </button>
-            <button type="button" onClick={() => void bulk("Redeliver", `${path}/deliveries`, `${path}/deliveries:redeliver`, { status: "failed", ...query })}>
+            <button type="button" onClick={() => void bulk("Redeliver", `${path}/deliveries`, `${path}/deliveries:redeliver`, { status: "dead", ...query })}>
               Redeliver…
             </button>
             <button type="button" class="danger" onClick={() => void remove()}>
@@ -129,7 +129,7 @@ export function Hook({ id }: { id: string }): JSX.Element {
             name: "",
             width: "7rem",
             cell: (row) =>
-              may("manage") ? (
+              can("POST /v1/webhooks/{id}/deliveries/{delivery_id}/redeliver") ? (
                 <button type="button" class="quiet" onClick={() => void act("Sent again", () => post(`${path}/deliveries/${row.id}/redeliver`))}>
                   redeliver
                 </button>

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 
-import { info, may, post, type Page, type Schemas } from "../api.js";
+import { can, info, post, type Page, type Schemas } from "../api.js";
 import { Ago, Bar, Command, Empty, Failed, Facts } from "../ui/basics.js";
 import { act, ask } from "../ui/dialog.js";
 import { count, duration, plain } from "../ui/format.js";
@@ -52,21 +52,27 @@ export async function pause(kind: keyof typeof PLACES, name: string): Promise<vo
   await act("Paused", () => post(`/v1/${PLACES[kind]}/${encodeURIComponent(name)}/pause`, reason === "" ? {} : { reason }));
 }
 
+function canResume(kind: Pause["kind"]): boolean {
+  return can(kind === "tenant" ? "POST /v1/tenants/{id}/resume" : `POST /v1/${PLACES[kind]}/{name}/resume`);
+}
+
 function resume(kind: string, name: string): Promise<unknown> {
   const place = PLACES[kind as keyof typeof PLACES];
   return act("Goes on", () => post(`/v1/${place}/${encodeURIComponent(name)}/resume`));
 }
 
 export function Workers(): JSX.Element {
-  const queue = useGet<Page<Pool>>("/v1/queue");
-  const workers = useGet<Page<Worker>>("/v1/workers");
+  const queue = useGet<Page<Pool>>(can("GET /v1/queue") ? "/v1/queue" : undefined);
+  const workers = useGet<Page<Worker>>(can("GET /v1/workers") ? "/v1/workers" : undefined);
   const pauses = useGet<Page<Pause>>("/v1/pauses", { limit: 200 });
   const all = workers.value?.data ?? [];
-  const rows = queue.value === undefined || workers.value === undefined ? undefined : rowsOf(queue.value.data, all);
+  const isKnown = can("GET /v1/queue") && can("GET /v1/workers");
+  const rows = !isKnown ? [] : queue.value === undefined || workers.value === undefined ? undefined : rowsOf(queue.value.data, all);
   const paused = pauses.value?.data ?? [];
   return (
     <>
       <h1>Workers</h1>
+      {can("GET /v1/workers") ? null : <p class="note">Pools and workers are for operators.</p>}
       <Failed error={queue.error ?? workers.error} />
       <h2>Pools</h2>
       <Plain
@@ -95,7 +101,7 @@ export function Workers(): JSX.Element {
                 <button type="button" onClick={() => void resume("pool", row.name)}>
                   Resume
                 </button>
-              ) : may("operate") ? (
+              ) : can("POST /v1/pools/{name}/pause") ? (
                 <button type="button" onClick={() => void pause("pool", row.name)}>
                   Pause…
                 </button>
@@ -103,15 +109,19 @@ export function Workers(): JSX.Element {
           },
         ]}
         empty={
-          <Empty title="No worker, and nothing that waits for one">
-            <Command text="mainspring worker" />
-          </Empty>
+          isKnown ? (
+            <Empty title="No worker, and nothing that waits for one">
+              <Command text="mainspring worker" />
+            </Empty>
+          ) : (
+            <p class="soft">not shown to this key</p>
+          )
         }
       />
       <h2>Workers</h2>
       <Plain
         label="Workers"
-        rows={workers.value?.data}
+        rows={isKnown ? workers.value?.data : []}
         id={(row) => row.id}
         columns={[
           { name: "name", cell: (row) => plain(row.name) },
@@ -123,10 +133,14 @@ export function Workers(): JSX.Element {
           { name: "protocol", isNumber: true, cell: (row) => row.protocol },
         ]}
         empty={
-          <Empty title="No worker is alive">
-            <p>Work is kept until one is.</p>
-            <Command text="mainspring worker" />
-          </Empty>
+          isKnown ? (
+            <Empty title="No worker is alive">
+              <p>Work is kept until one is.</p>
+              <Command text="mainspring worker" />
+            </Empty>
+          ) : (
+            <p class="soft">not shown to this key</p>
+          )
         }
       />
       {new Set(all.map((worker) => worker.protocol)).size > 1 ? <p class="note">Workers of two releases are running.</p> : null}
@@ -143,18 +157,18 @@ export function Workers(): JSX.Element {
           { name: "why", cell: (row) => plain(row.reason ?? "") },
           {
             name: "",
-            cell: (row) => (
-              <button type="button" onClick={() => void resume(row.kind, row.name)}>
-                Resume
-              </button>
-            ),
+            cell: (row) =>
+              canResume(row.kind) ? (
+                <button type="button" onClick={() => void resume(row.kind, row.name)}>
+                  Resume
+                </button>
+              ) : null,
           },
         ]}
         empty={<p class="soft">Nothing is paused.</p>}
       />
-      {may("manage") ? (
-        <div class="row">
-          {(["provider", "tool"] as const).map((kind) => (
+      <div class="row">
+          {(["provider", "tool"] as const).filter((kind) => can(`POST /v1/${PLACES[kind]}/{name}/pause`)).map((kind) => (
             <button
               key={kind}
               type="button"
@@ -166,8 +180,7 @@ export function Workers(): JSX.Element {
               Pause a {kind}…
             </button>
           ))}
-        </div>
-      ) : null}
+      </div>
       <h2>This server</h2>
       <Health />
     </>

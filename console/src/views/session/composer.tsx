@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 
-import { may, post, type Schemas } from "../../api.js";
+import { can, post, type Schemas } from "../../api.js";
 import { refine } from "../../router.js";
 import { act } from "../../ui/dialog.js";
 import { plain } from "../../ui/format.js";
@@ -33,7 +33,7 @@ export function Composer({ view, active, onPreview }: { view: Schemas["SessionVi
     drafts.set(view.id, value);
   };
   if (view.status === "closed") return <p class="note">This session is closed.</p>;
-  if (!may("use", "send")) return <p class="note">This key may not send.</p>;
+  if (!can("POST /v1/sessions/{id}/sends")) return <p class="note">This key may not send.</p>;
   const send = async (): Promise<void> => {
     if ((text.trim() === "" && files.length === 0) || busy) return;
     setBusy(true);
@@ -100,9 +100,11 @@ export function Composer({ view, active, onPreview }: { view: Schemas["SessionVi
         <button type="button" onClick={() => picker.current?.click()}>
           Attach
         </button>
-        <button type="button" onClick={onPreview}>
-          What the model sees
-        </button>
+        {can("POST /v1/sessions/{id}/context") ? (
+          <button type="button" onClick={onPreview}>
+            What the model sees
+          </button>
+        ) : null}
         <button type="submit" class="primary" disabled={busy || (text.trim() === "" && files.length === 0)}>
           Send
         </button>

@@ -3,7 +3,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-import { may, post, send as raw, words, type Schemas } from "../../api.js";
+import { can, post, send as raw, words, type Schemas } from "../../api.js";
 import { go } from "../../router.js";
 import { Ago, Empty, Failed, Failure, Id, Loading, Status } from "../../ui/basics.js";
 import { act, ask, tell } from "../../ui/dialog.js";
@@ -90,9 +90,11 @@ export function Conversation({ view, transcript, sends, live, waiting, picked, o
       {queued.map((send) => (
         <div key={send.id} class="message user queued">
           <Status of="queued" /> <Id id={send.id} />
-          <button type="button" onClick={() => void act("Cancelled", () => post(`/v1/sends/${send.id}/cancel`))}>
-            Cancel
-          </button>
+          {can("POST /v1/sends/{id}/cancel") ? (
+            <button type="button" onClick={() => void act("Cancelled", () => post(`/v1/sends/${send.id}/cancel`))}>
+              Cancel
+            </button>
+          ) : null}
         </div>
       ))}
       {follows ? null : (
@@ -313,7 +315,7 @@ function Again({ of, view }: { of: Message; view: Schemas["SessionView"] }): JSX
     });
     if (made !== undefined) go(`/sessions/${made.id}`);
   };
-  if (!may("use", "send")) return null;
+  if (!can("POST /v1/sessions/{id}/fork")) return null;
   return (
     <>
       {of.role === "user" ? (
